@@ -1,0 +1,77 @@
+"""Every error replaylab raises on purpose.
+
+Each is also the built-in a caller would expect, so ``except ValueError`` works as well::
+
+    ReplayError (Exception)
+    ├── FieldError (ValueError)          a field is unknown, missing, or badly declared
+    ├── ShapeError (ValueError)          an array's shape breaks the axis rule
+    ├── DtypeError (TypeError)           an array's dtype cannot be stored without loss of kind
+    ├── EmptyBufferError (LookupError)   nothing, or not enough, is stored to draw from
+    ├── IdError (ValueError)             an id was never given out
+    ├── PriorityError (ValueError)       a priority or TD error is negative, NaN or infinite
+    ├── OverSizeError (MemoryError)      the buffer would not fit into this machine's memory
+    ├── ConfigError (ValueError)         an option is out of its range
+    ├── SpecError (ValueError)           a study file is wrong
+    └── MissingExtraError (ImportError)  an optional dependency is not installed
+
+A message names the field, the rule, the value that came, and the mend. After any of them the
+buffer is exactly as it was before the call.
+"""
+
+__all__ = [
+    "ConfigError",
+    "DtypeError",
+    "EmptyBufferError",
+    "FieldError",
+    "IdError",
+    "MissingExtraError",
+    "OverSizeError",
+    "PriorityError",
+    "ReplayError",
+    "ShapeError",
+    "SpecError",
+]
+
+
+class ReplayError(Exception):
+    """Base of every error replaylab raises on purpose."""
+
+
+class FieldError(ReplayError, ValueError):
+    """A field is unknown, missing, or badly declared."""
+
+
+class ShapeError(ReplayError, ValueError):
+    """An array's shape breaks the axis rule."""
+
+
+class DtypeError(ReplayError, TypeError):
+    """An array's dtype cannot be stored without loss of kind."""
+
+
+class EmptyBufferError(ReplayError, LookupError):
+    """Nothing, or not enough, is stored to draw from."""
+
+
+class IdError(ReplayError, ValueError):
+    """An id was never given out by this buffer."""
+
+
+class PriorityError(ReplayError, ValueError):
+    """A priority or TD error is negative, NaN or infinite."""
+
+
+class OverSizeError(ReplayError, MemoryError):
+    """The buffer would not fit into this machine's memory."""
+
+
+class ConfigError(ReplayError, ValueError):
+    """An option is out of its range."""
+
+
+class SpecError(ReplayError, ValueError):
+    """A study file is wrong."""
+
+
+class MissingExtraError(ReplayError, ImportError):
+    """An optional dependency is not installed; the message holds the install command."""
