@@ -1,0 +1,86 @@
+// The border between Python and the core: arrays are checked and borrowed here, and nowhere else.
+// NumPy's C interface is used (not the buffer protocol or DLPack) because making and checking a dozen
+// small arrays is most of what a short call costs.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "row_store.hpp"
+
+namespace replaylab {
+
+namespace nb = nanobind;
+
+void import_numpy();
+
+// Leading axes of an argument, always in this order, each present only where declared or called for.
+struct Leading {
+    std::int64_t replicas = -1;  // −1: this axis is absent
+    std::int64_t steps = -1;
+    std::int64_t num_envs = -1;
+
+    std::vector<std::int64_t> dims() const;
+    std::string describe() const;
+};
+
+// A checked argument: `data` points at contiguous values of the wanted dtype, kept alive by this object.
+struct Input {
+    nb::object keep;
+    const char* data = nullptr;
+    alignas(16) char scalar[32];
+};
+
+// One declared field, as Python sees it.
+class FieldBorder {
+  public:
+    FieldBorder(const std::string& name, const std::vector<std::int64_t>& shape, nb::object dtype);
+
+    const Column& column() const { return column_; }
+    nb::handle key() const { return key_; }
+
+    // Borrows `value` if it has the wanted shape and dtype, copies it if it only needs a same-kind cast,
+    // and throws ShapeError or DtypeError otherwise.
+    void read(nb::handle value, const Leading& leading, Input& input) const;
+
+    // The length of the steps axis of a value whose other leading axes are known.
+    std::int64_t steps_of(nb::handle value, const Leading& leading) const;
+
+    // A new array of leading dims + shape, or the caller's own array after checking that it fits.
+    nb::object target(const std::vector<std::int64_t>& leading, nb::handle out, char*& data) const;
+
+    // A read-only view of this field in every row: leading dims with these strides, then the shape.
+    nb::object view(char* data, const std::vector<std::int64_t>& dims, const std::vector<std::int64_t>& strides,
+                    nb::handle owner) const;
+
+  private:
+    bool read_scalar(nb::handle value, Input& input) const;
+    [[noreturn]] void fail_shape(const Leading& leading, const std::string& got) const;
+
+    Column column_;
+    nb::object key_;    // the name, interned
+    nb::object dtype_;  // a numpy.dtype
+    int kind_ = 0;      // NumPy's type number
+};
+
+// Fields every batch has besides the declared ones.
+FieldBorder float64_field(const char* name);
+FieldBorder float32_field(const char* name);
+FieldBorder int64_field(const char* name);
+FieldBorder bool_field(const char* name);
+
+// ids (or values beside them) of any shape, whose first axis is replicas where there is one.
+struct Flat {
+    nb::object array;
+    std::vector<std::int64_t> dims;
+    std::int64_t size = 0;
+    const void* data = nullptr;
+};
+Flat read_ids(nb::handle ids, std::int64_t replicas);
+Flat read_values(nb::handle values, const Flat& ids, const char* name);
+nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data);
+
+}  // namespace replaylab

@@ -1,0 +1,25 @@
+// The compiled core's table of contents.
+#include <nanobind/nanobind.h>
+
+#include "border.hpp"
+#include "error.hpp"
+
+namespace replaylab {
+
+void bind_replay(nanobind::module_& module);
+
+}  // namespace replaylab
+
+NB_MODULE(_core, module) {
+    module.doc() = "The compiled core of replaylab: rows, ids, sum tree, random streams.";
+    replaylab::import_numpy();
+    nanobind::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const replaylab::Error& error) {
+            const nanobind::object kind = nanobind::module_::import_("replaylab.errors").attr(error.kind());
+            PyErr_SetString(kind.ptr(), error.what());
+        }
+    });
+    replaylab::bind_replay(module);
+}

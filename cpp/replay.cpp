@@ -1,0 +1,120 @@
+#include "replay.hpp"
+
+#include <cmath>
+
+#include "error.hpp"
+
+namespace replaylab {
+
+Replay::Replay(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas, std::int64_t num_envs,
+               const SamplerConfig& sampler, const std::vector<Random::State>& streams, bool skip_after_end)
+    : rows_(std::move(columns), capacity, replicas),
+      num_envs_(num_envs),
+      skip_after_end_(skip_after_end),
+      nbytes_(rows_.nbytes() + replicas * Sampler::nbytes(sampler, capacity)) {
+    const auto& laid_out = rows_.columns();
+    for (std::size_t c = 0; c < laid_out.size(); ++c) {
+        if (laid_out[c].name == "terminated") terminated_ = static_cast<std::int64_t>(c);
+        if (laid_out[c].name == "truncated") truncated_ = static_cast<std::int64_t>(c);
+    }
+    for (std::int64_t r = 0; r < replicas; ++r)
+        replays_.push_back(Single{Ring(capacity), Random(streams[static_cast<std::size_t>(r)]),
+                                  Sampler::make(sampler, capacity),
+                                  std::vector<char>(static_cast<std::size_t>(num_envs), 0)});
+}
+
+void Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::int64_t step = 0;
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        slots_.clear();
+        for (std::int64_t t = 0; t < steps; ++t) {
+            for (std::int64_t e = 0; e < num_envs_; ++e, ++step) {
+                char& ended = one.ended[static_cast<std::size_t>(e)];
+                const bool skip = (where != nullptr && !where[step]) || (skip_after_end_ && ended);
+                if (where == nullptr || where[step])
+                    ended = skip_after_end_ && !skip && (sources[terminated_][step] || sources[truncated_][step]);
+                if (skip) {
+                    ids[step] = -1;
+                    continue;
+                }
+                ids[step] = one.ring.next_id();
+                const std::int64_t slot = one.ring.push();
+                rows_.write(rows_.row(r, slot), sources, step);
+                slots_.push_back(slot);
+            }
+        }
+        if (!slots_.empty()) one.sampler->stored(slots_.data(), static_cast<std::int64_t>(slots_.size()));
+    }
+}
+
+void Replay::sample(std::int64_t batch, double beta, char* const* targets, std::int64_t* ids,
+                    double* probabilities, float* weights) {
+    const std::int64_t n = batch_rows(batch);
+    const auto& columns = rows_.columns();
+    std::vector<char*> at(targets, targets + columns.size());
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const Single& one : replays_) one.sampler->check(one.ring, batch);
+    slots_.resize(static_cast<std::size_t>(n));
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        one.sampler->draw(one.ring, one.random, batch, beta,
+                          Draw{slots_.data(), probabilities + r * n, weights + r * n});
+        rows_.gather(r, slots_.data(), n, at.data());
+        for (std::size_t c = 0; c < at.size(); ++c) at[c] += n * columns[c].bytes;
+        for (std::int64_t k = 0; k < n; ++k) ids[r * n + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
+    }
+}
+
+void Replay::check_id(std::int64_t replica, std::int64_t id) const {
+    const std::int64_t next = replays_[static_cast<std::size_t>(replica)].ring.next_id();
+    if (id < -1 || id >= next)
+        fail("IdError", "id ", id, " was never given out: ids so far are 0 to ", next - 1,
+             " (and -1 for a step that was not stored); pass the ids that add or sample returned");
+}
+
+std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::int64_t n, bool td_errors) {
+    for (std::int64_t k = 0; k < n * replicas(); ++k) {
+        if (!std::isfinite(values[k]) || (!td_errors && values[k] < 0.0))
+            fail("PriorityError", td_errors ? "td_error" : "priority", " must be finite",
+                 td_errors ? "" : " and not negative", ", but entry ", k, " (id ", ids[k], ") is ", values[k],
+                 "; no priority was changed");
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
+    std::int64_t updated = 0;
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        slots_.clear();
+        values_.clear();
+        for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
+            if (!one.ring.holds(ids[k])) continue;
+            slots_.push_back(one.ring.slot(ids[k]));
+            values_.push_back(values[k]);
+        }
+        const auto count = static_cast<std::int64_t>(slots_.size());
+        if (count > 0) one.sampler->update(slots_.data(), values_.data(), count, td_errors);
+        updated += count;
+    }
+    return updated;
+}
+
+void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch, double* out) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (std::int64_t k = 0; k < n * replicas(); ++k) {
+        check_id(k / n, ids[k]);
+        const Single& one = replays_[static_cast<std::size_t>(k / n)];
+        out[k] = one.ring.holds(ids[k]) ? one.sampler->probability(one.ring, one.ring.slot(ids[k]), batch) : 0.0;
+    }
+}
+
+void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (std::size_t r = 0; r < replays_.size(); ++r) {
+        sizes[r] = replays_[r].ring.size();
+        next_ids[r] = replays_[r].ring.next_id();
+    }
+}
+
+}  // namespace replaylab

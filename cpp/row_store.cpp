@@ -1,0 +1,113 @@
+#include "row_store.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "prefetch.hpp"
+
+namespace replaylab {
+
+namespace {
+
+constexpr std::int64_t kLine = 64;
+constexpr std::int64_t kBlock = 16;          // rows copied while the next block's lines are on their way
+constexpr std::int64_t kPrefetchLines = 16;  // past this the hardware's own streams do better
+
+// memcpy for the small sizes rows are made of, without a library call: whole chunks, then one chunk
+// that overlaps the last.
+inline void copy(char* to, const char* from, std::int64_t bytes) {
+    if (bytes >= 16) {
+        if (bytes > 512) {
+            std::memcpy(to, from, static_cast<std::size_t>(bytes));
+            return;
+        }
+        std::int64_t done = 0;
+        for (; done + 16 <= bytes; done += 16) std::memcpy(to + done, from + done, 16);
+        std::memcpy(to + bytes - 16, from + bytes - 16, 16);
+    } else if (bytes >= 8) {
+        std::memcpy(to, from, 8);
+        std::memcpy(to + bytes - 8, from + bytes - 8, 8);
+    } else if (bytes >= 4) {
+        std::memcpy(to, from, 4);
+        std::memcpy(to + bytes - 4, from + bytes - 4, 4);
+    } else {
+        for (std::int64_t i = 0; i < bytes; ++i) to[i] = from[i];
+    }
+}
+
+template <std::int64_t Bytes>
+void copy_column(char* to, const char* const* rows, std::int64_t n, std::int64_t offset) {
+    for (std::int64_t k = 0; k < n; ++k) std::memcpy(to + k * Bytes, rows[k] + offset, Bytes);
+}
+
+void copy_column(char* to, const char* const* rows, std::int64_t n, const Column& column) {
+    switch (column.bytes) {
+        case 1: return copy_column<1>(to, rows, n, column.offset);
+        case 2: return copy_column<2>(to, rows, n, column.offset);
+        case 4: return copy_column<4>(to, rows, n, column.offset);
+        case 8: return copy_column<8>(to, rows, n, column.offset);
+        case 16: return copy_column<16>(to, rows, n, column.offset);
+        default:
+            for (std::int64_t k = 0; k < n; ++k)
+                copy(to + k * column.bytes, rows[k] + column.offset, column.bytes);
+    }
+}
+
+}  // namespace
+
+std::int64_t RowStore::lay_out(std::vector<Column>& columns) {
+    std::vector<Column*> order;
+    for (Column& column : columns) order.push_back(&column);
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Column* a, const Column* b) { return a->itemsize > b->itemsize; });
+    std::int64_t offset = 0;
+    std::int64_t alignment = 1;
+    for (Column* column : order) {
+        const std::int64_t unit = column->itemsize & -column->itemsize;  // largest power of two dividing it
+        alignment = std::max(alignment, std::min<std::int64_t>(unit, 16));
+        offset = (offset + unit - 1) / unit * unit;
+        column->offset = offset;
+        offset += column->bytes;
+    }
+    return std::max<std::int64_t>(alignment, (offset + alignment - 1) / alignment * alignment);
+}
+
+RowStore::RowStore(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas)
+    : columns_(std::move(columns)),
+      stride_(lay_out(columns_)),
+      capacity_(capacity),
+      replicas_(replicas),
+      arena_(static_cast<std::size_t>(stride_ * capacity * replicas)) {}
+
+void RowStore::write(char* row, const char* const* sources, std::int64_t step) const {
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+        const Column& column = columns_[c];
+        copy(row + column.offset, sources[c] + step * column.bytes, column.bytes);
+    }
+}
+
+void RowStore::gather(std::int64_t replica, const std::int64_t* slots, std::int64_t n,
+                      char* const* targets) const {
+    const char* base = row(replica, 0);
+    const std::int64_t lines = std::min(kPrefetchLines, (stride_ + kLine - 1) / kLine + 1);
+    const auto ask = [&](std::int64_t from) {
+        for (std::int64_t k = from; k < std::min(from + kBlock, n); ++k) {
+            const char* start = base + slots[k] * stride_;
+            const char* last = start + stride_ - 1;
+            for (std::int64_t line = 0; line < lines; ++line)
+                prefetch(std::min(start + line * kLine, last));
+        }
+    };
+    ask(0);
+    const char* rows[kBlock];
+    for (std::int64_t from = 0; from < n; from += kBlock) {
+        ask(from + kBlock);
+        const std::int64_t count = std::min(kBlock, n - from);
+        for (std::int64_t k = 0; k < count; ++k) rows[k] = base + slots[from + k] * stride_;
+        for (std::size_t c = 0; c < columns_.size(); ++c)
+            copy_column(targets[c] + from * columns_[c].bytes, rows, count, columns_[c]);
+    }
+}
+
+}  // namespace replaylab

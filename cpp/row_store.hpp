@@ -1,0 +1,54 @@
+// The row store: one environment step is one contiguous row holding all its fields, so that a draw
+// touches one place in memory and not one per field.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "arena.hpp"
+
+namespace replaylab {
+
+// Where one field lies inside a row.
+struct Column {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::int64_t itemsize = 0;
+    std::int64_t bytes = 0;   // itemsize × product of shape
+    std::int64_t offset = 0;  // from the start of the row
+};
+
+class RowStore {
+  public:
+    // Lays the columns out (widest items first, so that each is aligned without padding between them)
+    // and takes the memory of replicas × capacity rows.
+    RowStore(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas);
+
+    const std::vector<Column>& columns() const { return columns_; }
+    std::int64_t stride() const { return stride_; }
+    std::int64_t capacity() const { return capacity_; }
+    std::int64_t nbytes() const { return stride_ * capacity_ * replicas_; }
+    char* row(std::int64_t replica, std::int64_t slot) const {
+        return arena_.data() + (replica * capacity_ + slot) * stride_;
+    }
+
+    // Copies one step into a row; sources[c] points at the step's value of column c.
+    void write(char* row, const char* const* sources, std::int64_t step) const;
+
+    // Copies rows slots[0..n) of one replica into the caller's columns: targets[c] receives n values of
+    // column c, one after another.
+    void gather(std::int64_t replica, const std::int64_t* slots, std::int64_t n, char* const* targets) const;
+
+    // Bytes of one row, before any memory is taken.
+    static std::int64_t lay_out(std::vector<Column>& columns);
+
+  private:
+    std::vector<Column> columns_;
+    std::int64_t stride_;
+    std::int64_t capacity_;
+    std::int64_t replicas_;
+    Arena arena_;
+};
+
+}  // namespace replaylab

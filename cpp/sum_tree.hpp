@@ -1,0 +1,58 @@
+// A wide sum tree over the priorities of one ring: sixteen children a node, a node's prefix sums on two
+// cache lines, leaves as floats sixteen to a line. A draw from a million leaves touches four nodes, of
+// which the upper three stay in cache.
+//
+// Parents are always recomputed from all their children, never changed by a difference, so they cannot
+// drift. A draw compares with prefix sums made of exactly the numbers it descends into, and a target at
+// or past a node's total is moved just below it; so a zero leaf is never reached, whatever rounding does.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace replaylab {
+
+class SumTree {
+  public:
+    explicit SumTree(std::int64_t capacity);
+
+    // Sets leaves[slots[k]] = values[k] (finite, ≥ 0; of equal slots the last wins) and recomputes every
+    // ancestor once.
+    void set(const std::int64_t* slots, const float* values, std::int64_t n);
+
+    // For each target in [0, total()): the leaf at which the running sum passes it. Uses the targets up.
+    void find(double* targets, std::int64_t n, std::int64_t* slots) const;
+
+    float leaf(std::int64_t slot) const { return leaves_[slot]; }
+    double total() const { return levels_.back()[0].prefix[kWidth - 1]; }
+    float smallest_positive() const;  // +inf when every leaf is zero
+    float largest() const;
+
+    // Bytes a tree of that many leaves takes.
+    static std::int64_t nbytes(std::int64_t capacity);
+
+  private:
+    static constexpr std::int64_t kWidth = 16;
+
+    struct alignas(64) Node {
+        double prefix[kWidth];   // prefix[j] = sum of children 0..j, added in this order
+        double sum[kWidth];      // each child's own total
+        float smallest[kWidth];  // each child's smallest positive leaf, +inf if it has none
+        float largest[kWidth];
+    };
+
+    struct alignas(64) Line {
+        float leaf[kWidth];
+    };
+
+    void refresh_lines();
+    void refresh_level(std::size_t level);
+
+    std::vector<Line> lines_;
+    float* leaves_;
+    std::vector<std::vector<Node>> levels_;  // levels_[0] is above the leaves, levels_.back() is the root
+    std::vector<std::vector<std::uint8_t>> changed_;  // per level: is this child already on the list?
+    std::vector<std::int64_t> list_, next_list_;      // children whose parent is to be recomputed
+};
+
+}  // namespace replaylab

@@ -1,0 +1,343 @@
+"""The replay buffer: what a training loop adds to and samples from."""
+
+from collections.abc import Mapping
+from operator import index
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab import _core
+from replaylab.errors import ConfigError, FieldError
+from replaylab.replay import autoreset, seeding
+from replaylab.replay.batch import Batch
+from replaylab.replay.fields import Tree, check_fields, flatten, names_error, unflatten
+from replaylab.replay.memory import check_memory
+from replaylab.replay.samplers import Sampler, Uniform
+from replaylab.replay.schedules import Constant, as_schedule
+from replaylab.replay.spaces import autoreset_of_env, fields_of_env
+
+
+class ReplayBuffer:
+    """Stores steps, draws batches of them by an exactly known law, and takes the learner's feedback.
+
+    Every stored step gets a number, its ``id``, that is never reused; when more than `capacity` are stored
+    the oldest is dropped. Leading axes of every array are replicas R, time steps T, environments E, in this
+    order, each present only where declared (R: `replicas`, E: `num_envs`) or called for (T: `extend`).
+    All methods may be called from several threads at once.
+
+    Args:
+        capacity: C, how many steps are kept, in each replica.
+        fields: The fields of a step: name → `Field`, or nested mappings and tuples of them.
+        num_envs: E, environments stepped together. They share the C places; None: no E axis.
+        replicas: R independent buffers in one, each with its own C steps, priorities and random stream,
+            served by one call; None: no R axis.
+        sampler: What to draw.
+        autoreset: How the environments reset: "next_step", "same_step", "disabled" or a Gymnasium
+            `AutoresetMode`; see `add`. None: every step given is a true transition.
+        seed: Seed of the buffer's own random stream; with `replicas` also one seed for each, and replica r
+            then draws exactly as a single buffer of that seed. None: fresh entropy.
+
+    Raises:
+        FieldError, ConfigError: An argument is out of its range.
+        OverSizeError: The buffer would not fit into this machine's memory.
+
+    Example:
+        >>> import numpy as np
+        >>> from replaylab import Field, ReplayBuffer
+        >>> buffer = ReplayBuffer(1000, {"obs": Field((3,)), "reward": Field()}, seed=0)
+        >>> buffer.add(obs=np.zeros(3), reward=1.0)
+        0
+        >>> buffer.sample(4).obs.shape
+        (4, 3)
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Tree],
+        *,
+        num_envs: int | None = None,
+        replicas: int | None = None,
+        sampler: Sampler | None = None,
+        autoreset: Any = None,
+        seed: seeding.Seed = None,
+    ) -> None:
+        self._flat = check_fields(fields)
+        self._fields = dict(fields)
+        self._nested = any(name not in self._flat for name in fields)
+        self._capacity = positive("capacity", capacity)
+        self._num_envs = None if num_envs is None else positive("num_envs", num_envs)
+        self._replicas = None if replicas is None else positive("replicas", replicas)
+        self._sampler = Uniform() if sampler is None else sampler
+        if not isinstance(self._sampler, Sampler):
+            raise ConfigError(f"`sampler` must be a Sampler such as Uniform(), but got {self._sampler!r}")
+        self._autoreset = autoreset_mode(autoreset, self._flat)
+        self._beta = as_schedule(getattr(self._sampler, "beta", 0.0))
+        self._constant_beta = self._beta.value if isinstance(self._beta, Constant) else None
+        config = self._sampler.core_config()
+        core_fields = [(name, list(field.shape), field.dtype) for name, field in self._flat.items()]
+        check_memory(core_fields, self._capacity, self._replicas or 1, config)
+        self._core = _core.Replay(
+            core_fields,
+            self._capacity,
+            -1 if self._replicas is None else self._replicas,
+            -1 if self._num_envs is None else self._num_envs,
+            config,
+            seeding.sampling_streams(seed, self._replicas),
+            self._autoreset == "next_step",
+        )
+
+    @classmethod
+    def for_env(
+        cls,
+        env: Any,
+        capacity: int,
+        *,
+        replicas: int | None = None,
+        extra_fields: Mapping[str, Tree] | None = None,
+        sampler: Sampler | None = None,
+        seed: seeding.Seed = None,
+    ) -> "ReplayBuffer":
+        """Return a buffer for the transitions of a Gymnasium environment or vector environment.
+
+        Its fields are obs, action, reward (float32), next_obs, terminated and truncated, with the shapes and
+        dtypes of the spaces, and `extra_fields`. A vector environment sets ``num_envs`` and the autoreset
+        mode. With `replicas` R its sub-environments are dealt out to the replicas in order, so R must divide
+        their number; one each leaves no E axis.
+
+        Raises:
+            FieldError: A space has no fixed size, or the autoreset mode is not declared.
+            ConfigError: `replicas` does not divide the number of sub-environments.
+        """
+        num_envs: int | None = getattr(env, "num_envs", None)
+        if replicas is not None:
+            total = num_envs or 1
+            if total % positive("replicas", replicas):
+                raise ConfigError(f"`replicas` must divide the {total} sub-environments, but got {replicas}")
+            num_envs = None if total == replicas else total // replicas
+        return cls(
+            capacity,
+            {**fields_of_env(env), **(extra_fields or {})},
+            num_envs=num_envs,
+            replicas=replicas,
+            sampler=sampler,
+            autoreset=autoreset_of_env(env),
+            seed=seed,
+        )
+
+    def add(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
+        """Store one time step of every environment and return the ids.
+
+        Args:
+            where: bool ``[R] [E]``; where False nothing is stored. None: everywhere True.
+            final_obs: In "same_step" mode ``infos["final_obs"]``: an ended environment's true last
+                observation, which is stored as its ``next_obs`` (the one `step` returned is already the next
+                episode's first). In "next_step" mode nothing is needed: the step after an episode's end is
+                the environment resetting itself, and the buffer leaves it out.
+            **steps: Every declared field, of shape ``[R] [E] *field.shape``, of its dtype or castable to it
+                within the same kind.
+
+        Returns:
+            int64 ``[R] [E]``, an int when there is neither axis; −1 where nothing was stored.
+
+        Raises:
+            FieldError: A field is missing or unknown, or `final_obs` is.
+            ShapeError, DtypeError: A value breaks the axis rule or does not fit the field's dtype.
+        """
+        return self._store("add", self._core.add, steps, where, final_obs)
+
+    def extend(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
+        """Store T time steps at once, as T calls of `add` would.
+
+        Arguments, results and errors are those of `add` with a T axis: ``[R] T [E] *field.shape``.
+        """
+        return self._store("extend", self._core.extend, steps, where, final_obs)
+
+    def sample(self, batch_size: int, *, progress: float | None = None, out: Batch | None = None) -> Batch:
+        """Draw a batch in every replica.
+
+        Args:
+            batch_size: B ≥ 1. `Online` gives one row and `Combined("plus")` B + 1.
+            progress: Training progress in [0, 1], needed if the sampler has a schedule (β).
+            out: A batch from an equal call; its arrays are overwritten and it is returned.
+
+        Raises:
+            EmptyBufferError: Nothing, or not enough, is stored, or every priority is zero.
+            ConfigError: `batch_size` or `progress` is out of its range, or `progress` is missing.
+            ShapeError, FieldError: `out` does not fit.
+        """
+        batch_size = positive("batch_size", batch_size)
+        beta = self._constant_beta if progress is None else self._beta(checked_progress(progress))
+        if beta is None:
+            raise ConfigError(
+                f"`sample` needs `progress` in [0, 1] because beta changes over the run ({self._beta}); "
+                "pass progress=step / total_steps, or make the sampler with a constant beta"
+            )
+        if out is None:
+            columns = self._core.sample(batch_size, beta, None)
+            return Batch(self._unflatten_batch(columns) if self._nested else columns)
+        self._core.sample(batch_size, beta, dict(flatten(out.__dict__)))
+        return out
+
+    def update_priorities(
+        self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
+    ) -> int:
+        """Tell the sampler what the learner found for these steps.
+
+        Ids whose step has been dropped since change nothing, nor does −1; of equal ids the last counts.
+        Samplers that take no feedback count the ids and change nothing.
+
+        Args:
+            ids: int64 ``[R] ...``, from `add`, `extend` or a batch.
+            td_error: δ of the same shape, of any sign: p = |δ| + ε.
+            priority: Instead of `td_error`: p itself, ≥ 0; a step of priority 0 is never drawn.
+
+        Returns:
+            How many of the ids were still stored.
+
+        Raises:
+            PriorityError: A value is NaN, infinite, or a negative priority; nothing is changed.
+            IdError: An id was never given out.
+            ShapeError, DtypeError: The arrays do not fit each other.
+        """
+        if (td_error is None) == (priority is None):
+            raise ConfigError("`update_priorities` takes either `td_error` or `priority`; pass exactly one of them")
+        if td_error is not None:
+            return self._core.update(ids, td_error, True)
+        return self._core.update(ids, priority, False)
+
+    def probabilities(self, ids: npt.ArrayLike, *, batch_size: int | None = None) -> npt.NDArray[np.float64]:
+        """Return the chance that one row of a batch, picked at random, is each of these steps.
+
+        Args:
+            ids: int64 ``[R] ...``; dropped steps have probability 0.
+            batch_size: B, for the samplers whose law depends on it (`Combined`, `SlidingWindow`).
+
+        Raises:
+            ConfigError: `batch_size` is needed.
+            IdError, ShapeError, DtypeError: As for `update_priorities`.
+        """
+        if batch_size is None:
+            if self._sampler.law_needs_batch_size:
+                raise ConfigError(
+                    f"the law of {type(self._sampler).__name__} depends on the batch size; pass batch_size=..."
+                )
+            batch_size = 1
+        return self._core.probabilities(ids, positive("batch_size", batch_size))
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Read-only views of every field by slot, ``[R] C *field.shape``; id i lies in slot i mod C."""
+        views = (self._core.column(i) for i in range(len(self._flat)))
+        return {name: unflatten(tree, views) for name, tree in self._fields.items()}
+
+    @property
+    def size(self) -> Any:
+        """Steps stored now: int, or int64 ``[R]``."""
+        sizes = self._core.counts()[0]
+        return sizes[0] if self._replicas is None else np.array(sizes, np.int64)
+
+    def __len__(self) -> int:
+        """Return how many steps are stored now, in the replica that has fewest."""
+        return min(self._core.counts()[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held for rows and priorities, of all replicas."""
+        return self._core.nbytes
+
+    @property
+    def capacity(self) -> int:
+        """C, the steps kept in each replica."""
+        return self._capacity
+
+    @property
+    def fields(self) -> dict[str, Tree]:
+        """The fields as declared."""
+        return dict(self._fields)
+
+    @property
+    def num_envs(self) -> int | None:
+        """E, or None where there is no environment axis."""
+        return self._num_envs
+
+    @property
+    def replicas(self) -> int | None:
+        """R, or None where there is no replica axis."""
+        return self._replicas
+
+    @property
+    def sampler(self) -> Sampler:
+        """What is drawn."""
+        return self._sampler
+
+    @property
+    def autoreset(self) -> str | None:
+        """The environments' autoreset mode, or None."""
+        return self._autoreset
+
+    def __repr__(self) -> str:
+        axes = [f"{n} {name}" for n, name in ((self._replicas, "replicas"), (self._num_envs, "envs")) if n]
+        return (
+            f"ReplayBuffer({len(self):,} of {self._capacity:,} steps"
+            f"{''.join(f', {axis}' for axis in axes)}, {self.nbytes / 2**20:,.1f} MiB, {self._sampler}, "
+            f"fields: {', '.join(self._flat)})"
+        )
+
+    def _store(self, call: str, core_call: Any, steps: dict[str, Any], where: Any, final_obs: Any) -> Any:
+        values = dict(flatten(steps)) if self._nested else steps
+        if self._autoreset == "same_step" or final_obs is not None:
+            if values.keys() != self._flat.keys():
+                raise names_error(call, values, self._flat)
+            values = autoreset.with_final_obs(values, final_obs, where, self._autoreset)
+        try:
+            return core_call(values, where)
+        except FieldError:
+            raise names_error(call, values, self._flat) from None
+
+    def _unflatten_batch(self, columns: dict[str, Any]) -> dict[str, Any]:
+        leaves = iter(columns.values())
+        nested = {name: unflatten(tree, leaves) for name, tree in self._fields.items()}
+        return nested | {name: columns[name] for name in ("weight", "probability", "id")}
+
+
+def positive(name: str, value: Any) -> int:
+    """Return the value as an int.
+
+    Raises:
+        ConfigError: It is no whole number, or below 1.
+    """
+    try:
+        number = index(value)
+    except TypeError:
+        raise ConfigError(f"`{name}` must be a whole number, but got {value!r}") from None
+    if number < 1:
+        raise ConfigError(f"`{name}` must be at least 1, but got {value!r}")
+    return number
+
+
+def checked_progress(progress: float) -> float:
+    """Return training progress as a float.
+
+    Raises:
+        ConfigError: It is not in [0, 1].
+    """
+    if not 0.0 <= progress <= 1.0:
+        raise ConfigError(f"`progress` must be in [0, 1] (0: the run begins, 1: it ends), but got {progress!r}")
+    return float(progress)
+
+
+def autoreset_mode(mode: Any, flat: Mapping[str, Any]) -> str | None:
+    """Return the mode's name after checking that the fields it needs are declared."""
+    if mode is None:
+        return None
+    name = autoreset.mode_name(mode)
+    needed = {"next_step": ("terminated", "truncated"), "same_step": ("terminated", "truncated"), "disabled": ()}
+    for field in needed[name]:
+        if field not in flat or flat[field].shape != () or flat[field].dtype != np.bool_:
+            raise FieldError(
+                f'autoreset="{name}" needs the field `{field}` declared as Field((), bool), to see where episodes end'
+            )
+    return name
+

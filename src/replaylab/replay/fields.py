@@ -1,0 +1,113 @@
+"""Fields: what one step holds, declared by hand or taken from Gymnasium spaces.
+
+Declarations may be nested, by mappings (a Dict observation) or tuples (a Tuple observation). The core knows
+flat fields only; a nested one is called by its path, ``obs.camera`` or ``obs.0``.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import FieldError
+
+RESERVED = ("weight", "probability", "id", "where", "final_obs", "keys", "values", "items", "get")
+"""Names a field cannot have: a batch's own columns and methods, and `add`'s own arguments."""
+
+
+@dataclass(frozen=True, init=False)
+class Field:
+    """One field of a step.
+
+    Attributes:
+        shape: Shape of one step's value; () for a number.
+        dtype: NumPy dtype it is stored in: boolean, integer, float or complex.
+
+    Raises:
+        FieldError: The shape has a length below 1, or the dtype is no plain number.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __init__(self, shape: tuple[int, ...] | int = (), dtype: npt.DTypeLike = np.float32) -> None:
+        shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+        kind = np.dtype(dtype)
+        if any(n < 1 for n in shape):
+            raise FieldError(f"every length in a field's shape must be at least 1, but got {shape}")
+        if kind.kind not in "biufc" or not kind.isnative:
+            raise FieldError(
+                f"a field's dtype must be a native boolean, integer, float or complex one, but got {kind}"
+            )
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "dtype", kind)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one step's value."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+
+Tree = Any
+"""A value for every field, nested as the fields are: `Field`, or a mapping or tuple of trees."""
+
+
+def flatten(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (path, leaf) for every leaf of nested mappings and tuples, in order."""
+    if isinstance(tree, Mapping):
+        children: Any = tree.items()
+    elif isinstance(tree, tuple):
+        children = enumerate(tree)
+    else:
+        yield path, tree
+        return
+    for key, child in children:
+        yield from flatten(child, f"{path}.{key}" if path else str(key))
+
+
+def unflatten(template: Tree, leaves: Iterator[Any]) -> Any:
+    """Return leaves nested as the template is: mappings as dicts, tuples as tuples."""
+    if isinstance(template, Mapping):
+        return {key: unflatten(child, leaves) for key, child in template.items()}
+    if isinstance(template, tuple):
+        return tuple(unflatten(child, leaves) for child in template)
+    return next(leaves)
+
+
+def check_fields(fields: Mapping[str, Tree]) -> dict[str, Field]:
+    """Return the flat fields by path.
+
+    Raises:
+        FieldError: None is declared, a name is reserved or no identifier, or a leaf is no `Field`.
+    """
+    if not isinstance(fields, Mapping) or not fields:
+        raise FieldError(f"`fields` must be a mapping of at least one name to a Field, but got {fields!r}")
+    for name in fields:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise FieldError(f"a field's name must be an identifier, but got {name!r}")
+        if name in RESERVED:
+            raise FieldError(f"`{name}` is reserved (with {', '.join(RESERVED)}); give the field another name")
+    flat = dict(flatten(fields))
+    for path, leaf in flat.items():
+        if not isinstance(leaf, Field):
+            raise FieldError(f"field `{path}` must be a Field, or a mapping or tuple of them, but got {leaf!r}")
+    return flat
+
+
+def names_error(call: str, given: Mapping[str, Any], fields: Mapping[str, Any]) -> FieldError:
+    """Return the error for a call that did not give every field exactly once."""
+    missing = [f"`{name}`" for name in fields if name not in given]
+    unknown = []
+    for name in given:
+        if name not in fields:
+            close = get_close_matches(name, [field for field in fields if field not in given], n=1)
+            unknown.append(f"`{name}`" + (f" (did you mean `{close[0]}`?)" if close else ""))
+    parts = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(unknown)}"] * bool(unknown)
+    return FieldError(
+        f"`{call}` takes every field exactly once, but got {'; '.join(parts)}; "
+        f"the fields are {', '.join(f'`{name}`' for name in fields)}"
+    )

@@ -1,0 +1,51 @@
+"""Random streams: one seed, spawned into a stream for each replica and purpose."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from replaylab.errors import ConfigError
+
+Seed = int | np.random.SeedSequence | Sequence[int] | None
+
+SAMPLING = 0
+"""Spawn key of the stream that draws batches; further purposes take further keys."""
+
+
+def sampling_streams(seed: Seed, replicas: int | None) -> list[list[int]]:
+    """Return four 64-bit words for each replica's sampling stream.
+
+    A sequence of seeds gives replica r the stream a single buffer of seed r has; one seed is spawned into R.
+
+    Raises:
+        ConfigError: A seed is negative or no whole number, or their count is not R.
+    """
+    return [_words(_child(root, SAMPLING)) for root in _roots(seed, replicas)]
+
+
+def _roots(seed: Seed, replicas: int | None) -> list[np.random.SeedSequence]:
+    if isinstance(seed, np.random.SeedSequence) or seed is None or not isinstance(seed, (Sequence, np.ndarray)):
+        root = seed if isinstance(seed, np.random.SeedSequence) else _root(seed)
+        return [root] if replicas is None else [_child(root, r) for r in range(replicas)]
+    if replicas is None or len(seed) != replicas:
+        raise ConfigError(
+            f"`seed` as a sequence must hold one seed for each replica (replicas={replicas}), "
+            f"but has {len(seed)}; pass one int to seed them all"
+        )
+    return [_root(one) for one in seed]
+
+
+def _root(seed: int | None) -> np.random.SeedSequence:
+    try:
+        return np.random.SeedSequence(seed)
+    except (TypeError, ValueError):
+        raise ConfigError(f"`seed` must be a whole number that is not negative, or None, but got {seed!r}") from None
+
+
+def _child(root: np.random.SeedSequence, key: int) -> np.random.SeedSequence:
+    """Return the key-th child without counting it as spawned, so that the caller's object is unchanged."""
+    return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, key), pool_size=root.pool_size)
+
+
+def _words(stream: np.random.SeedSequence) -> list[int]:
+    return [int(word) for word in stream.generate_state(4, np.uint64)]
