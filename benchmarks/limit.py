@@ -1,0 +1,59 @@
+"""The limit as a process: compiles `limit.cpp` and asks it for one timed block at a time."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+
+SOURCE = Path(__file__).with_name("limit.cpp")
+LABEL = "limit"
+
+
+def compile_limit(folder: Path) -> Path | None:
+    """Compile `limit.cpp` for this machine; return the program, or `None` without a working compiler."""
+    compiler = shutil.which(os.environ.get("CXX", "")) or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        return None
+    program = folder / "limit"
+    flags = ["-std=c++17", "-O3", "-march=native", "-o", str(program), str(SOURCE)]
+    done = subprocess.run([compiler, *flags], capture_output=True, text=True, check=False)
+    return program if done.returncode == 0 else None
+
+
+class Limit:
+    """A running limit program; use it in a `with` statement."""
+
+    def __init__(self, program: Path, rows: int) -> None:
+        self._process = subprocess.Popen(
+            [str(program), str(rows), "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.block("add", 1)
+
+    def block(self, operation: str, calls: int) -> float:
+        """Run one block of calls; return nanoseconds a call.
+
+        Raises:
+            RuntimeError: If the program is gone or does not know the operation.
+        """
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(f"{operation} {calls}\n")
+        stdin.flush()
+        answer = stdout.readline()
+        if not answer or float(answer) < 0:
+            raise RuntimeError(f"the limit program gave no time for {operation!r}, but {answer!r}")
+        return float(answer)
+
+    def __enter__(self) -> "Limit":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait(timeout=10)
+        if self._process.stdout is not None:
+            self._process.stdout.close()

@@ -1,0 +1,90 @@
+"""replaylab as a contestant."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.contestant import ACTION, ALPHA, BATCH, BETA, OBS, Contestant, Pool
+from benchmarks.peers import cycle, wrapped
+from replaylab import Field, ReplayBuffer
+from replaylab.replay import Prioritized, Uniform
+
+
+class Replaylab(Contestant):
+    """This library: one row a step, a wide sum tree, ids that are never reused."""
+
+    package: ClassVar[str] = "replaylab"
+    label: ClassVar[str] = "replaylab"
+
+    def __init__(self, capacity: int, prioritized: bool) -> None:
+        super().__init__(capacity, prioritized)
+        fields = {
+            "obs": Field((OBS,)),
+            "action": Field((ACTION,)),
+            "reward": Field(),
+            "next_obs": Field((OBS,)),
+            "terminated": Field((), np.bool_),
+            "truncated": Field((), np.bool_),
+        }
+        sampler = Prioritized(alpha=ALPHA, beta=BETA) if prioritized else Uniform()
+        self.buffer = ReplayBuffer(capacity, fields, sampler=sampler, seed=1)
+        self.added = 0
+
+    def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
+        self.add_64(cycle(pool, wrapped(self.capacity), 1000))
+        if self.prioritized:
+            newest = self.added - 1
+            self.buffer.update_priorities(newest - np.arange(self.capacity), priority=priorities)
+
+    def fetch(self) -> dict[str, NDArray[Any]]:
+        return dict(self.buffer.sample(BATCH))
+
+    def prepare_add(self, steps: list[Pool]) -> list[Any]:
+        return [
+            (s.obs[0], s.action[0], s.reward[0], s.next_obs[0], s.terminated[0], s.truncated[0])
+            for s in steps
+        ]
+
+    def add(self, inputs: list[Any]) -> None:
+        add = self.buffer.add
+        for obs, action, reward, next_obs, terminated, truncated in inputs:
+            add(
+                obs=obs,
+                action=action,
+                reward=reward,
+                next_obs=next_obs,
+                terminated=terminated,
+                truncated=truncated,
+            )
+        self.added += len(inputs)
+
+    def prepare_add_64(self, chunks: list[Pool]) -> list[Any]:
+        return chunks
+
+    def add_64(self, inputs: list[Any]) -> None:
+        extend = self.buffer.extend
+        for s in inputs:
+            extend(
+                obs=s.obs,
+                action=s.action,
+                reward=s.reward,
+                next_obs=s.next_obs,
+                terminated=s.terminated,
+                truncated=s.truncated,
+            )
+        self.added += sum(len(s) for s in inputs)
+
+    def sample(self, inputs: list[Any]) -> None:
+        sample = self.buffer.sample
+        for _ in inputs:
+            batch = sample(BATCH)
+        del batch
+
+    def prepare_update(self, ages: NDArray[np.int64], priorities: NDArray[np.float64]) -> list[Any] | None:
+        return list(zip(self.added - 1 - ages, priorities, strict=True))
+
+    def update(self, inputs: list[Any]) -> None:
+        update = self.buffer.update_priorities
+        for ids, td_error in inputs:
+            update(ids, td_error)
