@@ -1,6 +1,7 @@
 #include "prioritized.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "error.hpp"
@@ -18,15 +19,6 @@ constexpr double kMost = std::numeric_limits<float>::max();
 Prioritized::Prioritized(const SamplerConfig& config, std::int64_t capacity)
     : alpha_(config.alpha), epsilon_(config.epsilon), normalize_(config.normalize), tree_(capacity) {}
 
-// p^α as a leaf. Zero stays zero and is never drawn; anything else stays inside float's normal range, so
-// that a positive priority can always be drawn.
-float Prioritized::leaf_of(double priority) const {
-    if (priority == 0.0) return 0.0f;
-    const double p = std::max(priority, std::numeric_limits<double>::min());
-    const double leaf = alpha_ == 1.0 ? p : power(p, alpha_);
-    return static_cast<float>(std::min(std::max(leaf, kLeast), kMost));
-}
-
 void Prioritized::check(const Ring& ring, std::int64_t batch) const {
     Sampler::check(ring, batch);
     if (!(tree_.total() > 0.0))
@@ -37,34 +29,33 @@ void Prioritized::check(const Ring& ring, std::int64_t batch) const {
 
 // A batch is one draw from each of B equal segments of the total, so that it covers the whole range.
 void Prioritized::draw(const Ring& ring, Random& random, std::int64_t batch, double beta, const Draw& out) {
-    targets_.resize(static_cast<std::size_t>(batch));
+    scratch_.resize(static_cast<std::size_t>(batch));
     const double total = tree_.total();
     const double segment = total / static_cast<double>(batch);
     for (std::int64_t k = 0; k < batch; ++k)
-        targets_[static_cast<std::size_t>(k)] = (static_cast<double>(k) + random.uniform()) * segment;
-    tree_.find(targets_.data(), batch, out.slot);
+        scratch_[static_cast<std::size_t>(k)] = (static_cast<double>(k) + random.uniform()) * segment;
+    tree_.find(scratch_.data(), batch, out.slot);
     for (std::int64_t k = 0; k < batch; ++k) out.probability[k] = tree_.leaf(out.slot[k]) / total;
     fill_weights(ring, batch, beta, out);
 }
 
 // w_i = (N·P(i))^−β, divided by the largest w of the buffer, of the batch, or by nothing. The largest
 // weight belongs to the smallest positive leaf, so N and the total cancel: w_i = (least leaf / leaf_i)^β.
-void Prioritized::fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out) const {
+void Prioritized::fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out) {
     if (beta == 0.0) {
         std::fill(out.weight, out.weight + n, 1.0f);
         return;
     }
     double reference = tree_.smallest_positive();
+    if (normalize_ == "none") reference = tree_.total() / static_cast<double>(ring.size());
     if (normalize_ == "batch") {
-        reference = std::numeric_limits<double>::infinity();
-        for (std::int64_t k = 0; k < n; ++k)
+        reference = tree_.leaf(out.slot[0]);
+        for (std::int64_t k = 1; k < n; ++k)
             reference = std::min(reference, static_cast<double>(tree_.leaf(out.slot[k])));
-    } else if (normalize_ == "none") {
-        reference = tree_.total() / static_cast<double>(ring.size());
     }
-    for (std::int64_t k = 0; k < n; ++k)
-        out.weight[k] =
-            static_cast<float>(power(reference / static_cast<double>(tree_.leaf(out.slot[k])), beta));
+    for (std::int64_t k = 0; k < n; ++k) scratch_[static_cast<std::size_t>(k)] = reference / tree_.leaf(out.slot[k]);
+    power(scratch_.data(), n, beta);
+    std::copy(scratch_.begin(), scratch_.end(), out.weight);
 }
 
 double Prioritized::probability(const Ring&, std::int64_t slot, std::int64_t) const {
@@ -84,11 +75,19 @@ void Prioritized::stored(const std::int64_t* slots, std::int64_t n) {
     tree_.set(slots, values_.data(), n);
 }
 
+// Leaves are p^α. Zero stays zero and is never drawn; anything else is held inside float's normal range, so
+// that a positive priority can always be drawn.
 void Prioritized::update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors) {
+    scratch_.resize(static_cast<std::size_t>(n));
     values_.resize(static_cast<std::size_t>(n));
-    for (std::int64_t k = 0; k < n; ++k)
-        values_[static_cast<std::size_t>(k)] =
-            leaf_of(td_errors ? (values[k] < 0.0 ? -values[k] : values[k]) + epsilon_ : values[k]);
+    const double offset = td_errors ? epsilon_ : 0.0;
+    for (std::size_t k = 0; k < scratch_.size(); ++k)
+        scratch_[k] = std::max(std::abs(values[k]) + offset, std::numeric_limits<double>::min());
+    if (alpha_ != 1.0) power(scratch_.data(), n, alpha_);
+    for (std::size_t k = 0; k < scratch_.size(); ++k)
+        values_[k] = std::abs(values[k]) + offset == 0.0
+                         ? 0.0f
+                         : static_cast<float>(std::min(std::max(scratch_[k], kLeast), kMost));
     tree_.set(slots, values_.data(), n);
 }
 

@@ -19,14 +19,13 @@ class Prioritized : public Sampler {
     void update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors) override;
 
   private:
-    float leaf_of(double priority) const;
-    void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out) const;
+    void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out);
 
     double alpha_;
     double epsilon_;
     std::string normalize_;
     SumTree tree_;  // leaves hold p^α
-    std::vector<double> targets_;
+    std::vector<double> scratch_;
     std::vector<float> values_;
 };
 

@@ -11,20 +11,20 @@ namespace replaylab {
 namespace {
 
 constexpr std::int64_t kLine = 64;
-constexpr std::int64_t kBlock = 16;          // rows copied while the next block's lines are on their way
-constexpr std::int64_t kPrefetchLines = 16;  // past this the hardware's own streams do better
+constexpr std::int64_t kChunk = 16;               // bytes moved at once
+constexpr std::int64_t kBlock = 32;               // rows copied while the next block's lines are on their way
+constexpr std::int64_t kPrefetch = 16 * kLine;    // past this the hardware's own streams do better
 
 // memcpy for the small sizes rows are made of, without a library call: whole chunks, then one chunk
 // that overlaps the last.
 inline void copy(char* to, const char* from, std::int64_t bytes) {
-    if (bytes >= 16) {
-        if (bytes > 512) {
+    if (bytes >= kChunk) {
+        if (bytes > 32 * kChunk) {
             std::memcpy(to, from, static_cast<std::size_t>(bytes));
             return;
         }
-        std::int64_t done = 0;
-        for (; done + 16 <= bytes; done += 16) std::memcpy(to + done, from + done, 16);
-        std::memcpy(to + bytes - 16, from + bytes - 16, 16);
+        for (std::int64_t at = 0; at + kChunk <= bytes; at += kChunk) std::memcpy(to + at, from + at, kChunk);
+        std::memcpy(to + bytes - kChunk, from + bytes - kChunk, kChunk);
     } else if (bytes >= 8) {
         std::memcpy(to, from, 8);
         std::memcpy(to + bytes - 8, from + bytes - 8, 8);
@@ -37,17 +37,37 @@ inline void copy(char* to, const char* from, std::int64_t bytes) {
 }
 
 template <std::int64_t Bytes>
-void copy_column(char* to, const char* const* rows, std::int64_t n, std::int64_t offset) {
+void copy_exact(char* to, const char* const* rows, std::int64_t n, std::int64_t offset) {
     for (std::int64_t k = 0; k < n; ++k) std::memcpy(to + k * Bytes, rows[k] + offset, Bytes);
 }
 
+template <std::int64_t Chunks>
+void copy_chunks(char* to, const char* const* rows, std::int64_t n, const Column& column) {
+    const std::int64_t bytes = column.bytes;
+    for (std::int64_t k = 0; k < n; ++k, to += bytes) {
+        const char* from = rows[k] + column.offset;
+        for (std::int64_t chunk = 0; chunk < Chunks; ++chunk)
+            std::memcpy(to + chunk * kChunk, from + chunk * kChunk, kChunk);
+        std::memcpy(to + bytes - kChunk, from + bytes - kChunk, kChunk);
+    }
+}
+
+// One column of a block of rows; the inner loop knows its size wherever the field is small.
 void copy_column(char* to, const char* const* rows, std::int64_t n, const Column& column) {
     switch (column.bytes) {
-        case 1: return copy_column<1>(to, rows, n, column.offset);
-        case 2: return copy_column<2>(to, rows, n, column.offset);
-        case 4: return copy_column<4>(to, rows, n, column.offset);
-        case 8: return copy_column<8>(to, rows, n, column.offset);
-        case 16: return copy_column<16>(to, rows, n, column.offset);
+        case 1: return copy_exact<1>(to, rows, n, column.offset);
+        case 2: return copy_exact<2>(to, rows, n, column.offset);
+        case 4: return copy_exact<4>(to, rows, n, column.offset);
+        case 8: return copy_exact<8>(to, rows, n, column.offset);
+        default: break;
+    }
+    switch (column.bytes / kChunk) {
+        case 1: return copy_chunks<1>(to, rows, n, column);
+        case 2: return copy_chunks<2>(to, rows, n, column);
+        case 3: return copy_chunks<3>(to, rows, n, column);
+        case 4: return copy_chunks<4>(to, rows, n, column);
+        case 5: return copy_chunks<5>(to, rows, n, column);
+        case 6: return copy_chunks<6>(to, rows, n, column);
         default:
             for (std::int64_t k = 0; k < n; ++k)
                 copy(to + k * column.bytes, rows[k] + column.offset, column.bytes);
@@ -90,23 +110,25 @@ void RowStore::write(char* row, const char* const* sources, std::int64_t step) c
 void RowStore::gather(std::int64_t replica, const std::int64_t* slots, std::int64_t n,
                       char* const* targets) const {
     const char* base = row(replica, 0);
-    const std::int64_t lines = std::min(kPrefetchLines, (stride_ + kLine - 1) / kLine + 1);
-    const auto ask = [&](std::int64_t from) {
-        for (std::int64_t k = from; k < std::min(from + kBlock, n); ++k) {
-            const char* start = base + slots[k] * stride_;
-            const char* last = start + stride_ - 1;
-            for (std::int64_t line = 0; line < lines; ++line)
-                prefetch(std::min(start + line * kLine, last));
-        }
-    };
-    ask(0);
-    const char* rows[kBlock];
-    for (std::int64_t from = 0; from < n; from += kBlock) {
-        ask(from + kBlock);
+    const std::int64_t asked = std::min(stride_, kPrefetch);
+    const char* blocks[2][kBlock];
+    // Takes the addresses of a block's rows and asks for their lines; returns how many rows it has.
+    const auto ask = [&](std::int64_t from, const char** rows) {
         const std::int64_t count = std::min(kBlock, n - from);
-        for (std::int64_t k = 0; k < count; ++k) rows[k] = base + slots[from + k] * stride_;
+        for (std::int64_t k = 0; k < count; ++k) {
+            rows[k] = base + slots[from + k] * stride_;
+            for (std::int64_t at = 0; at < asked; at += kLine) prefetch(rows[k] + at);
+            prefetch(rows[k] + asked - 1);
+        }
+        return count;
+    };
+    std::int64_t count = ask(0, blocks[0]);
+    for (std::int64_t from = 0, turn = 0; from < n; turn = 1 - turn) {
+        const std::int64_t next = from + count < n ? ask(from + count, blocks[1 - turn]) : 0;
         for (std::size_t c = 0; c < columns_.size(); ++c)
-            copy_column(targets[c] + from * columns_[c].bytes, rows, count, columns_[c]);
+            copy_column(targets[c] + from * columns_[c].bytes, blocks[turn], count, columns_[c]);
+        from += count;
+        count = next;
     }
 }
 

@@ -1,6 +1,6 @@
-// A wide sum tree over the priorities of one ring: sixteen children a node, a node's prefix sums on two
-// cache lines, leaves as floats sixteen to a line. A draw from a million leaves touches four nodes, of
-// which the upper three stay in cache.
+// A wide sum tree over the priorities of one ring: leaves are floats, sixteen to a cache line; an inner
+// node has eight children, its prefix sums on one line and its children's totals on another. A draw from a
+// million leaves goes down six nodes, of which the upper four stay in cache.
 //
 // Parents are always recomputed from all their children, never changed by a difference, so they cannot
 // drift. A draw compares with prefix sums made of exactly the numbers it descends into, and a target at
@@ -24,7 +24,7 @@ class SumTree {
     void find(double* targets, std::int64_t n, std::int64_t* slots) const;
 
     float leaf(std::int64_t slot) const { return leaves_[slot]; }
-    double total() const { return levels_.back()[0].prefix[kWidth - 1]; }
+    double total() const { return total_; }
     float smallest_positive() const;  // +inf when every leaf is zero
     float largest() const;
 
@@ -32,27 +32,31 @@ class SumTree {
     static std::int64_t nbytes(std::int64_t capacity);
 
   private:
-    static constexpr std::int64_t kWidth = 16;
+    static constexpr std::int64_t kLeaves = 16;
+    static constexpr std::int64_t kChildren = 8;
 
     struct alignas(64) Node {
-        double prefix[kWidth];   // prefix[j] = sum of children 0..j, added in this order
-        double sum[kWidth];      // each child's own total
-        float smallest[kWidth];  // each child's smallest positive leaf, +inf if it has none
-        float largest[kWidth];
+        double start[kChildren];    // sum of the children before each
+        double sum[kChildren];      // each child's own total
+        float smallest[kChildren];  // each child's smallest positive leaf, +inf if it has none
+        float largest[kChildren];
     };
 
     struct alignas(64) Line {
-        float leaf[kWidth];
+        float leaf[kLeaves];
     };
 
+    void find_portable(double* targets, std::int64_t n, std::int64_t* slots) const;
+    void find_avx2(double* targets, std::int64_t n, std::int64_t* slots) const;
     void refresh_lines();
     void refresh_level(std::size_t level);
 
     std::vector<Line> lines_;
     float* leaves_;
+    double total_ = 0.0;
     std::vector<std::vector<Node>> levels_;  // levels_[0] is above the leaves, levels_.back() is the root
     std::vector<std::vector<std::uint8_t>> changed_;  // per level: is this child already on the list?
-    std::vector<std::int64_t> list_, next_list_;      // children whose parent is to be recomputed
+    std::vector<std::size_t> list_;                   // the children that are
 };
 
 }  // namespace replaylab
