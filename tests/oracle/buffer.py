@@ -1,0 +1,137 @@
+"""The oracle: every step ever given is kept by id; everything else is worked out from that, the slow way."""
+
+import math
+from itertools import product
+
+import numpy as np
+
+from replaylab.replay import Combined, Online, Prioritized, SlidingWindow, Uniform
+
+from .tree import flatten
+
+FLOAT32 = np.finfo(np.float32)
+
+
+def mass(priority, alpha):
+    """Work out p^alpha as the buffer holds it: a float32, kept within the normal range if not zero."""
+    if priority == 0:
+        return 0.0
+    return float(np.float32(min(max(priority**alpha, float(FLOAT32.tiny)), float(FLOAT32.max))))
+
+
+class OracleReplica:
+    """One replay of one learner.
+
+    Args:
+        capacity: steps kept, first in first out.
+        sampler: the sampler whose law is wanted.
+    """
+
+    def __init__(self, capacity, sampler):
+        self.capacity, self.sampler = capacity, sampler
+        self.steps = []  # id -> {path: array}, for every step ever given
+        self.priorities = {}  # id -> priority, for every step still stored
+
+    @property
+    def stored(self):
+        return range(max(0, len(self.steps) - self.capacity), len(self.steps))
+
+    def add(self, step):
+        """Append a step with the largest priority left once its place is free; 1 if that is 0."""
+        id_ = len(self.steps)
+        self.priorities.pop(id_ - self.capacity, None)
+        self.priorities[id_] = max(self.priorities.values(), default=0.0) or 1.0
+        self.steps.append(step)
+        return id_
+
+    def update_priorities(self, ids, priorities):
+        """Set priorities in order, so the last duplicate wins; count the ids that were still stored."""
+        count = 0
+        for id_, priority in zip(ids, priorities, strict=True):
+            if id_ in self.priorities:
+                self.priorities[id_] = priority
+                count += 1
+        return count
+
+    def law(self, batch_size):
+        """Map each stored id to the probability that one row of a batch, picked at random, is that id."""
+        ids = list(self.stored)
+        n, newest = len(ids), ids[-1]
+        match self.sampler:
+            case Online():
+                return {i: float(i == newest) for i in ids}
+            case SlidingWindow():
+                return {i: (i > newest - batch_size) / batch_size for i in ids}
+            case Uniform():
+                return dict.fromkeys(ids, 1 / n)
+            case Combined(mode="plus"):
+                return {i: (batch_size / n + (i == newest)) / (batch_size + 1) for i in ids}
+            case Combined(mode="replace"):
+                return {i: ((batch_size - 1) / n + (i == newest)) / batch_size for i in ids}
+            case Prioritized(alpha=alpha):
+                masses = {i: mass(self.priorities[i], alpha) for i in ids}
+                total = math.fsum(masses.values())
+                return {i: mass / total if total > 0 else 0.0 for i, mass in masses.items()}
+
+    def weights(self, drawn, batch_size, beta):
+        """Importance weights of a drawn batch: (N P)^-beta over the largest; ones without prioritization."""
+        if not isinstance(self.sampler, Prioritized):
+            return np.ones(len(drawn))
+        law, n = self.law(batch_size), len(self.stored)
+        raw = np.array([(n * law[i]) ** -beta for i in drawn])
+        if self.sampler.normalize == "buffer":
+            return raw / max((n * p) ** -beta for p in law.values() if p > 0)
+        return raw / raw.max() if self.sampler.normalize == "batch" else raw
+
+
+class OracleBuffer:
+    """R replicas of E environments, fed one environment step at a time. Shapes here all have R, T, E."""
+
+    def __init__(self, capacity, *, num_envs=None, replicas=None, sampler=None, autoreset=None):
+        self.capacity, self.num_envs, self.replicas = capacity, num_envs or 1, replicas or 1
+        self.sampler, self.autoreset = sampler or Uniform(), autoreset
+        self.replay = [OracleReplica(capacity, self.sampler) for _ in range(self.replicas)]
+        self.to_skip = np.zeros((self.replicas, self.num_envs), bool)  # NEXT_STEP: the coming step is a reset
+
+    def extend(self, tree, where, final_obs=None):
+        """Store steps in the order time, then environment.
+
+        Args:
+            tree: nested fields, leaves (R, T, E, ...).
+            where: bool (R, T, E); False is not stored.
+            final_obs: like `tree["next_obs"]`; replaces it where an episode ended (SAME_STEP).
+
+        Returns:
+            ids (R, T, E) int64, -1 where nothing was stored.
+        """
+        leaves, finals = flatten(tree), flatten(final_obs if final_obs is not None else {})
+        ids = np.full(where.shape, -1, np.int64)
+        for r, t, e in product(*map(range, where.shape)):
+            if not where[r, t, e]:
+                continue
+            step = {path: leaf[r, t, e].copy() for path, leaf in leaves.items()}
+            ended = self.autoreset and bool(step["terminated",] or step["truncated",])
+            skip, self.to_skip[r, e] = self.to_skip[r, e], False
+            if self.autoreset == "next_step" and skip:
+                continue
+            if self.autoreset == "next_step":
+                self.to_skip[r, e] = ended
+            if self.autoreset == "same_step" and ended:
+                step |= {("next_obs", *path): leaf[r, t, e].copy() for path, leaf in finals.items()}
+            ids[r, t, e] = self.replay[r].add(step)
+        return ids
+
+    def update_priorities(self, ids, priorities):
+        """Update with ids and priorities (R, ...); return how many were still there over all replicas."""
+        pairs = zip(
+            self.replay, ids.reshape(self.replicas, -1), priorities.reshape(self.replicas, -1), strict=True
+        )
+        return sum(replay.update_priorities(i.tolist(), p.tolist()) for replay, i, p in pairs)
+
+    def probabilities(self, ids, batch_size=None):
+        """Probabilities of ids (R, ...); 0 for those no longer stored."""
+        flat = ids.reshape(self.replicas, -1)
+        laws = [replay.law(batch_size) if replay.steps else {} for replay in self.replay]
+        return np.array(
+            [[law.get(i, 0.0) for i in row] for law, row in zip(laws, flat.tolist(), strict=True)]
+        ).reshape(ids.shape)

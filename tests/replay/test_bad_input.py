@@ -1,0 +1,529 @@
+"""Bad input: a specific error, word for word, and a buffer that is exactly as it was before."""
+
+import numpy as np
+import pytest
+
+from replaylab.errors import (
+    ConfigError,
+    DtypeError,
+    EmptyBufferError,
+    FieldError,
+    IdError,
+    OverSizeError,
+    PriorityError,
+    ShapeError,
+)
+from replaylab.replay import (
+    Combined,
+    Constant,
+    Exponential,
+    Field,
+    Linear,
+    Prioritized,
+    ReplayBuffer,
+    SlidingWindow,
+)
+from tests.oracle import flatten
+
+FIELDS = {
+    "obs": {"image": Field((2, 2), np.uint8), "speed": Field((), np.float32)},
+    "action": Field((), np.int64),
+    "reward": Field((), np.float32),
+}
+
+
+def step(lead=(), **changes):
+    rng = np.random.default_rng(6)
+    good = {
+        "obs": {
+            "image": rng.integers(0, 255, (*lead, 2, 2), np.uint8),
+            "speed": rng.random(lead, np.float32),
+        },
+        "action": rng.integers(0, 9, lead),
+        "reward": rng.random(lead, np.float32),
+    }
+    return {name: value for name, value in (good | changes).items() if value is not None}
+
+
+PRIORITIZED = Prioritized(beta=0.4)
+
+
+def make(replicas=None, num_envs=None, sampler=PRIORITIZED, steps=13):
+    buffer = ReplayBuffer(10, FIELDS, replicas=replicas, num_envs=num_envs, sampler=sampler, seed=77)
+    R, E = (() if n is None else (n,) for n in (replicas, num_envs))
+    if steps:
+        ids = buffer.extend(**step((*R, steps, *E)))
+        buffer.update_priorities(ids, np.linspace(0, 2, ids.size).reshape(ids.shape))
+    return buffer
+
+
+def state(buffer):
+    """All that can be seen of a buffer: contents, ids, laws."""
+    ids = np.arange(len(buffer)) + np.zeros((buffer.replicas or 1, 1), np.int64)
+    ids = ids if buffer.replicas is not None else ids[0]
+    columns = {path: column.tobytes() for path, column in flatten(buffer.columns).items()}
+    law = buffer.probabilities(ids, batch_size=2).tobytes() if len(buffer) else b""
+    return columns, np.asarray(buffer.size).tolist(), len(buffer), law
+
+
+def assert_refused(error, message, call, **options):
+    """`call` raises `error` with exactly `message`; ever after, a twin that never saw it does the same."""
+    buffer, twin = make(**options), make(**options)
+    before = state(buffer)
+    with pytest.raises(error) as caught:
+        call(buffer)
+    assert str(caught.value) == message
+    assert type(caught.value) is error
+    assert state(buffer) == before == state(twin)
+    for _ in range(3):
+        R, E = (() if n is None else (n,) for n in (buffer.replicas, buffer.num_envs))
+        new = step((*R, 2, *E))
+        np.testing.assert_array_equal(buffer.extend(**new), twin.extend(**new))
+        first, second = buffer.sample(4, progress=0.5), twin.sample(4, progress=0.5)
+        np.testing.assert_array_equal(first.id, second.id)
+        buffer.update_priorities(first.id, np.ones(first.id.shape))
+        twin.update_priorities(second.id, np.ones(second.id.shape))
+    assert state(buffer) == state(twin)
+
+
+AXES = "leading axes are replicas, steps, environments in this order, each only where declared or called for"
+SAME_KIND = "which is not castable to it within the same kind; convert it"
+OTHER = "or declare the field with another dtype"
+ALL_FIELDS = "the fields are `obs.image`, `obs.speed`, `action`, `reward`"
+SHAPES = [(None, None), (3, None), (None, 2), (3, 2)]
+
+
+class TestShape:
+    def test_of_a_number(self):
+        message = f"field `reward` must have shape (), that is its own shape (), but got (3,); {AXES}"
+        assert_refused(ShapeError, message, lambda b: b.add(**step(reward=np.zeros(3, np.float32))))
+
+    def test_of_a_nested_array(self):
+        message = (
+            f"field `obs.image` must have shape (2, 2), that is its own shape (2, 2), but got (2, 3); {AXES}"
+        )
+        bad = {"image": np.zeros((2, 3), np.uint8), "speed": 0.0}
+        assert_refused(ShapeError, message, lambda b: b.add(**step(obs=bad)))
+
+    def test_replica_axis(self):
+        message = (
+            "field `obs.image` must have shape (3, 2, 2), that is the leading axes (replicas=3) and its own "
+            f"shape (2, 2), but got (2, 2, 2); {AXES}"
+        )
+        assert_refused(ShapeError, message, lambda b: b.add(**step((2,))), replicas=3)
+
+    def test_environment_axis(self):
+        message = (
+            "field `action` must have shape (3, 2), that is the leading axes (replicas=3, num_envs=2) and "
+            f"its own shape (), but got (3, 3); {AXES}"
+        )
+        call = lambda b: b.add(**step((3, 2), action=np.zeros((3, 3), np.int64)))  # noqa: E731
+        assert_refused(ShapeError, message, call, replicas=3, num_envs=2)
+
+    def test_missing_environment_axis(self):
+        message = (
+            "field `obs.image` must have shape (2, 2, 2), that is the leading axes (num_envs=2) and its own "
+            f"shape (2, 2), but got (2, 2); {AXES}"
+        )
+        assert_refused(ShapeError, message, lambda b: b.add(**step()), num_envs=2)
+
+    def test_time_axis_differs(self):
+        """The last field is the bad one: nothing of the earlier fields may be left behind."""
+        message = (
+            "field `reward` must have shape (4,), that is the leading axes (steps=4) and its own shape (), "
+            f"but got (5,); {AXES}"
+        )
+        assert_refused(ShapeError, message, lambda b: b.extend(**step((4,), reward=np.zeros(5, np.float32))))
+
+    def test_where(self):
+        message = (
+            "field `where` must have shape (2,), that is the leading axes (num_envs=2) and its own shape (), "
+            f"but got (3,); {AXES}"
+        )
+        assert_refused(ShapeError, message, lambda b: b.add(**step((2,)), where=np.ones(3, bool)), num_envs=2)
+
+    @pytest.mark.parametrize(("replicas", "num_envs"), SHAPES)
+    def test_in_every_layout(self, replicas, num_envs):
+        buffer = make(replicas, num_envs)
+        before = state(buffer)
+        R, E = (() if n is None else (n,) for n in (replicas, num_envs))
+        for lead in [(*R, *E, 1), (1, *R, *E), (*R, 7, *E)]:
+            with pytest.raises(ShapeError):
+                buffer.add(**step(lead))
+        for lead in [(*R, *E), (*R, 4, *E, 1)]:
+            with pytest.raises(ShapeError):
+                buffer.extend(**step(lead))
+        assert state(buffer) == before
+
+
+class TestDtype:
+    def test_a_float_for_an_integer(self):
+        message = f'field `action` stores int64, but got float64, {SAME_KIND} (`.astype("int64")`) {OTHER}'
+        assert_refused(DtypeError, message, lambda b: b.add(**step(action=1.5)))
+        assert_refused(DtypeError, message, lambda b: b.extend(**step((4,), action=np.ones(4))))
+
+    def test_a_complex_for_a_float(self):
+        message = (
+            f'field `reward` stores float32, but got complex128, {SAME_KIND} (`.astype("float32")`) {OTHER}'
+        )
+        assert_refused(DtypeError, message, lambda b: b.add(**step(reward=1j)))
+
+    def test_text(self):
+        message = f'field `action` stores int64, but got <U4, {SAME_KIND} (`.astype("int64")`) {OTHER}'
+        assert_refused(DtypeError, message, lambda b: b.add(**step(action="left")))
+
+    def test_nothing(self):
+        message = f'field `action` stores int64, but got object, {SAME_KIND} (`.astype("int64")`) {OTHER}'
+        assert_refused(DtypeError, message, lambda b: b.add(**{**step(), "action": None}))
+
+    def test_an_integer_too_big(self):
+        message = f"field `action` stores int64, which cannot hold {2**70}; declare it with a wider dtype"
+        assert_refused(DtypeError, message, lambda b: b.add(**step(action=2**70)))
+
+    def test_float64_may_become_float32_and_integers_floats(self):
+        buffer = make()
+        slot = buffer.add(**step(reward=np.float64(0.1))) % 10
+        assert buffer.columns["reward"][slot] == np.float32(0.1)
+        slot = buffer.add(**step(reward=3)) % 10
+        assert buffer.columns["reward"][slot] == 3
+
+
+class TestNames:
+    def test_missing(self):
+        message = f"`add` takes every field exactly once, but got missing `reward`; {ALL_FIELDS}"
+        assert_refused(FieldError, message, lambda b: b.add(**step(reward=None)))
+
+    def test_missing_in_a_nested_field(self):
+        message = f"`extend` takes every field exactly once, but got missing `obs.speed`; {ALL_FIELDS}"
+        bad = {"image": np.zeros((4, 2, 2), np.uint8)}
+        assert_refused(FieldError, message, lambda b: b.extend(**step((4,), obs=bad)))
+
+    def test_unknown(self):
+        message = f"`add` takes every field exactly once, but got unknown `done`; {ALL_FIELDS}"
+        assert_refused(FieldError, message, lambda b: b.add(**step(done=True)))
+
+    def test_misspelt(self):
+        message = (
+            "`add` takes every field exactly once, but got missing `reward`; unknown `rewards` "
+            f"(did you mean `reward`?); {ALL_FIELDS}"
+        )
+        assert_refused(FieldError, message, lambda b: b.add(**step(reward=None, rewards=1.0)))
+
+    def test_a_final_observation_nobody_asked_for(self):
+        message = (
+            '`final_obs` belongs to autoreset="same_step", but this buffer has autoreset=None; leave it out'
+        )
+        assert_refused(FieldError, message, lambda b: b.add(**step(), final_obs=np.zeros(2)))
+
+
+IDS = np.array([5, 6])
+
+
+class TestPriorities:
+    @pytest.mark.parametrize(
+        ("values", "entry"),
+        [
+            ([1, np.nan], "1 (id 6) is nan"),
+            ([np.inf, 1], "0 (id 5) is inf"),
+            ([0, -np.inf], "1 (id 6) is -inf"),
+        ],
+    )
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_td_error_is_finite(self, values, entry, dtype):
+        message = f"td_error must be finite, but entry {entry}; no priority was changed"
+        assert_refused(PriorityError, message, lambda b: b.update_priorities(IDS, np.array(values, dtype)))
+
+    @pytest.mark.parametrize(
+        ("values", "entry"),
+        [([1, np.nan], "1 (id 6) is nan"), ([-1, 1], "0 (id 5) is -1"), ([0, np.inf], "1 (id 6) is inf")],
+    )
+    def test_priority_is_finite_and_not_negative(self, values, entry):
+        message = f"priority must be finite and not negative, but entry {entry}; no priority was changed"
+        assert_refused(PriorityError, message, lambda b: b.update_priorities(IDS, priority=values))
+
+    def test_even_for_a_stale_id(self):
+        message = "td_error must be finite, but entry 0 (id 1) is nan; no priority was changed"
+        assert_refused(PriorityError, message, lambda b: b.update_priorities([1, 6], [np.nan, 5.0]))
+
+    def test_a_late_error_undoes_the_earlier_entries(self):
+        ids = np.tile(np.arange(3, 13), 100)
+        td_error = np.full(1000, 9.0)
+        td_error[-1] = np.nan
+        message = "td_error must be finite, but entry 999 (id 12) is nan; no priority was changed"
+        assert_refused(PriorityError, message, lambda b: b.update_priorities(ids, td_error))
+
+    def test_in_the_last_replica(self):
+        td_error = np.ones((3, 2))
+        td_error[2, 1] = np.nan
+        message = "td_error must be finite, but entry 5 (id 6) is nan; no priority was changed"
+        assert_refused(
+            PriorityError, message, lambda b: b.update_priorities(np.tile(IDS, (3, 1)), td_error), replicas=3
+        )
+
+    def test_exactly_one_of_both(self):
+        message = "`update_priorities` takes either `td_error` or `priority`; pass exactly one of them"
+        assert_refused(ConfigError, message, lambda b: b.update_priorities(IDS))
+        assert_refused(ConfigError, message, lambda b: b.update_priorities(IDS, [1, 2], priority=[1, 2]))
+
+    def test_one_value_an_id(self):
+        message = "`td_error` must have the shape of ids, (2,), but got (3,); pass one value an id"
+        assert_refused(ShapeError, message, lambda b: b.update_priorities(IDS, [1, 2, 3]))
+        message = "`priority` must have the shape of ids, (2,), but got (); pass one value an id"
+        assert_refused(ShapeError, message, lambda b: b.update_priorities(IDS, priority=1.0))
+
+    def test_numbers(self):
+        message = "`td_error` must be float64 or safely castable to it, but got complex128; convert it first"
+        assert_refused(DtypeError, message, lambda b: b.update_priorities(IDS, np.ones(2, complex)))
+
+    def test_none_positive(self):
+        message = (
+            "every one of the 10 stored steps has priority 0, so none can be drawn; give at least one a "
+            "positive priority with update_priorities"
+        )
+        buffer = make()
+        buffer.update_priorities(np.arange(13), priority=np.zeros(13))
+        with pytest.raises(EmptyBufferError) as caught:
+            buffer.sample(4)
+        assert str(caught.value) == message
+        assert buffer.probabilities(np.arange(13)).tolist() == [0] * 13
+        buffer.update_priorities(np.array([7]), priority=np.array([1e-30]))
+        assert buffer.sample(4).id.tolist() == [7] * 4
+
+    def test_none_positive_in_one_replica(self):
+        """No replica's stream moves when one of them cannot draw."""
+        buffer, twin = make(3), make(3)
+        ids = np.tile(np.arange(13), (3, 1))
+        zeros = np.ones((3, 13))
+        zeros[2] = 0
+        buffer.update_priorities(ids, priority=zeros)
+        with pytest.raises(EmptyBufferError):
+            buffer.sample(4)
+        for both in (buffer, twin):
+            both.update_priorities(ids, priority=np.ones((3, 13)))
+        np.testing.assert_array_equal(buffer.sample(4).id, twin.sample(4).id)
+
+
+class TestIds:
+    @pytest.mark.parametrize("bad", [13, -2, 2**62, -(2**63)])
+    def test_never_given_out(self, bad):
+        message = (
+            f"id {bad} was never given out: ids so far are 0 to 12 (and -1 for a step that was not stored); "
+            "pass the ids that add or sample returned"
+        )
+        assert_refused(IdError, message, lambda b: b.update_priorities([12, bad], [5.0, 5.0]))
+        assert_refused(IdError, message, lambda b: b.probabilities([12, bad]))
+
+    def test_of_another_replica(self):
+        """Replica 1 has one step fewer."""
+
+        def call(buffer):
+            buffer.update_priorities(np.array([[13], [13]]), np.ones((2, 1)))
+
+        buffer = make(2)
+        buffer.add(**step((2,)), where=np.array([True, False]))
+        before = buffer.probabilities(np.tile(np.arange(13), (2, 1))).tobytes()
+        with pytest.raises(IdError, match="id 13 was never given out: ids so far are 0 to 12"):
+            call(buffer)
+        assert buffer.probabilities(np.tile(np.arange(13), (2, 1))).tobytes() == before
+
+    def test_replica_axis(self):
+        message = (
+            "`ids` must have replicas=3 as its first axis, but got shape (2, 4); "
+            "pass the ids that add or sample returned"
+        )
+        assert_refused(
+            ShapeError,
+            message,
+            lambda b: b.update_priorities(np.ones((2, 4), int), np.ones((2, 4))),
+            replicas=3,
+        )
+        assert_refused(ShapeError, message, lambda b: b.probabilities(np.ones((2, 4), int)), replicas=3)
+
+    def test_whole_numbers(self):
+        message = "`ids` must be int64 or safely castable to it, but got float64; convert it first"
+        assert_refused(DtypeError, message, lambda b: b.update_priorities(IDS.astype(float), [1, 2]))
+        assert_refused(DtypeError, message, lambda b: b.probabilities(IDS.astype(float)))
+
+
+class TestSample:
+    def test_empty(self):
+        message = "the buffer is empty; add at least one step before sampling"
+        assert_refused(EmptyBufferError, message, lambda b: b.sample(4), steps=0)
+        assert_refused(EmptyBufferError, message, lambda b: b.sample(4), steps=0, replicas=3, num_envs=2)
+
+    def test_empty_in_one_replica(self):
+        buffer = make(2, steps=0)
+        buffer.add(**step((2,)), where=np.array([True, False]))
+        with pytest.raises(EmptyBufferError):
+            buffer.sample(1)
+
+    def test_too_little_for_the_window(self):
+        message = (
+            "SlidingWindow gives the newest `batch_size` steps, but batch_size=11 and only 10 steps are "
+            "stored (capacity=10); ask for fewer, or add more steps first"
+        )
+        assert_refused(EmptyBufferError, message, lambda b: b.sample(11), sampler=SlidingWindow())
+
+    @pytest.mark.parametrize("bad", [0, -1, -(2**62)])
+    def test_at_least_one(self, bad):
+        message = f"`batch_size` must be at least 1, but got {bad}"
+        assert_refused(ConfigError, message, lambda b: b.sample(bad))
+        assert_refused(
+            ConfigError, message, lambda b: b.probabilities([5], batch_size=bad), sampler=Combined()
+        )
+
+    @pytest.mark.parametrize("bad", [2.0, 2.5, "4", None, [4]])
+    def test_whole_numbers(self, bad):
+        assert_refused(
+            ConfigError, f"`batch_size` must be a whole number, but got {bad!r}", lambda b: b.sample(bad)
+        )
+
+    def test_numpy_integers_are_whole_numbers(self):
+        assert make().sample(np.int32(3)).id.shape == (3,)
+
+    @pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), float("inf")])
+    @pytest.mark.parametrize("beta", [Linear(0.4, 1.0), Exponential(0.4, 1.0), Constant(0.4), 0.4])
+    def test_progress(self, bad, beta):
+        message = f"`progress` must be in [0, 1] (0: the run begins, 1: it ends), but got {bad!r}"
+        assert_refused(
+            ConfigError, message, lambda b: b.sample(4, progress=bad), sampler=Prioritized(beta=beta)
+        )
+
+    def test_progress_is_needed(self):
+        message = (
+            "`sample` needs `progress` in [0, 1] because beta changes over the run "
+            "(Linear(start=0.4, end=1.0, until=1.0)); pass progress=step / total_steps, or make the sampler "
+            "with a constant beta"
+        )
+        assert_refused(ConfigError, message, lambda b: b.sample(4), sampler=Prioritized())
+
+    @pytest.mark.parametrize("sampler", [Combined(), Combined("replace"), SlidingWindow()])
+    def test_the_law_needs_the_batch_size(self, sampler):
+        message = f"the law of {type(sampler).__name__} depends on the batch size; pass batch_size=..."
+        assert_refused(ConfigError, message, lambda b: b.probabilities([5]), sampler=sampler)
+
+    def test_out_of_another_shape(self):
+        out = make().sample(5)
+        message = (
+            "`out` must hold, for field `obs.image`, a writable C-contiguous uint8 array of shape (4, 2, 2); "
+            "pass a batch that an equal call to sample returned"
+        )
+        assert_refused(ShapeError, message, lambda b: b.sample(4, out=out))
+
+    def test_out_that_cannot_be_written(self):
+        out = make().sample(4)
+        out.id.setflags(write=False)
+        message = (
+            "`out` must hold, for field `id`, a writable C-contiguous int64 array of shape (4,); "
+            "pass a batch that an equal call to sample returned"
+        )
+        assert_refused(ShapeError, message, lambda b: b.sample(4, out=out))
+
+
+def refusal(error, **options):
+    """The message with which a buffer is refused at its making."""
+    options = {"capacity": 5, "fields": {"x": Field()}} | options
+    with pytest.raises(error) as caught:
+        ReplayBuffer(options.pop("capacity"), options.pop("fields"), **options)
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+class TestMaking:
+    @pytest.mark.parametrize("name", ["capacity", "num_envs", "replicas"])
+    def test_counts(self, name):
+        for bad in (0, -3):
+            assert refusal(ConfigError, **{name: bad}) == f"`{name}` must be at least 1, but got {bad}"
+        for bad in (2.5, 1e6, "5"):
+            assert refusal(ConfigError, **{name: bad}) == f"`{name}` must be a whole number, but got {bad!r}"
+
+    def test_fields(self):
+        for bad in ({}, [Field()], None):
+            message = f"`fields` must be a mapping of at least one name to a Field, but got {bad!r}"
+            assert refusal(FieldError, fields=bad) == message
+        message = "field `x.y` must be a Field, or a mapping or tuple of them, but got 3"
+        assert refusal(FieldError, fields={"x": {"y": 3}}) == message
+        message = "field `x` must be a Field, or a mapping or tuple of them, but got <class 'numpy.float32'>"
+        assert refusal(FieldError, fields={"x": np.float32}) == message
+
+    def test_names(self):
+        assert (
+            refusal(FieldError, fields={"a b": Field()})
+            == "a field's name must be an identifier, but got 'a b'"
+        )
+        for bad in ("weight", "probability", "id", "where", "final_obs"):
+            message = refusal(FieldError, fields={bad: Field()})
+            assert message.startswith(f"`{bad}` is reserved (with weight, probability, id, where, final_obs")
+            assert message.endswith("); give the field another name")
+
+    def test_sampler(self):
+        message = "`sampler` must be a Sampler such as Uniform(), but got 'uniform'"
+        assert refusal(ConfigError, sampler="uniform") == message
+        message = f"`sampler` must be a Sampler such as Uniform(), but got {SlidingWindow!r}"
+        assert refusal(ConfigError, sampler=SlidingWindow) == message
+
+    def test_seed(self):
+        for bad in (-1, 1.5):
+            message = f"`seed` must be a whole number that is not negative, or None, but got {bad!r}"
+            assert refusal(ConfigError, seed=bad) == message
+        message = (
+            "`seed` as a sequence must hold one seed for each replica (replicas=3), but has 2; "
+            "pass one int to seed them all"
+        )
+        assert refusal(ConfigError, seed=[1, 2], replicas=3) == message
+
+    @pytest.mark.parametrize("mode", ["next_step", "same_step"])
+    def test_autoreset_needs_the_ends(self, mode):
+        needed = (
+            f'autoreset="{mode}" needs the field `{{}}` declared as Field((), bool), '
+            "to see where episodes end"
+        )
+        message = needed.format("terminated")
+        assert refusal(FieldError, autoreset=mode) == message
+        fields = {"terminated": Field(), "truncated": Field((), np.bool_), "next_obs": Field()}
+        assert refusal(FieldError, autoreset=mode, fields=fields) == message
+        message = needed.format("truncated")
+        fields = {"terminated": Field((), np.bool_), "next_obs": Field()}
+        assert refusal(FieldError, autoreset=mode, fields=fields) == message
+
+
+class TestMemory:
+    """More than the machine has is refused before any of it is taken, with a capacity that would do."""
+
+    def test_the_message(self, monkeypatch):
+        monkeypatch.setattr("replaylab.replay.memory.machine_memory", lambda: 2**30)
+        message = (
+            "capacity=1,000,000 needs 6.6 GiB (7,060 bytes a step), but this machine has 1.0 GiB; "
+            "use a capacity below 152,088, smaller dtypes or fewer fields"
+        )
+        fields = {"image": Field((84, 84), np.uint8), "reward": Field()}
+        assert refusal(OverSizeError, capacity=1_000_000, fields=fields) == message
+
+    def test_replicas_count(self, monkeypatch):
+        monkeypatch.setattr("replaylab.replay.memory.machine_memory", lambda: 2**30)
+        fields = {"x": Field((250,))}
+        ReplayBuffer(1000, fields, replicas=1)
+        message = refusal(OverSizeError, capacity=1000, fields=fields, replicas=2000)
+        assert message.startswith(
+            "capacity=1,000 needs 1.9 GiB (1,000 bytes a step, 2,000 replicas), but this machine has 1.0 GiB"
+        )
+
+    def test_the_sampler_counts(self, monkeypatch):
+        buffer = ReplayBuffer(100_000, {"x": Field()}, sampler=Prioritized())
+        monkeypatch.setattr("replaylab.replay.memory.machine_memory", lambda: 600_000)
+        ReplayBuffer(100_000, {"x": Field()})
+        assert buffer.nbytes > 600_000
+        refusal(OverSizeError, capacity=100_000, sampler=Prioritized())
+
+    @pytest.mark.parametrize("capacity", [10**12, 2**62, 2**80])
+    def test_on_this_machine(self, capacity):
+        message = refusal(OverSizeError, capacity=capacity)
+        assert message.startswith(f"capacity={capacity:,} needs ")
+        refusal(OverSizeError, capacity=capacity, fields={"x": Field((2**20,))})
+        refusal(OverSizeError, capacity=capacity, sampler=Prioritized(), replicas=7)
+
+    def test_the_capacity_it_names_is_accepted(self, monkeypatch):
+        monkeypatch.setattr("replaylab.replay.memory.machine_memory", lambda: 10**6)
+        message = refusal(OverSizeError, capacity=10**6, sampler=Prioritized())
+        below = int(message.split("use a capacity below ")[1].split(", ")[0].replace(",", ""))
+        assert ReplayBuffer(below - 1, {"x": Field()}, sampler=Prioritized()).nbytes <= 10**6

@@ -1,0 +1,101 @@
+"""Law 6: one seed, own generators; the same seed gives the same draws on every machine."""
+
+import random
+
+import numpy as np
+import pytest
+
+from replaylab.replay import Combined, Field, Linear, Prioritized, ReplayBuffer, Uniform
+
+SAMPLERS = [
+    Uniform(),
+    Combined(),
+    Combined(mode="replace"),
+    Prioritized(beta=0.4),
+    Prioritized(beta=Linear(0.4, 1)),
+]
+
+
+def make(sampler, seed, replicas=None, capacity=1000):
+    buffer = ReplayBuffer(capacity, {"x": Field((), np.int64)}, sampler=sampler, replicas=replicas, seed=seed)
+    lead = () if replicas is None else (replicas,)
+    ids = buffer.extend(x=np.broadcast_to(np.arange(capacity), (*lead, capacity)))
+    if isinstance(sampler, Prioritized):
+        buffer.update_priorities(ids, priority=np.broadcast_to(1.0 + np.arange(capacity) % 7, ids.shape))
+    return buffer
+
+
+def draws(buffer, batches=5, batch_size=16):
+    return np.stack([buffer.sample(batch_size, progress=0.3).id for _ in range(batches)], axis=-2)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+class TestSeeds:
+    def test_same_seed_same_draws(self, sampler):
+        for seed in [0, 12345, 2**63, np.random.SeedSequence(8)]:
+            first = draws(make(sampler, seed))
+            np.testing.assert_array_equal(first, draws(make(sampler, seed)))
+
+    def test_other_seed_other_draws(self, sampler):
+        found = [draws(make(sampler, seed)).tobytes() for seed in [None, None, 0, 1, 2, 2**32]]
+        assert len(set(found)) == len(found)
+
+    def test_same_seed_same_draws_in_all_replicas_together(self, sampler):
+        first = draws(make(sampler, 7, replicas=3))
+        np.testing.assert_array_equal(first, draws(make(sampler, 7, replicas=3)))
+        assert len({replica.tobytes() for replica in first}) == 3
+
+    def test_replica_equals_the_single_buffer_of_its_seed(self, sampler):
+        seeds = [3, 1, 4]
+        together = draws(make(sampler, seeds, replicas=3))
+        for r, seed in enumerate(seeds):
+            np.testing.assert_array_equal(together[r], draws(make(sampler, seed)))
+
+    def test_a_replica_does_not_depend_on_its_neighbours(self, sampler):
+        first = draws(make(sampler, [3, 1, 4], replicas=3))
+        second = draws(make(sampler, [5, 1], replicas=2))
+        np.testing.assert_array_equal(first[1], second[1])
+
+    def test_global_generators_are_untouched(self, sampler):
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002 (the global generator is what must stay as it is)
+        before = random.getstate(), np.random.get_state()  # noqa: NPY002
+        draws(make(sampler, None))
+        after = random.getstate(), np.random.get_state()  # noqa: NPY002
+        assert before[0] == after[0]
+        assert before[1][2] == after[1][2]
+        np.testing.assert_array_equal(before[1][1], after[1][1])
+
+    def test_global_seeds_have_no_effect(self, sampler):
+        found = set()
+        for seed in [1, 2]:
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
+            found.add(draws(make(sampler, 42)).tobytes())
+        assert len(found) == 1
+
+    def test_reading_draws_nothing(self, sampler):
+        plain, read = make(sampler, 9), make(sampler, 9)
+        expected = draws(plain)
+        found = []
+        for _ in range(5):
+            read.probabilities(np.arange(1000), batch_size=16)
+            repr(read), len(read), read.nbytes, read.columns["x"].sum()
+            found.append(read.sample(16, progress=0.3).id)
+        np.testing.assert_array_equal(np.stack(found), expected)
+
+
+def test_a_seed_sequence_is_not_spent():
+    """The buffer must not spawn from the caller's sequence in a way that makes a second use differ."""
+    sequence = np.random.SeedSequence(11)
+    first = draws(make(Uniform(), sequence))
+    np.testing.assert_array_equal(first, draws(make(Uniform(), sequence)))
+    np.testing.assert_array_equal(first, draws(make(Uniform(), 11)))
+
+
+def test_batch_size_does_not_tie_streams_to_the_fill():
+    """Uniform draws at another size are other draws, not an error: the stream goes on."""
+    buffer = make(Uniform(), 0)
+    buffer.sample(3)
+    buffer.add(x=1)
+    assert buffer.sample(5).id.max() <= 1000
