@@ -1,0 +1,40 @@
+"""The studies that ship with the library, found by name."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from replaylab.errors import SpecError
+
+
+def _shipped_folders() -> list[Path]:
+    """Where shipped studies may lie: inside an installed package, or at the root of a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    return [f for f in (package / "studies", package.parents[1] / "studies") if f.is_dir()]
+
+
+def shipped() -> dict[str, Path]:
+    """Return the shipped studies, name to file, sorted by name."""
+    found = {file.stem: file for folder in reversed(_shipped_folders()) for file in folder.glob("*.toml")}
+    return dict(sorted(found.items()))
+
+
+def find(study: str | Path) -> Path:
+    """Return the file of a study given by path, or by a shipped study's name.
+
+    Raises:
+        SpecError: there is neither such a file nor such a name.
+    """
+    path = Path(study)
+    if path.is_file():
+        return path
+    names = shipped()
+    if str(study) in names:
+        return names[str(study)]
+    close = difflib.get_close_matches(path.stem, names, n=1, cutoff=0.5)
+    hint = f"Did you mean `{close[0]}`? " if close else ""
+    raise SpecError(
+        f"There is no study file {str(study)!r}, and no shipped study of that name. {hint}"
+        f"Shipped: {', '.join(names) or 'none'}."
+    )

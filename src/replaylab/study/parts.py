@@ -1,0 +1,153 @@
+"""Named parts of a study file, such as ``{type = "prioritized", alpha = 0.7}``, and the objects they stand for.
+
+A part's options are the fields of a frozen dataclass (a sampler, a learner, a schedule): the dataclass is the only
+place that knows their names, types, defaults and rules, and a new sampler needs one line in a table here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import Any, Self, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_serializer, model_validator
+
+from replaylab.errors import ConfigError, SpecError
+from replaylab.study.spec_errors import shown, unknown_key, unknown_name
+
+Catalogue = Mapping[str, str]
+
+STRATEGIES: Catalogue = {
+    "online": "replaylab.replay:Online",
+    "none": "replaylab.replay:Online",
+    "sliding_window": "replaylab.replay:SlidingWindow",
+    "uniform": "replaylab.replay:Uniform",
+    "combined": "replaylab.replay:Combined",
+    "prioritized": "replaylab.replay:Prioritized",
+}
+"""Sampler types of ``[strategies.*]``; "none" is learning without replay, another word for "online"."""
+
+LEARNERS: Catalogue = {"dqn": "replaylab.learners:DQN"}
+"""Learner types of ``[learners.*]``."""
+
+SCHEDULES: Catalogue = {
+    "constant": "replaylab.replay:Constant",
+    "linear": "replaylab.replay:Linear",
+    "exponential": "replaylab.replay:Exponential",
+}
+"""Schedule types, wherever an option takes a schedule; a bare number is a constant one."""
+
+
+class Part(BaseModel):
+    """A type with its options, as plain data. After `resolve` it holds every option, defaults included."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_flat_table(cls, value: object) -> object:
+        if not isinstance(value, Mapping) or "type" not in value:
+            raise ValueError('must be a table with a `type`, such as {type = "uniform"}')
+        return {"type": value.get("type"), "options": {k: v for k, v in value.items() if k != "type"}}
+
+    @model_serializer
+    def _to_flat_table(self) -> dict[str, Any]:
+        return {"type": self.type, **self.options}
+
+    @classmethod
+    def of(cls, kind: str, options: Mapping[str, Any]) -> Self:
+        """Make a part from its type and options."""
+        return cls.model_validate({**options, "type": kind})
+
+
+def resolve(part: Part, catalogue: Catalogue, where: str, source: str) -> Part:
+    """Check a part by building it, and return it with every option spelled out.
+
+    Args:
+        part: as written in the file.
+        catalogue: the types allowed here.
+        where: key path in the file, for messages.
+        source: the file, for messages.
+
+    Raises:
+        SpecError: the type or an option is unknown, or a value breaks a rule.
+    """
+    return Part.of(part.type, _plain(_build(part.type, part.options, catalogue, where, source)))
+
+
+def build(part: Part, catalogue: Catalogue) -> Any:
+    """Return the object a resolved part stands for: a sampler or a learner."""
+    return _build(part.type, part.options, catalogue, part.type, "study")
+
+
+def _load(kind: str, catalogue: Catalogue, where: str, source: str) -> type:
+    if kind not in catalogue:
+        raise SpecError(unknown_name(source, f"{where}.type", kind, catalogue))
+    module, _, name = catalogue[kind].partition(":")
+    loaded: type = getattr(importlib.import_module(module), name)
+    return loaded
+
+
+def _build(kind: str, options: Mapping[str, Any], catalogue: Catalogue, where: str, source: str) -> Any:
+    cls = _load(kind, catalogue, where, source)
+    fields = [f.name for f in dataclasses.fields(cls) if f.init]
+    hints = get_type_hints(cls)
+    values = {}
+    for key, value in options.items():
+        if key not in fields:
+            raise SpecError(unknown_key(source, f"{where}.{key}", fields))
+        values[key] = _option(value, hints[key], f"{where}.{key}", source)
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise SpecError(f"{source}: `{where}`: {error}") from error
+    except TypeError as error:
+        missing = [f.name for f in dataclasses.fields(cls) if _required(f) and f.name not in values]
+        raise SpecError(f"{source}: `{where}` needs {', '.join(f'`{m}`' for m in missing) or error}.") from error
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _option(value: Any, hint: Any, where: str, source: str) -> Any:
+    """Check one option against its field's type; a table with a ``type`` is a schedule."""
+    if _takes_schedule(hint):
+        if isinstance(value, Mapping):
+            options = {k: v for k, v in value.items() if k != "type"}
+            return _build(str(value.get("type")), options, SCHEDULES, where, source)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SpecError(f"{source}: `{where}` must be a number or a schedule, but got {shown(value)}.")
+        if float not in get_args(hint):
+            return _build("constant", {"value": float(value)}, SCHEDULES, where, source)
+        return float(value)
+    try:
+        return TypeAdapter(hint).validate_python(value)
+    except ValidationError as error:
+        rule = error.errors(include_url=False)[0]["msg"].removeprefix("Input should be ")
+        raise SpecError(f"{source}: `{where}` must be {rule}, but got {shown(value)}.") from error
+
+
+def _takes_schedule(hint: Any) -> bool:
+    schedule = importlib.import_module("replaylab.replay").Schedule
+    return any(isinstance(t, type) and issubclass(t, schedule) for t in (hint, *get_args(hint)))
+
+
+def _plain(part: Any) -> dict[str, Any]:
+    """Options of a frozen dataclass as plain data; schedules become tables with a ``type``."""
+    plain: dict[str, Any] = {}
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if dataclasses.is_dataclass(value):
+            value = {"type": _schedule_type(value), **_plain(value)}
+        plain[field.name] = list(value) if isinstance(value, tuple) else value
+    return plain
+
+
+def _schedule_type(value: object) -> str:
+    name = f"{type(value).__module__}:{type(value).__name__}"
+    return next((k for k, v in SCHEDULES.items() if v.split(":")[1] == type(value).__name__), name)

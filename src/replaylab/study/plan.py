@@ -1,0 +1,101 @@
+"""What a study has to run: populations, each known by a hash of what decides its numbers.
+
+A population is one call of the training loop: one environment, one learner, one strategy, a chunk of the seeds. Chunks
+are cut by the study file (`population`), never by the number of workers: floating-point sums may depend on how many
+replicas share an array, so a chunk's make-up belongs to what identifies it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from replaylab.study.parts import Part
+from replaylab.study.spec import Spec
+
+NUMBERS_VERSION = 1
+"""Raise it when the same settings begin to give other numbers (a mended learner, another metric): old files then no
+longer match, and are run again rather than mixed in."""
+
+
+class Population(BaseModel):
+    """Runs trained together: the unit of work, of storage and of resumption.
+
+    ``learner`` and ``strategy`` are the names the study file gives; ``learner_part`` and ``strategy_part`` what they
+    stand for.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    environment: str
+    learner: str
+    learner_part: Part
+    strategy: str
+    strategy_part: Part
+    seeds: tuple[int, ...]
+    steps: int
+    eval_every: int
+    eval_episodes: int
+    log_every: int
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that decides the rows, labels included, and nothing else (no worker count, no title)."""
+        return {
+            "numbers_version": NUMBERS_VERSION,
+            "environment": self.environment,
+            "learner": {self.learner: self.learner_part.model_dump(mode="json")},
+            "strategy": {self.strategy: self.strategy_part.model_dump(mode="json")},
+            "seeds": list(self.seeds),
+            "steps": self.steps,
+            "eval_every": self.eval_every,
+            "eval_episodes": self.eval_episodes,
+            "log_every": self.log_every,
+        }
+
+    @cached_property
+    def id(self) -> str:
+        """Readable labels, then 16 hexadecimal digits of the identity's SHA-256; safe as a file name."""
+        canonical = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        return f"{re.sub(r'[^A-Za-z0-9_.+-]', '-', self.environment)}.{self.learner}.{self.strategy}.{digest}"
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        seeds = f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds from {self.seeds[0]}"
+        return f"{self.environment} · {self.learner} · {self.strategy} · {seeds}"
+
+
+def plan(spec: Spec) -> list[Population]:
+    """Return the populations of a study, in the order in which they are run and reported."""
+    return [
+        Population(
+            environment=environment,
+            learner=learner,
+            learner_part=learner_part,
+            strategy=strategy,
+            strategy_part=strategy_part,
+            seeds=tuple(seeds),
+            steps=spec.budget.steps,
+            eval_every=spec.evaluation.every,
+            eval_episodes=spec.evaluation.episodes,
+            log_every=spec.logging.every,
+        )
+        for environment, (learner, learner_part), seeds, (strategy, strategy_part) in product(
+            spec.environments,
+            spec.learners.items(),
+            _chunks(spec.seeds, spec.population),
+            spec.strategies.items(),
+        )
+    ]
+
+
+def _chunks(seeds: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
+    return [seeds[i : i + size] for i in range(0, len(seeds), size)]

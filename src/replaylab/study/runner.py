@@ -1,0 +1,171 @@
+"""Runs populations in worker processes and tells a reporter what happens.
+
+One thread per worker hands it a population, reads its answers, and takes the next; what it hears goes through one
+queue to the calling thread, so a `Reporter` is only ever called there. Workers are fresh interpreters with one thread
+each; they hold no state between populations, so how many there are changes nothing but the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from replaylab.study.plan import Population
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A population that did not finish, and why."""
+
+    population: Population
+    traceback: str
+
+
+class Reporter(Protocol):
+    """Hears of a run's progress; `replaylab.study.progress` has one for terminals and one for plain lines."""
+
+    def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
+        """Work starts: ``done`` populations were there already."""
+
+    def progress(self, population: Population, step: int) -> None:
+        """Every run of the population has taken ``step`` environment steps."""
+
+    def finished(self, population: Population, seconds: float) -> None:
+        """The population's file is in place."""
+
+    def failed(self, failure: Failure) -> None:
+        """The population will not finish in this run."""
+
+    def end(self) -> None:
+        """Work is over, or was interrupted."""
+
+
+@dataclass(frozen=True)
+class _Event:
+    population: Population | None
+    """None: a worker has no more to do."""
+
+    message: dict[str, Any]
+
+
+def run_populations(
+    todo: Sequence[Population], files: Sequence[Path], workers: int, reporter: Reporter
+) -> tuple[dict[str, float], list[Failure]]:
+    """Run populations, each into its file, and return seconds by population id, and the failures.
+
+    A population that raises, or whose worker is killed, is a failure; the others go on. Interrupting the caller
+    (Ctrl-C) ends the workers and raises ``KeyboardInterrupt`` on.
+
+    Args:
+        todo: what to run, first come first served.
+        files: where the rows of each go.
+        workers: how many processes.
+        reporter: called from this thread only.
+    """
+    jobs: queue.SimpleQueue[tuple[Population, Path]] = queue.SimpleQueue()
+    for job in zip(todo, files, strict=True):
+        jobs.put(job)
+    events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
+    desks = [_Desk(jobs, events) for _ in range(min(workers, len(todo)))]
+    seconds: dict[str, float] = {}
+    failures: list[Failure] = []
+    try:
+        for desk in desks:
+            desk.start()
+        working = len(desks)
+        while working:
+            event = events.get()
+            if event.population is None:
+                working -= 1
+            elif event.message["event"] == "progress":
+                reporter.progress(event.population, event.message["step"])
+            elif event.message["event"] == "finished":
+                seconds[event.population.id] = event.message["seconds"]
+                reporter.finished(event.population, event.message["seconds"])
+            else:
+                failures.append(Failure(event.population, event.message["traceback"]))
+                reporter.failed(failures[-1])
+    finally:
+        for desk in desks:
+            desk.close()
+    return seconds, failures
+
+
+class _Desk(threading.Thread):
+    """The thread that keeps one worker process busy, and starts another when it dies."""
+
+    def __init__(
+        self, jobs: queue.SimpleQueue[tuple[Population, Path]], events: queue.SimpleQueue[_Event]
+    ) -> None:
+        super().__init__(daemon=True)
+        self._jobs = jobs
+        self._events = events
+        self._process: subprocess.Popen[str] | None = None
+        self._closed = False
+
+    def run(self) -> None:
+        try:
+            while not self._closed:
+                population, file = self._jobs.get_nowait()
+                self._one(population, file)
+        except queue.Empty:
+            pass
+        finally:
+            self.close()
+            self._events.put(_Event(None, {}))
+
+    def _one(self, population: Population, file: Path) -> None:
+        if self._process is None:
+            self._process = _start_worker()
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        job = {"population": population.model_dump(mode="json"), "file": str(file)}
+        try:
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.flush()
+            for line in process.stdout:
+                message = json.loads(line)
+                self._events.put(_Event(population, message))
+                if message["event"] != "progress":
+                    return
+        except (BrokenPipeError, json.JSONDecodeError):
+            pass  # the worker died while being spoken to, or in the middle of a line
+        self._process = None
+        why = f"The worker process {_ending(process.wait())} before it finished this population."
+        self._events.put(_Event(population, {"event": "failed", "traceback": why}))
+
+    def close(self) -> None:
+        """End the worker; safe to call from any thread, any number of times."""
+        self._closed = True
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _start_worker() -> subprocess.Popen[str]:
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return subprocess.Popen(
+        [sys.executable, "-m", "replaylab.study.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends its workers
+    )

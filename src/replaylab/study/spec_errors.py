@@ -1,0 +1,75 @@
+"""Messages for a wrong study file: the file, the key's path, the rule, the value, the mend."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+_RULES = {
+    "too_short": "must have at least one entry",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+    "string_pattern_mismatch": "must be made of letters, digits and _ . + -, and start with a letter or digit",
+    "string_too_short": "must not be empty",
+}
+"""Pydantic's error types whose own words speak of Python rather than of the file."""
+
+
+def shown(value: object) -> str:
+    """Return a value as it stands in the message: one line, not too long."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _did_you_mean(wrong: str, allowed: Iterable[str]) -> str:
+    close = difflib.get_close_matches(wrong, list(allowed), n=1, cutoff=0.5)
+    return f"; did you mean `{close[0]}`?" if close else "."
+
+
+def unknown_key(source: str, path: str, allowed: Iterable[str]) -> str:
+    """Return the message for a key that does not exist at this place."""
+    keys = list(allowed)
+    listed = f"Allowed here: {', '.join(keys)}." if keys else "No options are allowed here."
+    return f"{source}: unknown key `{path}`{_did_you_mean(path.rpartition('.')[2], keys)} {listed}"
+
+
+def unknown_name(source: str, path: str, value: object, allowed: Iterable[str]) -> str:
+    """Return the message for a value that is none of the known names."""
+    names = list(allowed)
+    return (
+        f"{source}: `{path}` must be one of {', '.join(names)}, but got {shown(value)}"
+        f"{_did_you_mean(str(value), names)}"
+    )
+
+
+def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
+    """Return one message for everything pydantic found, a line each."""
+    return "\n".join(_line(dict(e), model, source) for e in error.errors(include_url=False))
+
+
+def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:
+    keys = [str(part) for part in found["loc"] if part != "[key]"]
+    path = ".".join(keys)
+    if found["type"] == "extra_forbidden":
+        return unknown_key(source, path, _allowed(model, keys[:-1]))
+    if found["type"] == "missing":
+        return f"{source}: `{path}` is missing. Add it."
+    rule = _RULES.get(found["type"]) or str(found["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    if not path:
+        return f"{source}: {rule}."
+    rule = rule if rule.startswith("must") else f"must be {rule}" if not rule[0].isupper() else rule
+    return f"{source}: `{path}` {rule}, but got {shown(found['input'])}."
+
+
+def _allowed(model: type[BaseModel], path: list[str]) -> list[str]:
+    """Keys of the table at ``path`` below the model."""
+    for key in path:
+        annotation = model.model_fields[key].annotation
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)

@@ -1,0 +1,246 @@
+"""A study with the folder its results live in: run it, read it, report it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from filelock import FileLock, Timeout
+
+from replaylab.errors import ConfigError, SpecError
+from replaylab.study import files, provenance
+from replaylab.study.catalog import find
+from replaylab.study.plan import Population, plan
+from replaylab.study.runner import Failure, Reporter, run_populations
+from replaylab.study.spec import Spec
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a call of `Study.run` did."""
+
+    ran: tuple[Population, ...]
+    kept: tuple[Population, ...]
+    failures: tuple[Failure, ...]
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether every population of the study is there."""
+        return not self.failures
+
+
+@dataclass(frozen=True)
+class Study:
+    """A validated study and its folder.
+
+    The folder holds ``study.json`` (every setting), ``machine.json`` (versions, hardware), ``runs/`` (one Parquet file
+    per population), ``timing/``, ``failures/``, and after `report` ``report.html``, ``figures/`` and ``tables/``.
+
+    Example:
+        >>> study = Study.from_toml("quick")
+        >>> study.spec.baseline
+        'uniform'
+    """
+
+    spec: Spec
+    folder: Path
+
+    @classmethod
+    def from_toml(cls, study: str | Path, folder: str | Path | None = None) -> Self:
+        """Read a study file, or a shipped study by name; results go to ``folder``, by default ``results/<name>``.
+
+        Raises:
+            SpecError: there is no such study, or the file breaks a rule.
+        """
+        spec = Spec.from_toml(find(study))
+        return cls(spec, Path("results", spec.name) if folder is None else Path(folder))
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> Self:
+        """Open the results of an earlier run; needs neither the study file nor the training code.
+
+        Raises:
+            SpecError: the folder holds no study.
+        """
+        path = Path(folder)
+        try:
+            spec = Spec.model_validate_json((path / "study.json").read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SpecError(
+                f"{path}: holds no study (there is no study.json). Give the folder a "
+                f"`replaylab study run` wrote, such as results/quick."
+            ) from error
+        except ValueError as error:
+            raise SpecError(f"{path / 'study.json'}: was not written by this version of replaylab: {error}") from error
+        return cls(spec, path)
+
+    @property
+    def populations(self) -> list[Population]:
+        """Every population of the study, there or not."""
+        return plan(self.spec)
+
+    def file_of(self, population: Population) -> Path:
+        """Return where the population's rows are, or will be."""
+        return self.folder / "runs" / f"{population.id}.parquet"
+
+    @property
+    def present(self) -> list[Population]:
+        """The populations whose rows are there."""
+        return [p for p in self.populations if self.file_of(p).is_file()]
+
+    def run(self, *, workers: int | None = None, reporter: Reporter | None = None) -> Summary:
+        """Run what is missing and return what was done; safe to kill at any moment and call again.
+
+        Args:
+            workers: processes, one thread each; by default one for each core. It changes the time, not the numbers.
+            reporter: hears of the progress; silent by default.
+
+        Raises:
+            ConfigError: ``workers`` is below 1, or another run is at work in the folder.
+            SpecError: the folder holds another study.
+        """
+        import time
+
+        workers = provenance.cores() if workers is None else workers
+        if workers < 1:
+            raise ConfigError(f"`workers` must be at least 1, but got {workers}.")
+        began = time.perf_counter()
+        with self._owned():
+            self._write_record()
+            kept = self.present
+            there = {p.id for p in kept}
+            todo = [p for p in self.populations if p.id not in there]
+            seconds, failures = self._run(todo, kept, workers, reporter or _Silent())
+        ran = tuple(p for p in todo if p.id in seconds)
+        return Summary(ran, tuple(kept), tuple(failures), time.perf_counter() - began)
+
+    def _run(
+        self, todo: list[Population], kept: list[Population], workers: int, reporter: Reporter
+    ) -> tuple[dict[str, float], list[Failure]]:
+        if not todo:
+            return {}, []
+        reporter.begin(todo, kept, min(workers, len(todo)))
+        try:
+            outcome = run_populations(todo, [self.file_of(p) for p in todo], workers, _Recorder(self, reporter))
+        finally:
+            reporter.end()
+        return outcome
+
+    @contextmanager
+    def _owned(self) -> Iterator[None]:
+        """Hold the folder's lock; the system takes it back from an owner that dies."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / ".lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise ConfigError(
+                f"Another `replaylab study run` is at work in {self.folder}. Wait until it ends, or give this one "
+                f"another folder (--out)."
+            ) from None
+        try:
+            files.sweep(self.folder)
+            yield
+        finally:
+            lock.release()
+
+    def _write_record(self) -> None:
+        record = self.folder / "study.json"
+        if record.is_file():
+            there = json.loads(record.read_text(encoding="utf-8")).get("name")
+            if there != self.spec.name:
+                raise SpecError(
+                    f"{self.folder} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
+                )
+        files.write_text(record, self.spec.model_dump_json(indent=2) + "\n")
+        machine = {"versions": provenance.versions(), "hardware": provenance.hardware()}
+        files.write_text(self.folder / "machine.json", json.dumps(machine, indent=2) + "\n")
+
+    def results(self) -> duckdb.DuckDBPyRelation:
+        """Return all rows as a DuckDB relation: ``.arrow()``, ``.df()``, ``.fetchnumpy()``, or query it with SQL.
+
+        Columns: environment, learner, strategy, seed, step, metric, value (`replaylab.study.store.SCHEMA`).
+
+        Raises:
+            SpecError: nothing has been run yet.
+        """
+        from replaylab.study.store import open_rows
+
+        present = self.present
+        if not present:
+            raise SpecError(f"{self.folder}: holds no results of these settings yet. Run the study first.")
+        return open_rows([self.file_of(p) for p in present])
+
+    def report(self) -> Path:
+        """Write ``report.html`` with its figures and tables, and return its path.
+
+        Raises:
+            SpecError: nothing has been run yet, or the baseline's runs are missing.
+        """
+        from replaylab.study.report import write_report
+
+        return write_report(self)
+
+    def record(self, name: str) -> dict[str, Any]:
+        """Return one of the folder's JSON records, ``machine`` for instance; empty where there is none."""
+        path = self.folder / f"{name}.json"
+        if not path.is_file():
+            return {}
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return record
+
+
+class _Silent:
+    """A reporter that says nothing."""
+
+    def begin(self, todo: object, done: object, workers: int) -> None:
+        pass
+
+    def progress(self, population: Population, step: int) -> None:
+        pass
+
+    def finished(self, population: Population, seconds: float) -> None:
+        pass
+
+    def failed(self, failure: Failure) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+class _Recorder(_Silent):
+    """Passes events on, and writes times and tracebacks beside the results."""
+
+    def __init__(self, study: Study, reporter: Reporter) -> None:
+        self._study = study
+        self._reporter = reporter
+
+    def progress(self, population: Population, step: int) -> None:
+        self._reporter.progress(population, step)
+
+    def finished(self, population: Population, seconds: float) -> None:
+        steps = population.steps * len(population.seeds)
+        timing = {
+            "population": population.id,
+            "runs": len(population.seeds),
+            "environment_steps": steps,
+            "seconds": round(seconds, 3),
+            "steps_per_second": round(steps / seconds, 1),
+        }
+        folder = self._study.folder
+        files.write_text(folder / "timing" / f"{population.id}.json", json.dumps(timing, indent=2) + "\n")
+        (folder / "failures" / f"{population.id}.txt").unlink(missing_ok=True)
+        self._reporter.finished(population, seconds)
+
+    def failed(self, failure: Failure) -> None:
+        files.write_text(self._study.folder / "failures" / f"{failure.population.id}.txt", failure.traceback)
+        self._reporter.failed(failure)

@@ -1,0 +1,94 @@
+"""A worker process: ``python -m replaylab.study.worker``.
+
+It reads populations as JSON lines on standard input, trains each, writes its file, and answers with JSON lines on
+standard output. When standard input closes, because the parent ended or was killed, the worker ends at once, in the
+middle of whatever it does: files appear only whole (`replaylab.study.files`), so nothing half-written remains.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from replaylab.study.parts import LEARNERS, STRATEGIES, build
+from replaylab.study.plan import Population
+
+_REPORT_SECONDS = 0.2
+"""At most one progress message in this time."""
+
+
+def train_population(population: Population, on_step: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Train a population in this process and return its columns: seed, step, metric, value; each (rows,)."""
+    import torch
+
+    from replaylab.learners import train
+
+    torch.set_num_threads(1)  # small networks: a second thread costs more than it gives
+    metrics = train(
+        population.environment,
+        build(population.learner_part, LEARNERS),
+        build(population.strategy_part, STRATEGIES),
+        list(population.seeds),
+        population.steps,
+        eval_every=population.eval_every,
+        eval_episodes=population.eval_episodes,
+        log_every=population.log_every,
+        progress=on_step,
+    )
+    columns: dict[str, Any] = metrics.columns
+    return columns
+
+
+def _work(job: dict[str, Any], say: Callable[..., None]) -> None:
+    from replaylab.study.provenance import versions
+    from replaylab.study.store import write_population
+
+    population = Population.model_validate(job["population"])
+    began = last = time.perf_counter()
+
+    def on_step(step: int) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        if now - last >= _REPORT_SECONDS:
+            last = now
+            say("progress", step=int(step))
+
+    try:
+        columns = train_population(population, on_step)
+        write_population(Path(job["file"]), population, columns, versions())
+    except Exception:
+        say("failed", traceback=traceback.format_exc())
+    else:
+        say("finished", seconds=time.perf_counter() - began)
+
+
+def _read_jobs(jobs: queue.SimpleQueue[str], source: TextIO) -> None:
+    for line in source:
+        jobs.put(line)
+    os._exit(0)  # no parent, no work; the main thread may be deep in training
+
+
+def main() -> None:
+    """Work until standard input closes."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # what libraries print goes to standard error, not between the answers
+
+    def say(event: str, **what: Any) -> None:
+        answers.write(json.dumps({"event": event, **what}) + "\n")
+
+    jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read_jobs, args=(jobs, sys.stdin), daemon=True).start()
+    while True:
+        _work(json.loads(jobs.get()), say)
+
+
+if __name__ == "__main__":
+    main()
