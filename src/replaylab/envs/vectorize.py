@@ -1,0 +1,63 @@
+"""Many copies of one environment, stepped together."""
+
+import dataclasses
+import importlib
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from replaylab.envs.cartpole import CartPoleVectorEnv
+from replaylab.errors import ConfigError
+
+VECTORISED = {"gymnasium.envs.classic_control.cartpole:CartPoleEnv": CartPoleVectorEnv}
+"""Classes that step all copies in one call, by the entry point of the environment they are equal to."""
+
+
+def make_vector_env(
+    env_id: str,
+    num_envs: int,
+    *,
+    autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+    **kwargs: Any,
+) -> VectorEnv[Any, Any, Any]:
+    """Return E copies of a registered Gymnasium environment, copy i depending on seed i alone.
+
+    CartPole is stepped in one vectorised call, any other environment by Gymnasium's `SyncVectorEnv`.
+
+    Args:
+        env_id: The registered name, such as "CartPole-v1" or "my_module:MyEnv-v0".
+        num_envs: E.
+        autoreset_mode: What happens when an episode ends; see Gymnasium's `AutoresetMode`.
+        **kwargs: For the environment's constructor.
+
+    Raises:
+        ConfigError: There is no such environment, it cannot be made here, or `num_envs` is below 1.
+
+    Example:
+        >>> env = make_vector_env("CartPole-v1", 3)
+        >>> obs, infos = env.reset(seed=[7, 8, 9])
+        >>> obs.shape
+        (3, 4)
+    """
+    if num_envs < 1:
+        raise ConfigError(f"`num_envs` must be at least 1, but got {num_envs}")
+    mode = AutoresetMode(autoreset_mode)
+    module, _, name = env_id.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+        spec = gym.spec(name)
+        vectorised = VECTORISED.get(str(spec.entry_point))
+        if vectorised is not None:
+            spec = dataclasses.replace(spec, vector_entry_point=vectorised)
+            return gym.make_vec(
+                spec, num_envs, vectorization_mode="vector_entry_point", autoreset_mode=mode, **kwargs
+            )
+        return gym.make_vec(
+            name, num_envs, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **kwargs
+        )
+    except (gym.error.Error, ModuleNotFoundError) as error:
+        raise ConfigError(
+            f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {error}"
+        ) from error

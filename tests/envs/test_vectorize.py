@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from replaylab.envs import make_vector_env
+from replaylab.errors import ConfigError
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_any_other_environment_runs_in_gymnasiums_synchronous_one(mode):
+    env = make_vector_env("MountainCar-v0", 3, autoreset_mode=mode, goal_velocity=0.01)
+    assert isinstance(env, SyncVectorEnv)
+    assert env.metadata["autoreset_mode"] is mode
+    assert env.get_attr("goal_velocity") == (0.01,) * 3
+    first = env.reset(seed=[1, 2, 3])[0]
+    np.testing.assert_array_equal(first[2], make_vector_env("MountainCar-v0", 1).reset(seed=[3])[0][0])
+
+
+def test_cartpole_v0_keeps_its_own_limit():
+    assert make_vector_env("CartPole-v0", 1).max_episode_steps == 200
+
+
+@pytest.mark.parametrize(
+    ("env_id", "message"),
+    [
+        (
+            "CartPol-v1",
+            r"`env_id` must name a Gymnasium environment, but got 'CartPol-v1': .*Did you mean: `CartPole`",
+        ),
+        ("CartPole-v9", r"but got 'CartPole-v9': Environment version `v9` .* doesn't exist"),
+        ("no_such_module:Env-v0", r"but got 'no_such_module:Env-v0': No module named 'no_such_module'"),
+    ],
+)
+def test_an_unknown_environment_is_told(env_id, message):
+    with pytest.raises(ConfigError, match=message):
+        make_vector_env(env_id, 1)
+
+
+def test_there_must_be_one_environment_or_more():
+    with pytest.raises(ConfigError, match="`num_envs` must be at least 1, but got 0"):
+        make_vector_env("CartPole-v1", 0)
