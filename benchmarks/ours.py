@@ -42,7 +42,14 @@ class Replaylab(Contestant):
 
     def prepare_add(self, steps: list[Pool]) -> list[Any]:
         return [
-            (s.obs[0], s.action[0], s.reward[0], s.next_obs[0], s.terminated[0], s.truncated[0])
+            (
+                s.obs[0],
+                s.action[0],
+                s.reward.item(),
+                s.next_obs[0],
+                s.terminated.item(),
+                s.truncated.item(),
+            )
             for s in steps
         ]
 

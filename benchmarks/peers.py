@@ -204,7 +204,11 @@ class StableBaselines3(Contestant):
         }
 
     def prepare_add(self, steps: list[Pool]) -> list[Any]:
-        return [(s.obs[0], s.next_obs[0], s.action[0], s.reward[0], s.terminated[0]) for s in steps]
+        shape: tuple[int, ...] = ()
+        return [
+            (s.obs[0], s.next_obs[0], s.action[0], s.reward.reshape(shape), s.terminated.reshape(shape))
+            for s in steps
+        ]
 
     def add(self, inputs: list[Any]) -> None:
         add = self.buffer.add
