@@ -1,5 +1,9 @@
 """Fields by hand and from Gymnasium spaces; what they cost; how nested ones go in and come out."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -126,6 +130,31 @@ class TestMemory:
         buffer = ReplayBuffer(1000, {"image": Field((84, 84), np.uint8), "reward": Field()}, replicas=3)
         row = 84 * 84 + 4
         assert 3000 * row <= buffer.nbytes <= 3000 * (row + 64) + 100_000
+
+    @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+    @pytest.mark.parametrize("sampler", ["Uniform()", "Prioritized()"])
+    def test_nbytes_is_what_the_process_grows_by(self, sampler):
+        """Measured in a fresh process: rows, priorities and all, within 5 % and a megabyte."""
+        code = f"""
+import resource
+from pathlib import Path
+import numpy as np
+from replaylab.replay import Field, Prioritized, ReplayBuffer, Uniform
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+x = np.zeros((1000, 5), np.float32)
+ReplayBuffer(10, {{"x": Field((5,))}}, sampler={sampler}).extend(x=x)
+before = resident()
+buffer = ReplayBuffer(1_500_000, {{"x": Field((5,))}}, sampler={sampler})
+for _ in range(1500):
+    buffer.extend(x=x)
+print(resident() - before, buffer.nbytes)
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        grown, stated = map(int, run.stdout.split())
+        assert abs(grown - stated) < 0.05 * stated + 2**20
 
     def test_it_is_there_before_anything_is_stored(self):
         buffer = ReplayBuffer(1000, {"x": Field((8,))})

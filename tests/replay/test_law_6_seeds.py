@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab.replay import Combined, Field, Linear, Prioritized, ReplayBuffer, Uniform
+from tests.oracle import Stream, stratified_slots, uniform_slots
 
 SAMPLERS = [
     Uniform(),
@@ -99,3 +100,40 @@ def test_batch_size_does_not_tie_streams_to_the_fill():
     buffer.sample(3)
     buffer.add(x=1)
     assert buffer.sample(5).id.max() <= 1000
+
+
+class TestTheSameDrawsOnEveryMachine:
+    """Draws written down once, and draws worked out by the oracle's own generator."""
+
+    def test_uniform(self):
+        assert make(Uniform(), 0).sample(8).id.tolist() == [90, 370, 337, 370, 979, 730, 652, 593]
+        found = make(Uniform(), 2**63, capacity=5).sample(12).id.tolist()
+        assert found == [4, 1, 4, 0, 2, 2, 0, 2, 0, 0, 4, 2]
+
+    def test_prioritized(self):
+        sampler = Prioritized(alpha=1.0, beta=0.4)
+        assert make(sampler, 0).sample(8).id.tolist() == [12, 172, 292, 422, 622, 717, 831, 949]
+
+    @pytest.mark.parametrize("capacity", [1, 2, 3, 5, 64, 1000, 65537])
+    def test_uniform_by_the_oracle(self, capacity):
+        for seed in [1, 99, 2**40 + 7]:
+            stream, buffer = Stream(seed), make(Uniform(), seed, capacity=capacity)
+            for batch_size in [1, 7, 64]:
+                expected = uniform_slots(stream, capacity, batch_size)
+                assert buffer.sample(batch_size).id.tolist() == expected
+
+    @pytest.mark.parametrize("capacity", [1, 2, 3, 5, 64, 1000, 65537])
+    def test_prioritized_by_the_oracle(self, capacity):
+        """Whole priorities make every sum exact, so no draw can fall on the other side of an edge."""
+        sampler = Prioritized(alpha=1.0, beta=0.4)
+        masses = (1.0 + np.arange(capacity) % 7).tolist()
+        for seed in [1, 99, 2**40 + 7]:
+            stream, buffer = Stream(seed), make(sampler, seed, capacity=capacity)
+            for batch_size in [1, 7, 64]:
+                expected = stratified_slots(stream, masses, batch_size)
+                assert buffer.sample(batch_size).id.tolist() == expected
+
+    def test_replicas_of_one_seed_have_spawned_streams(self):
+        together = make(Uniform(), 5, replicas=3).sample(20).id
+        for r in range(3):
+            assert together[r].tolist() == uniform_slots(Stream(5, spawn_key=(r, 0)), 1000, 20)
