@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "error.hpp"
 #include "row_store.hpp"
 
 namespace replaylab {
@@ -17,14 +18,17 @@ namespace nb = nanobind;
 
 void import_numpy();
 
+// Raises a core error as the Python class of its kind.
+void set_python_error(const Error& error);
+
 // Leading axes of an argument, always in this order, each present only where declared or called for.
 struct Leading {
     std::int64_t replicas = -1;  // −1: this axis is absent
     std::int64_t steps = -1;
     std::int64_t num_envs = -1;
 
+    bool none() const { return replicas < 0 && steps < 0 && num_envs < 0; }
     std::vector<std::int64_t> dims() const;
-    std::string describe() const;
 };
 
 // A checked argument: `data` points at contiguous values of the wanted dtype, kept alive by this object.
@@ -42,12 +46,8 @@ class FieldBorder {
     const Column& column() const { return column_; }
     nb::handle key() const { return key_; }
 
-    // Borrows `value` if it has the wanted shape and dtype, copies it if it only needs a same-kind cast,
-    // and throws ShapeError or DtypeError otherwise.
+    // Borrows `value` if it fits as it is; otherwise replaylab.replay.arrays makes it fit or refuses it.
     void read(nb::handle value, const Leading& leading, Input& input) const;
-
-    // The length of the steps axis of a value whose other leading axes are known.
-    std::int64_t steps_of(nb::handle value, const Leading& leading) const;
 
     // A new array of leading dims + shape, or the caller's own array after checking that it fits.
     nb::object target(const std::vector<std::int64_t>& leading, nb::handle out, char*& data) const;
@@ -58,12 +58,12 @@ class FieldBorder {
 
   private:
     bool read_scalar(nb::handle value, Input& input) const;
-    [[noreturn]] void fail_shape(const Leading& leading, const std::string& got) const;
 
     Column column_;
-    nb::object key_;    // the name, interned
-    nb::object dtype_;  // a numpy.dtype
-    int kind_ = 0;      // NumPy's type number
+    nb::object key_;          // the name, interned
+    nb::object dtype_;        // a numpy.dtype
+    nb::object scalar_type_;  // the type of one NumPy scalar of it
+    int kind_ = 0;            // NumPy's type number
 };
 
 // Fields every batch has besides the declared ones.
@@ -72,15 +72,19 @@ FieldBorder float32_field(const char* name);
 FieldBorder int64_field(const char* name);
 FieldBorder bool_field(const char* name);
 
-// ids (or values beside them) of any shape, whose first axis is replicas where there is one.
+// ids, or values beside them, of any shape, whose first axis is replicas where there is one.
+template <typename Value>
 struct Flat {
     nb::object array;
     std::vector<std::int64_t> dims;
     std::int64_t size = 0;
-    const void* data = nullptr;
+    const Value* data = nullptr;
 };
-Flat read_ids(nb::handle ids, std::int64_t replicas);
-Flat read_values(nb::handle values, const Flat& ids, const char* name);
+Flat<std::int64_t> read_ids(nb::handle ids, std::int64_t replicas);
+Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const char* name);
 nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data);
+
+// The Python side of the border: the rules and messages for arguments that do not fit as they are.
+nb::object arrays_function(const char* name);
 
 }  // namespace replaylab

@@ -17,8 +17,7 @@ NB_MODULE(_core, module) {
         try {
             std::rethrow_exception(thrown);
         } catch (const replaylab::Error& error) {
-            const nanobind::object kind = nanobind::module_::import_("replaylab.errors").attr(error.kind());
-            PyErr_SetString(kind.ptr(), error.what());
+            replaylab::set_python_error(error);
         }
     });
     replaylab::bind_replay(module);

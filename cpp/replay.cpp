@@ -1,6 +1,7 @@
 #include "replay.hpp"
 
 #include <cmath>
+#include <numeric>
 
 #include "error.hpp"
 
@@ -29,49 +30,52 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         slots_.clear();
+        places_.clear();
         for (std::int64_t t = 0; t < steps; ++t) {
             for (std::int64_t e = 0; e < num_envs_; ++e, ++step) {
-                char& ended = one.ended[static_cast<std::size_t>(e)];
-                const bool skip = (where != nullptr && !where[step]) || (skip_after_end_ && ended);
-                if (where == nullptr || where[step])
-                    ended = skip_after_end_ && !skip && (sources[terminated_][step] || sources[truncated_][step]);
-                if (skip) {
-                    ids[step] = -1;
-                    continue;
+                ids[step] = -1;
+                if (where != nullptr && !where[step]) continue;
+                if (skip_after_end_) {
+                    char& ended = one.ended[static_cast<std::size_t>(e)];
+                    const bool resetting = ended != 0;
+                    ended = !resetting && (sources[terminated_][step] != 0 || sources[truncated_][step] != 0);
+                    if (resetting) continue;
                 }
                 ids[step] = one.ring.next_id();
-                const std::int64_t slot = one.ring.push();
-                rows_.write(rows_.row(r, slot), sources, step);
-                slots_.push_back(slot);
+                slots_.push_back(one.ring.push());
+                places_.push_back(step);
             }
         }
-        if (!slots_.empty()) one.sampler->stored(slots_.data(), static_cast<std::int64_t>(slots_.size()));
+        const auto stored = static_cast<std::int64_t>(slots_.size());
+        if (stored == 0) continue;
+        rows_.scatter(r, slots_.data(), places_.data(), stored, sources);
+        one.sampler->stored(slots_.data(), stored);
     }
 }
 
 void Replay::sample(std::int64_t batch, double beta, char* const* targets, std::int64_t* ids,
                     double* probabilities, float* weights) {
     const std::int64_t n = batch_rows(batch);
-    const auto& columns = rows_.columns();
-    std::vector<char*> at(targets, targets + columns.size());
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Single& one : replays_) one.sampler->check(one.ring, batch);
     slots_.resize(static_cast<std::size_t>(n));
+    places_.resize(static_cast<std::size_t>(n));
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         one.sampler->draw(one.ring, one.random, batch, beta,
                           Draw{slots_.data(), probabilities + r * n, weights + r * n});
-        rows_.gather(r, slots_.data(), n, at.data());
-        for (std::size_t c = 0; c < at.size(); ++c) at[c] += n * columns[c].bytes;
+        std::iota(places_.begin(), places_.end(), r * n);
+        rows_.gather(r, slots_.data(), places_.data(), n, targets);
         for (std::int64_t k = 0; k < n; ++k) ids[r * n + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
     }
 }
 
 void Replay::check_id(std::int64_t replica, std::int64_t id) const {
     const std::int64_t next = replays_[static_cast<std::size_t>(replica)].ring.next_id();
-    if (id < -1 || id >= next)
-        fail("IdError", "id ", id, " was never given out: ids so far are 0 to ", next - 1,
-             " (and -1 for a step that was not stored); pass the ids that add or sample returned");
+    if (id >= -1 && id < next) return;
+    if (next == 0) fail("IdError", "id ", id, " was never given out: no step was stored yet");
+    fail("IdError", "id ", id, " was never given out: ids so far are 0 to ", next - 1,
+         " (and -1 for a step that was not stored); pass the ids that add or sample returned");
 }
 
 std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::int64_t n, bool td_errors) {

@@ -62,7 +62,7 @@ class Replay {
     std::int64_t terminated_ = -1, truncated_ = -1;  // columns
     std::int64_t nbytes_;
     std::vector<Single> replays_;
-    std::vector<std::int64_t> slots_;  // scratch, under the mutex
+    std::vector<std::int64_t> slots_, places_;  // scratch, under the mutex
     std::vector<double> values_;
     mutable std::mutex mutex_;
 };

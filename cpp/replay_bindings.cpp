@@ -4,6 +4,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <memory>
 #include <tuple>
 
@@ -44,12 +45,41 @@ class BoundReplay {
         columns_ = replay_->rows().columns();
     }
 
-    nb::object add(nb::dict values, nb::handle where) { return store(values, where, Leading{replicas_, -1, num_envs_}); }
+    nb::object add(const nb::dict& values, nb::handle where) { return extend(values, where, -1); }
 
-    nb::object extend(nb::dict values, nb::handle where) {
-        Leading leading{replicas_, -1, num_envs_};
-        leading.steps = fields_[0].steps_of(value_of(values, fields_[0]), leading);
-        return store(values, where, leading);
+    nb::object extend(const nb::dict& values, nb::handle where, std::int64_t steps) {
+        std::vector<Input> inputs(fields_.size());
+        const Leading leading{replicas_, steps, num_envs_};
+        for (std::size_t c = 0; c < fields_.size(); ++c)
+            fields_[c].read(PyDict_GetItem(values.ptr(), fields_[c].key().ptr()), leading, inputs[c]);
+        return store(inputs.data(), where, leading);
+    }
+
+    // add(where=None, final_obs=None, **fields) as Python calls it: names in a tuple beside the values, which
+    // mostly come in the declared order and, being interned, are the very same strings.
+    nb::object add_step(PyObject* const* values, PyObject* names) {
+        const std::size_t given = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
+        std::array<Input, 12> few;
+        std::vector<Input> many(fields_.size() > few.size() ? fields_.size() : 0);
+        Input* inputs = many.empty() ? few.data() : many.data();
+        const Leading leading{replicas_, -1, num_envs_};
+        nb::handle where = Py_None;
+        std::size_t found = 0;
+        for (std::size_t i = 0; i < given; ++i) {
+            PyObject* name = PyTuple_GET_ITEM(names, i);
+            const std::size_t c = column_named(name, i);
+            if (c < fields_.size()) {
+                fields_[c].read(values[i], leading, inputs[c]);
+                ++found;
+            } else if (PyUnicode_CompareWithASCIIString(name, "where") == 0) {
+                where = values[i];
+            } else if (PyUnicode_CompareWithASCIIString(name, "final_obs") != 0 || values[i] != Py_None) {
+                found = fields_.size() + 1;
+                break;
+            }
+        }
+        if (found != fields_.size()) refuse("add", values, names, given);
+        return store(inputs, where, leading);
     }
 
     nb::dict sample(std::int64_t batch, double beta, nb::handle out) {
@@ -83,20 +113,18 @@ class BoundReplay {
     }
 
     std::int64_t update(nb::handle ids, nb::handle values, bool td_errors) {
-        const Flat flat = read_ids(ids, replicas_);
-        const Flat fed = read_values(values, flat, td_errors ? "td_error" : "priority");
+        const auto flat = read_ids(ids, replicas_);
+        const auto fed = read_values(values, flat, td_errors ? "td_error" : "priority");
         const nb::gil_scoped_release no_gil;
-        return replay_->update(static_cast<const std::int64_t*>(flat.data), static_cast<const double*>(fed.data),
-                               flat.size / replay_->replicas(), td_errors);
+        return replay_->update(flat.data, fed.data, flat.size / replay_->replicas(), td_errors);
     }
 
     nb::object probabilities(nb::handle ids, std::int64_t batch) const {
-        const Flat flat = read_ids(ids, replicas_);
+        const auto flat = read_ids(ids, replicas_);
         double* data;
         nb::object made = new_float64(flat.dims, data);
         const nb::gil_scoped_release no_gil;
-        replay_->probabilities(static_cast<const std::int64_t*>(flat.data), flat.size / replay_->replicas(), batch,
-                               data);
+        replay_->probabilities(flat.data, flat.size / replay_->replicas(), batch, data);
         return made;
     }
 
@@ -125,33 +153,39 @@ class BoundReplay {
     std::int64_t nbytes() const { return replay_->nbytes(); }
 
   private:
-    static nb::handle value_of(const nb::dict& values, const FieldBorder& field) {
-        PyObject* value = PyDict_GetItemWithError(values.ptr(), field.key().ptr());
-        if (value == nullptr) fail("FieldError", "missing field `", field.column().name, "`");
-        return value;
+    // The column of this name, looked for first at the place it would have in the declared order.
+    std::size_t column_named(PyObject* name, std::size_t guess) const {
+        if (guess < fields_.size() && fields_[guess].key().ptr() == name) return guess;
+        for (std::size_t c = 0; c < fields_.size(); ++c)
+            if (PyUnicode_Compare(fields_[c].key().ptr(), name) == 0) return c;
+        return fields_.size();
     }
 
-    nb::object store(const nb::dict& values, nb::handle where, const Leading& leading) {
-        std::vector<Input> inputs(fields_.size());
-        std::vector<const char*> sources(fields_.size());
-        for (std::size_t c = 0; c < fields_.size(); ++c) {
-            fields_[c].read(value_of(values, fields_[c]), leading, inputs[c]);
-            sources[c] = inputs[c].data;
-        }
-        if (nb::len(values) != fields_.size()) fail("FieldError", "an unknown field was given");
+    [[noreturn]] void refuse(const char* call, PyObject* const* values, PyObject* names, std::size_t given) const {
+        nb::dict by_name;
+        for (std::size_t i = 0; i < given; ++i) by_name[PyTuple_GET_ITEM(names, i)] = nb::handle(values[i]);
+        nb::list known;
+        for (const FieldBorder& field : fields_) known.append(field.key());
+        arrays_function("refuse")(call, by_name, nb::tuple(known));
+        fail("FieldError", "`", call, "` takes every field exactly once");
+    }
+
+    nb::object store(const Input* inputs, nb::handle where, const Leading& leading) {
+        std::array<const char*, 12> few;
+        std::vector<const char*> many(fields_.size() > few.size() ? fields_.size() : 0);
+        const char** sources = many.empty() ? few.data() : many.data();
+        for (std::size_t c = 0; c < fields_.size(); ++c) sources[c] = inputs[c].data;
         Input mask;
         if (!where.is_none()) where_.read(where, leading, mask);
-        const std::int64_t steps = leading.steps < 0 ? 1 : leading.steps;
         const auto* kept = reinterpret_cast<const bool*>(mask.data);
-        const std::vector<std::int64_t> dims = leading.dims();
-        if (dims.empty()) {
+        if (leading.none()) {
             std::int64_t id;
-            replay_add(sources.data(), steps, kept, &id);
+            replay_add(sources, 1, kept, &id);
             return nb::int_(id);
         }
         char* ids;
-        nb::object made = id_.target(dims, nb::none(), ids);
-        replay_add(sources.data(), steps, kept, reinterpret_cast<std::int64_t*>(ids));
+        nb::object made = id_.target(leading.dims(), nb::none(), ids);
+        replay_add(sources, leading.steps < 0 ? 1 : leading.steps, kept, reinterpret_cast<std::int64_t*>(ids));
         return made;
     }
 
@@ -170,6 +204,30 @@ class BoundReplay {
     std::unique_ptr<Replay> replay_;
 };
 
+// A plain C method, because nanobind has none that takes keywords without making a dict of them.
+PyObject* add_step(PyObject* self, PyObject* const* values, Py_ssize_t positional, PyObject* names) {
+    if (positional != 0) {
+        PyErr_SetString(PyExc_TypeError, "`add` takes every field by its name, as in add(obs=..., action=...)");
+        return nullptr;
+    }
+    try {
+        return nb::inst_ptr<BoundReplay>(self)->add_step(values, names).release().ptr();
+    } catch (nb::python_error& error) {
+        error.restore();
+    } catch (const Error& error) {
+        set_python_error(error);
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    }
+    return nullptr;
+}
+
+PyMethodDef add_step_method[] = {
+    {"add_step", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(add_step)), METH_FASTCALL | METH_KEYWORDS,
+     "Store one time step of every environment and return the ids; see ReplayBuffer.add."},
+    {nullptr, nullptr, 0, nullptr}};
+PyType_Slot replay_slots[] = {{Py_tp_methods, add_step_method}, {0, nullptr}};
+
 // Bytes of one row, and of one replica's sampler state, without taking them.
 std::int64_t row_nbytes(const std::vector<FieldTuple>& fields) {
     std::vector<Column> columns = columns_of(borders_of(fields));
@@ -187,20 +245,28 @@ void bind_replay(nb::module_& module) {
             },
             nb::arg("kind"), nb::arg("alpha") = 0.0, nb::arg("epsilon") = 0.0, nb::arg("normalize") = "buffer");
 
-    nb::class_<BoundReplay>(module, "Replay", "The compiled part of a ReplayBuffer.")
+    nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots), "The compiled part of a ReplayBuffer.")
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t, const SamplerConfig&,
                       const std::vector<std::vector<std::uint64_t>>&, bool>(),
              nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"), nb::arg("sampler"),
              nb::arg("streams"), nb::arg("skip_after_end"))
-        .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none())
-        .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none())
-        .def("sample", &BoundReplay::sample, nb::arg("batch"), nb::arg("beta"), nb::arg("out").none())
+        .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none(),
+             nb::sig("def add(self, values: dict[str, typing.Any], where: typing.Any) -> typing.Any"))
+        .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),
+             nb::sig("def extend(self, values: dict[str, typing.Any], where: typing.Any, steps: int) -> typing.Any"))
+        .def("sample", &BoundReplay::sample, nb::arg("batch"), nb::arg("beta"), nb::arg("out").none(),
+             nb::sig("def sample(self, batch: int, beta: float, out: dict[str, typing.Any] | None) -> "
+                     "dict[str, typing.Any]"))
         .def("update", &BoundReplay::update, nb::arg("ids"), nb::arg("values"), nb::arg("td_errors"))
-        .def("probabilities", &BoundReplay::probabilities, nb::arg("ids"), nb::arg("batch"))
-        .def("counts", &BoundReplay::counts)
-        .def("column", [](nb::handle_t<BoundReplay> self, std::size_t index) {
-            return nb::cast<const BoundReplay&>(self).column(index, self);
-        }, nb::arg("index"))
+        .def("probabilities", &BoundReplay::probabilities, nb::arg("ids"), nb::arg("batch"),
+             nb::sig("def probabilities(self, ids: object, batch: int) -> numpy.typing.NDArray[numpy.float64]"))
+        .def("counts", &BoundReplay::counts, nb::sig("def counts(self) -> tuple[list[int], list[int]]"))
+        .def(
+            "column",
+            [](nb::handle_t<BoundReplay> self, std::size_t index) {
+                return nb::cast<const BoundReplay&>(self).column(index, self);
+            },
+            nb::arg("index"))
         .def_prop_ro("nbytes", &BoundReplay::nbytes);
 
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"));

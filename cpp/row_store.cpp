@@ -11,66 +11,58 @@ namespace replaylab {
 namespace {
 
 constexpr std::int64_t kLine = 64;
-constexpr std::int64_t kChunk = 16;               // bytes moved at once
-constexpr std::int64_t kBlock = 32;               // rows copied while the next block's lines are on their way
-constexpr std::int64_t kPrefetch = 16 * kLine;    // past this the hardware's own streams do better
+constexpr std::int64_t kChunk = 16;             // bytes moved at once
+constexpr std::int64_t kBlock = 32;             // rows moved while the next block's lines are on their way
+constexpr std::int64_t kPrefetch = 16 * kLine;  // past this the hardware's own streams do better
 
-// memcpy for the small sizes rows are made of, without a library call: whole chunks, then one chunk
-// that overlaps the last.
-inline void copy(char* to, const char* from, std::int64_t bytes) {
-    if (bytes >= kChunk) {
-        if (bytes > 32 * kChunk) {
-            std::memcpy(to, from, static_cast<std::size_t>(bytes));
-            return;
-        }
-        for (std::int64_t at = 0; at + kChunk <= bytes; at += kChunk) std::memcpy(to + at, from + at, kChunk);
-        std::memcpy(to + bytes - kChunk, from + bytes - kChunk, kChunk);
-    } else if (bytes >= 8) {
-        std::memcpy(to, from, 8);
-        std::memcpy(to + bytes - 8, from + bytes - 8, 8);
-    } else if (bytes >= 4) {
-        std::memcpy(to, from, 4);
-        std::memcpy(to + bytes - 4, from + bytes - 4, 4);
-    } else {
-        for (std::int64_t i = 0; i < bytes; ++i) to[i] = from[i];
-    }
+// A column of a block of rows moves between the rows and the caller's packed values, value places[k] for
+// row k: into the rows for Scatter, out of them for Gather.
+struct Scatter {
+    static void move(char* row, char* packed, std::size_t bytes) { std::memcpy(row, packed, bytes); }
+};
+struct Gather {
+    static void move(char* row, char* packed, std::size_t bytes) { std::memcpy(packed, row, bytes); }
+};
+
+template <typename Direction, std::int64_t Bytes>
+void move_exact(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n, std::int64_t offset) {
+    for (std::int64_t k = 0; k < n; ++k) Direction::move(rows[k] + offset, packed + places[k] * Bytes, Bytes);
 }
 
-template <std::int64_t Bytes>
-void copy_exact(char* to, const char* const* rows, std::int64_t n, std::int64_t offset) {
-    for (std::int64_t k = 0; k < n; ++k) std::memcpy(to + k * Bytes, rows[k] + offset, Bytes);
-}
-
-template <std::int64_t Chunks>
-void copy_chunks(char* to, const char* const* rows, std::int64_t n, const Column& column) {
+// Whole chunks, then one chunk that overlaps the last: small values without a library call.
+template <typename Direction, std::int64_t Chunks>
+void move_chunks(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n, const Column& column) {
     const std::int64_t bytes = column.bytes;
-    for (std::int64_t k = 0; k < n; ++k, to += bytes) {
-        const char* from = rows[k] + column.offset;
+    for (std::int64_t k = 0; k < n; ++k) {
+        char* in_row = rows[k] + column.offset;
+        char* value = packed + places[k] * bytes;
         for (std::int64_t chunk = 0; chunk < Chunks; ++chunk)
-            std::memcpy(to + chunk * kChunk, from + chunk * kChunk, kChunk);
-        std::memcpy(to + bytes - kChunk, from + bytes - kChunk, kChunk);
+            Direction::move(in_row + chunk * kChunk, value + chunk * kChunk, kChunk);
+        Direction::move(in_row + bytes - kChunk, value + bytes - kChunk, kChunk);
     }
 }
 
-// One column of a block of rows; the inner loop knows its size wherever the field is small.
-void copy_column(char* to, const char* const* rows, std::int64_t n, const Column& column) {
+// The inner loop knows its size wherever the field is small.
+template <typename Direction>
+void move_column(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n, const Column& column) {
     switch (column.bytes) {
-        case 1: return copy_exact<1>(to, rows, n, column.offset);
-        case 2: return copy_exact<2>(to, rows, n, column.offset);
-        case 4: return copy_exact<4>(to, rows, n, column.offset);
-        case 8: return copy_exact<8>(to, rows, n, column.offset);
+        case 1: return move_exact<Direction, 1>(rows, packed, places, n, column.offset);
+        case 2: return move_exact<Direction, 2>(rows, packed, places, n, column.offset);
+        case 4: return move_exact<Direction, 4>(rows, packed, places, n, column.offset);
+        case 8: return move_exact<Direction, 8>(rows, packed, places, n, column.offset);
         default: break;
     }
     switch (column.bytes / kChunk) {
-        case 1: return copy_chunks<1>(to, rows, n, column);
-        case 2: return copy_chunks<2>(to, rows, n, column);
-        case 3: return copy_chunks<3>(to, rows, n, column);
-        case 4: return copy_chunks<4>(to, rows, n, column);
-        case 5: return copy_chunks<5>(to, rows, n, column);
-        case 6: return copy_chunks<6>(to, rows, n, column);
+        case 1: return move_chunks<Direction, 1>(rows, packed, places, n, column);
+        case 2: return move_chunks<Direction, 2>(rows, packed, places, n, column);
+        case 3: return move_chunks<Direction, 3>(rows, packed, places, n, column);
+        case 4: return move_chunks<Direction, 4>(rows, packed, places, n, column);
+        case 5: return move_chunks<Direction, 5>(rows, packed, places, n, column);
+        case 6: return move_chunks<Direction, 6>(rows, packed, places, n, column);
         default:
             for (std::int64_t k = 0; k < n; ++k)
-                copy(to + k * column.bytes, rows[k] + column.offset, column.bytes);
+                Direction::move(rows[k] + column.offset, packed + places[k] * column.bytes,
+                                static_cast<std::size_t>(column.bytes));
     }
 }
 
@@ -100,20 +92,14 @@ RowStore::RowStore(std::vector<Column> columns, std::int64_t capacity, std::int6
       replicas_(replicas),
       arena_(static_cast<std::size_t>(stride_ * capacity * replicas)) {}
 
-void RowStore::write(char* row, const char* const* sources, std::int64_t step) const {
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
-        const Column& column = columns_[c];
-        copy(row + column.offset, sources[c] + step * column.bytes, column.bytes);
-    }
-}
-
-void RowStore::gather(std::int64_t replica, const std::int64_t* slots, std::int64_t n,
-                      char* const* targets) const {
-    const char* base = row(replica, 0);
+// Block by block: while one block's columns are moved, the next one's lines are asked for.
+template <typename Direction>
+void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
+                    char* const* packed) const {
+    char* base = row(replica, 0);
     const std::int64_t asked = std::min(stride_, kPrefetch);
-    const char* blocks[2][kBlock];
-    // Takes the addresses of a block's rows and asks for their lines; returns how many rows it has.
-    const auto ask = [&](std::int64_t from, const char** rows) {
+    char* blocks[2][kBlock];
+    const auto ask = [&](std::int64_t from, char** rows) {
         const std::int64_t count = std::min(kBlock, n - from);
         for (std::int64_t k = 0; k < count; ++k) {
             rows[k] = base + slots[from + k] * stride_;
@@ -126,10 +112,21 @@ void RowStore::gather(std::int64_t replica, const std::int64_t* slots, std::int6
     for (std::int64_t from = 0, turn = 0; from < n; turn = 1 - turn) {
         const std::int64_t next = from + count < n ? ask(from + count, blocks[1 - turn]) : 0;
         for (std::size_t c = 0; c < columns_.size(); ++c)
-            copy_column(targets[c] + from * columns_[c].bytes, blocks[turn], count, columns_[c]);
+            move_column<Direction>(blocks[turn], packed[c], places + from, count, columns_[c]);
         from += count;
         count = next;
     }
+}
+
+void RowStore::scatter(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
+                       const char* const* sources) {
+    // One function moves both ways, so it takes pointers it may write to; Scatter only reads through them.
+    move<Scatter>(replica, slots, places, n, const_cast<char* const*>(sources));
+}
+
+void RowStore::gather(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
+                      char* const* targets) const {
+    move<Gather>(replica, slots, places, n, targets);
 }
 
 }  // namespace replaylab

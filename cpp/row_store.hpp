@@ -33,17 +33,23 @@ class RowStore {
         return arena_.data() + (replica * capacity_ + slot) * stride_;
     }
 
-    // Copies one step into a row; sources[c] points at the step's value of column c.
-    void write(char* row, const char* const* sources, std::int64_t step) const;
+    // Copies values into rows slots[0..n) of one replica: sources[c] holds packed values of column c, and row
+    // k takes number places[k]. Of equal slots the last wins.
+    void scatter(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
+                 const char* const* sources);
 
-    // Copies rows slots[0..n) of one replica into the caller's columns: targets[c] receives n values of
-    // column c, one after another.
-    void gather(std::int64_t replica, const std::int64_t* slots, std::int64_t n, char* const* targets) const;
+    // Copies rows slots[0..n) of one replica out: row k becomes number places[k] of targets[c].
+    void gather(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
+                char* const* targets) const;
 
     // Bytes of one row, before any memory is taken.
     static std::int64_t lay_out(std::vector<Column>& columns);
 
   private:
+    template <typename Direction>
+    void move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
+              char* const* packed) const;
+
     std::vector<Column> columns_;
     std::int64_t stride_;
     std::int64_t capacity_;

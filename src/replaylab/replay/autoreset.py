@@ -1,10 +1,16 @@
 """The three ways Gymnasium's vector environments start a new episode, and what each means for a buffer."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from replaylab.errors import FieldError
+from replaylab.errors import ConfigError, FieldError
+from replaylab.replay.arrays import as_array, cast, fitted
+from replaylab.replay.fields import Field
+
+Leading = tuple[int | None, int | None, int | None]
+"""Lengths of the leading axes R, T, E; None where there is none."""
 
 MODES = {"NextStep": "next_step", "SameStep": "same_step", "Disabled": "disabled"}
 """Gymnasium's `AutoresetMode` values, and this library's words for them."""
@@ -14,61 +20,63 @@ def mode_name(mode: Any) -> str:
     """Return "next_step", "same_step" or "disabled" for a name or a Gymnasium `AutoresetMode`.
 
     Raises:
-        FieldError: It is none of them.
+        ConfigError: It is none of them.
     """
     value = getattr(mode, "value", mode)
     name = MODES.get(value, value)
     if name not in MODES.values():
-        raise FieldError(f'`autoreset` must be None, "next_step", "same_step" or "disabled", but got {mode!r}')
+        raise ConfigError(f'`autoreset` must be None, "next_step", "same_step" or "disabled", but got {mode!r}')
     return str(name)
 
 
-def with_final_obs(values: dict[str, Any], final_obs: Any, where: Any, mode: str | None) -> dict[str, Any]:
+def with_final_obs(
+    values: dict[str, Any], final_obs: Any, where: Any, fields: Mapping[str, Field], leading: Leading
+) -> dict[str, Any]:
     """Return the flat field values with ``next_obs`` of ended environments replaced by `final_obs`.
 
-    `final_obs` is nested as the observation is; each leaf is an array of all environments, or an object array
-    with an entry for each ended one, as Gymnasium's ``infos["final_obs"]``.
+    `final_obs` is Gymnasium's ``infos["final_obs"]``: an object array holding one whole observation for each
+    ended environment; or observations of all environments, batched and nested as `next_obs` is.
 
     Raises:
-        FieldError: An environment ended in "same_step" mode without its final observation, or one is given
-            in another mode.
+        FieldError: An environment ended and its final observation is not there.
+        ShapeError, DtypeError: It, or a value it is needed for, does not fit.
     """
-    if mode != "same_step":
-        raise FieldError(
-            f'`final_obs` belongs to autoreset="same_step", but this buffer has autoreset={mode!r}; leave it out'
-        )
-    ended = np.logical_or(values["terminated"], values["truncated"])
+    ended = np.zeros((), np.bool_)
+    for name in ("terminated", "truncated"):
+        ended = ended | fitted(name, values[name], np.dtype(np.bool_), (), *leading)
     if where is not None:
-        ended = ended & np.asarray(where)
+        ended = ended & fitted("where", where, np.dtype(np.bool_), (), *leading)
     if not ended.any():
         return values
     replaced = dict(values)
-    for path in values:
-        if path == "next_obs" or path.startswith("next_obs."):
-            leaf = _leaf(final_obs, path.split(".")[1:])
-            replaced[path] = _replace(np.array(values[path]), ended, leaf, path)
+    for path, field in fields.items():
+        name, *keys = path.split(".")
+        if name == "next_obs":
+            next_obs = fitted(path, values[path], field.dtype, field.shape, *leading).copy()
+            _replace(next_obs, ended, final_obs, keys, field)
+            replaced[path] = next_obs
     return replaced
 
 
-def _leaf(final_obs: Any, keys: list[str]) -> Any:
-    for key in keys:
-        final_obs = None if final_obs is None else final_obs[int(key) if isinstance(final_obs, tuple) else key]
-    return final_obs
-
-
-def _replace(next_obs: Any, ended: Any, final: Any, path: str) -> Any:
-    final = np.asarray(final)
-    missing = FieldError(
-        f"{int(ended.sum())} environments ended, and in same_step autoreset mode their `{path}` is already the next "
-        'episode\'s first observation; pass final_obs=infos["final_obs"]'
-    )
-    if final.shape[: ended.ndim] != ended.shape:
-        raise missing
-    if final.dtype != object:
-        next_obs[ended] = final[ended]
-        return next_obs
+def _replace(next_obs: Any, ended: Any, final_obs: Any, keys: list[str], field: Field) -> None:
+    nested = isinstance(final_obs, (Mapping, tuple))
+    final = as_array("`final_obs`", _dig(final_obs, keys) if nested else final_obs)
+    if final.dtype != object and final.shape == next_obs.shape:
+        next_obs[ended] = cast("`final_obs`", final, field.dtype)[ended]
+        return
     for place in zip(*np.nonzero(ended), strict=True):
-        if final[place] is None:
-            raise missing
-        next_obs[place] = final[place]
-    return next_obs
+        entry = final[place] if final.dtype == object and final.shape == ended.shape else None
+        if entry is None:
+            raise FieldError(
+                f"{int(ended.sum())} environments ended, and in same_step autoreset mode their `next_obs` is already "
+                'the next episode\'s first observation; pass final_obs=infos["final_obs"]'
+            )
+        next_obs[place] = fitted(
+            "final_obs", entry if nested else _dig(entry, keys), field.dtype, field.shape, None, None, None
+        )
+
+
+def _dig(tree: Any, keys: list[str]) -> Any:
+    for key in keys:
+        tree = tree[int(key)] if isinstance(tree, tuple) else tree[key]
+    return tree

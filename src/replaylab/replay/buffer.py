@@ -9,13 +9,18 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError, FieldError
-from replaylab.replay import autoreset, seeding
+from replaylab.replay import seeding
+from replaylab.replay.arrays import refuse, steps_of
+from replaylab.replay.autoreset import mode_name, with_final_obs
 from replaylab.replay.batch import Batch
-from replaylab.replay.fields import Tree, check_fields, flatten, names_error, unflatten
-from replaylab.replay.memory import check_memory
+from replaylab.replay.fields import Field, Tree, check_fields, flatten, flatten_as, unflatten
+from replaylab.replay.memory import check_batch_memory, check_memory, core_fields
 from replaylab.replay.samplers import Sampler, Uniform
-from replaylab.replay.schedules import Constant, as_schedule
+from replaylab.replay.schedules import as_schedule
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env
+
+MOST = 2**31 - 1
+"""The largest batch, or number of replicas, that is ever meant."""
 
 
 class ReplayBuffer:
@@ -67,19 +72,24 @@ class ReplayBuffer:
         self._fields = dict(fields)
         self._nested = any(name not in self._flat for name in fields)
         self._capacity = positive("capacity", capacity)
-        self._num_envs = None if num_envs is None else positive("num_envs", num_envs)
-        self._replicas = None if replicas is None else positive("replicas", replicas)
+        self._num_envs = None if num_envs is None else positive("num_envs", num_envs, most=MOST)
+        self._replicas = None if replicas is None else positive("replicas", replicas, most=MOST)
+        if self._num_envs is not None and self._num_envs > self._capacity:
+            raise ConfigError(
+                f"`capacity` must hold one step of every environment, but got (capacity={self._capacity:,}, "
+                f"num_envs={self._num_envs:,}); use a larger capacity"
+            )
         self._sampler = Uniform() if sampler is None else sampler
         if not isinstance(self._sampler, Sampler):
             raise ConfigError(f"`sampler` must be a Sampler such as Uniform(), but got {self._sampler!r}")
         self._autoreset = autoreset_mode(autoreset, self._flat)
         self._beta = as_schedule(getattr(self._sampler, "beta", 0.0))
-        self._constant_beta = self._beta.value if isinstance(self._beta, Constant) else None
+        least, most = self._beta.bounds
+        self._constant_beta = least if least == most else None
         config = self._sampler.core_config()
-        core_fields = [(name, list(field.shape), field.dtype) for name, field in self._flat.items()]
-        check_memory(core_fields, self._capacity, self._replicas or 1, config)
+        check_memory(self._flat, self._capacity, self._replicas or 1, config)
         self._core = _core.Replay(
-            core_fields,
+            core_fields(self._flat),
             self._capacity,
             -1 if self._replicas is None else self._replicas,
             -1 if self._num_envs is None else self._num_envs,
@@ -87,6 +97,9 @@ class ReplayBuffer:
             seeding.sampling_streams(seed, self._replicas),
             self._autoreset == "next_step",
         )
+        if not self._nested and self._autoreset != "same_step" and type(self).add is ReplayBuffer.add:
+            # The same method without a Python frame and its keyword dict, which are most of what it costs.
+            self.__dict__["add"] = self._core.add_step
 
     @classmethod
     def for_env(
@@ -107,8 +120,9 @@ class ReplayBuffer:
         their number; one each leaves no E axis.
 
         Raises:
-            FieldError: A space has no fixed size, or the autoreset mode is not declared.
-            ConfigError: `replicas` does not divide the number of sub-environments.
+            FieldError: A space has no fixed size.
+            ConfigError: The autoreset mode is not declared, or `replicas` does not divide the number of
+                sub-environments.
         """
         num_envs: int | None = getattr(env, "num_envs", None)
         if replicas is not None:
@@ -145,14 +159,22 @@ class ReplayBuffer:
             FieldError: A field is missing or unknown, or `final_obs` is.
             ShapeError, DtypeError: A value breaks the axis rule or does not fit the field's dtype.
         """
-        return self._store("add", self._core.add, steps, where, final_obs)
+        values = self._flat_values("add", steps, final_obs)
+        if self._autoreset == "same_step":
+            values = with_final_obs(values, final_obs, where, self._flat, (self._replicas, None, self._num_envs))
+        return self._core.add(values, where)
 
     def extend(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store T time steps at once, as T calls of `add` would.
 
         Arguments, results and errors are those of `add` with a T axis: ``[R] T [E] *field.shape``.
         """
-        return self._store("extend", self._core.extend, steps, where, final_obs)
+        values = self._flat_values("extend", steps, final_obs)
+        first = next(iter(self._flat))
+        length = steps_of(first, values[first], 0 if self._replicas is None else 1)
+        if self._autoreset == "same_step":
+            values = with_final_obs(values, final_obs, where, self._flat, (self._replicas, length, self._num_envs))
+        return self._core.extend(values, where, length)
 
     def sample(self, batch_size: int, *, progress: float | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch in every replica.
@@ -167,7 +189,9 @@ class ReplayBuffer:
             ConfigError: `batch_size` or `progress` is out of its range, or `progress` is missing.
             ShapeError, FieldError: `out` does not fit.
         """
-        batch_size = positive("batch_size", batch_size)
+        batch_size = positive("batch_size", batch_size, most=MOST)
+        if batch_size > 2**20:
+            check_batch_memory(self._flat, batch_size * (self._replicas or 1))
         beta = self._constant_beta if progress is None else self._beta(checked_progress(progress))
         if beta is None:
             raise ConfigError(
@@ -177,6 +201,8 @@ class ReplayBuffer:
         if out is None:
             columns = self._core.sample(batch_size, beta, None)
             return Batch(self._unflatten_batch(columns) if self._nested else columns)
+        if not isinstance(out, Batch):
+            raise FieldError(f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}")
         self._core.sample(batch_size, beta, dict(flatten(out.__dict__)))
         return out
 
@@ -224,7 +250,7 @@ class ReplayBuffer:
                     f"the law of {type(self._sampler).__name__} depends on the batch size; pass batch_size=..."
                 )
             batch_size = 1
-        return self._core.probabilities(ids, positive("batch_size", batch_size))
+        return self._core.probabilities(ids, positive("batch_size", batch_size, most=MOST))
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -285,16 +311,12 @@ class ReplayBuffer:
             f"fields: {', '.join(self._flat)})"
         )
 
-    def _store(self, call: str, core_call: Any, steps: dict[str, Any], where: Any, final_obs: Any) -> Any:
-        values = dict(flatten(steps)) if self._nested else steps
-        if self._autoreset == "same_step" or final_obs is not None:
-            if values.keys() != self._flat.keys():
-                raise names_error(call, values, self._flat)
-            values = autoreset.with_final_obs(values, final_obs, where, self._autoreset)
-        try:
-            return core_call(values, where)
-        except FieldError:
-            raise names_error(call, values, self._flat) from None
+    def _flat_values(self, call: str, steps: dict[str, Any], final_obs: Any) -> dict[str, Any]:
+        """Return one call's values by path, every field exactly once."""
+        values = dict(flatten_as(self._fields, steps)) if self._nested else steps
+        if values.keys() != self._flat.keys() or (final_obs is not None and self._autoreset != "same_step"):
+            refuse(call, values | {"final_obs": final_obs}, tuple(self._flat))
+        return values
 
     def _unflatten_batch(self, columns: dict[str, Any]) -> dict[str, Any]:
         leaves = iter(columns.values())
@@ -302,11 +324,11 @@ class ReplayBuffer:
         return nested | {name: columns[name] for name in ("weight", "probability", "id")}
 
 
-def positive(name: str, value: Any) -> int:
-    """Return the value as an int.
+def positive(name: str, value: Any, most: int = 2**62) -> int:
+    """Return the value as an int from 1 to `most`.
 
     Raises:
-        ConfigError: It is no whole number, or below 1.
+        ConfigError: It is no whole number, or outside.
     """
     try:
         number = index(value)
@@ -314,6 +336,8 @@ def positive(name: str, value: Any) -> int:
         raise ConfigError(f"`{name}` must be a whole number, but got {value!r}") from None
     if number < 1:
         raise ConfigError(f"`{name}` must be at least 1, but got {value!r}")
+    if number > most:
+        raise ConfigError(f"`{name}` must be at most {most:,}, but got {number:,}")
     return number
 
 
@@ -323,21 +347,26 @@ def checked_progress(progress: float) -> float:
     Raises:
         ConfigError: It is not in [0, 1].
     """
-    if not 0.0 <= progress <= 1.0:
+    try:
+        inside = 0.0 <= progress <= 1.0
+    except TypeError:
+        inside = False
+    if not inside:
         raise ConfigError(f"`progress` must be in [0, 1] (0: the run begins, 1: it ends), but got {progress!r}")
     return float(progress)
 
 
-def autoreset_mode(mode: Any, flat: Mapping[str, Any]) -> str | None:
+def autoreset_mode(mode: Any, fields: Mapping[str, Field]) -> str | None:
     """Return the mode's name after checking that the fields it needs are declared."""
     if mode is None:
         return None
-    name = autoreset.mode_name(mode)
-    needed = {"next_step": ("terminated", "truncated"), "same_step": ("terminated", "truncated"), "disabled": ()}
-    for field in needed[name]:
-        if field not in flat or flat[field].shape != () or flat[field].dtype != np.bool_:
+    name = mode_name(mode)
+    flags = ("terminated", "truncated") if name != "disabled" else ()
+    for flag in flags:
+        if fields.get(flag) != Field((), np.bool_):
             raise FieldError(
-                f'autoreset="{name}" needs the field `{field}` declared as Field((), bool), to see where episodes end'
+                f'autoreset="{name}" needs the field `{flag}` declared as Field((), bool), to see where episodes end'
             )
+    if name == "same_step" and not any(path.split(".")[0] == "next_obs" for path in fields):
+        raise FieldError('autoreset="same_step" needs the field `next_obs`, to store final observations in')
     return name
-

@@ -5,7 +5,7 @@ flat fields only; a nested one is called by its path, ``obs.camera`` or ``obs.0`
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -58,15 +58,24 @@ Tree = Any
 
 def flatten(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (path, leaf) for every leaf of nested mappings and tuples, in order."""
-    if isinstance(tree, Mapping):
-        children: Any = tree.items()
-    elif isinstance(tree, tuple):
-        children = enumerate(tree)
-    else:
+    if not isinstance(tree, (Mapping, tuple)):
         yield path, tree
         return
-    for key, child in children:
+    for key, child in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
         yield from flatten(child, f"{path}.{key}" if path else str(key))
+
+
+def flatten_as(template: Tree, value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (path, value) nested as the template is; what the template does not have keeps its own path."""
+    if isinstance(template, Mapping) and isinstance(value, Mapping):
+        children = [(key, template.get(key), child) for key, child in value.items()]
+    elif isinstance(template, tuple) and isinstance(value, (tuple, list)):
+        children = [(i, template[i] if i < len(template) else None, child) for i, child in enumerate(value)]
+    else:
+        yield path, value
+        return
+    for key, part, child in children:
+        yield from flatten_as(part, child, f"{path}.{key}" if path else str(key))
 
 
 def unflatten(template: Tree, leaves: Iterator[Any]) -> Any:
@@ -92,14 +101,28 @@ def check_fields(fields: Mapping[str, Tree]) -> dict[str, Field]:
         if name in RESERVED:
             raise FieldError(f"`{name}` is reserved (with {', '.join(RESERVED)}); give the field another name")
     flat = dict(flatten(fields))
+    for name, tree in fields.items():
+        _check_nesting(name, tree)
     for path, leaf in flat.items():
         if not isinstance(leaf, Field):
             raise FieldError(f"field `{path}` must be a Field, or a mapping or tuple of them, but got {leaf!r}")
     return flat
 
 
-def names_error(call: str, given: Mapping[str, Any], fields: Mapping[str, Any]) -> FieldError:
+def _check_nesting(path: str, tree: Tree) -> None:
+    if not isinstance(tree, (Mapping, tuple)):
+        return
+    if not tree:
+        raise FieldError(f"field `{path}` is nested but holds no Field; give it one or leave it out")
+    for key, child in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
+        if isinstance(key, str) and "." in key:
+            raise FieldError(f"the key {key!r} in field `{path}` must not hold a dot, which separates keys in a path")
+        _check_nesting(f"{path}.{key}", child)
+
+
+def names_error(call: str, given: Mapping[str, Any], fields: Iterable[str]) -> FieldError:
     """Return the error for a call that did not give every field exactly once."""
+    fields = tuple(fields)
     missing = [f"`{name}`" for name in fields if name not in given]
     unknown = []
     for name in given:

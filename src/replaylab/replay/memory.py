@@ -1,29 +1,51 @@
 """How much memory a buffer takes, known before it is taken."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from replaylab import _core
 from replaylab.errors import OverSizeError
+from replaylab.replay.fields import Field
+
+LARGEST = 2**40
+"""Sizes past this are only ever refused, so that nothing handed to the core can overflow."""
 
 
-def check_memory(
-    fields: list[tuple[str, list[int], Any]], capacity: int, replicas: int, sampler: _core.SamplerConfig
-) -> None:
+def check_memory(fields: Mapping[str, Field], capacity: int, replicas: int, sampler: _core.SamplerConfig) -> None:
     """Raise `OverSizeError` if the buffer needs more memory than the machine has."""
-    row = _core.row_nbytes(fields)
+    row = sum(field.nbytes for field in fields.values())
+    if row < LARGEST:
+        row = _core.row_nbytes(core_fields(fields))
+    one = capacity * row + _core.sampler_nbytes(sampler, min(capacity, LARGEST))
     available = machine_memory()
-    needed = replicas * capacity * row
-    if needed <= available:
-        needed += replicas * _core.sampler_nbytes(sampler, capacity)
-    if needed > available:
-        fits = int(capacity * available / needed)
+    if replicas * one <= available:
+        return
+    if one > available // replicas and one <= available:
+        mend = f"use at most {available // one:,} replicas, or a smaller capacity"
+    else:
+        mend = f"use a capacity of at most {int(capacity * available / (replicas * one) * 0.99):,}"
+    raise OverSizeError(
+        f"capacity={capacity:,} needs {size_text(replicas * one)} ({row:,} bytes a step"
+        f"{f', {replicas:,} replicas' if replicas > 1 else ''}), but this machine has {size_text(available)}; "
+        f"{mend}, smaller dtypes or fewer fields"
+    )
+
+
+def check_batch_memory(fields: Mapping[str, Field], rows: int) -> None:
+    """Raise `OverSizeError` if a batch of so many rows needs more memory than the machine has."""
+    needed = rows * (sum(field.nbytes for field in fields.values()) + 20)  # weight, probability, id
+    if needed > machine_memory():
         raise OverSizeError(
-            f"capacity={capacity:,} needs {size_text(needed)} ({row:,} bytes a step"
-            f"{f', {replicas:,} replicas' if replicas > 1 else ''}), but this machine has {size_text(available)}; "
-            f"use a capacity below {fits:,}, smaller dtypes or fewer fields"
+            f"a batch of {rows:,} rows needs {size_text(needed)}, but this machine has "
+            f"{size_text(machine_memory())}; use a smaller batch_size"
         )
+
+
+def core_fields(fields: Mapping[str, Field]) -> list[tuple[str, list[int], Any]]:
+    """Return the fields as the compiled core takes them: name, shape, dtype."""
+    return [(name, list(field.shape), field.dtype) for name, field in fields.items()]
 
 
 def machine_memory() -> int:

@@ -95,7 +95,8 @@ class Prioritized(Sampler):
 
     Law: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε. A batch is one draw from each of B equal segments of the
     total. A new step gets the largest priority now in the buffer, 1 if there is none. A step of priority 0
-    is never drawn. Source: Schaul et al. 2016.
+    is never drawn. p^α is held as a float32, inside its normal range (1e-38 to 3e38). Source: Schaul et al.
+    2016.
 
     Importance weights: wᵢ = (N·P(i))^−β, divided by the largest weight of the buffer (default), of the
     batch, or by nothing.

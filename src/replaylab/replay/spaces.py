@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from replaylab.errors import FieldError
+from replaylab.errors import ConfigError, FieldError
 from replaylab.replay.autoreset import mode_name
 from replaylab.replay.fields import Field, Tree
 
@@ -25,7 +25,7 @@ def field_of_space(space: Any, path: str) -> Tree:
     if isinstance(space, spaces.Tuple):
         return tuple(field_of_space(child, f"{path}.{i}") for i, child in enumerate(space.spaces))
     if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
-        return Field(space.shape, np.dtype(space.dtype))
+        return Field(space.shape or (), np.dtype(space.dtype))
     raise FieldError(
         f"field `{path}` has the space {space}, which has no fixed shape and dtype; "
         "Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple can be stored"
@@ -50,13 +50,13 @@ def autoreset_of_env(env: Any) -> str | None:
     """Return the autoreset mode a vector environment declares, None for a single environment.
 
     Raises:
-        FieldError: A vector environment declares none.
+        ConfigError: A vector environment declares none.
     """
     if not hasattr(env, "single_observation_space"):
         return None
     mode = (env.metadata or {}).get("autoreset_mode")
     if mode is None:
-        raise FieldError(
+        raise ConfigError(
             f"the vector environment {env} does not declare its autoreset mode in metadata['autoreset_mode']; "
             "set it there to a gymnasium.vector.AutoresetMode"
         )

@@ -1,0 +1,89 @@
+# Everything a clone needs: each target makes what it stands on, once, and says what it does.
+#
+#   make study    build, install and run the quick study; prints where its report lies
+#   make test     build, install and run the tests
+#   make bench    time the buffer beside its peers (installs them)
+#   make lint     formatting, lint, types and the core's generated stubs
+#   make format   apply the formatters
+#   make clean    remove what these targets made
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+CORE := $(wildcard cpp/*.cpp cpp/*.hpp) CMakeLists.txt pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+STUBS := src/replaylab/_core.pyi
+
+.PHONY: study test test-slow bench bench-training lint format stubs clean
+.DELETE_ON_ERROR:
+
+study: $(VENV)/.lab
+	@echo "==> running the quick study"
+	@$(BIN)/replaylab study run quick
+
+test: $(VENV)/.test
+	@echo "==> running the tests ($(JOBS) processes)"
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow"
+
+test-slow: $(VENV)/.test
+	@echo "==> running every test, the slow ones too"
+	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+bench: $(VENV)/.bench
+	@$(BIN)/python -m benchmarks.replay
+
+bench-training: $(VENV)/.lab
+	@$(BIN)/python -m benchmarks.training
+
+lint: $(VENV)/.dev
+	@echo "==> ruff, clang-format, mypy, stubs"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/clang-format --dry-run -Werror cpp/*.cpp cpp/*.hpp
+	@$(BIN)/mypy
+	@$(BIN)/python -m nanobind.stubgen -q -m replaylab._core -o build/_core.pyi
+	@diff $(STUBS) build/_core.pyi || { echo "$(STUBS) is not what the core has; run: make stubs"; exit 1; }
+
+format: $(VENV)/.dev
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+	@$(BIN)/clang-format -i cpp/*.cpp cpp/*.hpp
+
+stubs: $(VENV)/.dev
+	@$(BIN)/python -m nanobind.stubgen -q -m replaylab._core -o $(STUBS)
+
+clean:
+	rm -rf $(VENV) build dist results
+
+# One virtual environment; the stamps say which extras it has. Python sources are linked, not copied, so only
+# a change of the core, of the metadata or of the pins installs again.
+$(VENV)/.core: $(CORE)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "replaylab needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
+	@command -v "$${CXX:-c++}" >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || command -v clang++ >/dev/null 2>&1 || \
+	  { echo "replaylab needs a C++17 compiler; install one: 'apt install g++' (Debian, Ubuntu), 'dnf install gcc-c++' (Fedora), 'xcode-select --install' (macOS)"; exit 1; }
+	@test -x $(BIN)/python || { echo "==> creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "==> building the C++ core"
+	@$(INSTALL) scikit-build-core nanobind numpy cmake ninja
+	@$(INSTALL) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)/.lab: $(VENV)/.core
+	@test -f $(VENV)/.test || { echo "==> installing the laboratory's dependencies"; $(INSTALL) --no-build-isolation --editable '.[lab]'; }
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	@echo "==> installing the laboratory's and the tests' dependencies"
+	@$(INSTALL) --no-build-isolation --editable '.[test]'
+	@touch $@ $(VENV)/.lab
+
+$(VENV)/.dev: $(VENV)/.core
+	@echo "==> installing the developers' tools"
+	@$(INSTALL) --no-build-isolation --editable '.[dev]'
+	@touch $@ $(VENV)/.lab $(VENV)/.test
+
+$(VENV)/.bench: $(VENV)/.lab
+	@echo "==> installing the peers"
+	@$(INSTALL) --no-build-isolation --editable '.[bench]'
+	@touch $@
