@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -53,7 +54,8 @@ bool has_shape(PyArrayObject* array, const std::vector<std::int64_t>& dims) {
 
 // Whether the core can read an array's memory as it is.
 bool is_plain(PyArrayObject* array, const nb::object& dtype) {
-    return (PyArray_DESCR(array) == as_descr(dtype) || PyArray_EquivTypes(PyArray_DESCR(array), as_descr(dtype))) &&
+    return (PyArray_DESCR(array) == as_descr(dtype) ||
+            PyArray_EquivTypes(PyArray_DESCR(array), as_descr(dtype))) &&
            PyArray_IS_C_CONTIGUOUS(array) && PyArray_ISBEHAVED_RO(array);
 }
 
@@ -73,9 +75,14 @@ bool store_integer(PyObject* value, char* to) {
     return true;
 }
 
-nb::object new_array(const std::vector<std::int64_t>& dims, const nb::object& dtype) {
-    std::vector<npy_intp> sizes(dims.begin(), dims.end());
-    return checked(PyArray_Empty(static_cast<int>(sizes.size()), sizes.data(), give_descr(dtype), 0));
+nb::object new_array(const std::vector<std::int64_t>& leading, const std::vector<std::int64_t>& shape,
+                     const nb::object& dtype) {
+    npy_intp dims[NPY_MAXDIMS];
+    if (leading.size() + shape.size() > NPY_MAXDIMS)
+        fail("ShapeError", "an array has at most ", NPY_MAXDIMS, " axes");
+    std::copy(shape.begin(), shape.end(), std::copy(leading.begin(), leading.end(), dims));
+    return checked(
+        PyArray_Empty(static_cast<int>(leading.size() + shape.size()), dims, give_descr(dtype), 0));
 }
 
 nb::object dtype_of(int kind) { return checked(reinterpret_cast<PyObject*>(PyArray_DescrFromType(kind))); }
@@ -189,13 +196,13 @@ void FieldBorder::read(nb::handle value, const Leading& leading, Input& input) c
 }
 
 nb::object FieldBorder::target(const std::vector<std::int64_t>& leading, nb::handle out, char*& data) const {
-    const std::vector<std::int64_t> dims = joined(leading, column_.shape);
     nb::object array;
     if (out.is_none()) {
-        array = new_array(dims, dtype_);
+        array = new_array(leading, column_.shape, dtype_);
     } else {
-        if (!PyArray_Check(out.ptr()) || !has_shape(as_array(out), dims) || !is_plain(as_array(out), dtype_) ||
-            !PyArray_ISWRITEABLE(as_array(out)))
+        const std::vector<std::int64_t> dims = joined(leading, column_.shape);
+        if (!PyArray_Check(out.ptr()) || !has_shape(as_array(out), dims) ||
+            !is_plain(as_array(out), dtype_) || !PyArray_ISWRITEABLE(as_array(out)))
             fail("ShapeError", "`out` must hold, for field `", column_.name, "`, a writable C-contiguous ",
                  nb::str(dtype_).c_str(), " array of shape ", shape_text(dims),
                  "; pass a batch that an equal call to sample returned");
@@ -214,8 +221,8 @@ nb::object FieldBorder::view(char* data, const std::vector<std::int64_t>& dims,
     std::int64_t step = column_.itemsize;
     for (std::size_t i = all.size(); i-- > dims.size(); step *= all[i]) steps[i] = step;
     nb::object array =
-        checked(PyArray_NewFromDescr(&PyArray_Type, give_descr(dtype_), static_cast<int>(all.size()), sizes.data(),
-                                     steps.data(), data, 0, nullptr));
+        checked(PyArray_NewFromDescr(&PyArray_Type, give_descr(dtype_), static_cast<int>(all.size()),
+                                     sizes.data(), steps.data(), data, 0, nullptr));
     Py_INCREF(owner.ptr());
     if (PyArray_SetBaseObject(as_array(array), owner.ptr()) < 0) nb::raise_python_error();
     return array;
@@ -229,7 +236,8 @@ FieldBorder bool_field(const char* name) { return scalar_field(name, NPY_BOOL); 
 Flat<std::int64_t> read_ids(nb::handle ids, std::int64_t replicas) {
     const bool plain = PyArray_Check(ids.ptr()) && PyArray_TYPE(as_array(ids)) == NPY_INT64 &&
                        PyArray_IS_C_CONTIGUOUS(as_array(ids)) && PyArray_ISBEHAVED_RO(as_array(ids));
-    auto flat = flat_of<std::int64_t>(plain ? nb::borrow<nb::object>(ids) : arrays_function("ids_array")(ids));
+    auto flat =
+        flat_of<std::int64_t>(plain ? nb::borrow<nb::object>(ids) : arrays_function("ids_array")(ids));
     if (replicas >= 0 && (flat.dims.empty() || flat.dims[0] != replicas))
         fail("ShapeError", "`ids` must have replicas=", replicas, " as its first axis, but got shape ",
              shape_text(flat.dims), "; pass the ids that add or sample returned");
@@ -238,10 +246,10 @@ Flat<std::int64_t> read_ids(nb::handle ids, std::int64_t replicas) {
 
 Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const char* name) {
     const int kind = PyArray_Check(values.ptr()) ? PyArray_TYPE(as_array(values)) : NPY_VOID;
-    const nb::object array =
-        kind == NPY_FLOAT32 || kind == NPY_FLOAT64
-            ? checked(PyArray_FROMANY(values.ptr(), NPY_FLOAT64, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED))
-            : arrays_function("values_array")(name, values);
+    const nb::object array = kind == NPY_FLOAT32 || kind == NPY_FLOAT64
+                                 ? checked(PyArray_FROMANY(values.ptr(), NPY_FLOAT64, 0, 0,
+                                                           NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED))
+                                 : arrays_function("values_array")(name, values);
     auto flat = flat_of<double>(array);
     if (flat.dims != ids.dims)
         fail("ShapeError", "`", name, "` must have the shape of ids, ", shape_text(ids.dims), ", but got ",
@@ -250,7 +258,7 @@ Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const
 }
 
 nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data) {
-    nb::object array = new_array(dims, dtype_of(NPY_FLOAT64));
+    nb::object array = new_array(dims, {}, dtype_of(NPY_FLOAT64));
     data = static_cast<double*>(PyArray_DATA(as_array(array)));
     return array;
 }

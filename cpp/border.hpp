@@ -53,8 +53,8 @@ class FieldBorder {
     nb::object target(const std::vector<std::int64_t>& leading, nb::handle out, char*& data) const;
 
     // A read-only view of this field in every row: leading dims with these strides, then the shape.
-    nb::object view(char* data, const std::vector<std::int64_t>& dims, const std::vector<std::int64_t>& strides,
-                    nb::handle owner) const;
+    nb::object view(char* data, const std::vector<std::int64_t>& dims,
+                    const std::vector<std::int64_t>& strides, nb::handle owner) const;
 
   private:
     bool read_scalar(nb::handle value, Input& input) const;

@@ -53,7 +53,8 @@ void Prioritized::fill_weights(const Ring& ring, std::int64_t n, double beta, co
         for (std::int64_t k = 1; k < n; ++k)
             reference = std::min(reference, static_cast<double>(tree_.leaf(out.slot[k])));
     }
-    for (std::int64_t k = 0; k < n; ++k) scratch_[static_cast<std::size_t>(k)] = reference / tree_.leaf(out.slot[k]);
+    for (std::int64_t k = 0; k < n; ++k)
+        scratch_[static_cast<std::size_t>(k)] = reference / tree_.leaf(out.slot[k]);
     power(scratch_.data(), n, beta);
     std::copy(scratch_.begin(), scratch_.end(), out.weight);
 }

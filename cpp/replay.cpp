@@ -7,8 +7,9 @@
 
 namespace replaylab {
 
-Replay::Replay(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas, std::int64_t num_envs,
-               const SamplerConfig& sampler, const std::vector<Random::State>& streams, bool skip_after_end)
+Replay::Replay(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas,
+               std::int64_t num_envs, const SamplerConfig& sampler, const std::vector<Random::State>& streams,
+               bool skip_after_end)
     : rows_(std::move(columns), capacity, replicas),
       num_envs_(num_envs),
       skip_after_end_(skip_after_end),
@@ -66,7 +67,8 @@ void Replay::sample(std::int64_t batch, double beta, char* const* targets, std::
                           Draw{slots_.data(), probabilities + r * n, weights + r * n});
         std::iota(places_.begin(), places_.end(), r * n);
         rows_.gather(r, slots_.data(), places_.data(), n, targets);
-        for (std::int64_t k = 0; k < n; ++k) ids[r * n + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
+        for (std::int64_t k = 0; k < n; ++k)
+            ids[r * n + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
     }
 }
 
@@ -109,7 +111,8 @@ void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
         check_id(k / n, ids[k]);
         const Single& one = replays_[static_cast<std::size_t>(k / n)];
-        out[k] = one.ring.holds(ids[k]) ? one.sampler->probability(one.ring, one.ring.slot(ids[k]), batch) : 0.0;
+        out[k] =
+            one.ring.holds(ids[k]) ? one.sampler->probability(one.ring, one.ring.slot(ids[k]), batch) : 0.0;
     }
 }
 

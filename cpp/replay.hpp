@@ -28,8 +28,8 @@ class Replay {
     std::int64_t batch_rows(std::int64_t batch) const { return replays_[0].sampler->rows(batch); }
 
     // Draws a batch in every replica: targets[c] receives [R][rows] values of column c.
-    void sample(std::int64_t batch, double beta, char* const* targets, std::int64_t* ids, double* probabilities,
-                float* weights);
+    void sample(std::int64_t batch, double beta, char* const* targets, std::int64_t* ids,
+                double* probabilities, float* weights);
 
     // Feeds values [R][n] back for ids [R][n]; returns how many ids were still stored. Throws, changing
     // nothing, on an id never given out or a value that is no priority.

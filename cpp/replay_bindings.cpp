@@ -38,7 +38,8 @@ class BoundReplay {
                 const std::vector<std::vector<std::uint64_t>>& streams, bool skip_after_end)
         : fields_(borders_of(fields)), replicas_(replicas), num_envs_(num_envs) {
         std::vector<Random::State> states;
-        for (const auto& words : streams) states.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
+        for (const auto& words : streams)
+            states.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
         replay_ = std::make_unique<Replay>(columns_of(fields_), capacity, replicas < 0 ? 1 : replicas,
                                            num_envs < 0 ? 1 : num_envs, sampler, states, skip_after_end);
         // The row store decides the offsets.
@@ -161,7 +162,8 @@ class BoundReplay {
         return fields_.size();
     }
 
-    [[noreturn]] void refuse(const char* call, PyObject* const* values, PyObject* names, std::size_t given) const {
+    [[noreturn]] void refuse(const char* call, PyObject* const* values, PyObject* names,
+                             std::size_t given) const {
         nb::dict by_name;
         for (std::size_t i = 0; i < given; ++i) by_name[PyTuple_GET_ITEM(names, i)] = nb::handle(values[i]);
         nb::list known;
@@ -185,7 +187,8 @@ class BoundReplay {
         }
         char* ids;
         nb::object made = id_.target(leading.dims(), nb::none(), ids);
-        replay_add(sources, leading.steps < 0 ? 1 : leading.steps, kept, reinterpret_cast<std::int64_t*>(ids));
+        replay_add(sources, leading.steps < 0 ? 1 : leading.steps, kept,
+                   reinterpret_cast<std::int64_t*>(ids));
         return made;
     }
 
@@ -207,7 +210,8 @@ class BoundReplay {
 // A plain C method, because nanobind has none that takes keywords without making a dict of them.
 PyObject* add_step(PyObject* self, PyObject* const* values, Py_ssize_t positional, PyObject* names) {
     if (positional != 0) {
-        PyErr_SetString(PyExc_TypeError, "`add` takes every field by its name, as in add(obs=..., action=...)");
+        PyErr_SetString(PyExc_TypeError,
+                        "`add` takes every field by its name, as in add(obs=..., action=...)");
         return nullptr;
     }
     try {
@@ -223,7 +227,8 @@ PyObject* add_step(PyObject* self, PyObject* const* values, Py_ssize_t positiona
 }
 
 PyMethodDef add_step_method[] = {
-    {"add_step", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(add_step)), METH_FASTCALL | METH_KEYWORDS,
+    {"add_step", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(add_step)),
+     METH_FASTCALL | METH_KEYWORDS,
      "Store one time step of every environment and return the ids; see ReplayBuffer.add."},
     {nullptr, nullptr, 0, nullptr}};
 PyType_Slot replay_slots[] = {{Py_tp_methods, add_step_method}, {0, nullptr}};
@@ -243,23 +248,27 @@ void bind_replay(nb::module_& module) {
             [](SamplerConfig* self, std::string kind, double alpha, double epsilon, std::string normalize) {
                 new (self) SamplerConfig{std::move(kind), alpha, epsilon, std::move(normalize)};
             },
-            nb::arg("kind"), nb::arg("alpha") = 0.0, nb::arg("epsilon") = 0.0, nb::arg("normalize") = "buffer");
+            nb::arg("kind"), nb::arg("alpha") = 0.0, nb::arg("epsilon") = 0.0,
+            nb::arg("normalize") = "buffer");
 
-    nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots), "The compiled part of a ReplayBuffer.")
-        .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t, const SamplerConfig&,
-                      const std::vector<std::vector<std::uint64_t>>&, bool>(),
-             nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"), nb::arg("sampler"),
-             nb::arg("streams"), nb::arg("skip_after_end"))
+    nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots),
+                            "The compiled part of a ReplayBuffer.")
+        .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
+                      const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool>(),
+             nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"),
+             nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"))
         .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none(),
              nb::sig("def add(self, values: dict[str, typing.Any], where: typing.Any) -> typing.Any"))
         .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),
-             nb::sig("def extend(self, values: dict[str, typing.Any], where: typing.Any, steps: int) -> typing.Any"))
+             nb::sig("def extend(self, values: dict[str, typing.Any], where: typing.Any, steps: int) -> "
+                     "typing.Any"))
         .def("sample", &BoundReplay::sample, nb::arg("batch"), nb::arg("beta"), nb::arg("out").none(),
              nb::sig("def sample(self, batch: int, beta: float, out: dict[str, typing.Any] | None) -> "
                      "dict[str, typing.Any]"))
         .def("update", &BoundReplay::update, nb::arg("ids"), nb::arg("values"), nb::arg("td_errors"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids"), nb::arg("batch"),
-             nb::sig("def probabilities(self, ids: object, batch: int) -> numpy.typing.NDArray[numpy.float64]"))
+             nb::sig(
+                 "def probabilities(self, ids: object, batch: int) -> numpy.typing.NDArray[numpy.float64]"))
         .def("counts", &BoundReplay::counts, nb::sig("def counts(self) -> tuple[list[int], list[int]]"))
         .def(
             "column",

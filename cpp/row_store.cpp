@@ -25,13 +25,15 @@ struct Gather {
 };
 
 template <typename Direction, std::int64_t Bytes>
-void move_exact(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n, std::int64_t offset) {
+void move_exact(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,
+                std::int64_t offset) {
     for (std::int64_t k = 0; k < n; ++k) Direction::move(rows[k] + offset, packed + places[k] * Bytes, Bytes);
 }
 
 // Whole chunks, then one chunk that overlaps the last: small values without a library call.
 template <typename Direction, std::int64_t Chunks>
-void move_chunks(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n, const Column& column) {
+void move_chunks(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,
+                 const Column& column) {
     const std::int64_t bytes = column.bytes;
     for (std::int64_t k = 0; k < n; ++k) {
         char* in_row = rows[k] + column.offset;
@@ -44,21 +46,33 @@ void move_chunks(char* const* rows, char* packed, const std::int64_t* places, st
 
 // The inner loop knows its size wherever the field is small.
 template <typename Direction>
-void move_column(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n, const Column& column) {
+void move_column(char* const* rows, char* packed, const std::int64_t* places, std::int64_t n,
+                 const Column& column) {
     switch (column.bytes) {
-        case 1: return move_exact<Direction, 1>(rows, packed, places, n, column.offset);
-        case 2: return move_exact<Direction, 2>(rows, packed, places, n, column.offset);
-        case 4: return move_exact<Direction, 4>(rows, packed, places, n, column.offset);
-        case 8: return move_exact<Direction, 8>(rows, packed, places, n, column.offset);
-        default: break;
+        case 1:
+            return move_exact<Direction, 1>(rows, packed, places, n, column.offset);
+        case 2:
+            return move_exact<Direction, 2>(rows, packed, places, n, column.offset);
+        case 4:
+            return move_exact<Direction, 4>(rows, packed, places, n, column.offset);
+        case 8:
+            return move_exact<Direction, 8>(rows, packed, places, n, column.offset);
+        default:
+            break;
     }
     switch (column.bytes / kChunk) {
-        case 1: return move_chunks<Direction, 1>(rows, packed, places, n, column);
-        case 2: return move_chunks<Direction, 2>(rows, packed, places, n, column);
-        case 3: return move_chunks<Direction, 3>(rows, packed, places, n, column);
-        case 4: return move_chunks<Direction, 4>(rows, packed, places, n, column);
-        case 5: return move_chunks<Direction, 5>(rows, packed, places, n, column);
-        case 6: return move_chunks<Direction, 6>(rows, packed, places, n, column);
+        case 1:
+            return move_chunks<Direction, 1>(rows, packed, places, n, column);
+        case 2:
+            return move_chunks<Direction, 2>(rows, packed, places, n, column);
+        case 3:
+            return move_chunks<Direction, 3>(rows, packed, places, n, column);
+        case 4:
+            return move_chunks<Direction, 4>(rows, packed, places, n, column);
+        case 5:
+            return move_chunks<Direction, 5>(rows, packed, places, n, column);
+        case 6:
+            return move_chunks<Direction, 6>(rows, packed, places, n, column);
         default:
             for (std::int64_t k = 0; k < n; ++k)
                 Direction::move(rows[k] + column.offset, packed + places[k] * column.bytes,
@@ -94,8 +108,8 @@ RowStore::RowStore(std::vector<Column> columns, std::int64_t capacity, std::int6
 
 // Block by block: while one block's columns are moved, the next one's lines are asked for.
 template <typename Direction>
-void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
-                    char* const* packed) const {
+void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places,
+                    std::int64_t n, char* const* packed) const {
     char* base = row(replica, 0);
     const std::int64_t asked = std::min(stride_, kPrefetch);
     char* blocks[2][kBlock];
@@ -118,14 +132,14 @@ void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::
     }
 }
 
-void RowStore::scatter(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
-                       const char* const* sources) {
+void RowStore::scatter(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places,
+                       std::int64_t n, const char* const* sources) {
     // One function moves both ways, so it takes pointers it may write to; Scatter only reads through them.
     move<Scatter>(replica, slots, places, n, const_cast<char* const*>(sources));
 }
 
-void RowStore::gather(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
-                      char* const* targets) const {
+void RowStore::gather(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places,
+                      std::int64_t n, char* const* targets) const {
     move<Gather>(replica, slots, places, n, targets);
 }
 

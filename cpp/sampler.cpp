@@ -50,8 +50,9 @@ class Window : public Sampler {
     void check(const Ring& ring, std::int64_t batch) const override {
         Sampler::check(ring, batch);
         if (batch > ring.size())
-            fail("EmptyBufferError", "SlidingWindow gives the newest `batch_size` steps, but batch_size=", batch,
-                 " and only ", ring.size(), " steps are stored (capacity=", ring.capacity(),
+            fail("EmptyBufferError",
+                 "SlidingWindow gives the newest `batch_size` steps, but batch_size=", batch, " and only ",
+                 ring.size(), " steps are stored (capacity=", ring.capacity(),
                  "); ask for fewer, or add more steps first");
     }
     void draw(const Ring& ring, Random&, std::int64_t batch, double, const Draw& out) override {
@@ -89,7 +90,8 @@ class Combined : public Sampler {
 }  // namespace
 
 void Sampler::check(const Ring& ring, std::int64_t) const {
-    if (ring.size() == 0) fail("EmptyBufferError", "the buffer is empty; add at least one step before sampling");
+    if (ring.size() == 0)
+        fail("EmptyBufferError", "the buffer is empty; add at least one step before sampling");
 }
 
 void Sampler::stored(const std::int64_t*, std::int64_t) {}

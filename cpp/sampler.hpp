@@ -12,8 +12,8 @@ namespace replaylab {
 
 // What Python's sampler object says, already checked there.
 struct SamplerConfig {
-    std::string kind;       // "newest", "window", "uniform", "combined_plus", "combined_replace", "prioritized"
-    double alpha = 0.0;     // prioritized: exponent
+    std::string kind;    // "newest", "window", "uniform", "combined_plus", "combined_replace", "prioritized"
+    double alpha = 0.0;  // prioritized: exponent
     double epsilon = 0.0;   // prioritized: added to |TD error|
     std::string normalize;  // prioritized: which weight becomes 1: "buffer", "batch", "none"
 };

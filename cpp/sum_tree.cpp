@@ -35,7 +35,8 @@ inline Float4 positive(Float4 v) { return v > 0.0f ? v : (Float4{} + kInfinity);
 
 // Where each of eight children starts in the running sum: inside each four, then the first four's total on
 // top of the second. Starts never fall and are level exactly where a child is zero. Zero children at the end
-// start at infinity, so that no target, however rounded, is past the last that can be drawn. Returns the total.
+// start at infinity, so that no target, however rounded, is past the last that can be drawn. Returns the
+// total.
 REPLAYLAB_INLINE double fill_starts(const double* sum, double* start) {
     start[0] = 0.0;
     start[1] = sum[0];
@@ -49,7 +50,8 @@ REPLAYLAB_INLINE double fill_starts(const double* sum, double* start) {
     start[7] = start[4] + seven;
     const double total = start[4] + (seven + sum[7]);
     if (start[7] < total) return total;
-    for (int j = 1; j < 8; ++j) start[j] = start[j] < total ? start[j] : std::numeric_limits<double>::infinity();
+    for (int j = 1; j < 8; ++j)
+        start[j] = start[j] < total ? start[j] : std::numeric_limits<double>::infinity();
     return total;
 }
 
@@ -89,13 +91,19 @@ REPLAYLAB_INLINE void descend_leaves(const Line* lines, std::int64_t n, const do
                                      std::int64_t* index) {
     for (std::int64_t k = 0; k < n; ++k) {
         const float* x = lines[index[k]].leaf;
-        const Float4 a = load<Float4>(x), b = load<Float4>(x + 4), c = load<Float4>(x + 8), d = load<Float4>(x + 12);
-        const Float4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-        const Float4 ef = __builtin_shufflevector(a, b, 2, 6, 3, 7), gh = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+        const Float4 a = load<Float4>(x), b = load<Float4>(x + 4), c = load<Float4>(x + 8),
+                     d = load<Float4>(x + 12);
+        const Float4 ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+                     cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+        const Float4 ef = __builtin_shufflevector(a, b, 2, 6, 3, 7),
+                     gh = __builtin_shufflevector(c, d, 2, 6, 3, 7);
         const Double4 one = __builtin_convertvector(__builtin_shufflevector(ab, cd, 0, 1, 4, 5), Double4);
-        const Double4 two = one + __builtin_convertvector(__builtin_shufflevector(ab, cd, 2, 3, 6, 7), Double4);
-        const Double4 three = two + __builtin_convertvector(__builtin_shufflevector(ef, gh, 0, 1, 4, 5), Double4);
-        const Double4 four = three + __builtin_convertvector(__builtin_shufflevector(ef, gh, 2, 3, 6, 7), Double4);
+        const Double4 two =
+            one + __builtin_convertvector(__builtin_shufflevector(ab, cd, 2, 3, 6, 7), Double4);
+        const Double4 three =
+            two + __builtin_convertvector(__builtin_shufflevector(ef, gh, 0, 1, 4, 5), Double4);
+        const Double4 four =
+            three + __builtin_convertvector(__builtin_shufflevector(ef, gh, 2, 3, 6, 7), Double4);
         const double second = four[0], third = second + four[1], fourth = third + four[2];
         const Double4 offset = {0.0, second, third, fourth};
         const Double4 wide = Double4{} + std::min(targets[k], just_below(fourth + four[3]));
@@ -152,7 +160,8 @@ float SumTree::largest() const {
 void SumTree::set(const std::int64_t* slots, const float* values, std::int64_t n) {
     for (std::int64_t k = 0; k < n; ++k) {
         prefetch(leaves_ + slots[k]);
-        const auto* node = reinterpret_cast<const char*>(&levels_[0][static_cast<std::size_t>(slots[k]) / (kLeaves * kChildren)]);
+        const auto* node = reinterpret_cast<const char*>(
+            &levels_[0][static_cast<std::size_t>(slots[k]) / (kLeaves * kChildren)]);
         for (std::size_t at = 0; at < sizeof(Node); at += 64) prefetch(node + at);
     }
     list_.clear();
@@ -177,7 +186,8 @@ void SumTree::refresh_lines() {
     for (const std::size_t line : list_) {
         changed[line] = 0;
         const float* leaf = lines_[line].leaf;
-        const Float4 a = load<Float4>(leaf), b = load<Float4>(leaf + 4), c = load<Float4>(leaf + 8), d = load<Float4>(leaf + 12);
+        const Float4 a = load<Float4>(leaf), b = load<Float4>(leaf + 4), c = load<Float4>(leaf + 8),
+                     d = load<Float4>(leaf + 12);
         const Double4 lanes = (__builtin_convertvector(a, Double4) + __builtin_convertvector(b, Double4)) +
                               (__builtin_convertvector(c, Double4) + __builtin_convertvector(d, Double4));
         Node& parent = parents[line / kChildren];
@@ -209,8 +219,10 @@ void SumTree::refresh_level(std::size_t level) {
         Node& parent = parents[index / kChildren];
         const std::size_t place = index % kChildren;
         parent.sum[place] = total;
-        parent.smallest[place] = least_lane(lesser(load<Float4>(node.smallest), load<Float4>(node.smallest + 4)));
-        parent.largest[place] = greatest_lane(greater(load<Float4>(node.largest), load<Float4>(node.largest + 4)));
+        parent.smallest[place] =
+            least_lane(lesser(load<Float4>(node.smallest), load<Float4>(node.smallest + 4)));
+        parent.largest[place] =
+            greatest_lane(greater(load<Float4>(node.largest), load<Float4>(node.largest + 4)));
     }
 }
 

@@ -203,7 +203,7 @@ class ReplayBuffer:
             return Batch(self._unflatten_batch(columns) if self._nested else columns)
         if not isinstance(out, Batch):
             raise FieldError(f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}")
-        self._core.sample(batch_size, beta, dict(flatten(out.__dict__)))
+        self._core.sample(batch_size, beta, dict(flatten(out.__dict__)) if self._nested else out.__dict__)
         return out
 
     def update_priorities(
