@@ -1,0 +1,37 @@
+"""ε-greedy exploration, each replica by its own random stream."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.learners.streams import Stream, generator
+
+
+class EpsilonGreedy:
+    """Picks the best action, or with chance ε any of them.
+
+    Every step takes two numbers from each replica's stream, whether it explores or not; so what a replica
+    draws at its t-th step depends on its seed alone.
+
+    Args:
+        seeds: One for each replica, of which its `Stream.EXPLORATION` is used.
+    """
+
+    BLOCK = 1024
+    """Steps drawn ahead at once; the numbers do not depend on it."""
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._generators = [generator(seed, Stream.EXPLORATION) for seed in seeds]
+        self._next = self.BLOCK
+
+    def __call__(self, q: npt.NDArray[np.float32], epsilon: float) -> npt.NDArray[np.int64]:
+        """Return actions int64 (R,) for action values (R, A)."""
+        if self._next == self.BLOCK:
+            self._draws = np.stack([g.random((self.BLOCK, 2)) for g in self._generators], axis=1)
+            self._next = 0
+        explore, pick = self._draws[self._next].T
+        self._next += 1
+        action: npt.NDArray[np.int64] = q.argmax(1)
+        np.copyto(action, pick * q.shape[1], where=explore < epsilon, casting="unsafe")
+        return action

@@ -1,0 +1,30 @@
+"""What a run measured, in long form: one row for each number."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """A table of numbers.
+
+    Attributes:
+        columns: ``seed`` int64, ``step`` int64 (environment steps of that replica), ``metric`` str, ``value``
+            float64; all of one length N.
+    """
+
+    columns: dict[str, npt.NDArray[np.generic]]
+
+    def __len__(self) -> int:
+        return len(self.columns["value"])
+
+    def of(
+        self, metric: str, seed: int | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Return the steps and values of one metric, of all seeds or of one."""
+        rows = self.columns["metric"] == metric
+        if seed is not None:
+            rows &= self.columns["seed"] == seed
+        return self.columns["step"][rows].astype(np.int64), self.columns["value"][rows].astype(np.float64)

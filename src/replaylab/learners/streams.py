@@ -1,0 +1,43 @@
+"""Random streams by purpose: changing one part of an experiment leaves the others' draws as they were."""
+
+from enum import IntEnum
+
+import numpy as np
+
+from replaylab.errors import ConfigError
+
+
+class Stream(IntEnum):
+    """What a stream is for; the value is its spawn key below the replica's seed.
+
+    Two runs of one seed that differ in their sampler start from the same weights and the same episodes and
+    explore with the same draws: seeds are paired across strategies. `SAMPLING` is drawn by the
+    `ReplayBuffer`, which spawns it from the same seed by the same key.
+    """
+
+    SAMPLING = 0
+    ENV_RESET = 1
+    INITIAL_WEIGHTS = 2
+    EXPLORATION = 3
+    EVALUATION = 4
+
+
+def sequence(seed: int, stream: Stream, *further: int) -> np.random.SeedSequence:
+    """Return the seed's stream, or with `further` keys a numbered part of it.
+
+    Raises:
+        ConfigError: The seed is negative or no whole number.
+    """
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise ConfigError(f"a seed must be a whole number that is not negative, but got {seed!r}")
+    return np.random.SeedSequence(int(seed), spawn_key=(int(stream), *further))
+
+
+def generator(seed: int, stream: Stream) -> np.random.Generator:
+    """Return a generator at the start of the seed's stream."""
+    return np.random.Generator(np.random.PCG64(sequence(seed, stream)))
+
+
+def numbers(seed: int, stream: Stream, count: int, *further: int) -> list[int]:
+    """Return whole numbers below 2³² from the stream, to seed environments with."""
+    return [int(number) for number in sequence(seed, stream, *further).generate_state(count)]

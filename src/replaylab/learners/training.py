@@ -1,0 +1,130 @@
+"""The training loop."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from replaylab.envs import make_vector_env
+from replaylab.errors import ConfigError
+from replaylab.learners.dqn import DQN
+from replaylab.learners.evaluation import Evaluation
+from replaylab.learners.exploration import EpsilonGreedy
+from replaylab.learners.metrics import Metrics
+from replaylab.learners.population import Population
+from replaylab.learners.recorder import OnMetrics, Recorder
+from replaylab.learners.streams import Stream, numbers
+from replaylab.replay import Constant, ReplayBuffer, Sampler, Schedule
+
+PROGRESS_PERIOD = 100
+"""Steps between two calls of the `progress` function."""
+
+
+def train(
+    env_id: str,
+    learner: DQN,
+    sampler: Sampler,
+    seeds: Sequence[int],
+    total_steps: int,
+    *,
+    eval_every: int = 5_000,
+    eval_episodes: int = 10,
+    log_every: int = 1_000,
+    autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+    on_metrics: OnMetrics | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Metrics:
+    """Train one learner for each seed, all together, and return what was measured.
+
+    Replica r equals a run with ``seeds=[seeds[r]]``, up to the rounding of floating-point sums; two runs
+    that differ in `sampler` only start from the same weights and episodes and explore by the same draws.
+    One turn of the loop is one step of every environment, except in NEXT_STEP mode, where a turn may only
+    start an episode: it counts in `total_steps` and learns, but stores nothing.
+
+    Args:
+        env_id: A Gymnasium environment with Box observations and Discrete actions.
+        learner: The settings.
+        sampler: What to replay.
+        seeds: One whole number for each of the R replicas, all different.
+        total_steps: Environment steps of each replica.
+        eval_every: Steps between two greedy evaluations; there is always one at the end.
+        eval_episodes: Episodes of an evaluation.
+        log_every: Steps between two looks at the update, the batch and ε.
+        autoreset_mode: How the environments start new episodes.
+        on_metrics: Called after each look and each evaluation with the step and the new numbers, each (R,).
+        progress: Called every 100 steps, and at the end, with the steps done.
+
+    Returns:
+        Rows of ``rollout/ep_rew`` and ``rollout/ep_len`` for each episode; ``eval/mean_reward`` and
+        ``eval/mean_ep_length`` for each evaluation; ``rollout/exploration_rate``, ``train/loss``,
+        ``train/q_mean``, ``train/td_error_mean|median|max|std`` (of |δ|), ``train/updates``,
+        ``replay/transitions_replayed``, ``replay/age_mean`` (steps since the drawn rows were stored) and
+        ``replay/weight_mean`` for each look.
+
+    Raises:
+        ConfigError: An argument is out of its range, or the environment does not fit the learner.
+    """
+    _check_arguments(
+        seeds, total_steps, eval_every=eval_every, eval_episodes=eval_episodes, log_every=log_every
+    )
+    env = make_vector_env(env_id, len(seeds), autoreset_mode=autoreset_mode)
+    inputs, num_actions, first_action = _sizes(env_id, env)
+    population = Population(learner, inputs, num_actions, seeds)
+    explore = EpsilonGreedy(seeds)
+    evaluate = Evaluation(env_id, seeds, eval_episodes)
+    buffer = ReplayBuffer.for_env(
+        env, learner.capacity, replicas=len(seeds), sampler=sampler, seed=list(seeds)
+    )
+    epsilon = learner.epsilon if isinstance(learner.epsilon, Schedule) else Constant(learner.epsilon)
+    recorder = Recorder(seeds, log_every, on_metrics)
+
+    obs, _ = env.reset(seed=[numbers(seed, Stream.ENV_RESET, 1)[0] for seed in seeds])  # type: ignore[arg-type]
+    for step in range(1, total_steps + 1):
+        elapsed = step / total_steps
+        action = explore(population.q_values(obs[:, None])[:, 0], epsilon(elapsed))
+        next_obs, reward, terminated, truncated, infos = env.step(action + first_action)
+        ids = buffer.add(
+            obs=obs,
+            action=action,
+            reward=reward,
+            next_obs=next_obs,
+            terminated=terminated,
+            truncated=truncated,
+            final_obs=infos.get("final_obs"),
+        )
+        recorder.step(step, reward, terminated | truncated, ids)
+        obs = next_obs
+        if env.metadata["autoreset_mode"] is AutoresetMode.DISABLED and (terminated | truncated).any():
+            obs, _ = env.reset(options={"reset_mask": terminated | truncated})
+
+        if step >= learner.learning_starts and step % learner.train_period == 0:
+            batch = buffer.sample(learner.batch_size, progress=elapsed)
+            update = population.update(batch)
+            if sampler.wants_feedback:
+                buffer.update_priorities(batch.id, update.td_error)
+            recorder.update(step, update, batch, epsilon(elapsed))
+        if step % eval_every == 0 or step == total_steps:
+            recorder.evaluation(step, *evaluate(population))
+        if progress is not None and (step % PROGRESS_PERIOD == 0 or step == total_steps):
+            progress(step)
+    return recorder.table()
+
+
+def _check_arguments(seeds: Sequence[int], total_steps: int, **periods: int) -> None:
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"`seeds` must be one or more different whole numbers, but got {list(seeds)}")
+    for name, value in {"total_steps": total_steps, **periods}.items():
+        if value < 1:
+            raise ConfigError(f"`{name}` must be at least 1, but got {value}")
+
+
+def _sizes(env_id: str, env: VectorEnv[Any, Any, Any]) -> tuple[int, int, int]:
+    """Return the numbers in one observation, the number of actions, and the first action's number."""
+    obs, action = env.single_observation_space, env.single_action_space
+    if not isinstance(obs, spaces.Box):
+        raise ConfigError(f"DQN needs observations in a Box, but those of {env_id} are in {obs}")
+    if not isinstance(action, spaces.Discrete):
+        raise ConfigError(f"DQN needs Discrete actions, but those of {env_id} are in {action}")
+    return int(np.prod(obs.shape)), int(action.n), int(action.start)
