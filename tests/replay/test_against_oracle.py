@@ -31,6 +31,7 @@ class ReplayMachine(RuleBasedStateMachine):
     def create(self, capacity, fields, num_envs, replicas, sampler, autoreset, seed):
         if fields in ("scalar", "bytes"):
             autoreset = None
+        capacity = max(capacity, num_envs or 1)  # one step of every environment must fit
         options = {"num_envs": num_envs, "replicas": replicas, "sampler": sampler, "autoreset": autoreset}
         self.world = World(capacity, fields, seed=seed, **options)
         self.kept = []
@@ -99,8 +100,25 @@ class ReplayMachine(RuleBasedStateMachine):
 
 COMMON = {"deadline": None, "derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 
+
+class PrioritizedMachine(ReplayMachine):
+    """The same, where priorities matter most: small rings, so that steps with every history are dropped."""
+
+    @initialize(
+        capacity=st.sampled_from([2, 3, 5, 17]),
+        replicas=st.sampled_from([None, 2]),
+        sampler=st.sampled_from([sampler for sampler in SAMPLERS if isinstance(sampler, Prioritized)]),
+        seed=st.integers(0, 2**32),
+    )
+    def create(self, capacity, replicas, sampler, seed):
+        self.world = World(capacity, "scalar", replicas=replicas, sampler=sampler, seed=seed)
+        self.kept = []
+
+
+TestPrioritizedReplay = PrioritizedMachine.TestCase
+TestPrioritizedReplay.settings = settings(max_examples=150, stateful_step_count=40, **COMMON)
 TestReplay = ReplayMachine.TestCase
-TestReplay.settings = settings(max_examples=300, stateful_step_count=25, **COMMON)
+TestReplay.settings = settings(max_examples=200, stateful_step_count=25, **COMMON)
 
 
 @pytest.mark.slow

@@ -87,7 +87,8 @@ def assert_refused(error, message, call, **options):
 
 
 AXES = "leading axes are replicas, steps, environments in this order, each only where declared or called for"
-SAME_KIND = "which is not castable to it within the same kind; convert it"
+CHANGED = "which would change what the values mean; convert it"
+WIDER = "declare the field with a wider dtype"
 OTHER = "or declare the field with another dtype"
 ALL_FIELDS = "the fields are `obs.image`, `obs.speed`, `action`, `reward`"
 SHAPES = [(None, None), (3, None), (None, 2), (3, 2)]
@@ -158,34 +159,55 @@ class TestShape:
 
 class TestDtype:
     def test_a_float_for_an_integer(self):
-        message = f'field `action` stores int64, but got float64, {SAME_KIND} (`.astype("int64")`) {OTHER}'
+        message = f'field `action` stores int64, but got float64, {CHANGED} (`.astype("int64")`) {OTHER}'
         assert_refused(DtypeError, message, lambda b: b.add(**step(action=1.5)))
         assert_refused(DtypeError, message, lambda b: b.extend(**step((4,), action=np.ones(4))))
 
     def test_a_complex_for_a_float(self):
         message = (
-            f'field `reward` stores float32, but got complex128, {SAME_KIND} (`.astype("float32")`) {OTHER}'
+            f'field `reward` stores float32, but got complex128, {CHANGED} (`.astype("float32")`) {OTHER}'
         )
         assert_refused(DtypeError, message, lambda b: b.add(**step(reward=1j)))
 
     def test_text(self):
-        message = f'field `action` stores int64, but got <U4, {SAME_KIND} (`.astype("int64")`) {OTHER}'
+        message = f'field `action` stores int64, but got <U4, {CHANGED} (`.astype("int64")`) {OTHER}'
         assert_refused(DtypeError, message, lambda b: b.add(**step(action="left")))
 
     def test_nothing(self):
-        message = f'field `action` stores int64, but got object, {SAME_KIND} (`.astype("int64")`) {OTHER}'
+        message = f'field `action` stores int64, but got object, {CHANGED} (`.astype("int64")`) {OTHER}'
         assert_refused(DtypeError, message, lambda b: b.add(**{**step(), "action": None}))
 
-    def test_an_integer_too_big(self):
-        message = f"field `action` stores int64, which cannot hold {2**70}; declare it with a wider dtype"
-        assert_refused(DtypeError, message, lambda b: b.add(**step(action=2**70)))
+    def test_an_integer_that_does_not_fit(self):
+        message = "field `obs.image` stores uint8 (0 to 255), which cannot hold {}; " + WIDER
+        for bad in (-1, 256, 2**62):
+            image = np.zeros((2, 2), np.int64)
+            image[1, 1] = bad
+            obs = {"image": image, "speed": 0.0}
+            assert_refused(DtypeError, message.format(bad), lambda b, obs=obs: b.add(**step(obs=obs)))
+        message = (
+            f"field `action` stores int64 ({-(2**63)} to {2**63 - 1}), which cannot hold {2**63}; {WIDER}"
+        )
+        assert_refused(DtypeError, message, lambda b: b.add(**step(action=2**63)))
 
-    def test_float64_may_become_float32_and_integers_floats(self):
-        buffer = make()
-        slot = buffer.add(**step(reward=np.float64(0.1))) % 10
-        assert buffer.columns["reward"][slot] == np.float32(0.1)
-        slot = buffer.add(**step(reward=3)) % 10
-        assert buffer.columns["reward"][slot] == 3
+    def test_a_float_that_does_not_fit(self):
+        message = f"field `reward` stores float32, which cannot hold a value as large as 1e+39; {WIDER}"
+        assert_refused(DtypeError, message, lambda b: b.add(**step(reward=-1e39)))
+        assert_refused(DtypeError, message, lambda b: b.extend(**step((3,), reward=np.array([0, 1e39, 5]))))
+
+    def test_an_integer_for_a_flag(self):
+        fields = {"flag": Field((), np.bool_)}
+        message = f'field `flag` stores bool, but got int64, {CHANGED} (`.astype("bool")`) {OTHER}'
+        with pytest.raises(DtypeError) as caught:
+            ReplayBuffer(5, fields).add(flag=1)
+        assert str(caught.value) == message
+
+    def test_unequal_lists(self):
+        ragged = {"image": [[1, 2], [3]], "speed": 0.0}
+        with pytest.raises(ShapeError) as caught:
+            make().add(**step(obs=ragged))
+        assert str(caught.value).startswith(
+            "field `obs.image` must be an array, but NumPy cannot make one of it: "
+        )
 
 
 class TestNames:
@@ -211,7 +233,8 @@ class TestNames:
 
     def test_a_final_observation_nobody_asked_for(self):
         message = (
-            '`final_obs` belongs to autoreset="same_step", but this buffer has autoreset=None; leave it out'
+            '`final_obs` belongs to autoreset="same_step", which this buffer does not have; leave it out, '
+            'or make the buffer with autoreset="same_step"'
         )
         assert_refused(FieldError, message, lambda b: b.add(**step(), final_obs=np.zeros(2)))
 
@@ -272,7 +295,7 @@ class TestPriorities:
         assert_refused(ShapeError, message, lambda b: b.update_priorities(IDS, priority=1.0))
 
     def test_numbers(self):
-        message = "`td_error` must be float64 or safely castable to it, but got complex128; convert it first"
+        message = "`td_error` must be real numbers, but got complex128; pass one float an id"
         assert_refused(DtypeError, message, lambda b: b.update_priorities(IDS, np.ones(2, complex)))
 
     def test_none_positive(self):
@@ -340,9 +363,21 @@ class TestIds:
         assert_refused(ShapeError, message, lambda b: b.probabilities(np.ones((2, 4), int)), replicas=3)
 
     def test_whole_numbers(self):
-        message = "`ids` must be int64 or safely castable to it, but got float64; convert it first"
-        assert_refused(DtypeError, message, lambda b: b.update_priorities(IDS.astype(float), [1, 2]))
-        assert_refused(DtypeError, message, lambda b: b.probabilities(IDS.astype(float)))
+        message = "`ids` must be integers, but got {}; pass the ids that add or sample returned"
+        for bad, dtype in [(IDS.astype(float), "float64"), (np.array([True, False]), "bool")]:
+            text = message.format(dtype)
+            assert_refused(DtypeError, text, lambda b, bad=bad: b.update_priorities(bad, [1, 2]))
+            assert_refused(DtypeError, text, lambda b, bad=bad: b.probabilities(bad))
+
+    def test_before_anything_is_stored(self):
+        message = "id 0 was never given out: no step was stored yet"
+        assert_refused(IdError, message, lambda b: b.probabilities([0]), steps=0)
+        assert_refused(IdError, message, lambda b: b.update_priorities([0], [1.0]), steps=0)
+
+    def test_no_ids_are_no_error(self):
+        buffer = make()
+        assert buffer.update_priorities([], []) == 0
+        assert buffer.probabilities([]).shape == (0,)
 
 
 class TestSample:
@@ -372,6 +407,11 @@ class TestSample:
             ConfigError, message, lambda b: b.probabilities([5], batch_size=bad), sampler=Combined()
         )
 
+    @pytest.mark.parametrize("bad", [2**31, 2**62, 2**70])
+    def test_at_most(self, bad):
+        message = f"`batch_size` must be at most 2,147,483,647, but got {bad:,}"
+        assert_refused(ConfigError, message, lambda b: b.sample(bad))
+
     @pytest.mark.parametrize("bad", [2.0, 2.5, "4", None, [4]])
     def test_whole_numbers(self, bad):
         assert_refused(
@@ -381,7 +421,7 @@ class TestSample:
     def test_numpy_integers_are_whole_numbers(self):
         assert make().sample(np.int32(3)).id.shape == (3,)
 
-    @pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), float("inf")])
+    @pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), float("inf"), "half"])
     @pytest.mark.parametrize("beta", [Linear(0.4, 1.0), Exponential(0.4, 1.0), Constant(0.4), 0.4])
     def test_progress(self, bad, beta):
         message = f"`progress` must be in [0, 1] (0: the run begins, 1: it ends), but got {bad!r}"
@@ -410,6 +450,13 @@ class TestSample:
         )
         assert_refused(ShapeError, message, lambda b: b.sample(4, out=out))
 
+    def test_out_that_is_no_batch(self):
+        for bad in ([1], dict(make().sample(4))):
+            message = (
+                f"`out` must be a Batch that an equal call to sample returned, but got {type(bad).__name__}"
+            )
+            assert_refused(FieldError, message, lambda b, bad=bad: b.sample(4, out=bad))
+
     def test_out_that_cannot_be_written(self):
         out = make().sample(4)
         out.id.setflags(write=False)
@@ -436,6 +483,28 @@ class TestMaking:
             assert refusal(ConfigError, **{name: bad}) == f"`{name}` must be at least 1, but got {bad}"
         for bad in (2.5, 1e6, "5"):
             assert refusal(ConfigError, **{name: bad}) == f"`{name}` must be a whole number, but got {bad!r}"
+
+    def test_counts_have_an_end(self):
+        for name, most in [("capacity", 2**62), ("num_envs", 2**31 - 1), ("replicas", 2**31 - 1)]:
+            for bad in (most + 1, 2**80):
+                assert (
+                    refusal(ConfigError, **{name: bad})
+                    == f"`{name}` must be at most {most:,}, but got {bad:,}"
+                )
+
+    def test_one_step_of_every_environment_fits(self):
+        message = (
+            "`capacity` must hold one step of every environment, but got (capacity=5, num_envs=6); "
+            "use a larger capacity"
+        )
+        assert refusal(ConfigError, num_envs=6) == message
+
+    def test_nested_fields(self):
+        for empty in ({}, ()):
+            message = "field `x` is nested but holds no Field; give it one or leave it out"
+            assert refusal(FieldError, fields={"y": Field(), "x": empty}) == message
+        message = "the key 'a.b' in field `x` must not hold a dot, which separates keys in a path"
+        assert refusal(FieldError, fields={"x": {"a.b": Field(), "a": {"b": Field()}}}) == message
 
     def test_fields(self):
         for bad in ({}, [Field()], None):
@@ -486,6 +555,15 @@ class TestMaking:
         fields = {"terminated": Field((), np.bool_), "next_obs": Field()}
         assert refusal(FieldError, autoreset=mode, fields=fields) == message
 
+    def test_autoreset_is_one_of_three(self):
+        message = '`autoreset` must be None, "next_step", "same_step" or "disabled", but got \'nextstep\''
+        assert refusal(ConfigError, autoreset="nextstep") == message
+
+    def test_same_step_needs_next_obs(self):
+        fields = {"terminated": Field((), np.bool_), "truncated": Field((), np.bool_)}
+        message = 'autoreset="same_step" needs the field `next_obs`, to store final observations in'
+        assert refusal(FieldError, autoreset="same_step", fields=fields) == message
+
 
 class TestMemory:
     """More than the machine has is refused before any of it is taken, with a capacity that would do."""
@@ -494,7 +572,7 @@ class TestMemory:
         monkeypatch.setattr("replaylab.replay.memory.machine_memory", lambda: 2**30)
         message = (
             "capacity=1,000,000 needs 6.6 GiB (7,060 bytes a step), but this machine has 1.0 GiB; "
-            "use a capacity below 152,088, smaller dtypes or fewer fields"
+            "use a capacity of at most 150,567, smaller dtypes or fewer fields"
         )
         fields = {"image": Field((84, 84), np.uint8), "reward": Field()}
         assert refusal(OverSizeError, capacity=1_000_000, fields=fields) == message
@@ -515,15 +593,20 @@ class TestMemory:
         assert buffer.nbytes > 600_000
         refusal(OverSizeError, capacity=100_000, sampler=Prioritized())
 
-    @pytest.mark.parametrize("capacity", [10**12, 2**62, 2**80])
+    @pytest.mark.parametrize("capacity", [10**12, 2**62])
     def test_on_this_machine(self, capacity):
         message = refusal(OverSizeError, capacity=capacity)
         assert message.startswith(f"capacity={capacity:,} needs ")
         refusal(OverSizeError, capacity=capacity, fields={"x": Field((2**20,))})
         refusal(OverSizeError, capacity=capacity, sampler=Prioritized(), replicas=7)
 
+    @pytest.mark.parametrize("shape", [(2**31, 2**33), (2**32, 2**32), (2**40, 2**40), (2**61,), (2**62, 3)])
+    def test_sizes_beyond_64_bits(self, shape):
+        refusal(OverSizeError, fields={"x": Field(shape)})
+        refusal(OverSizeError, fields={"x": Field(shape), "y": Field()}, replicas=3)
+
     def test_the_capacity_it_names_is_accepted(self, monkeypatch):
         monkeypatch.setattr("replaylab.replay.memory.machine_memory", lambda: 10**6)
         message = refusal(OverSizeError, capacity=10**6, sampler=Prioritized())
-        below = int(message.split("use a capacity below ")[1].split(", ")[0].replace(",", ""))
-        assert ReplayBuffer(below - 1, {"x": Field()}, sampler=Prioritized()).nbytes <= 10**6
+        most = int(message.split("use a capacity of at most ")[1].split(", s")[0].replace(",", ""))
+        assert ReplayBuffer(most, {"x": Field()}, sampler=Prioritized()).nbytes <= 10**6
