@@ -86,6 +86,33 @@ def test_inputs_may_be_lists_strided_or_foreign_ordered():
         np.testing.assert_array_equal(buffer.columns["x"][ids % 20], x)
 
 
+class TestValuesThatFitAreTaken:
+    """Whatever loses nothing but a float's last digits is stored; the rest is in `test_bad_input.py`."""
+
+    @pytest.mark.parametrize(
+        ("dtype", "given", "stored"),
+        [
+            (np.uint8, [0, 255, 7], [0, 255, 7]),
+            (np.uint8, np.array([0, 255, 7], np.int64), [0, 255, 7]),
+            (np.int8, np.array([127, 0, 1], np.uint64), [127, 0, 1]),
+            (np.int64, [True, False, True], [1, 0, 1]),
+            (np.float32, [1, 2, 3], [1, 2, 3]),
+            (np.float32, [True, 0.5, 1e-300], [1, 0.5, 0]),
+            (np.float32, np.array([0.1, 0.2, 0.3]), np.float32([0.1, 0.2, 0.3])),
+            (np.float16, [np.inf, -np.inf, 65504], [np.inf, -np.inf, 65504]),
+            (np.float32, [np.nan, np.inf, -np.inf], [np.nan, np.inf, -np.inf]),
+            (np.complex64, [1, 2.5, 1j], [1, 2.5, 1j]),
+        ],
+    )
+    def test_in_both_ways(self, dtype, given, stored):
+        buffer = ReplayBuffer(3, {"x": Field((), dtype)})
+        buffer.extend(x=given)
+        np.testing.assert_array_equal(buffer.columns["x"], np.array(stored, dtype))
+        for value in given:
+            buffer.add(x=value)
+        np.testing.assert_array_equal(buffer.columns["x"], np.array(stored, dtype))
+
+
 class TestColumns:
     def make(self):
         buffer = ReplayBuffer(

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from replaylab.envs import make_vector_env
+from replaylab.errors import DtypeError, ReplayError, ShapeError
 from replaylab.replay import Field, ReplayBuffer
 from tests.oracle import flatten, map_leaves
 
@@ -231,14 +233,71 @@ class TestSameStepNeedsTheFinalObservation:
         assert len(buffer) == 0
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_no_stored_transition_of_cartpole_crosses_a_reset(mode):
-    vector = gym.make_vec("CartPole-v1", 5, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode})
+FINAL = {
+    "next_obs": Field((2,), np.int16),
+    "terminated": Field((), np.bool_),
+    "truncated": Field((), np.bool_),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"final_obs": np.full((2, 2), 1.5)}, DtypeError),
+        ({"final_obs": np.array([np.full(2, 1.5), None], object)}, DtypeError),
+        ({"final_obs": np.full((2, 2), 70_000)}, DtypeError),
+        ({"final_obs": np.zeros((2, 3), np.int16)}, ValueError),
+        ({"final_obs": np.zeros((2, 1), np.int16)}, ValueError),
+        ({"final_obs": np.zeros(2, np.int16)}, ValueError),
+        ({"final_obs": np.array([np.zeros(3, np.int16), None], object)}, ShapeError),
+        ({"final_obs": np.array([7, None], object)}, ShapeError),
+        ({"terminated": np.ones(3, bool)}, ShapeError),
+        ({"terminated": True}, ShapeError),
+        ({"terminated": np.ones(2, int)}, DtypeError),
+        ({"next_obs": np.zeros((2, 2))}, DtypeError),
+        ({"next_obs": np.zeros(3, np.int16)}, ShapeError),
+        ({"where": np.ones(3, bool)}, ShapeError),
+        ({"where": np.ones(2)}, DtypeError),
+    ],
+    ids=repr,
+)
+def test_bad_input_at_an_episodes_end_is_refused_whole(changes, error):
+    """The final observation goes through the same rules as any field, and nothing is stored by halves."""
+    buffer = ReplayBuffer(10, FINAL, autoreset="same_step", num_envs=2)
+    good = {
+        "next_obs": np.zeros((2, 2), np.int16),
+        "terminated": np.array([True, False]),
+        "truncated": np.zeros(2, bool),
+        "final_obs": np.ones((2, 2), np.int16),
+    }
+    with pytest.raises(error) as caught:
+        buffer.add(**(good | changes))
+    assert isinstance(caught.value, ReplayError)
+    assert next(iter(changes)) in str(caught.value)
+    assert len(buffer) == 0
+    buffer.add(**good)
+    assert buffer.columns["next_obs"][:2].tolist() == [[1, 1], [0, 0]]
+
+
+def cartpole(kind, mode):
+    if kind == "sync":
+        options = {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": mode}}
+        return gym.make_vec("CartPole-v1", 5, **options)
+    if kind == "gymnasium's own vector form":
+        return gym.make_vec("CartPole-v1", 5, vectorization_mode="vector_entry_point")
+    return make_vector_env("CartPole-v1", 5, autoreset_mode=mode)
+
+
+CARTPOLES = [("gymnasium's own vector form", AutoresetMode.NEXT_STEP)]
+CARTPOLES += [(kind, mode) for kind in ("sync", "replaylab.envs") for mode in MODES]
+
+
+@pytest.mark.parametrize(("kind", "mode"), CARTPOLES)
+def test_no_stored_transition_of_cartpole_crosses_a_reset(kind, mode):
+    vector = cartpole(kind, mode)
     buffer = ReplayBuffer.for_env(vector, 5000)
-    assert (
-        buffer.autoreset
-        == {"NextStep": "next_step", "SameStep": "same_step", "Disabled": "disabled"}[mode.value]
-    )
+    names = {"NextStep": "next_step", "SameStep": "same_step", "Disabled": "disabled"}
+    assert buffer.autoreset == names[mode.value]
     play(vector, buffer, 200)
     n = len(buffer)
     obs, next_obs = buffer.columns["obs"][:n], buffer.columns["next_obs"][:n]
@@ -247,14 +306,5 @@ def test_no_stored_transition_of_cartpole_crosses_a_reset(mode):
     fallen = (np.abs(next_obs[:, 2]) > 0.2095) | (np.abs(next_obs[:, 0]) > 2.4)
     np.testing.assert_array_equal(fallen, buffer.columns["terminated"][:n])
     assert fallen.sum() > 20
-
-
-def test_gymnasiums_own_vector_cartpole():
-    """Its declared mode is NEXT_STEP; it is one environment class of many states, not many environments."""
-    vector = gym.make_vec("CartPole-v1", 5, vectorization_mode="vector_entry_point")
-    buffer = ReplayBuffer.for_env(vector, 5000)
-    play(vector, buffer, 200)
-    n = len(buffer)
-    assert n < 1000
-    obs, next_obs = buffer.columns["obs"][:n], buffer.columns["next_obs"][:n]
-    np.testing.assert_allclose(next_obs[:, 0], obs[:, 0] + 0.02 * obs[:, 1], atol=1e-6)
+    if mode != AutoresetMode.NEXT_STEP:
+        assert n == 1000
