@@ -151,7 +151,9 @@ class Spec(_Table):
         except ValidationError as error:
             raise SpecError(explain(error, cls, source)) from error
         learners = {k: resolve(p, LEARNERS, f"learners.{k}", source) for k, p in spec.learners.items()}
-        strategies = {k: resolve(p, STRATEGIES, f"strategies.{k}", source) for k, p in spec.strategies.items()}
+        strategies = {
+            k: resolve(p, STRATEGIES, f"strategies.{k}", source) for k, p in spec.strategies.items()
+        }
         return spec.model_copy(update={"learners": learners, "strategies": strategies})
 
     @property

@@ -58,7 +58,9 @@ def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:
         return unknown_key(source, path, _allowed(model, keys[:-1]))
     if found["type"] == "missing":
         return f"{source}: `{path}` is missing. Add it."
-    rule = _RULES.get(found["type"]) or str(found["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    rule = _RULES.get(found["type"]) or str(found["msg"]).removeprefix("Value error, ").removeprefix(
+        "Input should be "
+    )
     if not path:
         return f"{source}: {rule}."
     rule = rule if rule.startswith("must") else f"must be {rule}" if not rule[0].isupper() else rule

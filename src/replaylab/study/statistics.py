@@ -225,9 +225,7 @@ def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
     return np.asarray(np.trapezoid(y, x, axis=-1) / (x[-1] - x[0]))
 
 
-def curve_band(
-    values: ArrayLike, *, level: float = 0.95, resamples: int = 2_000, seed: int = 0
-) -> Band:
+def curve_band(values: ArrayLike, *, level: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Band:
     """Return the IQM over runs at every point of a learning curve, with pointwise bootstrap intervals.
 
     Args:

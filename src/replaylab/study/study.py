@@ -79,7 +79,9 @@ class Study:
                 f"`replaylab study run` wrote, such as results/quick."
             ) from error
         except ValueError as error:
-            raise SpecError(f"{path / 'study.json'}: was not written by this version of replaylab: {error}") from error
+            raise SpecError(
+                f"{path / 'study.json'}: was not written by this version of replaylab: {error}"
+            ) from error
         return cls(spec, path)
 
     @property
@@ -129,7 +131,9 @@ class Study:
             return {}, []
         reporter.begin(todo, kept, min(workers, len(todo)))
         try:
-            outcome = run_populations(todo, [self.file_of(p) for p in todo], workers, _Recorder(self, reporter))
+            outcome = run_populations(
+                todo, [self.file_of(p) for p in todo], workers, _Recorder(self, reporter)
+            )
         finally:
             reporter.end()
         return outcome

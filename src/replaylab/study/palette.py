@@ -1,0 +1,61 @@
+"""Colours of strategies: the same in every figure, told apart by colour-blind readers, in light and in dark.
+
+The hues are those of Okabe & Ito (https://jfly.uni-koeln.de/color/), with lighter steps of the same hue on a dark
+page. The baseline is a neutral grey. Beyond six other strategies hues repeat with another line style.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+INK, MUTED, RULE, PAPER = "#1b1f24", "#626a73", "#d9dde2", "#fefefe"
+"""Text, secondary text, grid lines, page, as drawn into figures; on a page they become CSS variables."""
+
+BASELINE = ("#4f5861", "#b9c1ca")
+HUES = (
+    ("#0072b2", "#58b1ea"),
+    ("#d55e00", "#ff8f4a"),
+    ("#009e73", "#35c99c"),
+    ("#b5589a", "#e597c8"),
+    ("#b87a00", "#f0b840"),
+    ("#3f93c7", "#9ad4f7"),
+)
+"""(light, dark) pairs; purple and orange are a step darker than the originals so that thin lines stay visible."""
+
+LineStyle = Literal["-", "--", ":", "-."]
+_LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one strategy is drawn."""
+
+    light: str
+    dark: str
+    line: LineStyle
+    variable: str
+    """Name of the CSS variable that carries its colour on a page."""
+
+
+def looks(strategies: Sequence[str], baseline: str) -> dict[str, Look]:
+    """Return the look of each strategy, by the order in the study file."""
+    others = [s for s in strategies if s != baseline]
+    chosen = {baseline: Look(*BASELINE, "--", "--baseline")}
+    for i, strategy in enumerate(others):
+        hue = HUES[i % len(HUES)]
+        chosen[strategy] = Look(*hue, _LINES[i // len(HUES) % len(_LINES)], f"--hue-{i % len(HUES)}")
+    return chosen
+
+
+def variables() -> dict[str, tuple[str, str]]:
+    """Return every CSS variable of the figures with its light and dark value."""
+    return {
+        "--ink": (INK, "#e8eaed"),
+        "--muted": (MUTED, "#a2abb5"),
+        "--rule": (RULE, "#363c44"),
+        "--paper": (PAPER, "#15181c"),
+        "--baseline": BASELINE,
+        **{f"--hue-{i}": hue for i, hue in enumerate(HUES)},
+    }

@@ -1,0 +1,423 @@
+"""The report of a study: one HTML file, with every figure and table beside it as SVG and CSV.
+
+It reads the study's folder alone and never imports the training code. The same data give the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files as resources
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from markupsafe import Markup
+
+from replaylab.errors import SpecError
+from replaylab.study import analysis, figures, palette, statistics, svg, words
+from replaylab.study.analysis import Curve
+from replaylab.study.files import write_text
+from replaylab.study.progress import duration
+from replaylab.study.statistics import Band
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+    from replaylab.study.study import Study
+
+RETURN_UNIT = "greedy return"
+
+_INSIDE = {
+    "rollout/ep_rew": ("Return while exploring", "return of an episode"),
+    "train/q_mean": ("Q value of the drawn steps", "mean Q"),
+    "train/td_error_mean": ("TD error of the drawn steps", "mean |TD error|"),
+    "train/loss": ("Loss", "loss"),
+}
+"""Curves shown without a test, where they were logged: title, and unit of the vertical axis."""
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    """A figure on the page: its words, and its two drawings, for wide and for narrow screens."""
+
+    key: str
+    title: str
+    caption: str
+    wide: Markup
+    narrow: Markup
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table on the page and as CSV: ``rows`` for people, ``numbers`` in full precision."""
+
+    key: str
+    title: str
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def write_report(study: Study) -> Path:
+    """Write ``report.html``, ``figures/`` and ``tables/`` into the study's folder and return the page's path.
+
+    Raises:
+        SpecError: the folder holds no results of these settings.
+    """
+    rows = study.results()
+    curves = analysis.curves_of(rows, study.spec, analysis.RETURN)
+    if not curves:
+        raise SpecError(f"{study.folder}: the results hold no {analysis.RETURN}, so there is nothing to compare.")
+    page = _Page(study, curves)
+    tables, told = _compare(page, rows)
+    shown = _figures(page, told) + _inside(page, rows)
+    html = _template().render(
+        spec=study.spec,
+        variables=palette.variables(),
+        looks=palette.looks(list(study.spec.strategies), study.spec.baseline),
+        told=told,
+        tables=tables,
+        figures=shown,
+        settings=_settings(study),
+        machine=study.record("machine"),
+        compute=_compute(study),
+        significance=analysis.SIGNIFICANCE,
+        final_share=analysis.FINAL_SHARE,
+        resamples=statistics.RESAMPLES,
+        exact_seeds=statistics.EXACT_SEEDS,
+        permutations=statistics.PERMUTATIONS,
+    )
+    path = study.folder / "report.html"
+    write_text(path, html)
+    return path
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The numbers of the comparison, and the sentences made of them."""
+
+    levels: Sequence[analysis.Level]
+    differences: Sequence[analysis.Difference]
+    compared: str
+    answers: Sequence[str]
+    comparisons: Sequence[str]
+    budgets: str
+    warnings: Sequence[str]
+
+
+class _Page:
+    """A study with its curves, and the way its files are written."""
+
+    def __init__(self, study: Study, curves: Sequence[Curve]) -> None:
+        self.study = study
+        self.spec = study.spec
+        self.curves = curves
+        self.looks = palette.looks(list(self.spec.strategies), self.spec.baseline)
+
+    def figure(
+        self,
+        key: str,
+        title: str,
+        caption: str,
+        draw: Callable[[figures.Layout], Figure],
+        header: Sequence[str],
+        numbers: Iterable[Sequence[Any]],
+    ) -> ReportFigure:
+        """Draw a figure twice for the page, once for its own file, and write its numbers."""
+        with svg.style():
+            wide, narrow = draw(figures.WIDE), draw(figures.NARROW)
+            write_text(self.study.folder / "figures" / f"{key}.svg", svg.to_svg(wide))
+            inline = [svg.to_inline(f, f"{key}-{n}", title) for f, n in ((wide, "w"), (narrow, "n"))]
+        write_text(self.study.folder / "figures" / f"{key}.csv", _csv(header, numbers))
+        return ReportFigure(key, title, caption, *map(Markup, inline))
+
+    def table(
+        self,
+        key: str,
+        title: str,
+        caption: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        header: Sequence[str],
+        numbers: Iterable[Sequence[Any]],
+    ) -> ReportTable:
+        """Write a table's numbers in full precision and return it for the page."""
+        write_text(self.study.folder / "tables" / f"{key}.csv", _csv(header, numbers))
+        return ReportTable(key, title, caption, columns, rows)
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _compare(page: _Page, rows: Any) -> tuple[list[ReportTable], _Told]:
+    spec = page.spec
+    levels = analysis.levels(page.curves)
+    differences = analysis.differences(page.curves, spec.baseline)
+    spent = analysis.spending(rows, spec)
+    told = _Told(
+        levels,
+        differences,
+        words.compared(spec),
+        words.answers(differences, levels, spec) if differences else [],
+        [words.comparison(d) for d in differences],
+        words.budgets(spent, spec),
+        _warnings(page),
+    )
+    tables = [_level_table(page, levels), _difference_table(page, differences), _budget_table(page, spent)]
+    return [t for t in tables if t.rows], told
+
+
+def _warnings(page: _Page) -> list[str]:
+    study, found = page.study, []
+    missing = [p for p in study.populations if not study.file_of(p).is_file()]
+    if missing:
+        found.append(
+            f"Incomplete: {sum(len(p.seeds) for p in missing)} of {words.counted(page.spec.runs, 'run')} are missing. "
+            f"What follows is about those that are there."
+        )
+    if not any(c.strategy == page.spec.baseline for c in page.curves):
+        found.append(f"The runs of the baseline, {page.spec.baseline}, are missing, so nothing is compared with it.")
+    few = words.few_seeds(page.spec)
+    if few:
+        found.append(few)
+    made_with = _versions_of_files(study)
+    if len(made_with) > 1:
+        found.append(f"The runs were made with different library versions: {'; '.join(sorted(made_with))}.")
+    return found
+
+
+def _versions_of_files(study: Study) -> set[str]:
+    from replaylab.study.store import read_metadata
+
+    versions = (read_metadata(study.file_of(p))["versions"] for p in study.present)
+    return {", ".join(f"{k} {v}" for k, v in each.items()) for each in versions}
+
+
+_KEYS = ("environment", "learner", "strategy")
+
+
+def _level_table(page: _Page, levels: Sequence[analysis.Level]) -> ReportTable:
+    by_cell: dict[tuple[str, str, str], dict[str, analysis.Level]] = {}
+    for level in levels:
+        by_cell.setdefault((level.environment, level.learner, level.strategy), {})[level.measure] = level
+    return page.table(
+        "levels",
+        "How high each strategy came",
+        f"Interquartile mean over runs, with its 95 % bootstrap interval; unit: {RETURN_UNIT}.",
+        ("Environment", "Learner", "Strategy", "Runs", "Final", "95 %", "Average", "95 %"),
+        [
+            (
+                *cell,
+                str(both["final"].runs),
+                words.number(both["final"].iqm.estimate),
+                words.interval(both["final"].iqm),
+                words.number(both["area"].iqm.estimate),
+                words.interval(both["area"].iqm),
+            )
+            for cell, both in by_cell.items()
+        ],
+        (*_KEYS, "measure", "runs", "iqm", "low", "high"),
+        ((lv.environment, lv.learner, lv.strategy, lv.measure, lv.runs, *lv.iqm) for lv in levels),
+    )
+
+
+def _difference_table(page: _Page, differences: Sequence[analysis.Difference]) -> ReportTable:
+    names = {"final": "final", "area": "average"}
+    return page.table(
+        "differences",
+        f"Against {page.spec.baseline}, in pairs of the same seed",
+        "Difference of interquartile means with its paired 95 % bootstrap interval; p from the paired sign-flip "
+        "permutation test, then Holm-corrected over all comparisons of the same measure.",
+        ("Environment", "Learner", "Strategy", "Measure", "Pairs", "Difference", "95 %", "p", "p (Holm)", "Verdict"),
+        [
+            (
+                d.environment,
+                d.learner,
+                d.strategy,
+                names[d.measure],
+                str(d.pairs),
+                words.signed(d.iqm.estimate),
+                words.signed_interval(d.iqm),
+                words.p_value(d.p),
+                words.p_value(d.p_holm),
+                words.verdict(d),
+            )
+            for d in differences
+        ],
+        (*_KEYS, "baseline", "measure", "pairs", "difference", "low", "high", "p", "p_holm", "verdict"),
+        (
+            (d.environment, d.learner, d.strategy, d.baseline, d.measure, d.pairs, *d.iqm, d.p, d.p_holm)
+            + (words.verdict(d),)
+            for d in differences
+        ),
+    )
+
+
+def _budget_table(page: _Page, spent: Sequence[analysis.Spent]) -> ReportTable:
+    def whole(value: float) -> str:
+        return f"{value:,.0f}" if value >= 0 else "not recorded"
+
+    return page.table(
+        "budgets",
+        "What one run used up",
+        "Means over the runs, at the last logged step.",
+        ("Environment", "Learner", "Strategy", "Environment steps", "Updates", "Transitions replayed"),
+        [
+            (s.environment, s.learner, s.strategy)
+            + tuple(map(whole, (s.environment_steps, s.updates, s.transitions_replayed)))
+            for s in spent
+        ],
+        (*_KEYS, "environment_steps", "updates", "transitions_replayed"),
+        (
+            (s.environment, s.learner, s.strategy, s.environment_steps, s.updates, s.transitions_replayed)
+            for s in spent
+        ),
+    )
+
+
+Cells = list[list[tuple[Curve, Band]]]
+
+
+def _cells(curves: Sequence[Curve]) -> Cells:
+    """Curves with their bands, grouped by environment and learner."""
+    grouped: dict[tuple[str, str], list[tuple[Curve, Band]]] = {}
+    for curve in curves:
+        grouped.setdefault(curve.cell, []).append((curve, statistics.curve_band(curve.values)))
+    return list(grouped.values())
+
+
+def _band_rows(cells: Cells) -> Iterable[Sequence[Any]]:
+    for curve, band in (pair for cell in cells for pair in cell):
+        for point in zip(curve.steps, *band, strict=True):
+            yield (*curve.cell, curve.strategy, *(v.item() for v in point))
+
+
+def _run_rows(curves: Sequence[Curve]) -> Iterable[Sequence[Any]]:
+    for curve in curves:
+        for seed, values in zip(curve.seeds, curve.values, strict=True):
+            for step, value in zip(curve.steps, values, strict=True):
+                yield (*curve.cell, curve.strategy, seed.item(), step.item(), value.item())
+
+
+def _figures(page: _Page, told: _Told) -> list[ReportFigure]:
+    cells, looks = _cells(page.curves), page.looks
+    band_header = (*_KEYS, "step", "iqm", "low", "high")
+    shown = [
+        page.figure(
+            "learning_curves",
+            "Learning curves",
+            "Greedy return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
+            partial(figures.curves, cells, looks, unit=RETURN_UNIT),
+            band_header,
+            _band_rows(cells),
+        ),
+        page.figure(
+            "every_run",
+            "Every run",
+            f"Thin: one run each. Bold: their interquartile mean, with its 95 % interval. Dashed grey: "
+            f"{page.spec.baseline}, for comparison. All panels of an environment share their scales.",
+            partial(figures.every_run, cells, page.spec.baseline, looks, unit=RETURN_UNIT),
+            (*_KEYS, "seed", "step", "value"),
+            _run_rows(page.curves),
+        ),
+        page.figure(
+            "levels",
+            "Levels",
+            "Small dots: one run each. Large dot and bar: interquartile mean with its 95 % interval.",
+            partial(figures.level_dots, page.curves, told.levels, looks, unit=RETURN_UNIT),
+            (*_KEYS, "measure", "seed", "value"),
+            (
+                (*c.cell, c.strategy, m, seed.item(), value.item())
+                for m in analysis.MEASURES
+                for c in page.curves
+                for seed, value in zip(c.seeds, c.of_runs(m), strict=True)
+            ),
+        ),
+    ]
+    if told.differences:
+        pairs = list(analysis.comparisons(page.curves, page.spec.baseline))
+        shown.append(
+            page.figure(
+                "differences",
+                f"Differences from {page.spec.baseline}",
+                "Small dots: one seed each, its run minus the baseline’s run of the same seed. Large dot and bar: "
+                "difference of interquartile means with its paired 95 % interval. Right of the dashed line is better.",
+                partial(figures.difference_dots, pairs, told.differences, looks, unit=RETURN_UNIT),
+                (*_KEYS, "baseline", "measure", "pair", "difference"),
+                (
+                    (*c.cell, c.strategy, page.spec.baseline, m, i, float(a - b))
+                    for m in analysis.MEASURES
+                    for c, base in pairs
+                    for i, (a, b) in enumerate(zip(*analysis.paired_values(c, base, m), strict=True))
+                ),
+            )
+        )
+    return shown
+
+
+def _inside(page: _Page, rows: Any) -> list[ReportFigure]:
+    """Curves of what went on inside the learner, where it was logged."""
+    shown = []
+    for metric, (title, unit) in _INSIDE.items():
+        curves = analysis.curves_of(rows, page.spec, metric)
+        if not curves:
+            continue
+        cells = _cells(curves)
+        shown.append(
+            page.figure(
+                metric.replace("/", "_"),
+                title,
+                f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals. Shown, not tested.",
+                partial(figures.curves, cells, page.looks, unit=unit),
+                (*_KEYS, "step", "iqm", "low", "high"),
+                _band_rows(cells),
+            )
+        )
+    return shown
+
+
+def _settings(study: Study) -> list[tuple[str, str]]:
+    """Every setting of the study as (key path, value), as in its file."""
+    skipped = {"name", "title", "question"}
+    plain = study.spec.model_dump(mode="json", exclude=skipped)
+    return [(path, value) for key, table in plain.items() for path, value in _flat(key, table)]
+
+
+def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(f"{path}.{key}", inner)
+    elif isinstance(value, list) and len(value) > 3 and value == list(range(value[0], value[-1] + 1)):
+        yield path, f"{value[0]} to {value[-1]}"
+    else:
+        yield path, json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+
+
+def _compute(study: Study) -> str | None:
+    """Return the computing time of the populations that are there, or None where it was not recorded."""
+    times = [study.record(f"timing/{p.id}") for p in study.present]
+    times = [t for t in times if t]
+    if not times:
+        return None
+    seconds = sum(t["seconds"] for t in times)
+    steps = sum(t["environment_steps"] for t in times)
+    return f"{duration(seconds)} of one core for {steps:,} environment steps: {steps / seconds:,.0f} a second"
+
+
+def _template() -> jinja2.Template:
+    source = resources("replaylab.study").joinpath("report.html.jinja").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.from_string(source)
