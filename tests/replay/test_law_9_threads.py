@@ -102,6 +102,45 @@ def test_one_adds_one_samples_one_updates(sampler, replicas):
     assert min(rounds.values()) > 10
 
 
+def test_several_of_each_lose_no_step():
+    """Ids handed to three adding threads are all different and leave no gap."""
+    buffer = ReplayBuffer(100, FIELDS, sampler=Prioritized(beta=0.4), num_envs=4, seed=0)
+    buffer.extend(**stamped(0, (25, 4)))
+    end, given, errors = time.monotonic() + 1, [], []
+
+    def guard(action):
+        def work():
+            try:
+                while time.monotonic() < end:
+                    action()
+            except BaseException as error:
+                errors.append(error)
+
+        return threading.Thread(target=work)
+
+    def add():
+        given.append(buffer.add(**stamped(1000, (4,))))
+
+    def learn():
+        batch = buffer.sample(8)
+        assert_one_stamp(batch)
+        buffer.update_priorities(batch.id, np.ones(8))
+        buffer.probabilities(batch.id)
+        buffer.columns["stamp"].max()
+        assert len(buffer) == 100
+
+    threads = [guard(action) for action in (add, learn) * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    ids = np.sort(np.concatenate(given))
+    np.testing.assert_array_equal(ids, np.arange(100, 100 + len(ids)))
+    newest = np.arange(ids[-1] - 99, ids[-1] + 1)
+    assert buffer.probabilities(newest).sum() == pytest.approx(1, rel=1e-12)
+
+
 @pytest.mark.slow
 def test_ten_seconds_of_it():
     rounds = hammer(10, Prioritized(), None)
