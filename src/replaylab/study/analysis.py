@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab.study import statistics
+from replaylab.study.plan import Population
 from replaylab.study.spec import Spec
 
 if TYPE_CHECKING:
@@ -132,6 +133,15 @@ def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Cu
     return [found[k] for k in keys if k in found]
 
 
+def curve_of_runs(
+    population: Population, seeds: NDArray[np.int64], steps: NDArray[np.int64], values: NDArray[np.float64]
+) -> Curve:
+    """Return the curve of one population from the rows of one metric, in any order; each of shape (rows,)."""
+    order = np.lexsort((steps, seeds))
+    aligned = _aligned(seeds[order], steps[order], values[order])
+    return Curve(population.environment, population.learner, population.strategy, *aligned)
+
+
 def _grouped(columns: dict[str, NDArray[np.generic]]) -> Iterator[Curve]:
     labels = [np.asarray(columns[k], dtype=np.str_) for k in ("environment", "learner", "strategy")]
     if not len(labels[0]):
@@ -210,7 +220,8 @@ def spending(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[Spent]:
     """Return what a run of each strategy used up: steps, updates, transitions replayed."""
     updates = curves_of(rows, spec, "train/updates")
     replayed = {
-        (c.cell, c.strategy): c.values[:, -1].mean() for c in curves_of(rows, spec, "replay/transitions_replayed")
+        (c.cell, c.strategy): c.values[:, -1].mean()
+        for c in curves_of(rows, spec, "replay/transitions_replayed")
     }
     return [
         Spent(

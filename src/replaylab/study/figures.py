@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 MEASURE_TITLES: dict[Measure, str] = {"final": "Final level", "area": "Average over training (area)"}
 
+_NICE = [1, 2, 2.5, 5, 10]
+"""Steps between ticks, times a power of ten."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -40,6 +43,7 @@ def _panels(count: int, layout: Layout, height: int, **kwargs: Any) -> tuple[Fig
     columns = min(layout.columns, count)
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(layout.width / 72, (rows * height + 8) / 72), layout="constrained")
+    figure.get_layout_engine().set(h_pad=7 / 72)  # type: ignore[union-attr]
     axes = figure.subplots(rows, columns, squeeze=False, **kwargs).ravel()
     for unused in axes[count:]:
         unused.remove()
@@ -52,7 +56,7 @@ def _title(curve: Curve, several_learners: bool) -> str:
 
 def _steps_axis(axes: Axes, last: int) -> None:
     axes.set_xlim(0, last)
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=_NICE, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x else "0"))
 
 
@@ -70,16 +74,22 @@ def curves(
             axes.plot(curve.steps, band.estimate, look.line, color=look.light, lw=2.2, label=curve.strategy)
         axes.set_title(_title(cell[0][0], len(learners) > 1))
         _steps_axis(axes, int(cell[0][0].steps[-1]))
-        axes.yaxis.set_major_locator(MaxNLocator(6))
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=_NICE))
         axes.set_xlabel("environment steps")
         axes.set_ylabel(unit)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=4 if layout is WIDE else 2, handlelength=2.2)
+    figure.legend(
+        handles, labels, loc="outside upper left", ncols=4 if layout is WIDE else 2, handlelength=2.2
+    )
     return figure
 
 
 def every_run(
-    cells: Sequence[Sequence[tuple[Curve, Band]]], baseline: str, looks: dict[str, Look], layout: Layout, unit: str
+    cells: Sequence[Sequence[tuple[Curve, Band]]],
+    baseline: str,
+    looks: dict[str, Look],
+    layout: Layout,
+    unit: str,
 ) -> Figure:
     """Draw one panel per strategy: each run thin, the IQM bold with its interval, the baseline's IQM for comparison."""
     count = sum(len(cell) for cell in cells)
@@ -101,7 +111,7 @@ def every_run(
             _steps_axis(axes, int(curve.steps[-1]))
             pad = 0.04 * (top - bottom or 1.0)
             axes.set_ylim(bottom - pad, top + pad)
-            axes.yaxis.set_major_locator(MaxNLocator(5))
+            axes.yaxis.set_major_locator(MaxNLocator(5, steps=_NICE))
     figure.supxlabel("environment steps", color=palette.MUTED, size=11.5)
     figure.supylabel(unit, color=palette.MUTED, size=11.5)
     return figure
@@ -114,7 +124,7 @@ def _rows_axis(axes: Axes, labels: Sequence[str]) -> None:
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")
     axes.spines["left"].set_visible(False)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=_NICE))
 
 
 def _dots(axes: Axes, values: np.ndarray[Any, np.dtype[np.float64]], row: float, color: str) -> None:
@@ -136,7 +146,9 @@ def level_dots(
     most = max(len({c.strategy for c in curves_ if c.cell == cell[:2]}) for cell in cells)
     figure, panels = _panels(len(cells), layout, 62 + 40 * most)
     for axes, (environment, learner, measure) in zip(panels, cells, strict=True):
-        rows = [lv for lv in found if (lv.environment, lv.learner, lv.measure) == (environment, learner, measure)]
+        rows = [
+            lv for lv in found if (lv.environment, lv.learner, lv.measure) == (environment, learner, measure)
+        ]
         of = {c.strategy: c for c in curves_ if c.cell == (environment, learner)}
         _rows_axis(axes, [lv.strategy for lv in rows])
         for row, level in enumerate(rows):

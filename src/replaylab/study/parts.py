@@ -13,7 +13,7 @@ from typing import Any, Self, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_serializer, model_validator
 
-from replaylab.errors import ConfigError, SpecError
+from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study.spec_errors import shown, unknown_key, unknown_name
 
 Catalogue = Mapping[str, str]
@@ -88,7 +88,12 @@ def _load(kind: str, catalogue: Catalogue, where: str, source: str) -> type:
     if kind not in catalogue:
         raise SpecError(unknown_name(source, f"{where}.type", kind, catalogue))
     module, _, name = catalogue[kind].partition(":")
-    loaded: type = getattr(importlib.import_module(module), name)
+    try:
+        loaded: type = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f'`{where}` needs {error.name}, which is not installed. Run: pip install "replaylab[lab]"'
+        ) from error
     return loaded
 
 

@@ -73,7 +73,9 @@ def write_report(study: Study) -> Path:
     rows = study.results()
     curves = analysis.curves_of(rows, study.spec, analysis.RETURN)
     if not curves:
-        raise SpecError(f"{study.folder}: the results hold no {analysis.RETURN}, so there is nothing to compare.")
+        raise SpecError(
+            f"{study.folder}: the results hold no {analysis.RETURN}, so there is nothing to compare."
+        )
     page = _Page(study, curves)
     tables, told = _compare(page, rows)
     shown = _figures(page, told) + _inside(page, rows)
@@ -147,9 +149,16 @@ class _Page:
         header: Sequence[str],
         numbers: Iterable[Sequence[Any]],
     ) -> ReportTable:
-        """Write a table's numbers in full precision and return it for the page."""
+        """Write a table's numbers in full precision and return it for the page.
+
+        The page leaves out the environment and the learner where the study has only one.
+        """
         write_text(self.study.folder / "tables" / f"{key}.csv", _csv(header, numbers))
-        return ReportTable(key, title, caption, columns, rows)
+        only = {"Environment": len(self.spec.environments) == 1, "Learner": len(self.spec.learners) == 1}
+        kept = [i for i, column in enumerate(columns) if not only.get(column, False)]
+        return ReportTable(
+            key, title, caption, [columns[i] for i in kept], [[r[i] for i in kept] for r in rows]
+        )
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -187,7 +196,9 @@ def _warnings(page: _Page) -> list[str]:
             f"What follows is about those that are there."
         )
     if not any(c.strategy == page.spec.baseline for c in page.curves):
-        found.append(f"The runs of the baseline, {page.spec.baseline}, are missing, so nothing is compared with it.")
+        found.append(
+            f"The runs of the baseline, {page.spec.baseline}, are missing, so nothing is compared with it."
+        )
     few = words.few_seeds(page.spec)
     if few:
         found.append(few)
@@ -220,9 +231,9 @@ def _level_table(page: _Page, levels: Sequence[analysis.Level]) -> ReportTable:
             (
                 *cell,
                 str(both["final"].runs),
-                words.number(both["final"].iqm.estimate),
+                words.estimate(both["final"].iqm),
                 words.interval(both["final"].iqm),
-                words.number(both["area"].iqm.estimate),
+                words.estimate(both["area"].iqm),
                 words.interval(both["area"].iqm),
             )
             for cell, both in by_cell.items()
@@ -239,7 +250,18 @@ def _difference_table(page: _Page, differences: Sequence[analysis.Difference]) -
         f"Against {page.spec.baseline}, in pairs of the same seed",
         "Difference of interquartile means with its paired 95 % bootstrap interval; p from the paired sign-flip "
         "permutation test, then Holm-corrected over all comparisons of the same measure.",
-        ("Environment", "Learner", "Strategy", "Measure", "Pairs", "Difference", "95 %", "p", "p (Holm)", "Verdict"),
+        (
+            "Environment",
+            "Learner",
+            "Strategy",
+            "Measure",
+            "Pairs",
+            "Difference",
+            "95 %",
+            "p",
+            "p (Holm)",
+            "Verdict",
+        ),
         [
             (
                 d.environment,
@@ -247,8 +269,8 @@ def _difference_table(page: _Page, differences: Sequence[analysis.Difference]) -
                 d.strategy,
                 names[d.measure],
                 str(d.pairs),
-                words.signed(d.iqm.estimate),
-                words.signed_interval(d.iqm),
+                words.effect(d.iqm),
+                words.effect_interval(d.iqm),
                 words.p_value(d.p),
                 words.p_value(d.p_holm),
                 words.verdict(d),
@@ -333,7 +355,7 @@ def _figures(page: _Page, told: _Told) -> list[ReportFigure]:
         ),
         page.figure(
             "levels",
-            "Levels",
+            "Level of every run",
             "Small dots: one run each. Large dot and bar: interquartile mean with its 95 % interval.",
             partial(figures.level_dots, page.curves, told.levels, looks, unit=RETURN_UNIT),
             (*_KEYS, "measure", "seed", "value"),
@@ -350,7 +372,7 @@ def _figures(page: _Page, told: _Told) -> list[ReportFigure]:
         shown.append(
             page.figure(
                 "differences",
-                f"Differences from {page.spec.baseline}",
+                "Difference of every seed",
                 "Small dots: one seed each, its run minus the baseline’s run of the same seed. Large dot and bar: "
                 "difference of interquartile means with its paired 95 % interval. Right of the dashed line is better.",
                 partial(figures.difference_dots, pairs, told.differences, looks, unit=RETURN_UNIT),

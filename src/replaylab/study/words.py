@@ -18,28 +18,47 @@ MEASURE_WORDS: dict[Measure, str] = {
 }
 
 
-def number(value: float) -> str:
-    """Return a number with about three digits and a true minus sign."""
-    size = abs(value)
+def number(value: float, scale: float | None = None) -> str:
+    """Return a number with about three digits and a true minus sign.
+
+    Args:
+        value: the number.
+        scale: the largest size among numbers it stands beside, so that all get the same decimals; its own by default.
+    """
+    size = abs(value if scale is None else scale)
     digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2
     text = f"{value:,.{digits}f}"
-    return "0" if float(text.replace(",", "")) == 0 else text.replace("-", "−")
+    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
 
 
-def signed(value: float) -> str:
+def signed(value: float, scale: float | None = None) -> str:
     """Return a number with its sign always there."""
-    text = number(value)
-    return text if text.startswith("−") or text == "0" else f"+{text}"
+    text = number(value, scale)
+    return f"+{text}" if value > 0 else text
+
+
+def estimate(found: Interval) -> str:
+    """Return the estimate, with the decimals of its interval."""
+    return number(found.estimate, _scale(found))
 
 
 def interval(found: Interval) -> str:
     """Return an interval's ends."""
-    return f"{number(found.low)} to {number(found.high)}"
+    return f"{number(found.low, _scale(found))} to {number(found.high, _scale(found))}"
 
 
-def signed_interval(found: Interval) -> str:
-    """Return an interval's ends with their signs."""
-    return f"{signed(found.low)} to {signed(found.high)}"
+def effect(found: Interval) -> str:
+    """Return a difference with its sign, and the decimals of its interval."""
+    return signed(found.estimate, _scale(found))
+
+
+def effect_interval(found: Interval) -> str:
+    """Return the ends of a difference's interval, with their signs."""
+    return f"{signed(found.low, _scale(found))} to {signed(found.high, _scale(found))}"
+
+
+def _scale(found: Interval) -> float:
+    return max(map(abs, found))
 
 
 def p_value(p: float) -> str:
@@ -81,7 +100,9 @@ def answers(found: Sequence[Difference], levels: Sequence[Level], spec: Spec) ->
     """Return the answer, a sentence or two for each environment and learner."""
     cells = list(dict.fromkeys((d.environment, d.learner) for d in found))
     return [
-        _answer([d for d in found if (d.environment, d.learner) == cell], levels, cell, len(spec.learners) > 1)
+        _answer(
+            [d for d in found if (d.environment, d.learner) == cell], levels, cell, len(spec.learners) > 1
+        )
         for cell in cells
     ]
 
@@ -99,7 +120,7 @@ def _answer(
         for lv in levels
         if (lv.environment, lv.learner) == cell and lv.strategy == found[0].baseline and lv.measure == "final"
     )
-    reached = f"{base.strategy} itself ended at {number(base.iqm.estimate)} (95 % interval {interval(base.iqm)})."
+    reached = f"{base.strategy} itself ended at {estimate(base.iqm)} (95 % interval {interval(base.iqm)})."
     return " ".join([*parts, reached[0].upper() + reached[1:]])
 
 
@@ -107,7 +128,7 @@ def _one_measure(found: Sequence[Difference], measure: Measure, where: str, *, f
     baseline = found[0].baseline
     clauses = []
     for kind in ("higher", "lower"):
-        named = [f"{d.strategy} ({signed(d.iqm.estimate)})" for d in found if verdict(d) == kind]
+        named = [f"{d.strategy} ({effect(d.iqm)})" for d in found if verdict(d) == kind]
         if named:
             clauses.append(f"{joined(named)} came out {kind} than {baseline}")
     open_ = [d.strategy for d in found if not d.shown]
@@ -121,8 +142,8 @@ def comparison(difference: Difference) -> str:
     """Return one sentence on one comparison: effect, interval, p-value, verdict."""
     d = difference
     numbers = (
-        f"{d.strategy} against {d.baseline}, {MEASURE_WORDS[d.measure]}: {signed(d.iqm.estimate)} "
-        f"(95 % interval {signed_interval(d.iqm)}; {counted(d.pairs, 'pair')}; "
+        f"{d.strategy} against {d.baseline}, {MEASURE_WORDS[d.measure]}: {effect(d.iqm)} "
+        f"(95 % interval {effect_interval(d.iqm)}; {counted(d.pairs, 'pair')}; "
         f"p {_equals(d.p_holm)} after Holm’s correction)"
     )
     if d.shown and d.covers_zero:
@@ -147,7 +168,10 @@ def budgets(spent: Sequence[Spent], spec: Spec) -> str:
     unmatched = []
     for name, values in (
         ("updates", {round(s.updates) for s in spent}),
-        ("transitions replayed", {round(s.transitions_replayed) for s in spent if s.transitions_replayed >= 0}),
+        (
+            "transitions replayed",
+            {round(s.transitions_replayed) for s in spent if s.transitions_replayed >= 0},
+        ),
     ):
         (matched if len(values) == 1 else unmatched).append(name)
     text = f"Matched between strategies: {joined(matched)}."

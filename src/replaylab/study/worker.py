@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,8 +25,18 @@ _REPORT_SECONDS = 0.2
 """At most one progress message in this time."""
 
 
-def train_population(population: Population, on_step: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Train a population in this process and return its columns: seed, step, metric, value; each (rows,)."""
+def train_population(
+    population: Population,
+    on_step: Callable[[int], None] | None = None,
+    on_metrics: Callable[[int, Mapping[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+    """Train a population in this process and return its columns: seed, step, metric, value; each (rows,).
+
+    Args:
+        population: what to train.
+        on_step: hears of the steps taken, now and then.
+        on_metrics: hears of each evaluation and each look at the learner: the step, and values of shape (seeds,).
+    """
     import torch
 
     from replaylab.learners import train
@@ -42,6 +52,7 @@ def train_population(population: Population, on_step: Callable[[int], None] | No
         eval_episodes=population.eval_episodes,
         log_every=population.log_every,
         progress=on_step,
+        on_metrics=on_metrics,
     )
     columns: dict[str, Any] = metrics.columns
     return columns

@@ -1,0 +1,204 @@
+"""The command line: ``replaylab study run|report|list`` and ``replaylab train``.
+
+Exit codes: 0 all went well; 1 a run failed, the rest is there; 2 the input is wrong; 130 interrupted.
+Heavy libraries are imported inside the commands, so that ``--help`` and mistakes answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from replaylab.errors import ReplayError
+
+try:
+    import tyro
+    from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
+except ModuleNotFoundError:
+    _HAS_LAB = False
+else:
+    _HAS_LAB = True
+
+_NO_LAB = 'the command line needs the lab extra, which is not installed. Run: pip install "replaylab[lab]"'
+_STUDY = """Compare replay strategies: run a study, write its report, list the shipped ones.
+
+Example: replaylab study run quick"""
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """Run what is missing of a study, then write its report.
+
+    It can be stopped or killed at any moment: the same command goes on where it was.
+
+    Example: replaylab study run quick
+
+    Example: replaylab study run my_study.toml --out results/mine --workers 4
+    """
+
+    study: Annotated[Positional[str], arg(metavar="STUDY")]
+    """A shipped study's name (see `replaylab study list`), or the path of a TOML file."""
+
+    out: Path | None = None
+    """Folder for the results; None: results/NAME."""
+
+    workers: int | None = None
+    """Worker processes, one thread each; None: one for each core. Changes the time, not the numbers."""
+
+    report: bool = True
+    """Write the report at the end."""
+
+    def __call__(self) -> int:
+        """Run the study and return the exit code."""
+        from rich.console import Console
+
+        from replaylab.study import Study
+        from replaylab.study.progress import duration, reporter_for
+
+        console = Console()
+        study = Study.from_toml(self.study, self.out)
+        summary = study.run(workers=self.workers, reporter=reporter_for(console))
+        ran, kept = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.kept))
+        print(
+            f"{ran} runs in {duration(summary.seconds)}, {kept} were there already: {study.folder}",
+            flush=True,
+        )
+        for failure in summary.failures:
+            print(f"\nFAILED {failure.population.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
+        if self.report and study.present:
+            print(f"report: {study.report()}")
+        return 0 if summary.complete else 1
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """Write the report of a results folder again; needs neither the study file nor the training code.
+
+    Example: replaylab study report results/quick
+    """
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """Folder that `replaylab study run` wrote."""
+
+    def __call__(self) -> int:
+        """Write the report and return the exit code."""
+        from replaylab.study import Study
+
+        print(f"report: {Study.from_folder(self.folder).report()}")
+        return 0
+
+
+@dataclass(frozen=True)
+class StudyList:
+    """List the studies that ship with replaylab.
+
+    Example: replaylab study list
+    """
+
+    def __call__(self) -> int:
+        """Print the list and return the exit code."""
+        from replaylab.study.catalog import shipped
+        from replaylab.study.spec import Spec
+
+        for name, file in shipped().items():
+            spec = Spec.from_toml(file)
+            print(f"{name}: {spec.title}")
+            print(f"    {', '.join(spec.environments)}; {', '.join(spec.strategies)}")
+            print(f"    {len(spec.seeds)} seeds, {spec.runs} runs of {spec.budget.steps:,} steps; {file}")
+        return 0
+
+
+@dataclass(frozen=True)
+class TrainCommand:
+    """Train one learner on one environment with one replay strategy, over many seeds at once.
+
+    Example: replaylab train --env CartPole-v1 --strategy prioritized --seeds 10 --steps 50000
+
+    Example: replaylab train --strategy prioritized --strategy-options alpha=0.7 beta=0.5 --out run.parquet
+    """
+
+    env: str = "CartPole-v1"
+    """Gymnasium environment id."""
+
+    strategy: str = "uniform"
+    """Replay strategy: none, online, sliding_window, uniform, combined, prioritized."""
+
+    strategy_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
+    """Options of the strategy, values as in TOML: alpha=0.7."""
+
+    learner: str = "dqn"
+    """Learner."""
+
+    learner_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
+    """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]."""
+
+    seeds: int = 10
+    """How many seeds; all are trained together."""
+
+    first_seed: int = 0
+    """Number of the first seed."""
+
+    steps: int = 50_000
+    """Environment steps of each seed."""
+
+    eval_every: int | None = None
+    """Environment steps between greedy evaluations; None: a twentieth of the steps."""
+
+    eval_episodes: int = 10
+    """Episodes of one evaluation."""
+
+    out: Path | None = None
+    """Write every metric to this Parquet file, in the columns of a study's results."""
+
+    def __call__(self) -> int:
+        """Train and return the exit code."""
+        from rich.console import Console
+
+        from replaylab.study.single import single, train_and_tell
+
+        population = single(
+            environment=self.env,
+            strategy=self.strategy,
+            strategy_options=self.strategy_options,
+            learner=self.learner,
+            learner_options=self.learner_options,
+            seeds=range(self.first_seed, self.first_seed + self.seeds),
+            steps=self.steps,
+            eval_every=self.eval_every or max(1, self.steps // 20),
+            eval_episodes=self.eval_episodes,
+        )
+        train_and_tell(population, Console(), self.out)
+        return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; ``arguments`` are those of the process by default."""
+    if not _HAS_LAB:
+        print(f"replaylab: {_NO_LAB}", file=sys.stderr)
+        return 2
+    study = (
+        Annotated[StudyRun, subcommand("run")]
+        | Annotated[StudyReport, subcommand("report")]
+        | Annotated[StudyList, subcommand("list")]
+    )
+    command = tyro.cli(
+        Annotated[study, subcommand("study", description=_STUDY)]
+        | Annotated[TrainCommand, subcommand("train")],  # type: ignore[arg-type,valid-type]
+        prog="replaylab",
+        description="The laboratory of experience replay: which replay strategy should you use?\n\n"
+        "Example: replaylab study run quick",
+        args=arguments,
+        config=(OmitSubcommandPrefixes,),
+    )
+    try:
+        exit_code: int = command()
+    except ReplayError as error:
+        print(f"replaylab: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("replaylab: interrupted; the same command goes on from here.", file=sys.stderr)
+        return 130
+    return exit_code
