@@ -30,7 +30,8 @@
 namespace {
 
 constexpr int kBatch = 256;
-constexpr int kFan = 16;  // 16 floats: a node is one cache line
+constexpr int kParts = 10;  // of a timed block
+constexpr int kFan = 16;    // 16 floats: a node is one cache line
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kHugePage = std::size_t{1} << 21;
 
@@ -313,8 +314,9 @@ double nanoseconds(Clock::time_point start, Clock::time_point end) {
     return std::chrono::duration<double, std::nano>(end - start).count();
 }
 
-/// Times one block of calls; returns nanoseconds a call, or a negative number for an unknown operation.
-double block(Limit& limit, const std::string& operation, int calls) {
+/// Times some calls of one operation; returns nanoseconds a call, or a negative number if there is no such
+/// one.
+double part(Limit& limit, const std::string& operation, int calls) {
     if (operation == "update") {  // fresh inputs between the timed calls
         double sum = 0;
         for (int c = 0; c < calls; ++c) {
@@ -334,6 +336,14 @@ double block(Limit& limit, const std::string& operation, int calls) {
     const auto start = Clock::now();
     for (int c = 0; c < calls; ++c) (limit.*entry->second)();
     return nanoseconds(start, Clock::now()) / calls;
+}
+
+/// Times one block of calls in parts; returns the median part, so that an interruption spoils one part only.
+double block(Limit& limit, const std::string& operation, int calls) {
+    double times[kParts];
+    for (double& time : times) time = part(limit, operation, std::max(calls / kParts, 1));
+    std::sort(times, times + kParts);
+    return (times[(kParts - 1) / 2] + times[kParts / 2]) / 2;
 }
 
 void serve(Limit& limit) {

@@ -41,6 +41,7 @@ OPERATIONS = (
     Operation("update_priorities(256)", "update", True, "update", 50),
 )
 
+PARTS = 10  # of a timed block
 Times = dict[str, dict[str, NDArray[np.float64]]]
 
 
@@ -66,11 +67,19 @@ def draw_priorities(rng: np.random.Generator, shape: int | tuple[int, ...]) -> N
 
 
 def time_block(contestant: Contestant, method: str, inputs: list[object]) -> float:
-    """Return nanoseconds a call."""
+    """Time a block of calls in parts; return nanoseconds a call in the median part.
+
+    A part is a few calls, so that an interruption by another process spoils that part and not the block.
+    """
     run: Callable[[list[object]], None] = getattr(contestant, method)
-    start = time.perf_counter_ns()
-    run(inputs)
-    return (time.perf_counter_ns() - start) / len(inputs)
+    length = max(len(inputs) // PARTS, 1)
+    times = []
+    for first in range(0, len(inputs), length):
+        part = inputs[first : first + length]
+        start = time.perf_counter_ns()
+        run(part)
+        times.append((time.perf_counter_ns() - start) / len(part))
+    return float(np.median(times))
 
 
 def run_rounds(
