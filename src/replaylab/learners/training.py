@@ -29,7 +29,7 @@ def train(
     seeds: Sequence[int],
     total_steps: int,
     *,
-    eval_every: int = 5_000,
+    eval_every: int | None = 5_000,
     eval_episodes: int = 10,
     log_every: int = 1_000,
     autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
@@ -49,7 +49,7 @@ def train(
         sampler: What to replay.
         seeds: One whole number for each of the R replicas, all different.
         total_steps: Environment steps of each replica.
-        eval_every: Steps between two greedy evaluations; there is always one at the end.
+        eval_every: Steps between two greedy evaluations, with one more at the end; None: no evaluation.
         eval_episodes: Episodes of an evaluation.
         log_every: Steps between two looks at the update, the batch and ε.
         autoreset_mode: How the environments start new episodes.
@@ -66,17 +66,15 @@ def train(
     Raises:
         ConfigError: An argument is out of its range, or the environment does not fit the learner.
     """
-    _check_arguments(
-        seeds, total_steps, eval_every=eval_every, eval_episodes=eval_episodes, log_every=log_every
-    )
+    seeds = list(seeds)
+    periods = {"eval_every": eval_every, "eval_episodes": eval_episodes, "log_every": log_every}
+    _check_arguments(seeds, {"total_steps": total_steps, **periods})
     env = make_vector_env(env_id, len(seeds), autoreset_mode=autoreset_mode)
     inputs, num_actions, first_action = _sizes(env_id, env)
     population = Population(learner, inputs, num_actions, seeds)
     explore = EpsilonGreedy(seeds)
-    evaluate = Evaluation(env_id, seeds, eval_episodes)
-    buffer = ReplayBuffer.for_env(
-        env, learner.capacity, replicas=len(seeds), sampler=sampler, seed=list(seeds)
-    )
+    evaluate = None if eval_every is None else Evaluation(env_id, seeds, eval_episodes)
+    buffer = ReplayBuffer.for_env(env, learner.capacity, replicas=len(seeds), sampler=sampler, seed=seeds)
     epsilon = learner.epsilon if isinstance(learner.epsilon, Schedule) else Constant(learner.epsilon)
     recorder = Recorder(seeds, log_every, on_metrics)
 
@@ -105,18 +103,22 @@ def train(
             if sampler.wants_feedback:
                 buffer.update_priorities(batch.id, update.td_error)
             recorder.update(step, update, batch, epsilon(elapsed))
-        if step % eval_every == 0 or step == total_steps:
+        if evaluate is not None and _due(step, eval_every, total_steps):
             recorder.evaluation(step, *evaluate(population))
-        if progress is not None and (step % PROGRESS_PERIOD == 0 or step == total_steps):
+        if progress is not None and _due(step, PROGRESS_PERIOD, total_steps):
             progress(step)
     return recorder.table()
 
 
-def _check_arguments(seeds: Sequence[int], total_steps: int, **periods: int) -> None:
+def _due(step: int, period: int | None, total_steps: int) -> bool:
+    return period is not None and (step % period == 0 or step == total_steps)
+
+
+def _check_arguments(seeds: list[int], counts: dict[str, int | None]) -> None:
     if not seeds or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"`seeds` must be one or more different whole numbers, but got {list(seeds)}")
-    for name, value in {"total_steps": total_steps, **periods}.items():
-        if value < 1:
+        raise ConfigError(f"`seeds` must be one or more different whole numbers, but got {seeds}")
+    for name, value in counts.items():
+        if value is not None and value < 1:
             raise ConfigError(f"`{name}` must be at least 1, but got {value}")
 
 

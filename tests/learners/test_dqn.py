@@ -1,0 +1,32 @@
+import re
+
+import pytest
+
+from replaylab.errors import ConfigError
+from replaylab.learners import DQN
+from replaylab.replay import Linear
+
+BAD = [
+    ({"hidden": (128, 0)}, "`hidden` of DQN must be widths of at least 1, but got (128, 0)"),
+    ({"learning_rate": 0.0}, "`learning_rate` of DQN must be positive, but got 0.0"),
+    ({"gamma": 1.1}, "`gamma` of DQN must be in [0, 1], but got 1.1"),
+    ({"batch_size": 0}, "`batch_size` of DQN must be a whole number of at least 1, but got 0"),
+    ({"capacity": 1.5}, "`capacity` of DQN must be a whole number of at least 1, but got 1.5"),
+    ({"loss": "mse"}, '`loss` of DQN must be "huber" or "squared", but got \'mse\''),
+    ({"target_period": -3}, "`target_period` of DQN must be a whole number of at least 1, but got -3"),
+    ({"train_period": True}, "`train_period` of DQN must be a whole number of at least 1, but got True"),
+    ({"epsilon": 1.5}, "`epsilon` of DQN must be a chance, in [0, 1], but got 1.5"),
+    ({"epsilon": Linear(1.0, -0.1)}, "`epsilon` of DQN must be a chance, in [0, 1], but got Linear("),
+    ({"max_grad_norm": float("nan")}, "`max_grad_norm` of DQN must be positive, or None, but got nan"),
+    (
+        {"learning_starts": 10},
+        "`learning_starts` must be at least `batch_size`, but got (learning_starts=10, batch_size=64); "
+        "the first batch needs so many steps",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD, ids=[next(iter(options)) for options, _ in BAD])
+def test_an_option_out_of_its_range_is_told(options, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        DQN(**options)

@@ -1,0 +1,48 @@
+import gymnasium as gym
+import numpy as np
+
+from replaylab.learners import DQN, Population
+from replaylab.learners.evaluation import Evaluation
+from replaylab.learners.streams import Stream, numbers
+from tests.learners import corridor
+
+SEEDS = [4, 2]
+
+
+def played(env_id, population, r, seed, part, episodes=3):
+    """Mean return and length of the greedy policy in the single environment."""
+    returns, lengths = [], []
+    for start in numbers(seed, Stream.EVALUATION, episodes, part):
+        env = gym.make(env_id)
+        obs, _ = env.reset(seed=start)
+        total, length, over = 0.0, 0, False
+        while not over:
+            q = population.q_values(np.stack([obs] * len(SEEDS))[:, None])[r, 0]
+            obs, reward, terminated, truncated, _ = env.step(int(q.argmax()) + env.action_space.start)
+            total, length, over = total + reward, length + 1, terminated or truncated
+        returns.append(total)
+        lengths.append(length)
+    return np.mean(returns), np.mean(lengths)
+
+
+def test_equals_greedy_episodes_in_the_single_environment():
+    for env_id, inputs in (("CartPole-v1", 4), (corridor.ENV_ID, 2)):
+        population = Population(DQN(hidden=(32,)), inputs, 2, SEEDS)
+        evaluation = Evaluation(env_id, SEEDS, 3)
+        for part in range(2):
+            reward, length = evaluation(population)
+            expected = [played(env_id, population, r, seed, part) for r, seed in enumerate(SEEDS)]
+            np.testing.assert_allclose(np.stack([reward, length], 1), expected)
+
+
+def test_a_seed_plays_the_same_episodes_in_any_population():
+    both, one = (Population(DQN(), 4, 2, seeds) for seeds in (SEEDS, SEEDS[1:]))
+    first, second = Evaluation("CartPole-v1", SEEDS, 4), Evaluation("CartPole-v1", SEEDS[1:], 4)
+    for _ in range(3):
+        np.testing.assert_allclose(np.array(first(both))[:, 1], np.array(second(one))[:, 0])
+
+
+def test_an_endless_episode_is_cut():
+    env = Evaluation("CartPole-v1", SEEDS, 2, max_steps=5)
+    _, length = env(Population(DQN(), 4, 2, SEEDS))
+    np.testing.assert_array_equal(length, [5, 5])
