@@ -83,6 +83,13 @@ class Contestant(ABC):
     def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
         """Make the ring full and wrapped, then give every slot its priority (`priorities`: `(C,)`)."""
 
+    def set_all_priorities(self, priorities: NDArray[np.float64]) -> None:
+        """Give every slot its priority, age by age, in calls of the usual size."""
+        ages = np.arange(self.capacity)
+        for first in range(0, self.capacity, BATCH):
+            block = slice(first, first + BATCH)
+            self.update(self.prepare_update(ages[None, block], priorities[None, block]) or [])
+
     @abstractmethod
     def fetch(self) -> dict[str, NDArray[Any]]:
         """Draw one batch as NumPy columns obs, action, next_obs and reward."""

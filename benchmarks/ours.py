@@ -34,8 +34,7 @@ class Replaylab(Contestant):
     def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
         self.add_64(cycle(pool, wrapped(self.capacity), 1000))
         if self.prioritized:
-            newest = self.added - 1
-            self.buffer.update_priorities(newest - np.arange(self.capacity), priority=priorities)
+            self.set_all_priorities(priorities)
 
     def fetch(self) -> dict[str, NDArray[Any]]:
         return dict(self.buffer.sample(BATCH))

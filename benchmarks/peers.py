@@ -45,9 +45,7 @@ class Cpprb(Contestant):
     def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
         self.add(self.prepare_add(cycle(pool, wrapped(self.capacity), 1000)))
         if self.prioritized:
-            self.buffer.update_priorities(
-                np.arange(self.capacity, dtype=np.uint64), priorities.astype(np.float32)
-            )
+            self.set_all_priorities(priorities)
 
     def fetch(self) -> dict[str, NDArray[Any]]:
         batch = self.buffer.sample(BATCH)
@@ -114,7 +112,7 @@ class Rlox(Contestant):
                 self.add_64([self._flat(chunk)])
             self.added += 1000
         if self.prioritized:
-            self.buffer.update_priorities(np.arange(self.capacity, dtype=np.uint64), priorities)
+            self.set_all_priorities(priorities)
 
     def fetch(self) -> dict[str, NDArray[Any]]:
         batch = self.buffer.sample(BATCH, 1)
@@ -253,7 +251,7 @@ class Tianshou(Contestant):
         for chunk in cycle(pool, wrapped(self.capacity), 1000):
             self.add_64(self.prepare_add_64([chunk]))
         if self.prioritized:
-            self.buffer.update_weight(np.arange(self.capacity), priorities)
+            self.set_all_priorities(priorities)
 
     def fetch(self) -> dict[str, NDArray[Any]]:
         batch, _ = self.buffer.sample(BATCH)
