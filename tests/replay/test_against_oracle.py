@@ -123,4 +123,4 @@ TestReplay.settings = settings(max_examples=200, stateful_step_count=25, **COMMO
 
 @pytest.mark.slow
 class TestReplayLong(ReplayMachine.TestCase):
-    settings = settings(max_examples=3000, stateful_step_count=50, **COMMON)
+    settings = settings(max_examples=1500, stateful_step_count=50, **COMMON)
