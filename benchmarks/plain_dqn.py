@@ -44,7 +44,7 @@ class Replay:
 def run(
     seed: int, total_steps: int, *, learning_starts: int, env_id: str = "CartPole-v1"
 ) -> dict[str, float]:
-    """Train for `total_steps`; return updates, their seconds, and the mean return of the last ten episodes."""
+    """Train; return updates, the seconds they took, and the mean return of the last ten episodes."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     env = gym.make(env_id)
@@ -99,5 +99,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     result = run(0, 50_000, learning_starts=1_000)
     print(
-        f"{result['updates'] / result['seconds']:,.0f} training steps/s, last ten returns {result['return']:.0f}"
+        f"{result['updates'] / result['seconds']:,.0f} training steps/s, "
+        f"mean of the last ten returns {result['return']:.0f}"
     )

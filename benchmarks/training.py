@@ -1,6 +1,6 @@
 """Training steps per second of the CartPole cell, beside the loop people write by hand.
 
-    python benchmarks/training.py --processes 2 --seeds 32 --json training.json
+    python -m benchmarks.training --processes 2 --seeds 32 --json training.json
 
 A training step is one environment step with everything that belongs to it: acting, the environment, storing,
 drawing a batch of 64, one update of one hidden layer of 128, priorities, metrics. The library trains
@@ -25,9 +25,9 @@ SAMPLERS = ("uniform", "prioritized")
 
 def worker(pipe: Connection) -> None:
     """Do the jobs that come through the pipe: (what, seeds, steps) → training steps done."""
-    import plain_dqn
     import torch
 
+    from benchmarks import plain_dqn
     from replaylab.learners import DQN, train
     from replaylab.replay import Prioritized, Uniform
 
@@ -71,7 +71,7 @@ def main() -> None:
         processes[-1].start()
         pipes.append(here)
 
-    cells = {"plain": (pipes[:1], 1), **{name: (pipes, options.seeds) for name in SAMPLERS}}
+    cells = {"plain": (pipes[:1], 1), **dict.fromkeys(SAMPLERS, (pipes, options.seeds))}
     steps = {}
     for name, (some, seeds) in cells.items():  # warm up, and find how many steps fill the time
         measure(pipes, name, seeds, 300)

@@ -43,10 +43,10 @@ class Dense:
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs (R, B, O) for inputs (R, B, I)."""
         if self.weight.shape[1] < NARROW:
-            y = torch.baddbmm(self.bias[:, :, None], self.weight, x.transpose(1, 2)).transpose(1, 2)
+            y = torch.baddbmm(self.bias.unsqueeze(2), self.weight, x.transpose(1, 2)).transpose(1, 2)
         else:
             memory = _memory(self._memory, x, self.weight.shape[1])
-            y = torch.baddbmm(self.bias[:, None, :], x, self.weight.transpose(1, 2), out=memory)
+            y = torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.transpose(1, 2), out=memory)
         if self.relu:
             y.relu_()
         self._input, self._output = x, y

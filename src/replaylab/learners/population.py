@@ -21,17 +21,25 @@ from replaylab.replay import Batch
 
 @dataclass(frozen=True)
 class Update:
-    """What an update saw.
+    """What an update saw, before it changed the parameters.
 
     Attributes:
-        td_error: δ = y − Q(s, a) before the update, float32 (R, B).
-        loss: Mean over the batch of weight·ℓ(δ), float32 (R,).
-        q_mean: Mean of Q(s, a) over the batch, float32 (R,).
+        td_error: δ = y − Q(s, a), float32 (R, B).
+        slope: ℓ'(δ), float32 (R, B).
+        q: Q(s, a), float32 (R, B).
+        weight: Importance weights, float32 (R, B).
     """
 
     td_error: npt.NDArray[np.float32]
-    loss: npt.NDArray[np.float32]
-    q_mean: npt.NDArray[np.float32]
+    slope: npt.NDArray[np.float32]
+    q: npt.NDArray[np.float32]
+    weight: npt.NDArray[np.float32]
+
+    @property
+    def loss(self) -> npt.NDArray[np.float32]:
+        """Mean over the batch of weight·ℓ(δ), float32 (R,); for both losses ℓ(δ) = ℓ'(δ)·(δ − ℓ'(δ)/2)."""
+        loss: npt.NDArray[np.float32] = (self.weight * self.slope * (self.td_error - self.slope / 2)).mean(1)
+        return loss
 
 
 class Population:
@@ -66,22 +74,21 @@ class Population:
         Args:
             batch: Columns (R, B, ...): obs, action, reward, next_obs, terminated, weight.
         """
-        learner = self.learner
+        learner, rows = self.learner, batch.action.shape[1]
         obs, next_obs = _inputs(batch.obs), _inputs(batch.next_obs)
-        action = torch.from_numpy(batch.action)[..., None]
-        discount = torch.from_numpy(np.where(batch.terminated, 0.0, learner.gamma).astype(np.float32))
-        weight = torch.from_numpy(batch.weight)
+        action = torch.from_numpy(batch.action).unsqueeze(-1)
+        discount = torch.from_numpy(np.float32(learner.gamma) * ~batch.terminated)
 
         q_next = self.target.forward(next_obs)
         next_action = _argmax(self.online.forward(next_obs) if learner.double else q_next)
         target = torch.from_numpy(batch.reward) + discount * _at(q_next, next_action)
 
-        q = self.online.forward(obs)
-        q_taken = _at(q, action)
-        td_error = target - q_taken
+        all_q = self.online.forward(obs)
+        q = _at(all_q, action)
+        td_error = target - q
         slope = td_error.clamp(-1.0, 1.0) if learner.loss == "huber" else td_error
-        grad = torch.zeros_like(q).scatter_(-1, action, (-weight * slope / weight.shape[1])[..., None])
-        self.online.backward(grad)
+        grad_q = torch.from_numpy(batch.weight) * slope * (-1.0 / rows)
+        self.online.backward(torch.zeros_like(all_q).scatter_(-1, action, grad_q.unsqueeze(-1)))
         if learner.max_grad_norm is not None:
             self.online.clip_gradients(learner.max_grad_norm)
         self.optimiser.step(self.online.gradients)
@@ -89,9 +96,7 @@ class Population:
         self.updates += 1
         if self.updates % learner.target_period == 0:
             self.target.copy_from(self.online)
-        # ℓ(δ) = ℓ'(δ)·(δ − ℓ'(δ)/2), for both losses
-        loss = (weight * slope * (td_error - 0.5 * slope)).mean(1)
-        return Update(td_error.numpy(), loss.numpy(), q_taken.mean(1).numpy())
+        return Update(td_error.numpy(), slope.numpy(), q.numpy(), batch.weight)
 
 
 def _inputs(obs: npt.NDArray[Any]) -> Tensor:

@@ -60,7 +60,7 @@ class Recorder:
             {
                 "rollout/exploration_rate": epsilon,
                 "train/loss": update.loss,
-                "train/q_mean": update.q_mean,
+                "train/q_mean": update.q.mean(1),
                 "train/td_error_mean": error.mean(1),
                 "train/td_error_median": np.median(error, axis=1),
                 "train/td_error_max": error.max(1),
