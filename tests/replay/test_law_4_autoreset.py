@@ -223,6 +223,18 @@ class TestSameStepNeedsTheFinalObservation:
             )
         assert len(buffer) == 2
 
+    def test_it_is_not_asked_for_where_nothing_is_stored(self):
+        buffer = self.make(num_envs=2)
+        step = {"next_obs": np.zeros((2, 2), np.float32), "where": np.array([True, False])}
+        ends = {"terminated": np.array([False, True]), "truncated": np.zeros(2, bool)}
+        assert buffer.add(**step, **ends).tolist() == [0, -1]
+        hole = np.array([np.ones(2, np.float32), None], object)
+        assert buffer.add(**step, **ends | {"terminated": np.ones(2, bool)}, final_obs=hole).tolist() == [
+            1,
+            -1,
+        ]
+        assert buffer.columns["next_obs"][:2].tolist() == [[0, 0], [1, 1]]
+
     def test_a_hole_in_an_object_array_where_an_episode_ended(self):
         buffer = self.make(num_envs=2)
         final = np.full(2, None, object)
