@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     command = tyro.cli(
         Annotated[study, subcommand("study", description=_STUDY)]
-        | Annotated[TrainCommand, subcommand("train")],  # type: ignore[arg-type,valid-type]
+        | Annotated[TrainCommand, subcommand("train")],
         prog="replaylab",
         description="The laboratory of experience replay: which replay strategy should you use?\n\n"
         "Example: replaylab study run quick",

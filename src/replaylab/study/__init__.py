@@ -9,16 +9,17 @@
 Needs the lab extra: ``pip install "replaylab[lab]"``.
 """
 
+from importlib.util import find_spec as _find_spec
+
 from replaylab.errors import MissingExtraError
 
-try:
-    from replaylab.study.spec import Spec
-    from replaylab.study.study import Study, Summary
-except ModuleNotFoundError as error:
-    if (error.name or "").startswith("replaylab"):
-        raise
-    raise MissingExtraError(
-        f'replaylab.study needs {error.name}, which is not installed. Run: pip install "replaylab[lab]"'
-    ) from error
+for _library in ("duckdb", "filelock", "jinja2", "matplotlib", "pyarrow", "pydantic", "rich", "scipy"):
+    if _find_spec(_library) is None:
+        raise MissingExtraError(
+            f'replaylab.study needs {_library}, which is not installed. Run: pip install "replaylab[lab]"'
+        )
+
+from replaylab.study.spec import Spec  # noqa: E402
+from replaylab.study.study import Study, Summary  # noqa: E402
 
 __all__ = ["Spec", "Study", "Summary"]

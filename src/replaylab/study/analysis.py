@@ -3,10 +3,11 @@
 Two measures of a run, both in the unit of the return:
 
 * **final**: the mean of its evaluations in the last `FINAL_SHARE` of the budget;
-* **area**: the time-average of its evaluations over the whole budget (normalised area under the learning curve).
+* **area**: the time-average of its evaluations over the whole budget (normalised area under the learning
+  curve).
 
-Differences are against the study's baseline, within one environment and learner, over the seeds both have. Holm's
-correction is over all comparisons of one measure in the study.
+Differences are against the study's baseline, within one environment and learner, over the seeds both have.
+Holm's correction is over all comparisons of one measure in the study.
 """
 
 from __future__ import annotations
@@ -149,8 +150,8 @@ def _grouped(columns: dict[str, NDArray[np.generic]]) -> Iterator[Curve]:
     changes = np.any([label[1:] != label[:-1] for label in labels], axis=0)
     for part in np.split(np.arange(len(labels[0])), np.flatnonzero(changes) + 1):
         seeds, steps, values = (np.asarray(columns[k])[part] for k in ("seed", "step", "value"))
-        names = [str(label[part[0]]) for label in labels]
-        yield Curve(*names, *_aligned(seeds, steps, values.astype(np.float64)))
+        environment, learner, strategy = (str(label[part[0]]) for label in labels)
+        yield Curve(environment, learner, strategy, *_aligned(seeds, steps, values.astype(np.float64)))
 
 
 def _aligned(

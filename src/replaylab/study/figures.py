@@ -1,4 +1,4 @@
-"""The figures of a report. Each takes numbers and a layout, and returns a matplotlib figure; none computes."""
+"""The figures of a report: each takes numbers and a layout, and returns a matplotlib figure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from replaylab.study import palette
@@ -42,8 +43,8 @@ def _panels(count: int, layout: Layout, height: int, **kwargs: Any) -> tuple[Fig
     """Make a figure of ``count`` panels of a height, row by row."""
     columns = min(layout.columns, count)
     rows = math.ceil(count / columns)
-    figure = Figure(figsize=(layout.width / 72, (rows * height + 8) / 72), layout="constrained")
-    figure.get_layout_engine().set(h_pad=7 / 72)  # type: ignore[union-attr]
+    engine = ConstrainedLayoutEngine(h_pad=7 / 72)
+    figure = Figure(figsize=(layout.width / 72, (rows * height + 8) / 72), layout=engine)
     axes = figure.subplots(rows, columns, squeeze=False, **kwargs).ravel()
     for unused in axes[count:]:
         unused.remove()
@@ -91,7 +92,7 @@ def every_run(
     layout: Layout,
     unit: str,
 ) -> Figure:
-    """Draw one panel per strategy: each run thin, the IQM bold with its interval, the baseline's IQM for comparison."""
+    """Draw one panel per strategy: each run thin, the IQM bold, the baseline's IQM for comparison."""
     count = sum(len(cell) for cell in cells)
     several = len(cells) > 1
     figure, panels = _panels(count, layout, 210, sharex=not several, sharey=not several)
@@ -167,7 +168,7 @@ def difference_dots(
     layout: Layout,
     unit: str,
 ) -> Figure:
-    """Draw each strategy's difference from the baseline: the interval, and every seed's own difference as a dot."""
+    """Draw each strategy's difference from the baseline: its interval, and every seed's own as a dot."""
     cells = list(dict.fromkeys((d.environment, d.learner, d.measure) for d in found))
     most = max(sum((d.environment, d.learner, d.measure) == cell for d in found) for cell in cells)
     figure, panels = _panels(len(cells), layout, 62 + 40 * most)

@@ -14,8 +14,8 @@ _UNFINISHED = ".unfinished"
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary name in the same folder; when the block ends well, it becomes ``path``.
 
-    The bytes are flushed to disk before the rename, and the folder's entry after it, so that after a power cut, too,
-    ``path`` holds all of the new content or what was there before.
+    The bytes are flushed to disk before the rename, and the folder's entry after it, so that after a power
+    cut, too, ``path`` holds all of the new content or what was there before.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{os.getpid()}{_UNFINISHED}"

@@ -1,7 +1,7 @@
 """Colours of strategies: the same in every figure, told apart by colour-blind readers, in light and in dark.
 
-The hues are those of Okabe & Ito (https://jfly.uni-koeln.de/color/), with lighter steps of the same hue on a dark
-page. The baseline is a neutral grey. Beyond six other strategies hues repeat with another line style.
+The hues are those of Okabe & Ito (https://jfly.uni-koeln.de/color/), with lighter steps of the same hue on a
+dark page. The baseline is a neutral grey. Beyond six other strategies hues repeat with another line style.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HUES = (
     ("#b87a00", "#f0b840"),
     ("#3f93c7", "#9ad4f7"),
 )
-"""(light, dark) pairs; purple and orange are a step darker than the originals so that thin lines stay visible."""
+"""(light, dark) pairs; some are a step darker than the originals so that thin lines stay visible."""
 
 LineStyle = Literal["-", "--", ":", "-."]
 _LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")

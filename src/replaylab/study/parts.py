@@ -1,7 +1,8 @@
-"""Named parts of a study file, such as ``{type = "prioritized", alpha = 0.7}``, and the objects they stand for.
+"""Named parts of a study file, such as ``{type = "prioritized", alpha = 0.7}``, as objects.
 
-A part's options are the fields of a frozen dataclass (a sampler, a learner, a schedule): the dataclass is the only
-place that knows their names, types, defaults and rules, and a new sampler needs one line in a table here.
+A part's options are the fields of a frozen dataclass (a sampler, a learner, a schedule): the dataclass is
+the only place that knows their names, types, defaults and rules, and a new sampler needs one line in a table
+here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a study has to run: populations, each known by a hash of what decides its numbers.
 
-A population is one call of the training loop: one environment, one learner, one strategy, a chunk of the seeds. Chunks
-are cut by the study file (`population`), never by the number of workers: floating-point sums may depend on how many
-replicas share an array, so a chunk's make-up belongs to what identifies it.
+A population is one call of the training loop: one environment, one learner, one strategy, a chunk of the
+seeds. Chunks are cut by the study file (`population`), never by the number of workers: floating-point sums
+may depend on how many replicas share an array, so a chunk's make-up belongs to what identifies it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from replaylab.study.parts import Part
 from replaylab.study.spec import Spec
 
 NUMBERS_VERSION = 1
-"""Raise it when the same settings begin to give other numbers (a mended learner, another metric): old files then no
-longer match, and are run again rather than mixed in."""
+"""Raise it when the same settings begin to give other numbers (a mended learner, another metric): old files
+then no longer match, and are run again rather than mixed in."""
 
 
 class Population(BaseModel):
     """Runs trained together: the unit of work, of storage and of resumption.
 
-    ``learner`` and ``strategy`` are the names the study file gives; ``learner_part`` and ``strategy_part`` what they
-    stand for.
+    ``learner`` and ``strategy`` are the names the study file gives; ``learner_part`` and ``strategy_part``
+    what they stand for.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -139,7 +139,7 @@ class LiveReporter:
         self._tally.reached(population, step)
         self._progress.update(self._whole, completed=self._tally.steps, total=self._tally.todo_steps)
 
-    def finished(self, population: Population, seconds: float) -> None:
+    def finished(self, population: Population, seconds: float) -> None:  # noqa: ARG002
         """Take the population's bar away."""
         self.progress(population, population.steps)
         self._tally.finished(population)

@@ -5,33 +5,27 @@ It reads the study's folder alone and never imports the training code. The same 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files as resources
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-from markupsafe import Markup
 
 from replaylab.errors import SpecError
-from replaylab.study import analysis, figures, palette, statistics, svg, words
+from replaylab.study import analysis, figures, palette, statistics, tables, words
 from replaylab.study.analysis import Curve
 from replaylab.study.files import write_text
+from replaylab.study.page import KEYS, Page, ReportFigure, ReportTable
 from replaylab.study.progress import duration
 from replaylab.study.statistics import Band
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from matplotlib.figure import Figure
-
     from replaylab.study.study import Study
-
-RETURN_UNIT = "greedy return"
 
 _INSIDE = {
     "rollout/ep_rew": ("Return while exploring", "return of an episode"),
@@ -40,28 +34,6 @@ _INSIDE = {
     "train/loss": ("Loss", "loss"),
 }
 """Curves shown without a test, where they were logged: title, and unit of the vertical axis."""
-
-
-@dataclass(frozen=True)
-class ReportFigure:
-    """A figure on the page: its words, and its two drawings, for wide and for narrow screens."""
-
-    key: str
-    title: str
-    caption: str
-    wide: Markup
-    narrow: Markup
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """A table on the page and as CSV: ``rows`` for people, ``numbers`` in full precision."""
-
-    key: str
-    title: str
-    caption: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def write_report(study: Study) -> Path:
@@ -76,15 +48,15 @@ def write_report(study: Study) -> Path:
         raise SpecError(
             f"{study.folder}: the results hold no {analysis.RETURN}, so there is nothing to compare."
         )
-    page = _Page(study, curves)
-    tables, told = _compare(page, rows)
+    page = Page(study, curves)
+    shown_tables, told = _compare(page, rows)
     shown = _figures(page, told) + _inside(page, rows)
     html = _template().render(
         spec=study.spec,
         variables=palette.variables(),
         looks=palette.looks(list(study.spec.strategies), study.spec.baseline),
         told=told,
-        tables=tables,
+        tables=shown_tables,
         figures=shown,
         settings=_settings(study),
         machine=study.record("machine"),
@@ -113,63 +85,7 @@ class _Told:
     warnings: Sequence[str]
 
 
-class _Page:
-    """A study with its curves, and the way its files are written."""
-
-    def __init__(self, study: Study, curves: Sequence[Curve]) -> None:
-        self.study = study
-        self.spec = study.spec
-        self.curves = curves
-        self.looks = palette.looks(list(self.spec.strategies), self.spec.baseline)
-
-    def figure(
-        self,
-        key: str,
-        title: str,
-        caption: str,
-        draw: Callable[[figures.Layout], Figure],
-        header: Sequence[str],
-        numbers: Iterable[Sequence[Any]],
-    ) -> ReportFigure:
-        """Draw a figure twice for the page, once for its own file, and write its numbers."""
-        with svg.style():
-            wide, narrow = draw(figures.WIDE), draw(figures.NARROW)
-            write_text(self.study.folder / "figures" / f"{key}.svg", svg.to_svg(wide))
-            inline = [svg.to_inline(f, f"{key}-{n}", title) for f, n in ((wide, "w"), (narrow, "n"))]
-        write_text(self.study.folder / "figures" / f"{key}.csv", _csv(header, numbers))
-        return ReportFigure(key, title, caption, *map(Markup, inline))
-
-    def table(
-        self,
-        key: str,
-        title: str,
-        caption: str,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        header: Sequence[str],
-        numbers: Iterable[Sequence[Any]],
-    ) -> ReportTable:
-        """Write a table's numbers in full precision and return it for the page.
-
-        The page leaves out the environment and the learner where the study has only one.
-        """
-        write_text(self.study.folder / "tables" / f"{key}.csv", _csv(header, numbers))
-        only = {"Environment": len(self.spec.environments) == 1, "Learner": len(self.spec.learners) == 1}
-        kept = [i for i, column in enumerate(columns) if not only.get(column, False)]
-        return ReportTable(
-            key, title, caption, [columns[i] for i in kept], [[r[i] for i in kept] for r in rows]
-        )
-
-
-def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def _compare(page: _Page, rows: Any) -> tuple[list[ReportTable], _Told]:
+def _compare(page: Page, rows: Any) -> tuple[list[ReportTable], _Told]:
     spec = page.spec
     levels = analysis.levels(page.curves)
     differences = analysis.differences(page.curves, spec.baseline)
@@ -183,17 +99,21 @@ def _compare(page: _Page, rows: Any) -> tuple[list[ReportTable], _Told]:
         words.budgets(spent, spec),
         _warnings(page),
     )
-    tables = [_level_table(page, levels), _difference_table(page, differences), _budget_table(page, spent)]
-    return [t for t in tables if t.rows], told
+    made = [
+        tables.level_table(page, levels),
+        tables.difference_table(page, differences),
+        tables.budget_table(page, spent),
+    ]
+    return [t for t in made if t.rows], told
 
 
-def _warnings(page: _Page) -> list[str]:
+def _warnings(page: Page) -> list[str]:
     study, found = page.study, []
     missing = [p for p in study.populations if not study.file_of(p).is_file()]
     if missing:
         found.append(
-            f"Incomplete: {sum(len(p.seeds) for p in missing)} of {words.counted(page.spec.runs, 'run')} are missing. "
-            f"What follows is about those that are there."
+            f"Incomplete: {sum(len(p.seeds) for p in missing)} of {words.counted(page.spec.runs, 'run')} "
+            f"are missing. What follows is about those that are there."
         )
     if not any(c.strategy == page.spec.baseline for c in page.curves):
         found.append(
@@ -213,99 +133,6 @@ def _versions_of_files(study: Study) -> set[str]:
 
     versions = (read_metadata(study.file_of(p))["versions"] for p in study.present)
     return {", ".join(f"{k} {v}" for k, v in each.items()) for each in versions}
-
-
-_KEYS = ("environment", "learner", "strategy")
-
-
-def _level_table(page: _Page, levels: Sequence[analysis.Level]) -> ReportTable:
-    by_cell: dict[tuple[str, str, str], dict[str, analysis.Level]] = {}
-    for level in levels:
-        by_cell.setdefault((level.environment, level.learner, level.strategy), {})[level.measure] = level
-    return page.table(
-        "levels",
-        "How high each strategy came",
-        f"Interquartile mean over runs, with its 95 % bootstrap interval; unit: {RETURN_UNIT}.",
-        ("Environment", "Learner", "Strategy", "Runs", "Final", "95 %", "Average", "95 %"),
-        [
-            (
-                *cell,
-                str(both["final"].runs),
-                words.estimate(both["final"].iqm),
-                words.interval(both["final"].iqm),
-                words.estimate(both["area"].iqm),
-                words.interval(both["area"].iqm),
-            )
-            for cell, both in by_cell.items()
-        ],
-        (*_KEYS, "measure", "runs", "iqm", "low", "high"),
-        ((lv.environment, lv.learner, lv.strategy, lv.measure, lv.runs, *lv.iqm) for lv in levels),
-    )
-
-
-def _difference_table(page: _Page, differences: Sequence[analysis.Difference]) -> ReportTable:
-    names = {"final": "final", "area": "average"}
-    return page.table(
-        "differences",
-        f"Against {page.spec.baseline}, in pairs of the same seed",
-        "Difference of interquartile means with its paired 95 % bootstrap interval; p from the paired sign-flip "
-        "permutation test, then Holm-corrected over all comparisons of the same measure.",
-        (
-            "Environment",
-            "Learner",
-            "Strategy",
-            "Measure",
-            "Pairs",
-            "Difference",
-            "95 %",
-            "p",
-            "p (Holm)",
-            "Verdict",
-        ),
-        [
-            (
-                d.environment,
-                d.learner,
-                d.strategy,
-                names[d.measure],
-                str(d.pairs),
-                words.effect(d.iqm),
-                words.effect_interval(d.iqm),
-                words.p_value(d.p),
-                words.p_value(d.p_holm),
-                words.verdict(d),
-            )
-            for d in differences
-        ],
-        (*_KEYS, "baseline", "measure", "pairs", "difference", "low", "high", "p", "p_holm", "verdict"),
-        (
-            (d.environment, d.learner, d.strategy, d.baseline, d.measure, d.pairs, *d.iqm, d.p, d.p_holm)
-            + (words.verdict(d),)
-            for d in differences
-        ),
-    )
-
-
-def _budget_table(page: _Page, spent: Sequence[analysis.Spent]) -> ReportTable:
-    def whole(value: float) -> str:
-        return f"{value:,.0f}" if value >= 0 else "not recorded"
-
-    return page.table(
-        "budgets",
-        "What one run used up",
-        "Means over the runs, at the last logged step.",
-        ("Environment", "Learner", "Strategy", "Environment steps", "Updates", "Transitions replayed"),
-        [
-            (s.environment, s.learner, s.strategy)
-            + tuple(map(whole, (s.environment_steps, s.updates, s.transitions_replayed)))
-            for s in spent
-        ],
-        (*_KEYS, "environment_steps", "updates", "transitions_replayed"),
-        (
-            (s.environment, s.learner, s.strategy, s.environment_steps, s.updates, s.transitions_replayed)
-            for s in spent
-        ),
-    )
 
 
 Cells = list[list[tuple[Curve, Band]]]
@@ -332,15 +159,15 @@ def _run_rows(curves: Sequence[Curve]) -> Iterable[Sequence[Any]]:
                 yield (*curve.cell, curve.strategy, seed.item(), step.item(), value.item())
 
 
-def _figures(page: _Page, told: _Told) -> list[ReportFigure]:
+def _figures(page: Page, told: _Told) -> list[ReportFigure]:
     cells, looks = _cells(page.curves), page.looks
-    band_header = (*_KEYS, "step", "iqm", "low", "high")
+    band_header = (*KEYS, "step", "iqm", "low", "high")
     shown = [
         page.figure(
             "learning_curves",
             "Learning curves",
             "Greedy return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
-            partial(figures.curves, cells, looks, unit=RETURN_UNIT),
+            partial(figures.curves, cells, looks, unit=tables.RETURN_UNIT),
             band_header,
             _band_rows(cells),
         ),
@@ -349,16 +176,16 @@ def _figures(page: _Page, told: _Told) -> list[ReportFigure]:
             "Every run",
             f"Thin: one run each. Bold: their interquartile mean, with its 95 % interval. Dashed grey: "
             f"{page.spec.baseline}, for comparison. All panels of an environment share their scales.",
-            partial(figures.every_run, cells, page.spec.baseline, looks, unit=RETURN_UNIT),
-            (*_KEYS, "seed", "step", "value"),
+            partial(figures.every_run, cells, page.spec.baseline, looks, unit=tables.RETURN_UNIT),
+            (*KEYS, "seed", "step", "value"),
             _run_rows(page.curves),
         ),
         page.figure(
             "levels",
             "Level of every run",
             "Small dots: one run each. Large dot and bar: interquartile mean with its 95 % interval.",
-            partial(figures.level_dots, page.curves, told.levels, looks, unit=RETURN_UNIT),
-            (*_KEYS, "measure", "seed", "value"),
+            partial(figures.level_dots, page.curves, told.levels, looks, unit=tables.RETURN_UNIT),
+            (*KEYS, "measure", "seed", "value"),
             (
                 (*c.cell, c.strategy, m, seed.item(), value.item())
                 for m in analysis.MEASURES
@@ -373,10 +200,11 @@ def _figures(page: _Page, told: _Told) -> list[ReportFigure]:
             page.figure(
                 "differences",
                 "Difference of every seed",
-                "Small dots: one seed each, its run minus the baseline’s run of the same seed. Large dot and bar: "
-                "difference of interquartile means with its paired 95 % interval. Right of the dashed line is better.",
-                partial(figures.difference_dots, pairs, told.differences, looks, unit=RETURN_UNIT),
-                (*_KEYS, "baseline", "measure", "pair", "difference"),
+                "Small dots: one seed each, its run minus the baseline’s run of the same seed. Large dot "
+                "and bar: difference of interquartile means with its paired 95 % interval. Right of the "
+                "dashed line is better.",
+                partial(figures.difference_dots, pairs, told.differences, looks, unit=tables.RETURN_UNIT),
+                (*KEYS, "baseline", "measure", "pair", "difference"),
                 (
                     (*c.cell, c.strategy, page.spec.baseline, m, i, float(a - b))
                     for m in analysis.MEASURES
@@ -388,7 +216,7 @@ def _figures(page: _Page, told: _Told) -> list[ReportFigure]:
     return shown
 
 
-def _inside(page: _Page, rows: Any) -> list[ReportFigure]:
+def _inside(page: Page, rows: Any) -> list[ReportFigure]:
     """Curves of what went on inside the learner, where it was logged."""
     shown = []
     for metric, (title, unit) in _INSIDE.items():
@@ -400,9 +228,10 @@ def _inside(page: _Page, rows: Any) -> list[ReportFigure]:
             page.figure(
                 metric.replace("/", "_"),
                 title,
-                f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals. Shown, not tested.",
+                f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals. Shown, "
+                f"not tested.",
                 partial(figures.curves, cells, page.looks, unit=unit),
-                (*_KEYS, "step", "iqm", "low", "high"),
+                (*KEYS, "step", "iqm", "low", "high"),
                 _band_rows(cells),
             )
         )

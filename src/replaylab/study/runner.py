@@ -1,12 +1,14 @@
 """Runs populations in worker processes and tells a reporter what happens.
 
-One thread per worker hands it a population, reads its answers, and takes the next; what it hears goes through one
-queue to the calling thread, so a `Reporter` is only ever called there. Workers are fresh interpreters with one thread
-each; they hold no state between populations, so how many there are changes nothing but the time.
+One thread per worker hands it a population, reads its answers, and takes the next; what it hears goes through
+one queue to the calling thread, so a `Reporter` is only ever called there. Workers are fresh interpreters
+with one thread each; they hold no state between populations, so how many there are changes nothing but the
+time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -62,8 +64,8 @@ def run_populations(
 ) -> tuple[dict[str, float], list[Failure]]:
     """Run populations, each into its file, and return seconds by population id, and the failures.
 
-    A population that raises, or whose worker is killed, is a failure; the others go on. Interrupting the caller
-    (Ctrl-C) ends the workers and raises ``KeyboardInterrupt`` on.
+    A population that raises, or whose worker is killed, is a failure; the others go on. Interrupting the
+    caller (Ctrl-C) ends the workers and raises ``KeyboardInterrupt`` on.
 
     Args:
         todo: what to run, first come first served.
@@ -96,7 +98,9 @@ def run_populations(
                 reporter.failed(failures[-1])
     finally:
         for desk in desks:
-            desk.close()
+            desk.stop()
+        for desk in desks:
+            desk.join()
     return seconds, failures
 
 
@@ -110,46 +114,58 @@ class _Desk(threading.Thread):
         self._jobs = jobs
         self._events = events
         self._process: subprocess.Popen[str] | None = None
-        self._closed = False
+        self._stopped = False
 
     def run(self) -> None:
         try:
-            while not self._closed:
+            while not self._stopped:
                 population, file = self._jobs.get_nowait()
-                self._one(population, file)
+                self._events.put(_Event(population, self._one(population, file)))
         except queue.Empty:
             pass
         finally:
-            self.close()
+            self._end_worker()
             self._events.put(_Event(None, {}))
 
-    def _one(self, population: Population, file: Path) -> None:
-        if self._process is None:
-            self._process = _start_worker()
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
+    def _one(self, population: Population, file: Path) -> dict[str, Any]:
+        """Have one population trained, pass its progress on, and return the worker's last message."""
+        process = self._process or _start_worker()
+        self._process = process
+        if self._stopped:  # `stop` may have come before there was a process to kill
+            process.kill()
+        assert process.stdin is not None
+        assert process.stdout is not None
         job = {"population": population.model_dump(mode="json"), "file": str(file)}
         try:
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
             for line in process.stdout:
-                message = json.loads(line)
-                self._events.put(_Event(population, message))
+                message: dict[str, Any] = json.loads(line)
                 if message["event"] != "progress":
-                    return
+                    return message
+                self._events.put(_Event(population, message))
         except (BrokenPipeError, json.JSONDecodeError):
             pass  # the worker died while being spoken to, or in the middle of a line
-        self._process = None
-        why = f"The worker process {_ending(process.wait())} before it finished this population."
-        self._events.put(_Event(population, {"event": "failed", "traceback": why}))
+        ending = _ending(process.wait())
+        self._end_worker()
+        return {
+            "event": "failed",
+            "traceback": f"The worker process {ending} before it finished this population.",
+        }
 
-    def close(self) -> None:
-        """End the worker; safe to call from any thread, any number of times."""
-        self._closed = True
-        process = self._process
-        if process is not None and process.poll() is None:
-            process.kill()
-            process.wait()
+    def stop(self) -> None:
+        """Have the thread end soon, its worker at once; for the calling thread."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.kill()
+
+    def _end_worker(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            process.communicate()
 
 
 def _ending(code: int) -> str:

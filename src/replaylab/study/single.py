@@ -124,8 +124,8 @@ def train_and_tell(population: Population, console: Console, out: Path | None) -
     total = population.steps * len(population.seeds)
     _say(
         console,
-        f"final level {_level(final)}, interquartile mean over {words.counted(len(population.seeds), 'seed')} with "
-        f"its 95 % interval",
+        f"final level {_level(final)}, interquartile mean over "
+        f"{words.counted(len(population.seeds), 'seed')} with its 95 % interval",
     )
     _say(console, f"{total:,} environment steps in {duration(seconds)}, {total / seconds:,.0f} a second")
     if out is not None:

@@ -1,7 +1,7 @@
 """What a study is, as data: a TOML file, validated.
 
-A `Spec` holds everything that decides a study's numbers, with every default filled in, so the same file run next year
-under other defaults is a different study, and says so. Shape of a file::
+A `Spec` holds everything that decides a study's numbers, with every default filled in, so the same file run
+next year under other defaults is a different study, and says so. Shape of a file::
 
     name = "quick"
     title = "Which replay strategy learns CartPole best?"
@@ -127,8 +127,8 @@ class Spec(_Table):
         """Read, validate and complete a study file.
 
         Raises:
-            SpecError: the file is missing or no TOML, a key is unknown, or a value breaks a rule; the message names
-                the file, the key's path, the rule and the value.
+            SpecError: the file is missing or no TOML, a key is unknown, or a value breaks a rule; the message
+                names the file, the key's path, the rule and the value.
         """
         file = Path(path)
         try:

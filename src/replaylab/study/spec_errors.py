@@ -13,7 +13,8 @@ _RULES = {
     "tuple_type": "must be a list",
     "dict_type": "must be a table",
     "model_type": "must be a table",
-    "string_pattern_mismatch": "must be made of letters, digits and _ . + -, and start with a letter or digit",
+    "string_pattern_mismatch": "must be made of letters, digits and _ . + -, and start with a letter or "
+    "digit",
     "string_too_short": "must not be empty",
 }
 """Pydantic's error types whose own words speak of Python rather than of the file."""

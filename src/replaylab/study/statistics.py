@@ -1,18 +1,19 @@
 """The statistics of a study: levels, intervals, paired tests. NumPy and SciPy only, vectorised, seeded.
 
-Every function is pure: the same arrays and the same ``seed`` give the same numbers. Shapes: ``N`` seeds (runs),
-``T`` points of a learning curve, ``M`` strata (environments), ``K`` hypotheses.
+Every function is pure: the same arrays and the same ``seed`` give the same numbers. Shapes: ``N`` seeds
+(runs), ``T`` points of a learning curve, ``M`` strata (environments), ``K`` hypotheses.
 
-The statistic throughout is the interquartile mean (IQM): it uses half of the runs, so one lucky or one lost run does
-not move it as it moves a mean, and it wastes less than a median does. Intervals are percentile-bootstrap intervals
-that resample whole runs (Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice",
-NeurIPS, https://arxiv.org/abs/2108.13264). Runs that share a seed are pairs, so differences resample pairs.
+The statistic throughout is the interquartile mean (IQM): it uses half of the runs, so one lucky or one lost
+run does not move it as it moves a mean, and it wastes less than a median does. Intervals are
+percentile-bootstrap intervals that resample whole runs (Agarwal et al. 2021, "Deep reinforcement learning at
+the edge of the statistical precipice", NeurIPS, https://arxiv.org/abs/2108.13264). Runs that share a seed are
+pairs, so differences resample pairs.
 
 How far to trust it (measured in ``tests/study/test_statistics.py`` on normal runs):
 
 * the paired test holds its level exactly: at most 5 % false alarms at p < 0.05, at every number of seeds;
-* 95 % intervals are a little too narrow for few seeds, as all percentile intervals are: they hold the true value in
-  about 89 % of studies with 5 seeds, 93 % with 10 and 95 % with 30.
+* 95 % intervals are a little too narrow for few seeds, as all percentile intervals are: they hold the true
+  value in about 89 % of studies with 5 seeds, 93 % with 10 and 95 % with 30.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def interquartile_mean(values: ArrayLike, axis: int = 0) -> Floats:
 
 
 def _draw_runs(rng: np.random.Generator, resamples: int, runs: int, strata: int) -> NDArray[np.intp]:
-    """Draw runs with replacement, within each stratum on its own: indices of shape (resamples, runs, strata)."""
+    """Draw runs with replacement, within each stratum: indices of shape (resamples, runs, strata)."""
     return rng.integers(0, runs, size=(resamples, runs, strata))
 
 
@@ -107,8 +108,8 @@ def bootstrap_interval(
 ) -> Interval:
     """Return the IQM of the runs with its stratified percentile-bootstrap interval.
 
-    Runs are drawn with replacement within each stratum (environment) on its own, the IQM is taken over all of them,
-    and the interval runs from the (1 - level)/2 to the (1 + level)/2 quantile of those IQMs.
+    Runs are drawn with replacement within each stratum (environment) on its own, the IQM is taken over all of
+    them, and the interval runs from the (1 - level)/2 to the (1 + level)/2 quantile of those IQMs.
 
     Args:
         values: shape (N,) for one environment, or (N, M) for M environments in a common unit.
@@ -127,9 +128,9 @@ def paired_difference(
 ) -> Interval:
     """Return IQM(treated) - IQM(baseline) with a paired percentile-bootstrap interval.
 
-    Row i of both arrays is the same seed. A resample draws seeds, and takes both runs of each drawn seed, so that what
-    a seed does to both strategies alike cancels; the interval is therefore narrower than that of two unpaired groups
-    whenever seeds correlate.
+    Row i of both arrays is the same seed. A resample draws seeds, and takes both runs of each drawn seed, so
+    that what a seed does to both strategies alike cancels; the interval is therefore narrower than that of
+    two unpaired groups whenever seeds correlate.
 
     Args:
         treated: shape (N,) or (N, M), as in ``bootstrap_interval``.
@@ -161,11 +162,11 @@ def _iqm_difference(a: Floats, b: Floats) -> float:
 def paired_permutation_test(treated: ArrayLike, baseline: ArrayLike, *, seed: int = 0) -> float:
     """Return the two-sided p-value of the paired sign-flip permutation test of IQM(treated) - IQM(baseline).
 
-    If the two strategies do not differ, swapping a seed's two runs (flipping the sign of its difference) changes
-    nothing in law. The p-value is the share of swap patterns whose absolute statistic is at least the one seen:
-    of all 2^N patterns for N <= ``EXACT_SEEDS`` (exact; the smallest possible value is 2 / 2^N), else of
-    ``PERMUTATIONS`` random ones with the seen one counted in, (b + 1) / (m + 1) (Phipson & Smyth 2010,
-    https://doi.org/10.2202/1544-6115.1585). Either way P(p <= u) <= u under the null hypothesis.
+    If the two strategies do not differ, swapping a seed's two runs (flipping the sign of its difference)
+    changes nothing in law. The p-value is the share of swap patterns whose absolute statistic is at least the
+    one seen: of all 2^N patterns for N <= ``EXACT_SEEDS`` (exact; the smallest possible value is 2 / 2^N),
+    else of ``PERMUTATIONS`` random ones with the seen one counted in, (b + 1) / (m + 1) (Phipson & Smyth
+    2010, https://doi.org/10.2202/1544-6115.1585). Either way P(p <= u) <= u under the null hypothesis.
 
     Args:
         treated: shape (N,).
@@ -198,8 +199,9 @@ def paired_permutation_test(treated: ArrayLike, baseline: ArrayLike, *, seed: in
 def holm(p_values: ArrayLike) -> Floats:
     """Return Holm's step-down adjusted p-values, shape (K,): reject where adjusted <= alpha.
 
-    With p_(1) <= ... <= p_(K), adjusted p_(j) = max over i <= j of min(1, (K - i + 1) p_(i)). The chance of even one
-    false alarm in the family is at most alpha, whatever the dependence (Holm 1979, Scand. J. Statist. 6, 65-70).
+    With p_(1) <= ... <= p_(K), adjusted p_(j) = max over i <= j of min(1, (K - i + 1) p_(i)). The chance
+    of even one false alarm in the family is at most alpha, whatever the dependence (Holm 1979, Scand. J.
+    Statist. 6, 65-70).
     """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
@@ -210,7 +212,7 @@ def holm(p_values: ArrayLike) -> Floats:
 
 
 def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
-    """Return the normalised area under learning curves: the time-average of the value, in the value's own unit.
+    """Return the normalised area under learning curves: the value's time-average, in its own unit.
 
     area = 1 / (x_T - x_1) * sum over t of (x_{t+1} - x_t) (y_t + y_{t+1}) / 2, the trapezoid rule.
 

@@ -1,7 +1,8 @@
 """The results on disk: one Parquet file per population, in long form.
 
-Columns: see `SCHEMA`. Rows are sorted by seed, metric, step, and hold nothing of time or machine, so two runs of the
-same study give equal rows. Each file's metadata carries the settings it came from and the library versions.
+Columns: see `SCHEMA`. Rows are sorted by seed, metric, step, and hold nothing of time or machine, so two runs
+of the same study give equal rows. Each file's metadata carries the settings it came from and the library
+versions.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def open_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
-    """Return the rows of the files as a DuckDB relation, in a fixed order; call ``.arrow()``, ``.df()`` or query it."""
+    """Return the rows of the files as a DuckDB relation, in a fixed order."""
     connection = duckdb.connect()
     rows = connection.read_parquet([str(f) for f in files])
     return rows.order("environment, learner, strategy, seed, metric, step")

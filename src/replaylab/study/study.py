@@ -41,8 +41,9 @@ class Summary:
 class Study:
     """A validated study and its folder.
 
-    The folder holds ``study.json`` (every setting), ``machine.json`` (versions, hardware), ``runs/`` (one Parquet file
-    per population), ``timing/``, ``failures/``, and after `report` ``report.html``, ``figures/`` and ``tables/``.
+    The folder holds ``study.json`` (every setting), ``machine.json`` (versions, hardware), ``runs/`` (one
+    Parquet file per population), ``timing/``, ``failures/``, and after `report` ``report.html``, ``figures/``
+    and ``tables/``.
 
     Example:
         >>> study = Study.from_toml("quick")
@@ -55,7 +56,11 @@ class Study:
 
     @classmethod
     def from_toml(cls, study: str | Path, folder: str | Path | None = None) -> Self:
-        """Read a study file, or a shipped study by name; results go to ``folder``, by default ``results/<name>``.
+        """Read a study file, or a shipped study by name.
+
+        Args:
+            study: the path of a TOML file, or a shipped study's name.
+            folder: where the results go; by default ``results/<name>``.
 
         Raises:
             SpecError: there is no such study, or the file breaks a rule.
@@ -102,7 +107,7 @@ class Study:
         """Run what is missing and return what was done; safe to kill at any moment and call again.
 
         Args:
-            workers: processes, one thread each; by default one for each core. It changes the time, not the numbers.
+            workers: processes, one thread each; by default one for each core. It changes only the time.
             reporter: hears of the progress; silent by default.
 
         Raises:
@@ -147,8 +152,8 @@ class Study:
             lock.acquire()
         except Timeout:
             raise ConfigError(
-                f"Another `replaylab study run` is at work in {self.folder}. Wait until it ends, or give this one "
-                f"another folder (--out)."
+                f"Another `replaylab study run` is at work in {self.folder}. Wait until it ends, or give "
+                f"this one another folder (--out)."
             ) from None
         try:
             files.sweep(self.folder)
@@ -162,14 +167,15 @@ class Study:
             there = json.loads(record.read_text(encoding="utf-8")).get("name")
             if there != self.spec.name:
                 raise SpecError(
-                    f"{self.folder} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
+                    f"{self.folder} holds the study {there!r}, not {self.spec.name!r}. "
+                    f"Give another folder (--out)."
                 )
         files.write_text(record, self.spec.model_dump_json(indent=2) + "\n")
         machine = {"versions": provenance.versions(), "hardware": provenance.hardware()}
         files.write_text(self.folder / "machine.json", json.dumps(machine, indent=2) + "\n")
 
     def results(self) -> duckdb.DuckDBPyRelation:
-        """Return all rows as a DuckDB relation: ``.arrow()``, ``.df()``, ``.fetchnumpy()``, or query it with SQL.
+        """Return all rows as a DuckDB relation: ``.arrow()``, ``.df()``, ``.fetchnumpy()``, or query it.
 
         Columns: environment, learner, strategy, seed, step, metric, value (`replaylab.study.store.SCHEMA`).
 

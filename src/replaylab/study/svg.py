@@ -1,4 +1,4 @@
-"""Matplotlib figures as SVG text: reproducible, with text as text, and fit for a page that may be light or dark."""
+"""Matplotlib figures as SVG: reproducible, with text as text, fit for a light or a dark page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from replaylab.study import palette
 
@@ -21,7 +21,7 @@ def style() -> Iterator[None]:
     """Draw inside this block: one style for all figures, whatever the user's own matplotlib settings are."""
     import matplotlib as mpl
 
-    settings = {
+    settings: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": "replaylab",
         "font.family": ["DejaVu Sans"],

@@ -1,7 +1,8 @@
 """Sentences made from the numbers: what was compared, and what came out.
 
-A difference is called higher or lower only where the Holm-adjusted p-value is below 0.05. Everything else is "no
-difference shown", which is not "no difference": the sentence gives the interval, so the reader sees what is still open.
+A difference is called higher or lower only where the Holm-adjusted p-value is below 0.05. Everything else is
+"no difference shown", which is not "no difference": the sentence gives the interval, so the reader sees what
+is still open.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def number(value: float, scale: float | None = None) -> str:
 
     Args:
         value: the number.
-        scale: the largest size among numbers it stands beside, so that all get the same decimals; its own by default.
+        scale: the largest size among numbers it stands beside, so that all get the same decimals; its own by
+            default.
     """
     size = abs(value if scale is None else scale)
     digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2
@@ -90,8 +92,8 @@ def compared(spec: Spec) -> str:
     return (
         f"Compared: {against}, on {joined(spec.environments)}, with {joined(list(spec.learners))}, "
         f"{counted(len(spec.seeds), 'seed')} each and {spec.budget.steps:,} environment steps a run "
-        f"({counted(spec.runs, 'run')}). The same seeds serve every strategy, so runs are compared in pairs. A run is "
-        f"judged by its greedy policy on separate environments: the mean return of "
+        f"({counted(spec.runs, 'run')}). The same seeds serve every strategy, so runs are compared in pairs. "
+        f"A run is judged by its greedy policy on separate environments: the mean return of "
         f"{counted(spec.evaluation.episodes, 'episode')}, every {spec.evaluation.every:,} steps."
     )
 
@@ -152,7 +154,7 @@ def comparison(difference: Difference) -> str:
         return f"{numbers}: {verdict(d)}."
     if d.covers_zero:
         return f"{numbers}: no difference shown; the interval covers 0."
-    return f"{numbers}: no difference shown; the interval leaves out 0, but the corrected test does not reach 0.05."
+    return f"{numbers}: no difference shown; the interval leaves out 0, but p stays above 0.05."
 
 
 def _equals(p: float) -> str:
@@ -165,7 +167,7 @@ def budgets(spent: Sequence[Spent], spec: Spec) -> str:
     if not spent:
         return f"Every run takes {spec.budget.steps:,} environment steps; updates were not recorded."
     matched = ["environment steps"]
-    unmatched = []
+    unmatched: list[str] = []
     for name, values in (
         ("updates", {round(s.updates) for s in spent}),
         (
@@ -182,7 +184,10 @@ def budgets(spent: Sequence[Spent], spec: Spec) -> str:
         return text
     per_update = {s.strategy: s.transitions_replayed / s.updates for s in spent if s.updates > 0}
     listed = joined([f"{strategy} {share:.3g}" for strategy, share in per_update.items()])
-    return f"{text} One update replays, in transitions: {listed}. Differences below include what that alone does."
+    return (
+        f"{text} Transitions replayed in one update: {listed}. "
+        f"What that alone does is part of each difference."
+    )
 
 
 def few_seeds(spec: Spec) -> str | None:
@@ -192,6 +197,7 @@ def few_seeds(spec: Spec) -> str | None:
     if least < 0.05 or not others:
         return None
     return (
-        f"With {counted(len(spec.seeds), 'seed')} and {counted(others, 'comparison')} the corrected test cannot reach "
-        f"p < 0.05 whatever the data (its smallest p is {min(least, 1.0):.2g}): read the intervals, or add seeds."
+        f"With {counted(len(spec.seeds), 'seed')} and {counted(others, 'comparison')} the corrected test "
+        f"cannot reach p < 0.05 whatever the data (its smallest p is {min(least, 1.0):.2g}): "
+        f"read the intervals, or add seeds."
     )

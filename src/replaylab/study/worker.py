@@ -1,8 +1,9 @@
 """A worker process: ``python -m replaylab.study.worker``.
 
-It reads populations as JSON lines on standard input, trains each, writes its file, and answers with JSON lines on
-standard output. When standard input closes, because the parent ended or was killed, the worker ends at once, in the
-middle of whatever it does: files appear only whole (`replaylab.study.files`), so nothing half-written remains.
+It reads populations as JSON lines on standard input, trains each, writes its file, and answers with JSON
+lines on standard output. When standard input closes, because the parent ended or was killed, the worker ends
+at once, in the middle of whatever it does: files appear only whole (`replaylab.study.files`), so nothing
+half-written remains.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def train_population(
     Args:
         population: what to train.
         on_step: hears of the steps taken, now and then.
-        on_metrics: hears of each evaluation and each look at the learner: the step, and values of shape (seeds,).
+        on_metrics: hears of each evaluation and each look at the learner: the step, and values of shape
+            (seeds,).
     """
     import torch
 

@@ -1,0 +1,140 @@
+"""From rows to levels, differences and words, on made-up results whose truth is known."""
+
+import numpy as np
+import pytest
+
+from replaylab.study import analysis, words
+from replaylab.study.analysis import Curve, Difference
+from replaylab.study.statistics import Interval
+from tests.study.tiny import pretend, study
+
+
+def made(tmp_path, gain, **changes):
+    found = study(tmp_path, seeds=10, population=10, **changes)
+    pretend(found, gain)
+    return found, analysis.curves_of(found.results(), found.spec, analysis.RETURN)
+
+
+def test_curves_come_in_the_order_of_the_file(tmp_path):
+    _, curves = made(tmp_path, 0.0)
+    assert [c.strategy for c in curves] == ["uniform", "prioritized"]
+    assert curves[0].seeds.tolist() == list(range(10))
+    assert curves[0].steps.tolist() == [100, 200, 300]
+    assert curves[0].values.shape == (10, 3)
+
+
+def test_final_and_area_of_a_straight_line():
+    curve = Curve("e", "l", "s", np.array([0]), np.arange(10, 101, 10), np.arange(10.0, 101.0, 10.0)[None])
+    assert curve.of_runs("final").tolist() == [100.0]
+    assert curve.of_runs("area").tolist() == [55.0]
+
+
+def test_a_gain_is_found_and_said(tmp_path):
+    found, curves = made(tmp_path, 30.0)
+    final, area = analysis.differences(curves, "uniform")
+    assert (final.measure, area.measure) == ("final", "area")
+    assert final.iqm.low < 30 < final.iqm.high + 1
+    assert final.iqm.high - final.iqm.low < 4  # seeds vary by 5, but pairs by 1
+    assert final.p == final.p_holm == 2 / 2**10
+    assert words.verdict(final) == "higher"
+    (answer,) = words.answers([final, area], analysis.levels(curves), found.spec)
+    assert answer.startswith("On CartPole-v1, by the final level, prioritized (+")
+    assert "came out higher than uniform. By the average over training, prioritized (+" in answer
+    assert "no difference" not in answer
+
+
+def test_no_gain_is_said_as_no_difference_shown(tmp_path):
+    found, curves = made(tmp_path, 0.0)
+    differences = analysis.differences(curves, "uniform")
+    assert not any(d.shown for d in differences)
+    (answer,) = words.answers(differences, analysis.levels(curves), found.spec)
+    assert "no difference from uniform was shown for prioritized" in answer
+    assert words.comparison(differences[0]).endswith(": no difference shown; the interval covers 0.")
+
+
+@pytest.mark.parametrize(
+    ("interval", "p", "ending"),
+    [
+        ((5, 1, 9), 0.01, "higher."),
+        ((-5, -9, -1), 0.01, "lower."),
+        ((5, -1, 9), 0.01, "higher by the test, though the interval reaches across 0."),
+        ((5, -1, 9), 0.20, "no difference shown; the interval covers 0."),
+        ((5, 1, 9), 0.06, "no difference shown; the interval leaves out 0, but p stays above 0.05."),
+    ],
+)
+def test_a_comparison_in_words(interval, p, ending):
+    difference = Difference("e", "l", "per", "uniform", "final", 10, Interval(*interval), p / 3, p)
+    sentence = words.comparison(difference)
+    assert sentence.endswith(f"10 pairs; p = {p:.3f} after Holm’s correction): {ending}")
+
+
+def test_holm_is_over_all_comparisons_of_a_measure(tmp_path):
+    _, curves = made(tmp_path, 30.0, strategies__none={"type": "online"})
+    finals = [d for d in analysis.differences(curves, "uniform") if d.measure == "final"]
+    assert [d.p_holm for d in finals] == [2 * d.p for d in finals]
+
+
+def test_only_seeds_both_have_are_paired():
+    grid = np.array([1, 2])
+    base = Curve("e", "l", "u", np.array([1, 2, 3]), grid, np.array([[0, 10.0], [0, 20], [0, 30]]))
+    other = Curve("e", "l", "p", np.array([3, 4, 2]), grid, np.array([[0, 31.0], [0, 99], [0, 22]]))
+    ours, theirs = analysis.paired_values(other, base, "final")
+    assert (ours - theirs).tolist() == [2.0, 1.0]
+
+
+def test_runs_without_common_steps_are_brought_onto_one_grid(tmp_path):
+    found, _ = made(tmp_path, 0.0)
+    curve = analysis.curve_of_runs(
+        found.populations[0],
+        np.array([0, 0, 1]),
+        np.array([10, 200, 100]),
+        np.array([1.0, 2.0, 3.0]),
+    )
+    assert curve.values.shape == (2, 200)
+    assert curve.values[0, [0, 8, 198, 199]].tolist() == [1, 1, 1, 2]
+    assert set(curve.values[1]) == {3.0}
+
+
+def test_budgets_say_what_is_not_matched(tmp_path):
+    found, _ = made(tmp_path, 0.0, strategies__none={"type": "online"})
+    spent = analysis.spending(found.results(), found.spec)
+    assert [(s.strategy, s.updates, s.transitions_replayed) for s in spent] == [
+        ("uniform", 280, 2240),
+        ("prioritized", 280, 2240),
+        ("none", 280, 280),
+    ]
+    assert words.budgets(spent, found.spec) == (
+        "Matched between strategies: environment steps and updates. Not matched: transitions replayed. "
+        "Transitions replayed in one update: uniform 8, prioritized 8 and none 1. "
+        "What that alone does is part of each difference."
+    )
+    assert words.budgets(spent[:2], found.spec) == (
+        "Matched between strategies: environment steps, updates and transitions replayed."
+    )
+
+
+def test_too_few_seeds_are_told(tmp_path):
+    assert words.few_seeds(study(tmp_path, seeds=10).spec) is None
+    assert words.few_seeds(study(tmp_path, seeds=3).spec) == (
+        "With 3 seeds and 1 comparison the corrected test cannot reach p < 0.05 whatever the data "
+        "(its smallest p is 0.25): read the intervals, or add seeds."
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0.00"),
+        (-0.001, "0.00"),
+        (3.14159, "3.14"),
+        (-31.4159, "−31.4"),
+        (314.159, "314"),
+        (31415.9, "31,416"),
+    ],
+)
+def test_numbers_for_people(value, text):
+    assert words.number(value) == text
+
+
+def test_p_values_for_people():
+    assert [words.p_value(p) for p in (0.0004, 0.012, 1)] == ["< 0.001", "0.012", "1.000"]

@@ -1,0 +1,74 @@
+"""What identifies a population: every setting that decides its numbers, and nothing else."""
+
+import pytest
+
+from replaylab.study import Spec
+from replaylab.study.plan import Population, plan
+from tests.study.tiny import table
+
+
+def ids(**changes):
+    return [p.id for p in plan(Spec.from_table(table(**changes)))]
+
+
+def test_the_grid_is_whole():
+    made = plan(Spec.from_table(table(seeds=5)))
+    assert [(p.strategy, p.seeds) for p in made] == [
+        (strategy, seeds) for seeds in ((0, 1), (2, 3), (4,)) for strategy in ("uniform", "prioritized")
+    ]
+    assert len(set(ids(seeds=5))) == 6
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"budget__steps": 400},
+        {"evaluation__every": 50},
+        {"evaluation__episodes": 3},
+        {"logging__every": 60},
+        {"learners__dqn__gamma": 0.5},
+        {"population": 4},
+        {"seeds": [9, 8, 7, 6]},
+        {"environments": ["CartPole-v0"]},
+    ],
+    ids=str,
+)
+def test_what_changes_the_numbers_changes_the_id(change):
+    assert not set(ids()) & set(ids(**change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": "other"},
+        {"question": "?"},
+        {"name": "other"},
+        {"baseline": "prioritized"},
+        {"learners__dqn__gamma": 0.99},
+        {"strategies__prioritized__alpha": 0.6},
+    ],
+    ids=str,
+)
+def test_what_does_not_change_them_does_not(change):
+    assert ids() == ids(**change)
+
+
+def test_more_seeds_or_strategies_keep_what_is_there():
+    more = ids(seeds=6, strategies__none={"type": "online"})
+    assert set(ids()) < set(more)
+    assert len(more) == 9
+
+
+def test_one_strategy_changed_leaves_the_others():
+    assert len(set(ids()) & set(ids(strategies__prioritized__alpha=0.7))) == 2
+
+
+def test_an_id_is_a_file_name():
+    (first, *_) = plan(Spec.from_table(table(environments=["ALE/Pong v5:x"])))
+    assert first.id.startswith("ALE-Pong-v5-x.dqn.uniform.")
+    assert "/" not in first.id
+
+
+def test_a_population_travels_as_json():
+    (first, *_) = plan(Spec.from_table(table()))
+    assert Population.model_validate_json(first.model_dump_json()) == first

@@ -1,0 +1,208 @@
+"""Running, stopping, going on: with real training and real kill -9."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from replaylab.errors import ConfigError, SpecError
+from replaylab.study import Study
+from replaylab.study.store import read_metadata
+from tests.study.tiny import rows, study, table
+
+SCRIPT = textwrap.dedent(
+    """
+    import json, sys
+    from pathlib import Path
+    from replaylab.study import Spec, Study
+    Study(Spec.from_table(json.loads(sys.argv[1])), Path(sys.argv[2])).run(workers=2)
+    """
+)
+
+
+def start(folder: Path, **changes: object) -> subprocess.Popen[bytes]:
+    """Run the tiny study in a process of its own."""
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, json.dumps(table(**changes)), str(folder)])
+
+
+def workers_of(parent: int) -> list[int]:
+    """Worker processes of a run, by their parent's id (Linux)."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == parent and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def wait_for(condition, seconds=60.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory) -> Study:
+    """The tiny study, run in one go with one worker."""
+    made = study(tmp_path_factory.mktemp("unbroken"))
+    assert made.run(workers=1).complete
+    return made
+
+
+def test_rows_and_records(unbroken):
+    found = rows(unbroken)
+    assert list(found) == ["environment", "learner", "strategy", "seed", "step", "metric", "value"]
+    assert set(found["seed"]) == {0, 1, 2, 3}
+    assert {"eval/mean_reward", "train/loss", "replay/transitions_replayed"} <= set(found["metric"])
+    assert not any(m.startswith("time") for m in found["metric"])
+    assert json.loads((unbroken.folder / "study.json").read_text())["budget"] == {"steps": 300}
+    assert set(unbroken.record("machine")) == {"versions", "hardware"}
+    first = unbroken.populations[0]
+    assert read_metadata(unbroken.file_of(first))["identity"] == first.identity
+    assert unbroken.record(f"timing/{first.id}")["environment_steps"] == 600
+    assert Study.from_folder(unbroken.folder) == unbroken
+
+
+def test_the_same_command_again_runs_nothing(unbroken):
+    before = {f: f.stat().st_mtime_ns for f in (unbroken.folder / "runs").iterdir()}
+    summary = unbroken.run()
+    assert summary.ran == ()
+    assert len(summary.kept) == 4
+    assert {f: f.stat().st_mtime_ns for f in (unbroken.folder / "runs").iterdir()} == before
+
+
+def test_workers_do_not_change_the_numbers(unbroken, tmp_path):
+    other = study(tmp_path)
+    assert other.run(workers=3).complete
+    assert rows(other) == rows(unbroken)
+
+
+def test_killed_again_and_again_the_rows_equal_an_unbroken_run(unbroken, tmp_path):
+    """Parent and workers are killed in turn, at times drawn over the whole of a run's course."""
+    clock = random.Random(0)
+    made = study(tmp_path)
+    kills = 0
+    for turn in range(8):
+        if kills >= 3 and len(made.present) == len(made.populations):
+            break
+        run = start(tmp_path)
+        wait_for(lambda run=run: workers_of(run.pid) or run.poll() is not None)
+        time.sleep(clock.uniform(0.5, 2.5))
+        victims = workers_of(run.pid)
+        if turn % 2 and victims:
+            os.kill(victims[0], signal.SIGKILL)
+            run.wait(60)
+        else:
+            run.kill()
+            run.wait()
+            wait_for(lambda victims=victims: not any(Path(f"/proc/{v}").exists() for v in victims))
+        kills += 1
+    assert kills >= 2
+    assert made.run().complete
+    assert rows(made) == rows(unbroken)
+    assert not list(tmp_path.rglob("*.unfinished"))
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == sorted(
+        p.name for p in (unbroken.folder / "runs").iterdir()
+    )
+
+
+def test_workers_die_with_the_parent(tmp_path):
+    run = start(tmp_path, budget__steps=100_000_000)
+    wait_for(lambda: len(workers_of(run.pid)) == 2)
+    victims = workers_of(run.pid)
+    run.kill()
+    run.wait()
+    wait_for(lambda: not any(Path(f"/proc/{v}").exists() for v in victims), seconds=10)
+
+
+def test_a_failing_population_is_told_and_the_rest_goes_on(tmp_path):
+    made = study(tmp_path, environments=["NoSuch-v0", "CartPole-v1"], seeds=2)
+    summary = made.run(workers=2)
+    assert not summary.complete
+    assert [f.population.environment for f in summary.failures] == ["NoSuch-v0"] * 2
+    assert all("Traceback (most recent call last)" in f.traceback for f in summary.failures)
+    assert {p.environment for p in summary.ran} == {"CartPole-v1"}
+    assert len(list((tmp_path / "failures").iterdir())) == 2
+
+
+def test_a_killed_worker_is_a_failure_of_one_population(tmp_path):
+    class Killer:
+        killed = False
+
+        def begin(self, todo, done, workers):
+            pass
+
+        def progress(self, population, step):
+            if not self.killed:
+                self.killed = True
+                os.kill(workers_of(os.getpid())[0], signal.SIGKILL)
+
+        def finished(self, population, seconds):
+            pass
+
+        def failed(self, failure):
+            pass
+
+        def end(self):
+            pass
+
+    made = study(tmp_path, budget__steps=1_500, seeds=2)
+    summary = made.run(workers=1, reporter=Killer())
+    (failure,) = summary.failures
+    assert failure.traceback == "The worker process was killed by SIGKILL before it finished this population."
+    assert len(summary.ran) == 1
+
+
+def test_more_seeds_and_strategies_run_only_what_is_missing(unbroken, tmp_path):
+    small = study(tmp_path, seeds=2)
+    assert small.run().complete
+    summary = study(tmp_path).run()
+    assert len(summary.ran) == 2
+    assert len(summary.kept) == 2
+    assert rows(study(tmp_path)) == rows(unbroken)
+
+
+def test_a_changed_setting_never_mixes(unbroken, tmp_path):
+    assert study(tmp_path, seeds=2).run().complete
+    changed = study(tmp_path, seeds=2, learners__dqn__gamma=0.5)
+    assert changed.present == []
+    with pytest.raises(SpecError, match="holds no results of these settings yet"):
+        changed.results()
+
+
+def test_two_runs_at_once_are_refused_and_a_dead_owner_holds_nothing(tmp_path):
+    run = start(tmp_path, budget__steps=100_000_000)
+    wait_for(lambda: workers_of(run.pid))
+    with pytest.raises(ConfigError) as caught:
+        study(tmp_path).run()
+    assert str(caught.value) == (
+        f"Another `replaylab study run` is at work in {tmp_path}. Wait until it ends, or give this one "
+        f"another "
+        f"folder (--out)."
+    )
+    run.kill()
+    run.wait()
+    assert study(tmp_path, seeds=1, strategies={"uniform": {"type": "uniform"}}).run().complete
+
+
+def test_another_study_is_not_written_into_the_folder(unbroken):
+    with pytest.raises(
+        SpecError, match=r"holds the study 'tiny', not 'other'\. Give another folder \(--out\)\.$"
+    ):
+        study(unbroken.folder, name="other").run()
+
+
+def test_workers_must_be_at_least_one(tmp_path):
+    with pytest.raises(ConfigError, match=r"^`workers` must be at least 1, but got 0\.$"):
+        study(tmp_path).run(workers=0)

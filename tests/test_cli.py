@@ -1,0 +1,176 @@
+"""The command line: help, exit codes, and what is printed where."""
+
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+from replaylab import cli
+from replaylab.study.store import SCHEMA
+
+TINY = """
+name = "tiny"
+environments = ["CartPole-v1"{more}]
+seeds = 2
+[budget]
+steps = 200
+[evaluation]
+every = 100
+episodes = 1
+[learners.dqn]
+type = "dqn"
+hidden = [8]
+batch_size = 8
+learning_starts = 20
+[strategies.uniform]
+type = "uniform"
+[strategies.none]
+type = "none"
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    file = tmp_path / "tiny.toml"
+    file.write_text(TINY.format(more=""))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        ([], "replaylab study run quick"),
+        (["study"], "replaylab study run quick"),
+        (["study", "run"], "replaylab study run quick"),
+        (["study", "report"], "replaylab study report results/quick"),
+        (["study", "list"], "replaylab study list"),
+        (["train"], "replaylab train --env CartPole-v1 --strategy prioritized --seeds 10 --steps 50000"),
+    ],
+)
+def test_every_help_has_an_example(command, example, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*command, "--help"])
+    assert caught.value.code == 0
+    assert f"Example: {example}" in capsys.readouterr().out
+
+
+def test_defaults_are_visible(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for default in ("(default: CartPole-v1)", "(default: uniform)", "(default: 50000)", "(default: 10)"):
+        assert default in shown
+
+
+def test_a_study_from_file_to_report(tiny, tmp_path, capfd):
+    out = tmp_path / "out"
+    assert cli.main(["study", "run", str(tiny), "--out", str(out), "--workers", "2"]) == 0
+    printed = capfd.readouterr()
+    lines = printed.out.splitlines()
+    assert lines[0] == "4 runs to do, 800 environment steps, 2 workers."
+    assert sum(line.startswith("finished CartPole-v1 · dqn · ") for line in lines) == 2
+    assert lines[-1] == f"report: {out / 'report.html'}"
+    assert len(lines) == len(set(lines)) == 5
+    assert printed.err == ""
+
+    assert cli.main(["study", "run", str(tiny), "--out", str(out), "--no-report"]) == 0
+    assert capfd.readouterr().out == f"0 runs in 0 s, 4 were there already: {out}\n"
+
+    assert cli.main(["study", "report", str(out)]) == 0
+    assert capfd.readouterr().out == f"report: {out / 'report.html'}\n"
+
+
+def test_a_failing_environment_exits_with_1_and_its_traceback(tmp_path, capfd):
+    file = tmp_path / "tiny.toml"
+    file.write_text(TINY.format(more=', "NoSuch-v0"'))
+    assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out")]) == 1
+    printed = capfd.readouterr()
+    assert printed.err.count("Traceback (most recent call last)") >= 2
+    assert "FAILED NoSuch-v0 · dqn · uniform · 2 seeds from 0" in printed.err
+    assert "report: " in printed.out
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            ["study", "report", "nowhere"],
+            "replaylab: nowhere: holds no study (there is no study.json). Give the folder a "
+            "`replaylab study run` wrote, such as results/quick.\n",
+        ),
+        (
+            ["train", "--strategy", "prioritised"],
+            "replaylab: train: `--strategy.type` must be one of online, none, sliding_window, uniform, "
+            "combined, prioritized, but got 'prioritised'; did you mean `prioritized`?\n",
+        ),
+        (
+            ["train", "--strategy-options", "alpha=1"],
+            "replaylab: train: unknown key `--strategy.alpha`. No options are allowed here.\n",
+        ),
+        (
+            ["train", "--learner-options", "gamma"],
+            "replaylab: train: --learner-options take KEY=VALUE, but got 'gamma'.\n",
+        ),
+        (
+            ["train", "--seeds", "0"],
+            "replaylab: train: `seeds` must have at least one entry, but got ().\n",
+        ),
+    ],
+)
+def test_wrong_input_is_one_message_and_exit_code_2(command, message, capsys):
+    assert cli.main(command) == 2
+    printed = capsys.readouterr()
+    assert printed.err == message
+    assert printed.out == ""
+
+
+def test_list_names_the_shipped_studies(capsys):
+    assert cli.main(["study", "list"]) == 0
+    assert capsys.readouterr().out.startswith("quick: Which replay strategy learns CartPole best?\n")
+
+
+def test_train_prints_evaluations_and_writes_rows(tmp_path, capsys):
+    file = tmp_path / "rows.parquet"
+    command = "train --strategy prioritized --strategy-options alpha=0.7 --learner-options hidden=[8]"
+    command += f" learning_starts=100 --seeds 2 --first-seed 5 --steps 400 --eval-every 200 --out {file}"
+    assert cli.main(command.split()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "CartPole-v1 · dqn · prioritized · 2 seeds from 5, 400 steps each"
+    assert [line.split(" steps")[0].strip() for line in lines[1:3]] == ["200", "400"]
+    assert lines[3].startswith("final level ")
+    assert lines[3].endswith("interquartile mean over 2 seeds with its 95 % interval")
+    assert lines[5] == f"rows: {file}"
+    table = pq.read_table(file)
+    assert table.schema.names == SCHEMA.names
+    assert set(table.column("seed").to_pylist()) == {5, 6}
+
+
+def test_the_module_runs_as_a_command():
+    made = subprocess.run(
+        [sys.executable, "-m", "replaylab", "study", "list"], capture_output=True, text=True
+    )
+    assert made.returncode == 0
+    assert made.stdout.startswith("quick: ")
+
+
+def test_importing_the_command_line_is_light():
+    code = (
+        "import sys, replaylab.cli;"
+        "heavy = {'torch', 'gymnasium', 'duckdb', 'pyarrow', 'matplotlib', 'scipy', 'pydantic', 'rich'};"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("missing", ["tyro", "pydantic", "duckdb", "jinja2"])
+def test_a_missing_lab_extra_names_the_install_command(missing):
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None;"
+        "from replaylab.cli import main; sys.exit(main(['study', 'report', 'x']))"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert made.returncode == 2
+    assert made.stderr.endswith('not installed. Run: pip install "replaylab[lab]"\n')
+    assert made.stderr.count("\n") == 1
