@@ -36,6 +36,8 @@ class Dense:
         self.weight, self.bias = weight, bias
         self.grad_weight, self.grad_bias = grad_weight, grad_bias
         self.relu = relu
+        self._weight_t = weight.transpose(1, 2)
+        self._bias_row, self._bias_column = bias.unsqueeze(1), bias.unsqueeze(2)
         self._memory: dict[int, Tensor] = {}
         self._grad_memory: dict[int, Tensor] = {}
         self._input = self._output = weight
@@ -43,10 +45,10 @@ class Dense:
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs (R, B, O) for inputs (R, B, I)."""
         if self.weight.shape[1] < NARROW:
-            y = torch.baddbmm(self.bias.unsqueeze(2), self.weight, x.transpose(1, 2)).transpose(1, 2)
+            y = torch.baddbmm(self._bias_column, self.weight, x.transpose(1, 2)).transpose(1, 2)
         else:
             memory = _memory(self._memory, x, self.weight.shape[1])
-            y = torch.baddbmm(self.bias.unsqueeze(1), x, self.weight.transpose(1, 2), out=memory)
+            y = torch.baddbmm(self._bias_row, x, self._weight_t, out=memory)
         if self.relu:
             y.relu_()
         self._input, self._output = x, y
