@@ -15,7 +15,7 @@ from replaylab.replay.autoreset import mode_name, with_final_obs
 from replaylab.replay.batch import Batch
 from replaylab.replay.fields import Field, Tree, check_fields, flatten, flatten_as, unflatten
 from replaylab.replay.memory import check_batch_memory, check_memory, core_fields
-from replaylab.replay.samplers import Sampler, Uniform
+from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env
 
@@ -83,9 +83,10 @@ class ReplayBuffer:
         if not isinstance(self._sampler, Sampler):
             raise ConfigError(f"`sampler` must be a Sampler such as Uniform(), but got {self._sampler!r}")
         self._autoreset = autoreset_mode(autoreset, self._flat)
-        self._beta = as_schedule(getattr(self._sampler, "beta", 0.0))
-        least, most = self._beta.bounds
-        self._constant_beta = least if least == most else None
+        parts = self._sampler.parts if isinstance(self._sampler, Mixture) else (self._sampler,)
+        self._schedules = [as_schedule(part.scheduled) for part in parts]
+        bounds = [schedule.bounds for schedule in self._schedules]
+        self._constant = [least for least, most in bounds if least == most]
         config = self._sampler.core_config()
         check_memory(self._flat, self._capacity, self._replicas or 1, config)
         self._core = _core.Replay(
@@ -192,18 +193,13 @@ class ReplayBuffer:
         batch_size = positive("batch_size", batch_size, most=MOST)
         if batch_size > 2**20:
             check_batch_memory(self._flat, batch_size * (self._replicas or 1))
-        beta = self._constant_beta if progress is None else self._beta(checked_progress(progress))
-        if beta is None:
-            raise ConfigError(
-                f"`sample` needs `progress` in [0, 1] because beta changes over the run ({self._beta}); "
-                "pass progress=step / total_steps, or make the sampler with a constant beta"
-            )
+        scheduled = self._scheduled(progress)
         if out is None:
-            columns = self._core.sample(batch_size, beta, None)
+            columns = self._core.sample(batch_size, scheduled, None)
             return Batch(self._unflatten_batch(columns) if self._nested else columns)
         if not isinstance(out, Batch):
             raise FieldError(f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}")
-        self._core.sample(batch_size, beta, dict(flatten(out.__dict__)) if self._nested else out.__dict__)
+        self._core.sample(batch_size, scheduled, dict(flatten(out.__dict__)) if self._nested else out.__dict__)
         return out
 
     def update_priorities(
@@ -233,12 +229,15 @@ class ReplayBuffer:
             return self._core.update(ids, td_error, True)
         return self._core.update(ids, priority, False)
 
-    def probabilities(self, ids: npt.ArrayLike, *, batch_size: int | None = None) -> npt.NDArray[np.float64]:
-        """Return the chance that one row of a batch, picked at random, is each of these steps.
+    def probabilities(
+        self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Return the chance that one row of the next batch, picked at random, is each of these steps.
 
         Args:
             ids: int64 ``[R] ...``; dropped steps have probability 0.
-            batch_size: B, for the samplers whose law depends on it (`Combined`, `SlidingWindow`).
+            batch_size: B, for the samplers whose law depends on it.
+            progress: Training progress, for samplers with a schedule.
 
         Raises:
             ConfigError: `batch_size` is needed.
@@ -250,7 +249,18 @@ class ReplayBuffer:
                     f"the law of {type(self._sampler).__name__} depends on the batch size; pass batch_size=..."
                 )
             batch_size = 1
-        return self._core.probabilities(ids, positive("batch_size", batch_size, most=MOST))
+        scheduled = self._scheduled(progress)
+        return self._core.probabilities(ids, positive("batch_size", batch_size, most=MOST), scheduled)
+
+    def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
+        """Return the stored steps of these ids, as columns nested like the fields, ``[R] ... *field.shape``.
+
+        Raises:
+            IdError: A step is not stored, or not any more.
+        """
+        columns = self._core.gather(ids)
+        leaves = iter(columns.values())
+        return {name: unflatten(tree, leaves) for name, tree in self._fields.items()}
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -310,6 +320,19 @@ class ReplayBuffer:
             f"{''.join(f', {axis}' for axis in axes)}, {self.nbytes / 2**20:,.1f} MiB, {self._sampler}, "
             f"fields: {', '.join(self._flat)})"
         )
+
+    def _scheduled(self, progress: float | None) -> list[float]:
+        """Return the samplers' numbers at this progress."""
+        if progress is not None:
+            at = checked_progress(progress)
+            return [schedule(at) for schedule in self._schedules]
+        if len(self._constant) < len(self._schedules):
+            changing = next(schedule for schedule in self._schedules if schedule.bounds[0] < schedule.bounds[1])
+            raise ConfigError(
+                f"{type(self._sampler).__name__} has a number that changes over the run ({changing}), so "
+                "`progress` in [0, 1] is needed; pass progress=step / total_steps, or make it constant"
+            )
+        return self._constant
 
     def _flat_values(self, call: str, steps: dict[str, Any], final_obs: Any) -> dict[str, Any]:
         """Return one call's values by path, every field exactly once."""
