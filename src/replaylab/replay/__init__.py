@@ -2,6 +2,7 @@
 
 from replaylab.replay.batch import Batch
 from replaylab.replay.buffer import ReplayBuffer
+from replaylab.replay.custom import CustomSampler, Oracle, View
 from replaylab.replay.fields import Field
 from replaylab.replay.priority_samplers import (
     LAP,
@@ -35,6 +36,7 @@ __all__ = [
     "Blocks",
     "Combined",
     "Constant",
+    "CustomSampler",
     "Exponential",
     "Field",
     "Geometric",
@@ -42,6 +44,7 @@ __all__ = [
     "Linear",
     "Mixture",
     "Online",
+    "Oracle",
     "Permuted",
     "Prioritized",
     "RankBased",
@@ -55,4 +58,5 @@ __all__ = [
     "SlidingWindow",
     "Sticky",
     "Uniform",
+    "View",
 ]

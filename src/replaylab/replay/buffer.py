@@ -1,6 +1,6 @@
 """The replay buffer: what a training loop adds to and samples from."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any
 
@@ -10,9 +10,10 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay import seeding
-from replaylab.replay.arrays import refuse, steps_of
+from replaylab.replay.arrays import ids_array, refuse, steps_of
 from replaylab.replay.autoreset import mode_name, with_final_obs
 from replaylab.replay.batch import Batch
+from replaylab.replay.custom import CustomSampler, CustomState
 from replaylab.replay.fields import Field, Tree, check_fields, flatten, flatten_as, unflatten
 from replaylab.replay.memory import check_batch_memory, check_memory, core_fields
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
@@ -98,7 +99,12 @@ class ReplayBuffer:
             seeding.sampling_streams(seed, self._replicas),
             self._autoreset == "next_step",
         )
-        if not self._nested and self._autoreset != "same_step" and type(self).add is ReplayBuffer.add:
+        self._custom: CustomState | None = None
+        if isinstance(self._sampler, CustomSampler):
+            generators = seeding.sampling_generators(seed, self._replicas)
+            self._custom = CustomState(self._sampler, generators, self._capacity, self._num_envs or 1)
+        plain = not self._nested and self._autoreset != "same_step" and self._custom is None
+        if plain and type(self).add is ReplayBuffer.add:
             # The same method without a Python frame and its keyword dict, which are most of what it costs.
             self.__dict__["add"] = self._core.add_step
 
@@ -163,7 +169,7 @@ class ReplayBuffer:
         values = self._flat_values("add", steps, final_obs)
         if self._autoreset == "same_step":
             values = with_final_obs(values, final_obs, where, self._flat, (self._replicas, None, self._num_envs))
-        return self._core.add(values, where)
+        return self._recorded(values, 1, lambda: self._core.add(values, where))
 
     def extend(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store T time steps at once, as T calls of `add` would.
@@ -175,7 +181,7 @@ class ReplayBuffer:
         length = steps_of(first, values[first], 0 if self._replicas is None else 1)
         if self._autoreset == "same_step":
             values = with_final_obs(values, final_obs, where, self._flat, (self._replicas, length, self._num_envs))
-        return self._core.extend(values, where, length)
+        return self._recorded(values, length, lambda: self._core.extend(values, where, length))
 
     def sample(self, batch_size: int, *, progress: float | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch in every replica.
@@ -194,6 +200,8 @@ class ReplayBuffer:
         if batch_size > 2**20:
             check_batch_memory(self._flat, batch_size * (self._replicas or 1))
         scheduled = self._scheduled(progress)
+        if self._custom is not None:
+            return self._sample_custom(self._custom, batch_size, progress)
         if out is None:
             columns = self._core.sample(batch_size, scheduled, None)
             return Batch(self._unflatten_batch(columns) if self._nested else columns)
@@ -225,9 +233,13 @@ class ReplayBuffer:
         """
         if (td_error is None) == (priority is None):
             raise ConfigError("`update_priorities` takes either `td_error` or `priority`; pass exactly one of them")
-        if td_error is not None:
-            return self._core.update(ids, td_error, True)
-        return self._core.update(ids, priority, False)
+        values = priority if td_error is None else td_error
+        found = self._core.update(ids, values, td_error is not None)
+        if self._custom is not None:
+            shape = (self._replicas or 1, -1)
+            with self._custom.lock:
+                self._custom.update(ids_array(ids).reshape(shape), np.asarray(values, np.float64).reshape(shape))
+        return found
 
     def probabilities(
         self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
@@ -249,6 +261,11 @@ class ReplayBuffer:
                     f"the law of {type(self._sampler).__name__} depends on the batch size; pass batch_size=..."
                 )
             batch_size = 1
+        if self._custom is not None:
+            rows = ids_array(ids)
+            with self._custom.lock:
+                law = self._custom.law(rows.reshape(self._replicas or 1, -1), batch_size)
+            return law.reshape(rows.shape)
         scheduled = self._scheduled(progress)
         return self._core.probabilities(ids, positive("batch_size", batch_size, most=MOST), scheduled)
 
@@ -320,6 +337,23 @@ class ReplayBuffer:
             f"{''.join(f', {axis}' for axis in axes)}, {self.nbytes / 2**20:,.1f} MiB, {self._sampler}, "
             f"fields: {', '.join(self._flat)})"
         )
+
+    def _recorded(self, values: Mapping[str, Any], length: int, store: Callable[[], Any]) -> Any:
+        """Store steps, and let a custom sampler's record take note of them."""
+        if self._custom is None:
+            return store()
+        with self._custom.lock:
+            ids = store()
+            self._custom.stored(ids, values, (self._replicas or 1, length, self._num_envs or 1))
+        return ids
+
+    def _sample_custom(self, custom: CustomState, batch_size: int, progress: float | None) -> Batch:
+        with custom.lock:
+            ids, probabilities, weights = custom.draw(batch_size, progress)
+            own: dict[str, Any] = {"weight": weights.astype(np.float32), "probability": probabilities, "id": ids}
+            if self._replicas is None:
+                own = {name: column[0] for name, column in own.items()}
+            return Batch(self.get(own["id"]) | own)
 
     def _scheduled(self, progress: float | None) -> list[float]:
         """Return the samplers' numbers at this progress."""
