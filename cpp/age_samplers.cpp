@@ -14,14 +14,16 @@ class Recency : public Sampler {
   public:
     Recency(std::int64_t least, std::int64_t burst) : least_(least), burst_(burst) {}
 
-    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* eta, const Draw& out) override {
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* eta,
+              const Draw& out) override {
         const std::int64_t width = window(ring, *eta);
         for (std::int64_t k = 0; k < batch; ++k)
-            out.slot[k] = ring.slot_of_age(
-                static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(width))));
+            out.slot[k] =
+                ring.slot_of_age(static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(width))));
         fill_alike(out, batch, 1.0 / static_cast<double>(width));
     }
     void finish(const Ring&, const std::int64_t*, std::int64_t) override { update_ = update_ % burst_ + 1; }
+    void visit(StateVisitor& state) override { state.visit("update", update_); }
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t, const double* eta,
              double* out) const override {
         const std::int64_t width = window(ring, *eta);
@@ -40,9 +42,9 @@ class Recency : public Sampler {
     std::int64_t update_ = 1;  // k of the next call
 };
 
-// P(age) = q(1 − q)^age / (1 − (1 − q)^N). The binary digits of a geometric number are independent: digit j is
-// one with odds (1 − q)^(2^j). So an age below the next power of two is drawn digit by digit, and drawn again
-// if it is N or more: exact, and without a logarithm.
+// P(age) = q(1 − q)^age / (1 − (1 − q)^N). The binary digits of a geometric number are independent: digit j
+// is one with odds (1 − q)^(2^j). So an age below the next power of two is drawn digit by digit, and drawn
+// again if it is N or more: exact, and without a logarithm.
 class Geometric : public Sampler {
   public:
     explicit Geometric(double q) : keep_(1.0 - q) {
@@ -53,7 +55,8 @@ class Geometric : public Sampler {
         }
     }
 
-    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled, const Draw& out) override {
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled,
+              const Draw& out) override {
         std::size_t digits = 0;
         while ((std::int64_t{1} << digits) < ring.size()) ++digits;
         for (std::int64_t k = 0; k < batch; ++k) {
@@ -92,7 +95,8 @@ class ReverseSweep : public Sampler {
   public:
     explicit ReverseSweep(std::int64_t stride) : stride_(stride) {}
 
-    void draw(const Ring& ring, Random&, std::int64_t batch, const double* scheduled, const Draw& out) override {
+    void draw(const Ring& ring, Random&, std::int64_t batch, const double* scheduled,
+              const Draw& out) override {
         std::int64_t next = next_;
         for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = advance(ring, next);
         std::fill(out.weight, out.weight + batch, 1.0f);
@@ -101,13 +105,15 @@ class ReverseSweep : public Sampler {
     void finish(const Ring& ring, const std::int64_t* slots, std::int64_t n) override {
         next_ = ring.id(slots[n - 1]) - stride_;
     }
+    void visit(StateVisitor& state) override { state.visit("next", next_); }
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
              double* out) const override {
         std::fill(out, out + n, 0.0);
         std::int64_t next = next_;
         for (std::int64_t row = 0; row < batch; ++row) {
             const std::int64_t slot = advance(ring, next);
-            for (std::int64_t k = 0; k < n; ++k) out[k] += slots[k] == slot ? 1.0 / static_cast<double>(batch) : 0.0;
+            for (std::int64_t k = 0; k < n; ++k)
+                out[k] += slots[k] == slot ? 1.0 / static_cast<double>(batch) : 0.0;
         }
     }
 

@@ -17,7 +17,8 @@ class Blocks : public Sampler {
     void check(const Ring& ring, std::int64_t batch) const override {
         Sampler::check(ring, batch);
         if (batch % length_ != 0)
-            fail("ConfigError", "`batch_size` must be a multiple of Blocks' length, but got (batch_size=", batch,
+            fail("ConfigError",
+                 "`batch_size` must be a multiple of Blocks' length, but got (batch_size=", batch,
                  ", length=", length_, ")");
     }
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double*, const Draw& out) override {
@@ -31,7 +32,8 @@ class Blocks : public Sampler {
         }
         fill_alike(out, batch, 1.0 / static_cast<double>(ring.size()));
     }
-    void law(const Ring& ring, const std::int64_t*, std::int64_t n, std::int64_t, const double*, double* out) const override {
+    void law(const Ring& ring, const std::int64_t*, std::int64_t n, std::int64_t, const double*,
+             double* out) const override {
         std::fill(out, out + n, 1.0 / static_cast<double>(ring.size()));
     }
 
@@ -44,11 +46,13 @@ class Sticky : public Sampler {
   public:
     explicit Sticky(double fraction) : fraction_(fraction) {}
 
-    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled, const Draw& out) override {
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled,
+              const Draw& out) override {
         std::vector<std::int64_t> alive = still_stored(ring);
         const std::int64_t again = repeated(alive, batch);
         for (std::int64_t k = 0; k < again; ++k) {
-            const auto pick = static_cast<std::size_t>(k) + random.below(alive.size() - static_cast<std::size_t>(k));
+            const auto pick =
+                static_cast<std::size_t>(k) + random.below(alive.size() - static_cast<std::size_t>(k));
             std::swap(alive[static_cast<std::size_t>(k)], alive[pick]);
             out.slot[k] = ring.slot(alive[static_cast<std::size_t>(k)]);
         }
@@ -60,6 +64,7 @@ class Sticky : public Sampler {
         last_.clear();
         for (std::int64_t k = 0; k < n; ++k) last_.push_back(ring.id(slots[k]));
     }
+    void visit(StateVisitor& state) override { state.visit("last", last_); }
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
              double* out) const override {
         std::vector<std::int64_t> alive = still_stored(ring);
@@ -70,7 +75,8 @@ class Sticky : public Sampler {
         for (std::int64_t k = 0; k < n; ++k) {
             const auto found = std::equal_range(alive.begin(), alive.end(), ring.id(slots[k]));
             const auto copies = static_cast<double>(found.second - found.first);
-            const double repeat = again == 0 ? 0.0 : static_cast<double>(again) * copies / static_cast<double>(alive.size());
+            const double repeat =
+                again == 0 ? 0.0 : static_cast<double>(again) * copies / static_cast<double>(alive.size());
             out[k] = (repeat + uniform) / all;
         }
     }

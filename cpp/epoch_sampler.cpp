@@ -55,12 +55,23 @@ class ShuffledEpochs : public Sampler {
         }
     }
 
+    void visit(StateVisitor& state) override {
+        state.visit("order", order_);
+        state.visit("past", past_);
+        state.visit("number", epoch_.number);
+        state.visit("place", epoch_.place);
+        state.visit("members", epoch_.members);
+        state.visit("left", left_);
+    }
+
     // What is left of the epoch, then whole epochs, then a part of one.
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
              double* out) const override {
         const auto all = static_cast<double>(batch);
-        const double beyond = static_cast<double>(std::max<std::int64_t>(batch - left_, 0)) / static_cast<double>(ring.size());
-        const double share = left_ == 0 ? 0.0 : static_cast<double>(std::min(batch, left_)) / static_cast<double>(left_);
+        const double beyond =
+            static_cast<double>(std::max<std::int64_t>(batch - left_, 0)) / static_cast<double>(ring.size());
+        const double share =
+            left_ == 0 ? 0.0 : static_cast<double>(std::min(batch, left_)) / static_cast<double>(left_);
         for (std::int64_t k = 0; k < n; ++k) out[k] = ((is_due(slots[k]) ? share : 0.0) + beyond) / all;
     }
 

@@ -23,7 +23,8 @@ class Mixture : public Sampler {
     std::int64_t rows(std::int64_t batch) const override {
         const std::vector<std::int64_t> asked = split(batch);
         std::int64_t total = 0;
-        for (std::size_t j = 0; j < parts_.size(); ++j) total += asked[j] == 0 ? 0 : parts_[j]->rows(asked[j]);
+        for (std::size_t j = 0; j < parts_.size(); ++j)
+            total += asked[j] == 0 ? 0 : parts_[j]->rows(asked[j]);
         return total;
     }
 
@@ -40,7 +41,8 @@ class Mixture : public Sampler {
         std::int64_t row = 0;
         for (std::size_t j = 0; j < parts_.size(); ++j) {
             if (asked_[j] == 0) continue;
-            parts_[j]->draw(ring, random, asked_[j], scheduled + j, {out.slot + row, out.probability + row, out.weight + row});
+            parts_[j]->draw(ring, random, asked_[j], scheduled + j,
+                            {out.slot + row, out.probability + row, out.weight + row});
             row += parts_[j]->rows(asked_[j]);
         }
         std::fill(out.weight, out.weight + row, 1.0f);
@@ -56,8 +58,8 @@ class Mixture : public Sampler {
         }
     }
 
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double* scheduled,
-             double* out) const override {
+    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+             const double* scheduled, double* out) const override {
         const std::vector<std::int64_t> asked = split(batch);
         const auto all = static_cast<double>(rows(batch));
         std::vector<double> part(static_cast<std::size_t>(n));
@@ -76,6 +78,15 @@ class Mixture : public Sampler {
 
     void update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors) override {
         for (const auto& part : parts_) part->update(slots, values, n, td_errors);
+    }
+
+    void visit(StateVisitor& state) override {
+        const std::string outer = state.prefix();
+        for (std::size_t j = 0; j < parts_.size(); ++j) {
+            state.within(outer + "part" + std::to_string(j) + ".");
+            parts_[j]->visit(state);
+        }
+        state.within(outer);
     }
 
   private:

@@ -15,7 +15,8 @@ class Uniform : public Sampler {
         draw_uniform(ring, random, batch, out.slot);
         fill_alike(out, batch, 1.0 / static_cast<double>(ring.size()));
     }
-    void law(const Ring& ring, const std::int64_t*, std::int64_t n, std::int64_t, const double*, double* out) const override {
+    void law(const Ring& ring, const std::int64_t*, std::int64_t n, std::int64_t, const double*,
+             double* out) const override {
         std::fill(out, out + n, 1.0 / static_cast<double>(ring.size()));
     }
 };
@@ -79,7 +80,8 @@ class Combined : public Sampler {
   public:
     explicit Combined(bool replace) : replace_(replace) {}
     std::int64_t rows(std::int64_t batch) const override { return replace_ ? batch : batch + 1; }
-    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled, const Draw& out) override {
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled,
+              const Draw& out) override {
         const std::int64_t n = rows(batch);
         draw_uniform(ring, random, n - 1, out.slot);
         out.slot[n - 1] = ring.slot_of_age(0);

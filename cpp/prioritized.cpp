@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "error.hpp"
 #include "power.hpp"
@@ -32,7 +33,8 @@ void Prioritized::check(const Ring& ring, std::int64_t batch) const {
 }
 
 // A batch is one draw from each of B equal segments of the total, so that it covers the whole range.
-void Prioritized::draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta, const Draw& out) {
+void Prioritized::draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
+                       const Draw& out) {
     scratch_.resize(static_cast<std::size_t>(batch));
     const double total = tree_.total();
     const double segment = total / static_cast<double>(batch);
@@ -102,6 +104,17 @@ void Prioritized::update(const std::int64_t* slots, const double* values, std::i
     tree_.set(slots, values_.data(), n);
 }
 
+void Prioritized::visit(StateVisitor& state) {
+    std::vector<float> leaves(static_cast<std::size_t>(tree_.capacity()));
+    for (std::size_t slot = 0; slot < leaves.size(); ++slot)
+        leaves[slot] = tree_.leaf(static_cast<std::int64_t>(slot));
+    state.visit("leaves", leaves);
+    if (!state.restoring()) return;
+    std::vector<std::int64_t> slots(leaves.size());
+    std::iota(slots.begin(), slots.end(), 0);
+    tree_.set(slots.data(), leaves.data(), tree_.capacity());
+}
+
 namespace {
 
 // The priorities of Prioritized, each belonging to another step: step π(a) is drawn with the priority that
@@ -116,12 +129,13 @@ class Permuted : public Prioritized {
         width_ = (capacity + bins - 1) / bins;
     }
 
-    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta, const Draw& out) override {
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
+              const Draw& out) override {
         Prioritized::draw(ring, random, batch, beta, out);
         for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = at(image_, out.slot[k]);
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double* beta,
-             double* out) const override {
+    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+             const double* beta, double* out) const override {
         std::vector<std::int64_t> origins;
         for (std::int64_t k = 0; k < n; ++k) origins.push_back(origin_[static_cast<std::size_t>(slots[k])]);
         Prioritized::law(ring, origins.data(), n, batch, beta, out);
@@ -131,7 +145,8 @@ class Permuted : public Prioritized {
             const std::int64_t slot = slots[k];
             const bool filled = slot < filled_;
             filled_ = std::max(filled_, slot + 1);
-            if (filled && in_rounds_) pair(at(origin_, slot), at(image_, slot));  // the older steps close the gap
+            if (filled && in_rounds_)
+                pair(at(origin_, slot), at(image_, slot));  // the older steps close the gap
             if (!filled || in_rounds_) pair(slot, slot);
             // A random swap keeps a uniform permutation uniform and, over a growing set, makes it so.
             const std::int64_t first = in_rounds_ ? slot / width_ * width_ : 0;
@@ -143,6 +158,13 @@ class Permuted : public Prioritized {
             pair(other, mine);
         }
         Prioritized::stored(ring, random, slots, n);
+    }
+
+    void visit(StateVisitor& state) override {
+        Prioritized::visit(state);
+        state.visit("image", image_);
+        state.visit("origin", origin_);
+        state.visit("filled", filled_);
     }
 
   private:

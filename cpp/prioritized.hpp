@@ -22,11 +22,13 @@ class Prioritized : public Sampler {
     Prioritized(const SamplerConfig& config, std::int64_t capacity);
 
     void check(const Ring& ring, std::int64_t batch) const override;
-    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta, const Draw& out) override;
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double* beta,
-             double* out) const override;
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
+              const Draw& out) override;
+    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+             const double* beta, double* out) const override;
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override;
     void update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors) override;
+    void visit(StateVisitor& state) override;
 
   private:
     void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out);

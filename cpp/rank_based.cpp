@@ -30,9 +30,19 @@ class Ranking : public Sampler {
             put(slots[k], static_cast<float>(std::min(std::abs(values[k]), kMost)));
     }
 
+    void visit(StateVisitor& state) override {
+        std::vector<float> priorities = priorities_;
+        state.visit("priorities", priorities);
+        if (!state.restoring()) return;
+        for (std::size_t slot = 0; slot < priorities.size(); ++slot)
+            if (priorities[slot] != kEmpty) put(static_cast<std::int64_t>(slot), priorities[slot]);
+    }
+
   protected:
     std::int64_t size() const { return index_.size(); }
-    std::int64_t slot_at(std::int64_t rank) const { return static_cast<std::int64_t>(slot_of(index_.select(rank))); }
+    std::int64_t slot_at(std::int64_t rank) const {
+        return static_cast<std::int64_t>(slot_of(index_.select(rank)));
+    }
     std::int64_t rank_of(std::int64_t slot) const {
         return index_.rank(key(priorities_[static_cast<std::size_t>(slot)], slot));
     }
@@ -70,17 +80,19 @@ class RankBased : public Ranking {
 
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override {
         Ranking::stored(ring, random, slots, n);
-        while (static_cast<std::int64_t>(mass_.size()) < ring.size()) {
-            const auto rank = static_cast<double>(mass_.size() + 1);
-            mass_.push_back((mass_.empty() ? 0.0 : mass_.back()) + power(rank, -alpha_));
-        }
+        extend_mass();
+    }
+    void visit(StateVisitor& state) override {
+        Ranking::visit(state);
+        extend_mass();
     }
 
     void draw(const Ring&, Random& random, std::int64_t batch, const double* beta, const Draw& out) override {
         ranks_.resize(static_cast<std::size_t>(batch));
         const double total = mass_.back();
         for (std::int64_t k = 0; k < batch; ++k) {
-            const double target = (static_cast<double>(k) + random.uniform()) * (total / static_cast<double>(batch));
+            const double target =
+                (static_cast<double>(k) + random.uniform()) * (total / static_cast<double>(batch));
             const auto found = std::upper_bound(mass_.begin(), mass_.end(), target);
             const std::int64_t rank = std::min<std::int64_t>(found - mass_.begin(), size() - 1);
             ranks_[static_cast<std::size_t>(k)] = static_cast<double>(rank + 1);
@@ -90,17 +102,26 @@ class RankBased : public Ranking {
         // (N·P)^−β over the largest: the rank over the last rank, to the αβ.
         double last = static_cast<double>(size());
         if (normalize_ == 1) last = *std::max_element(ranks_.begin(), ranks_.end());
-        const double scale = normalize_ == 2 ? power(static_cast<double>(size()) / total, -*beta) : power(last, -alpha_ * *beta);
+        const double scale = normalize_ == 2 ? power(static_cast<double>(size()) / total, -*beta)
+                                             : power(last, -alpha_ * *beta);
         power(ranks_.data(), batch, alpha_ * *beta);
         for (std::int64_t k = 0; k < batch; ++k)
             out.weight[k] = static_cast<float>(scale * ranks_[static_cast<std::size_t>(k)]);
     }
 
-    void law(const Ring&, const std::int64_t* slots, std::int64_t n, std::int64_t, const double*, double* out) const override {
+    void law(const Ring&, const std::int64_t* slots, std::int64_t n, std::int64_t, const double*,
+             double* out) const override {
         for (std::int64_t k = 0; k < n; ++k) out[k] = mass_at(rank_of(slots[k])) / mass_.back();
     }
 
   private:
+    void extend_mass() {
+        while (static_cast<std::int64_t>(mass_.size()) < size()) {
+            const auto rank = static_cast<double>(mass_.size() + 1);
+            mass_.push_back((mass_.empty() ? 0.0 : mass_.back()) + power(rank, -alpha_));
+        }
+    }
+
     double mass_at(std::int64_t rank) const {
         const auto r = static_cast<std::size_t>(rank);
         return rank == 0 ? mass_[0] : mass_[r] - mass_[r - 1];
@@ -136,8 +157,8 @@ class Greedy : public Ranking {
 
 std::unique_ptr<Sampler> make_rank_sampler(const SamplerConfig& config, std::int64_t capacity) {
     if (config.kind == "rank")
-        return std::make_unique<RankBased>(config.option("alpha"), static_cast<std::int64_t>(config.option("normalize")),
-                                           capacity);
+        return std::make_unique<RankBased>(config.option("alpha"),
+                                           static_cast<std::int64_t>(config.option("normalize")), capacity);
     if (config.kind == "greedy") return std::make_unique<Greedy>(capacity);
     return nullptr;
 }

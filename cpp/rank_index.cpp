@@ -7,7 +7,8 @@ namespace replaylab {
 RankIndex::RankIndex() : root_(make(true)) {}
 
 std::int64_t RankIndex::nbytes(std::int64_t keys) {
-    return (keys / (kWidth / 2) + 2) * static_cast<std::int64_t>(sizeof(Node)) * (kWidth / 2) / (kWidth / 2 - 1);
+    return (keys / (kWidth / 2) + 2) * static_cast<std::int64_t>(sizeof(Node)) * (kWidth / 2) /
+           (kWidth / 2 - 1);
 }
 
 std::uint32_t RankIndex::make(bool leaf) {
@@ -93,7 +94,8 @@ void RankIndex::insert(Key key) {
     }
     Node& leaf = nodes_[at];
     ++leaf.total;
-    insert_at(leaf, static_cast<int>(std::lower_bound(leaf.keys, leaf.keys + leaf.count, key) - leaf.keys), key, 0);
+    insert_at(leaf, static_cast<int>(std::lower_bound(leaf.keys, leaf.keys + leaf.count, key) - leaf.keys),
+              key, 0);
 }
 
 // Gives a child that is down to a quarter keys of a neighbour, or all of its own to it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "error.hpp"
@@ -108,8 +109,8 @@ std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::
     return updated;
 }
 
-void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch, const double* scheduled,
-                           double* out) {
+void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch,
+                           const double* scheduled, double* out) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
     std::fill(out, out + n * replicas(), 0.0);
@@ -135,8 +136,9 @@ void Replay::gather(const std::int64_t* ids, std::int64_t n, char* const* target
         check_id(k / n, ids[k]);
         const Ring& ring = replays_[static_cast<std::size_t>(k / n)].ring;
         if (!ring.holds(ids[k]))
-            fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ", ring.next_id() - ring.size(),
-                 " to ", ring.next_id() - 1, "; steps that were overwritten cannot be read");
+            fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
+                 ring.next_id() - ring.size(), " to ", ring.next_id() - 1,
+                 "; steps that were overwritten cannot be read");
     }
     for (std::int64_t r = 0; r < replicas(); ++r) {
         slots_.clear();
@@ -154,6 +156,25 @@ void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
     for (std::size_t r = 0; r < replays_.size(); ++r) {
         sizes[r] = replays_[r].ring.size();
         next_ids[r] = replays_[r].ring.next_id();
+    }
+}
+
+// The caller holds the mutex, or is alone with a new buffer.
+void Replay::visit(StateVisitor& state) {
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        state.within("replica" + std::to_string(r) + ".");
+        std::int64_t next_id = one.ring.next_id();
+        state.visit("next_id", next_id);
+        one.ring.restore(next_id);
+        std::vector<std::int64_t> words(4), ended(one.ended.begin(), one.ended.end());
+        std::memcpy(words.data(), one.random.state().data(), sizeof(Random::State));
+        state.visit("random", words);
+        std::memcpy(one.random.state().data(), words.data(), sizeof(Random::State));
+        state.visit("ended", ended);
+        std::copy(ended.begin(), ended.end(), one.ended.begin());
+        state.within(state.prefix() + "sampler.");
+        one.sampler->visit(state);
     }
 }
 

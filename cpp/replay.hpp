@@ -47,6 +47,16 @@ class Replay {
     // Per replica: steps stored now, and the id the next one will get.
     void counts(std::int64_t* sizes, std::int64_t* next_ids) const;
 
+    // Walks over everything but the rows, to save or to restore it, replica by replica.
+    void visit(StateVisitor& state);
+
+    // Runs a function while no other call can change anything.
+    template <typename Function>
+    void frozen(Function function) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        function();
+    }
+
     const RowStore& rows() const { return rows_; }
     std::int64_t replicas() const { return static_cast<std::int64_t>(replays_.size()); }
     std::int64_t num_envs() const { return num_envs_; }

@@ -31,6 +31,46 @@ std::vector<FieldBorder> borders_of(const std::vector<FieldTuple>& fields) {
     return borders;
 }
 
+// Copies arrays out into a dict.
+class Saver : public StateVisitor {
+  public:
+    nb::dict arrays;
+    bool restoring() const override { return false; }
+
+  protected:
+    void integers(const std::string& name, std::vector<std::int64_t>& values) override {
+        arrays[name.c_str()] = array_of(values);
+    }
+    void floats(const std::string& name, std::vector<float>& values) override {
+        arrays[name.c_str()] = array_of(values);
+    }
+};
+
+// Takes arrays from a dict; each must be as long as the one it replaces, unless that one is of any length.
+class Restorer : public StateVisitor {
+  public:
+    explicit Restorer(nb::dict arrays) : arrays_(std::move(arrays)) {}
+    bool restoring() const override { return true; }
+
+  protected:
+    void integers(const std::string& name, std::vector<std::int64_t>& values) override { take(name, values); }
+    void floats(const std::string& name, std::vector<float>& values) override { take(name, values); }
+
+  private:
+    template <typename Value>
+    void take(const std::string& name, std::vector<Value>& values) {
+        if (!arrays_.contains(name.c_str()))
+            fail("SnapshotError", "the snapshot lacks the array `", name, "`");
+        std::vector<Value> given = vector_of<Value>(arrays_[name.c_str()]);
+        if (!values.empty() && given.size() != values.size())
+            fail("SnapshotError", "the snapshot's array `", name, "` must hold ", values.size(),
+                 " values, but holds ", given.size());
+        values = std::move(given);
+    }
+
+    nb::dict arrays_;
+};
+
 class BoundReplay {
   public:
     // replicas and num_envs are −1 where they were not declared: then their axis does not exist.
@@ -165,6 +205,35 @@ class BoundReplay {
 
     std::int64_t nbytes() const { return replay_->nbytes(); }
 
+    // Calls function(state) with every array but the rows, while nothing can change.
+    void freeze(nb::handle function) {
+        std::unique_ptr<nb::gil_scoped_release> no_gil = std::make_unique<nb::gil_scoped_release>();
+        replay_->frozen([&] {
+            no_gil.reset();
+            Saver saver;
+            replay_->visit(saver);
+            function(saver.arrays);
+        });
+    }
+
+    void restore(nb::dict state) {
+        Restorer restorer(std::move(state));
+        replay_->visit(restorer);
+    }
+
+    // All rows of one replica as bytes (C, stride), writable.
+    nb::object bytes(std::int64_t replica, nb::handle owner) const {
+        const RowStore& rows = replay_->rows();
+        return bytes_view(rows.row(replica, 0), rows.capacity(), rows.stride(), owner);
+    }
+
+    // Where each field lies in a row.
+    std::vector<std::int64_t> offsets() const {
+        std::vector<std::int64_t> offsets;
+        for (const Column& column : columns_) offsets.push_back(column.offset);
+        return offsets;
+    }
+
   private:
     // The column of this name, looked for first at the place it would have in the declared order.
     std::size_t column_named(PyObject* name, std::size_t guess) const {
@@ -276,14 +345,16 @@ void bind_replay(nb::module_& module) {
              nb::sig("def extend(self, values: dict[str, typing.Any], where: typing.Any, steps: int) -> "
                      "typing.Any"))
         .def("sample", &BoundReplay::sample, nb::arg("batch"), nb::arg("scheduled"), nb::arg("out").none(),
-             nb::sig("def sample(self, batch: int, scheduled: collections.abc.Sequence[float], out: dict[str, typing.Any] | None) -> "
+             nb::sig("def sample(self, batch: int, scheduled: collections.abc.Sequence[float], out: "
+                     "dict[str, typing.Any] | None) -> "
                      "dict[str, typing.Any]"))
         .def("gather", &BoundReplay::gather, nb::arg("ids"),
              nb::sig("def gather(self, ids: object) -> dict[str, typing.Any]"))
         .def("update", &BoundReplay::update, nb::arg("ids"), nb::arg("values"), nb::arg("td_errors"))
-        .def("probabilities", &BoundReplay::probabilities, nb::arg("ids"), nb::arg("batch"), nb::arg("scheduled"),
-             nb::sig(
-                 "def probabilities(self, ids: object, batch: int, scheduled: collections.abc.Sequence[float]) -> numpy.typing.NDArray[numpy.float64]"))
+        .def("probabilities", &BoundReplay::probabilities, nb::arg("ids"), nb::arg("batch"),
+             nb::arg("scheduled"),
+             nb::sig("def probabilities(self, ids: object, batch: int, scheduled: "
+                     "collections.abc.Sequence[float]) -> numpy.typing.NDArray[numpy.float64]"))
         .def("counts", &BoundReplay::counts, nb::sig("def counts(self) -> tuple[list[int], list[int]]"))
         .def(
             "column",
@@ -291,6 +362,18 @@ void bind_replay(nb::module_& module) {
                 return nb::cast<const BoundReplay&>(self).column(index, self);
             },
             nb::arg("index"))
+        .def("freeze", &BoundReplay::freeze, nb::arg("function"),
+             nb::sig("def freeze(self, function: collections.abc.Callable[[dict[str, typing.Any]], None]) -> "
+                     "None"))
+        .def("restore", &BoundReplay::restore, nb::arg("state"),
+             nb::sig("def restore(self, state: dict[str, typing.Any]) -> None"))
+        .def(
+            "bytes",
+            [](nb::handle_t<BoundReplay> self, std::int64_t replica) {
+                return nb::cast<const BoundReplay&>(self).bytes(replica, self);
+            },
+            nb::arg("replica"), nb::sig("def bytes(self, replica: int) -> numpy.typing.NDArray[numpy.uint8]"))
+        .def("offsets", &BoundReplay::offsets)
         .def_prop_ro("nbytes", &BoundReplay::nbytes);
 
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"));

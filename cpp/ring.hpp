@@ -37,6 +37,12 @@ class Ring {
         return slot;
     }
 
+    // The ring after so many steps.
+    void restore(std::int64_t next_id) {
+        next_id_ = next_id;
+        head_ = next_id % capacity_;
+    }
+
   private:
     std::int64_t capacity_;
     std::int64_t next_id_ = 0;

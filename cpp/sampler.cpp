@@ -15,8 +15,8 @@ void Sampler::check(const Ring& ring, std::int64_t) const {
 
 void Sampler::need(const char* sampler, const Ring& ring, std::int64_t batch) {
     if (batch > ring.size())
-        fail("EmptyBufferError", sampler, " gives `batch_size` different steps, but batch_size=", batch, " and only ",
-             ring.size(), " steps are stored (capacity=", ring.capacity(),
+        fail("EmptyBufferError", sampler, " gives `batch_size` different steps, but batch_size=", batch,
+             " and only ", ring.size(), " steps are stored (capacity=", ring.capacity(),
              "); ask for fewer, or add more steps first");
 }
 
@@ -25,6 +25,8 @@ void Sampler::finish(const Ring&, const std::int64_t*, std::int64_t) {}
 void Sampler::stored(const Ring&, Random&, const std::int64_t*, std::int64_t) {}
 
 void Sampler::update(const std::int64_t*, const double*, std::int64_t, bool) {}
+
+void Sampler::visit(StateVisitor&) {}
 
 std::unique_ptr<Sampler> Sampler::make(const SamplerConfig& config, std::int64_t capacity) {
     if (auto sampler = make_plain_sampler(config)) return sampler;

@@ -9,6 +9,7 @@
 
 #include "random.hpp"
 #include "ring.hpp"
+#include "state.hpp"
 
 namespace replaylab {
 
@@ -56,6 +57,9 @@ class Sampler {
 
     // The learner's feedback for stored steps: TD errors, or priorities as they are.
     virtual void update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors);
+
+    // Saves or restores what the sampler remembers.
+    virtual void visit(StateVisitor& state);
 
     static std::unique_ptr<Sampler> make(const SamplerConfig& config, std::int64_t capacity);
 

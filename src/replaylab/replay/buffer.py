@@ -1,7 +1,10 @@
 """The replay buffer: what a training loop adds to and samples from."""
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from operator import index
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,19 +12,17 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError, FieldError
-from replaylab.replay import seeding
-from replaylab.replay.arrays import ids_array, refuse, steps_of
-from replaylab.replay.autoreset import mode_name, with_final_obs
+from replaylab.replay import seeding, snapshot
+from replaylab.replay.arrays import MOST, checked_progress, ids_array, positive, refuse, steps_of
+from replaylab.replay.autoreset import checked_mode, with_final_obs
 from replaylab.replay.batch import Batch
 from replaylab.replay.custom import CustomSampler, CustomState
+from replaylab.replay.describe import config_from_json, config_to_json, fields_from_json, fields_to_json
 from replaylab.replay.fields import Field, Tree, check_fields, flatten, flatten_as, unflatten
 from replaylab.replay.memory import check_batch_memory, check_memory, core_fields
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env
-
-MOST = 2**31 - 1
-"""The largest batch, or number of replicas, that is ever meant."""
 
 
 class ReplayBuffer:
@@ -83,7 +84,7 @@ class ReplayBuffer:
         self._sampler = Uniform() if sampler is None else sampler
         if not isinstance(self._sampler, Sampler):
             raise ConfigError(f"`sampler` must be a Sampler such as Uniform(), but got {self._sampler!r}")
-        self._autoreset = autoreset_mode(autoreset, self._flat)
+        self._autoreset = checked_mode(autoreset, self._flat)
         parts = self._sampler.parts if isinstance(self._sampler, Mixture) else (self._sampler,)
         self._schedules = [as_schedule(part.scheduled) for part in parts]
         bounds = [schedule.bounds for schedule in self._schedules]
@@ -99,6 +100,7 @@ class ReplayBuffer:
             seeding.sampling_streams(seed, self._replicas),
             self._autoreset == "next_step",
         )
+        self._saved: dict[Path, str] = {}  # folder → token of the snapshot there that this buffer equals or grew from
         self._custom: CustomState | None = None
         if isinstance(self._sampler, CustomSampler):
             generators = seeding.sampling_generators(seed, self._replicas)
@@ -279,6 +281,78 @@ class ReplayBuffer:
         leaves = iter(columns.values())
         return {name: unflatten(tree, leaves) for name, tree in self._fields.items()}
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.
+
+        A kill at any moment leaves the old snapshot or the new one, whole. Saving to the same folder again
+        writes only the rows that changed. Other threads' calls wait meanwhile.
+        """
+        folder = Path(path).resolve()
+        about = {
+            "capacity": self._capacity,
+            "num_envs": self._num_envs,
+            "replicas": self._replicas,
+            "autoreset": self._autoreset,
+            "fields": fields_to_json(self._fields),
+            "sampler": config_to_json(self._sampler),
+        }
+        with nullcontext() if self._custom is None else self._custom.lock:
+            if self._custom is not None:
+                about["generators"] = self._custom.generators()
+
+            def write(state: dict[str, Any]) -> None:
+                if self._custom is not None:
+                    state |= self._custom.arrays()
+                known = self._saved.get(folder)
+                self._saved[folder] = snapshot.write(folder, about, state, self._row_bytes(), self._row_dtype(), known)
+
+            self._core.freeze(write)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, sampler: Sampler | None = None) -> "ReplayBuffer":
+        """Return the buffer that `save` wrote; it goes on exactly as the saved one would have.
+
+        Args:
+            path: The folder.
+            sampler: The sampler it was saved with, if that is one of your own.
+
+        Raises:
+            SnapshotError: The snapshot is damaged, not complete, or no snapshot.
+        """
+        folder = Path(path).resolve()
+        manifest = snapshot.read_manifest(folder)
+        about = manifest["about"]
+        made = config_from_json(about["sampler"]) if sampler is None else sampler
+        buffer = cls(
+            about["capacity"],
+            fields_from_json(about["fields"]),
+            num_envs=about["num_envs"],
+            replicas=about["replicas"],
+            sampler=made,
+            autoreset=about["autoreset"],
+        )
+        snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
+        state = snapshot.read_state(folder, manifest)
+        buffer._core.restore(state)
+        if buffer._custom is not None:
+            buffer._custom.restore(state, about["generators"])
+        buffer._saved[folder] = manifest["token"]
+        return buffer
+
+    def _row_bytes(self) -> list[npt.NDArray[np.uint8]]:
+        return [self._core.bytes(r) for r in range(self._replicas or 1)]
+
+    def _row_dtype(self) -> np.dtype[Any]:
+        placed = sorted(zip(self._core.offsets(), self._flat.items(), strict=True), key=lambda one: one[0])
+        return np.dtype(
+            {
+                "names": [name for _, (name, _) in placed],
+                "formats": [(field.dtype, field.shape) for _, (_, field) in placed],
+                "offsets": [offset for offset, _ in placed],
+                "itemsize": self._row_bytes()[0].shape[1],
+            }
+        )
+
     @property
     def columns(self) -> dict[str, Any]:
         """Read-only views of every field by slot, ``[R] C *field.shape``; id i lies in slot i mod C."""
@@ -379,51 +453,3 @@ class ReplayBuffer:
         leaves = iter(columns.values())
         nested = {name: unflatten(tree, leaves) for name, tree in self._fields.items()}
         return nested | {name: columns[name] for name in ("weight", "probability", "id")}
-
-
-def positive(name: str, value: Any, most: int = 2**62) -> int:
-    """Return the value as an int from 1 to `most`.
-
-    Raises:
-        ConfigError: It is no whole number, or outside.
-    """
-    try:
-        number = index(value)
-    except TypeError:
-        raise ConfigError(f"`{name}` must be a whole number, but got {value!r}") from None
-    if number < 1:
-        raise ConfigError(f"`{name}` must be at least 1, but got {value!r}")
-    if number > most:
-        raise ConfigError(f"`{name}` must be at most {most:,}, but got {number:,}")
-    return number
-
-
-def checked_progress(progress: float) -> float:
-    """Return training progress as a float.
-
-    Raises:
-        ConfigError: It is not in [0, 1].
-    """
-    try:
-        inside = 0.0 <= progress <= 1.0
-    except TypeError:
-        inside = False
-    if not inside:
-        raise ConfigError(f"`progress` must be in [0, 1] (0: the run begins, 1: it ends), but got {progress!r}")
-    return float(progress)
-
-
-def autoreset_mode(mode: Any, fields: Mapping[str, Field]) -> str | None:
-    """Return the mode's name after checking that the fields it needs are declared."""
-    if mode is None:
-        return None
-    name = mode_name(mode)
-    flags = ("terminated", "truncated") if name != "disabled" else ()
-    for flag in flags:
-        if fields.get(flag) != Field((), np.bool_):
-            raise FieldError(
-                f'autoreset="{name}" needs the field `{flag}` declared as Field((), bool), to see where episodes end'
-            )
-    if name == "same_step" and not any(path.split(".")[0] == "next_obs" for path in fields):
-        raise FieldError('autoreset="same_step" needs the field `next_obs`, to store final observations in')
-    return name

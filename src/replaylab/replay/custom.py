@@ -153,7 +153,7 @@ class Record:
         self.feedback = np.full(capacity, np.nan)
         self._episode = np.arange(num_envs)  # of each environment, now
         self._step = np.zeros(num_envs, np.int64)
-        self._episodes = num_envs
+        self._episodes = np.array(num_envs)
 
     def slots(self) -> Ids:
         """Return the slots in use, oldest step first."""
@@ -237,6 +237,21 @@ class CustomState:
         for record, row, value in zip(self._records, ids, np.abs(values), strict=True):
             slots, stored = record.find(row)
             record.feedback[slots[stored]] = value[stored]
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all records, to be saved."""
+        return {f"custom{r}.{name}": array for r, one in enumerate(self._records) for name, array in vars(one).items()}
+
+    def generators(self) -> list[Any]:
+        """Return the random generators' states, as JSON values."""
+        return [generator.bit_generator.state for generator in self._generators]
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
+        """Take over what `arrays` and `generators` returned."""
+        for r, one in enumerate(self._records):
+            vars(one).update({name: arrays[f"custom{r}.{name}"] for name in vars(one)})
+        for generator, state in zip(self._generators, generators, strict=True):
+            generator.bit_generator.state = state
 
     def _law(self, view: View, batch_size: int) -> Floats:
         law = np.asarray(self.sampler.law(view, batch_size), np.float64)
