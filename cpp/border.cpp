@@ -95,6 +95,14 @@ nb::object optional(std::int64_t axis) {
 }
 
 template <typename Value>
+nb::object copy_of(const std::vector<Value>& values, int kind) {
+    nb::object array = new_array({static_cast<std::int64_t>(values.size())}, {}, dtype_of(kind));
+    if (!values.empty())
+        std::memcpy(PyArray_DATA(as_array(array)), values.data(), values.size() * sizeof(Value));
+    return array;
+}
+
+template <typename Value>
 Flat<Value> flat_of(nb::object array) {
     PyArrayObject* own = as_array(array);
     Flat<Value> flat;
@@ -260,6 +268,30 @@ Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const
 nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data) {
     nb::object array = new_array(dims, {}, dtype_of(NPY_FLOAT64));
     data = static_cast<double*>(PyArray_DATA(as_array(array)));
+    return array;
+}
+
+nb::object array_of(const std::vector<std::int64_t>& values) { return copy_of(values, NPY_INT64); }
+nb::object array_of(const std::vector<float>& values) { return copy_of(values, NPY_FLOAT32); }
+
+template <typename Value>
+std::vector<Value> vector_of(nb::handle array) {
+    constexpr int kKind = std::is_same_v<Value, float> ? NPY_FLOAT32 : NPY_INT64;
+    if (!PyArray_Check(array.ptr()) || PyArray_TYPE(as_array(array)) != kKind ||
+        PyArray_NDIM(as_array(array)) != 1 || !PyArray_IS_C_CONTIGUOUS(as_array(array)))
+        fail("SnapshotError", "the snapshot holds an array of another dtype or shape than it should");
+    const auto* data = static_cast<const Value*>(PyArray_DATA(as_array(array)));
+    return std::vector<Value>(data, data + PyArray_SIZE(as_array(array)));
+}
+template std::vector<std::int64_t> vector_of(nb::handle);
+template std::vector<float> vector_of(nb::handle);
+
+nb::object bytes_view(char* data, std::int64_t rows, std::int64_t stride, nb::handle owner) {
+    npy_intp dims[2] = {rows, stride};
+    nb::object array = checked(PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(NPY_UINT8), 2, dims,
+                                                    nullptr, data, NPY_ARRAY_WRITEABLE, nullptr));
+    Py_INCREF(owner.ptr());
+    if (PyArray_SetBaseObject(as_array(array), owner.ptr()) < 0) nb::raise_python_error();
     return array;
 }
 

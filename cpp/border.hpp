@@ -84,6 +84,15 @@ Flat<std::int64_t> read_ids(nb::handle ids, std::int64_t replicas);
 Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const char* name);
 nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data);
 
+// Copies between vectors and one-dimensional arrays; vector_of throws SnapshotError for another dtype.
+nb::object array_of(const std::vector<std::int64_t>& values);
+nb::object array_of(const std::vector<float>& values);
+template <typename Value>
+std::vector<Value> vector_of(nb::handle array);
+
+// A writable view of memory as uint8 (rows, stride).
+nb::object bytes_view(char* data, std::int64_t rows, std::int64_t stride, nb::handle owner);
+
 // The Python side of the border: the rules and messages for arguments that do not fit as they are.
 nb::object arrays_function(const char* name);
 

@@ -1,4 +1,4 @@
-// Proportional prioritization (Schaul et al. 2016): P(i) = p_i^α / Σ p^α over a sum tree.
+// Proportional prioritization (Schaul et al. 2016): P(i) = p_i^α / Σ p^α over a sum tree; and its variants.
 #pragma once
 
 #include <vector>
@@ -8,22 +8,35 @@
 
 namespace replaylab {
 
+// What a TD error becomes.
+enum class Feedback : int {
+    absolute = 0,  // |δ| + ε
+    clipped = 1,   // max(|δ|, 1)
+    positive = 2,  // max(δ, 0) + ε
+};
+
+enum class Normalize : int { buffer = 0, batch = 1, none = 2 };
+
 class Prioritized : public Sampler {
   public:
     Prioritized(const SamplerConfig& config, std::int64_t capacity);
 
     void check(const Ring& ring, std::int64_t batch) const override;
-    void draw(const Ring& ring, Random& random, std::int64_t batch, double beta, const Draw& out) override;
-    double probability(const Ring& ring, std::int64_t slot, std::int64_t batch) const override;
-    void stored(const std::int64_t* slots, std::int64_t n) override;
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
+              const Draw& out) override;
+    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+             const double* beta, double* out) const override;
+    void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override;
     void update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors) override;
+    void visit(StateVisitor& state) override;
 
   private:
     void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out);
 
-    double alpha_;
+    double exponent_;  // α, or −α
     double epsilon_;
-    std::string normalize_;
+    Feedback feedback_;
+    Normalize normalize_;
     SumTree tree_;  // leaves hold p^α
     std::vector<double> scratch_;
     std::vector<float> values_;

@@ -39,7 +39,7 @@ class Random {
         return high;
     }
 
-    const State& state() const { return state_; }
+    State& state() { return state_; }
 
   private:
     static std::uint64_t rotate(std::uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }

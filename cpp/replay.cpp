@@ -1,6 +1,8 @@
 #include "replay.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "error.hpp"
@@ -13,7 +15,7 @@ Replay::Replay(std::vector<Column> columns, std::int64_t capacity, std::int64_t 
     : rows_(std::move(columns), capacity, replicas),
       num_envs_(num_envs),
       skip_after_end_(skip_after_end),
-      nbytes_(rows_.nbytes() + replicas * Sampler::nbytes(sampler, capacity)) {
+      nbytes_(rows_.nbytes() + replicas * sampler_nbytes(sampler, capacity)) {
     const auto& laid_out = rows_.columns();
     for (std::size_t c = 0; c < laid_out.size(); ++c) {
         if (laid_out[c].name == "terminated") terminated_ = static_cast<std::int64_t>(c);
@@ -50,11 +52,11 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
         const auto stored = static_cast<std::int64_t>(slots_.size());
         if (stored == 0) continue;
         rows_.scatter(r, slots_.data(), places_.data(), stored, sources);
-        one.sampler->stored(slots_.data(), stored);
+        one.sampler->stored(one.ring, one.random, slots_.data(), stored);
     }
 }
 
-void Replay::sample(std::int64_t batch, double beta, char* const* targets, std::int64_t* ids,
+void Replay::sample(std::int64_t batch, const double* scheduled, char* const* targets, std::int64_t* ids,
                     double* probabilities, float* weights) {
     const std::int64_t n = batch_rows(batch);
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -63,8 +65,9 @@ void Replay::sample(std::int64_t batch, double beta, char* const* targets, std::
     places_.resize(static_cast<std::size_t>(n));
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
-        one.sampler->draw(one.ring, one.random, batch, beta,
+        one.sampler->draw(one.ring, one.random, batch, scheduled,
                           Draw{slots_.data(), probabilities + r * n, weights + r * n});
+        one.sampler->finish(one.ring, slots_.data(), n);
         std::iota(places_.begin(), places_.end(), r * n);
         rows_.gather(r, slots_.data(), places_.data(), n, targets);
         for (std::int64_t k = 0; k < n; ++k)
@@ -106,13 +109,45 @@ std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::
     return updated;
 }
 
-void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch, double* out) const {
+void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch,
+                           const double* scheduled, double* out) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
+    std::fill(out, out + n * replicas(), 0.0);
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        const Single& one = replays_[static_cast<std::size_t>(r)];
+        slots_.clear();
+        places_.clear();
+        for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
+            if (!one.ring.holds(ids[k])) continue;
+            slots_.push_back(one.ring.slot(ids[k]));
+            places_.push_back(k);
+        }
+        values_.resize(slots_.size());
+        one.sampler->law(one.ring, slots_.data(), static_cast<std::int64_t>(slots_.size()), batch, scheduled,
+                         values_.data());
+        for (std::size_t k = 0; k < places_.size(); ++k) out[places_[k]] = values_[k];
+    }
+}
+
+void Replay::gather(const std::int64_t* ids, std::int64_t n, char* const* targets) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
         check_id(k / n, ids[k]);
-        const Single& one = replays_[static_cast<std::size_t>(k / n)];
-        out[k] =
-            one.ring.holds(ids[k]) ? one.sampler->probability(one.ring, one.ring.slot(ids[k]), batch) : 0.0;
+        const Ring& ring = replays_[static_cast<std::size_t>(k / n)].ring;
+        if (!ring.holds(ids[k]))
+            fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
+                 ring.next_id() - ring.size(), " to ", ring.next_id() - 1,
+                 "; steps that were overwritten cannot be read");
+    }
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        slots_.clear();
+        places_.clear();
+        for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
+            slots_.push_back(replays_[static_cast<std::size_t>(r)].ring.slot(ids[k]));
+            places_.push_back(k);
+        }
+        rows_.gather(r, slots_.data(), places_.data(), n, targets);
     }
 }
 
@@ -121,6 +156,25 @@ void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
     for (std::size_t r = 0; r < replays_.size(); ++r) {
         sizes[r] = replays_[r].ring.size();
         next_ids[r] = replays_[r].ring.next_id();
+    }
+}
+
+// The caller holds the mutex, or is alone with a new buffer.
+void Replay::visit(StateVisitor& state) {
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        state.within("replica" + std::to_string(r) + ".");
+        std::int64_t next_id = one.ring.next_id();
+        state.visit("next_id", next_id);
+        one.ring.restore(next_id);
+        std::vector<std::int64_t> words(4), ended(one.ended.begin(), one.ended.end());
+        std::memcpy(words.data(), one.random.state().data(), sizeof(Random::State));
+        state.visit("random", words);
+        std::memcpy(one.random.state().data(), words.data(), sizeof(Random::State));
+        state.visit("ended", ended);
+        std::copy(ended.begin(), ended.end(), one.ended.begin());
+        state.within(state.prefix() + "sampler.");
+        one.sampler->visit(state);
     }
 }
 

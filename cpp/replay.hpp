@@ -27,8 +27,9 @@ class Replay {
 
     std::int64_t batch_rows(std::int64_t batch) const { return replays_[0].sampler->rows(batch); }
 
-    // Draws a batch in every replica: targets[c] receives [R][rows] values of column c.
-    void sample(std::int64_t batch, double beta, char* const* targets, std::int64_t* ids,
+    // Draws a batch in every replica: targets[c] receives [R][rows] values of column c. `scheduled` holds the
+    // sampler's numbers that change over a run.
+    void sample(std::int64_t batch, const double* scheduled, char* const* targets, std::int64_t* ids,
                 double* probabilities, float* weights);
 
     // Feeds values [R][n] back for ids [R][n]; returns how many ids were still stored. Throws, changing
@@ -36,10 +37,25 @@ class Replay {
     std::int64_t update(const std::int64_t* ids, const double* values, std::int64_t n, bool td_errors);
 
     // The law of one row of a batch, for ids [R][n]; 0 for steps no longer stored.
-    void probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch, double* out) const;
+    void probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch, const double* scheduled,
+                       double* out);
+
+    // Copies the rows of ids [R][n] out: targets[c] receives [R][n] values of column c. Throws on an id that
+    // is not stored.
+    void gather(const std::int64_t* ids, std::int64_t n, char* const* targets);
 
     // Per replica: steps stored now, and the id the next one will get.
     void counts(std::int64_t* sizes, std::int64_t* next_ids) const;
+
+    // Walks over everything but the rows, to save or to restore it, replica by replica.
+    void visit(StateVisitor& state);
+
+    // Runs a function while no other call can change anything.
+    template <typename Function>
+    void frozen(Function function) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        function();
+    }
 
     const RowStore& rows() const { return rows_; }
     std::int64_t replicas() const { return static_cast<std::int64_t>(replays_.size()); }

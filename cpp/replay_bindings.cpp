@@ -1,5 +1,6 @@
 // The one compiled class Python sees: a Replay behind the border.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -29,6 +30,46 @@ std::vector<FieldBorder> borders_of(const std::vector<FieldTuple>& fields) {
     for (const auto& [name, shape, dtype] : fields) borders.emplace_back(name, shape, dtype);
     return borders;
 }
+
+// Copies arrays out into a dict.
+class Saver : public StateVisitor {
+  public:
+    nb::dict arrays;
+    bool restoring() const override { return false; }
+
+  protected:
+    void integers(const std::string& name, std::vector<std::int64_t>& values) override {
+        arrays[name.c_str()] = array_of(values);
+    }
+    void floats(const std::string& name, std::vector<float>& values) override {
+        arrays[name.c_str()] = array_of(values);
+    }
+};
+
+// Takes arrays from a dict; each must be as long as the one it replaces, unless that one is of any length.
+class Restorer : public StateVisitor {
+  public:
+    explicit Restorer(nb::dict arrays) : arrays_(std::move(arrays)) {}
+    bool restoring() const override { return true; }
+
+  protected:
+    void integers(const std::string& name, std::vector<std::int64_t>& values) override { take(name, values); }
+    void floats(const std::string& name, std::vector<float>& values) override { take(name, values); }
+
+  private:
+    template <typename Value>
+    void take(const std::string& name, std::vector<Value>& values) {
+        if (!arrays_.contains(name.c_str()))
+            fail("SnapshotError", "the snapshot lacks the array `", name, "`");
+        std::vector<Value> given = vector_of<Value>(arrays_[name.c_str()]);
+        if (!values.empty() && given.size() != values.size())
+            fail("SnapshotError", "the snapshot's array `", name, "` must hold ", values.size(),
+                 " values, but holds ", given.size());
+        values = std::move(given);
+    }
+
+    nb::dict arrays_;
+};
 
 class BoundReplay {
   public:
@@ -83,7 +124,7 @@ class BoundReplay {
         return store(inputs, where, leading);
     }
 
-    nb::dict sample(std::int64_t batch, double beta, nb::handle out) {
+    nb::dict sample(std::int64_t batch, const std::vector<double>& scheduled, nb::handle out) {
         std::vector<std::int64_t> dims;
         if (replicas_ >= 0) dims.push_back(replicas_);
         dims.push_back(replay_->batch_rows(batch));
@@ -107,9 +148,20 @@ class BoundReplay {
         put(id_, ids);
         {
             const nb::gil_scoped_release no_gil;
-            replay_->sample(batch, beta, targets.data(), reinterpret_cast<std::int64_t*>(ids),
+            replay_->sample(batch, scheduled.data(), targets.data(), reinterpret_cast<std::int64_t*>(ids),
                             reinterpret_cast<double*>(probabilities), reinterpret_cast<float*>(weights));
         }
+        return made;
+    }
+
+    nb::dict gather(nb::handle ids) {
+        const auto flat = read_ids(ids, replicas_);
+        std::vector<char*> targets(fields_.size());
+        nb::dict made;
+        for (std::size_t c = 0; c < fields_.size(); ++c)
+            made[fields_[c].key()] = fields_[c].target(flat.dims, nb::none(), targets[c]);
+        const nb::gil_scoped_release no_gil;
+        replay_->gather(flat.data, flat.size / replay_->replicas(), targets.data());
         return made;
     }
 
@@ -120,12 +172,12 @@ class BoundReplay {
         return replay_->update(flat.data, fed.data, flat.size / replay_->replicas(), td_errors);
     }
 
-    nb::object probabilities(nb::handle ids, std::int64_t batch) const {
+    nb::object probabilities(nb::handle ids, std::int64_t batch, const std::vector<double>& scheduled) {
         const auto flat = read_ids(ids, replicas_);
         double* data;
         nb::object made = new_float64(flat.dims, data);
         const nb::gil_scoped_release no_gil;
-        replay_->probabilities(flat.data, flat.size / replay_->replicas(), batch, data);
+        replay_->probabilities(flat.data, flat.size / replay_->replicas(), batch, scheduled.data(), data);
         return made;
     }
 
@@ -152,6 +204,35 @@ class BoundReplay {
     }
 
     std::int64_t nbytes() const { return replay_->nbytes(); }
+
+    // Calls function(state) with every array but the rows, while nothing can change.
+    void freeze(nb::handle function) {
+        std::unique_ptr<nb::gil_scoped_release> no_gil = std::make_unique<nb::gil_scoped_release>();
+        replay_->frozen([&] {
+            no_gil.reset();
+            Saver saver;
+            replay_->visit(saver);
+            function(saver.arrays);
+        });
+    }
+
+    void restore(nb::dict state) {
+        Restorer restorer(std::move(state));
+        replay_->visit(restorer);
+    }
+
+    // All rows of one replica as bytes (C, stride), writable.
+    nb::object bytes(std::int64_t replica, nb::handle owner) const {
+        const RowStore& rows = replay_->rows();
+        return bytes_view(rows.row(replica, 0), rows.capacity(), rows.stride(), owner);
+    }
+
+    // Where each field lies in a row.
+    std::vector<std::int64_t> offsets() const {
+        std::vector<std::int64_t> offsets;
+        for (const Column& column : columns_) offsets.push_back(column.offset);
+        return offsets;
+    }
 
   private:
     // The column of this name, looked for first at the place it would have in the declared order.
@@ -245,11 +326,12 @@ void bind_replay(nb::module_& module) {
     nb::class_<SamplerConfig>(module, "SamplerConfig", "What the core needs to know of a sampler.")
         .def(
             "__init__",
-            [](SamplerConfig* self, std::string kind, double alpha, double epsilon, std::string normalize) {
-                new (self) SamplerConfig{std::move(kind), alpha, epsilon, std::move(normalize)};
+            [](SamplerConfig* self, std::string kind, std::map<std::string, double> options,
+               std::vector<SamplerConfig> parts) {
+                new (self) SamplerConfig{std::move(kind), std::move(options), std::move(parts)};
             },
-            nb::arg("kind"), nb::arg("alpha") = 0.0, nb::arg("epsilon") = 0.0,
-            nb::arg("normalize") = "buffer");
+            nb::arg("kind"), nb::arg("options") = std::map<std::string, double>{},
+            nb::arg("parts") = std::vector<SamplerConfig>{});
 
     nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots),
                             "The compiled part of a ReplayBuffer.")
@@ -262,13 +344,17 @@ void bind_replay(nb::module_& module) {
         .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),
              nb::sig("def extend(self, values: dict[str, typing.Any], where: typing.Any, steps: int) -> "
                      "typing.Any"))
-        .def("sample", &BoundReplay::sample, nb::arg("batch"), nb::arg("beta"), nb::arg("out").none(),
-             nb::sig("def sample(self, batch: int, beta: float, out: dict[str, typing.Any] | None) -> "
+        .def("sample", &BoundReplay::sample, nb::arg("batch"), nb::arg("scheduled"), nb::arg("out").none(),
+             nb::sig("def sample(self, batch: int, scheduled: collections.abc.Sequence[float], out: "
+                     "dict[str, typing.Any] | None) -> "
                      "dict[str, typing.Any]"))
+        .def("gather", &BoundReplay::gather, nb::arg("ids"),
+             nb::sig("def gather(self, ids: object) -> dict[str, typing.Any]"))
         .def("update", &BoundReplay::update, nb::arg("ids"), nb::arg("values"), nb::arg("td_errors"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids"), nb::arg("batch"),
-             nb::sig(
-                 "def probabilities(self, ids: object, batch: int) -> numpy.typing.NDArray[numpy.float64]"))
+             nb::arg("scheduled"),
+             nb::sig("def probabilities(self, ids: object, batch: int, scheduled: "
+                     "collections.abc.Sequence[float]) -> numpy.typing.NDArray[numpy.float64]"))
         .def("counts", &BoundReplay::counts, nb::sig("def counts(self) -> tuple[list[int], list[int]]"))
         .def(
             "column",
@@ -276,10 +362,22 @@ void bind_replay(nb::module_& module) {
                 return nb::cast<const BoundReplay&>(self).column(index, self);
             },
             nb::arg("index"))
+        .def("freeze", &BoundReplay::freeze, nb::arg("function"),
+             nb::sig("def freeze(self, function: collections.abc.Callable[[dict[str, typing.Any]], None]) -> "
+                     "None"))
+        .def("restore", &BoundReplay::restore, nb::arg("state"),
+             nb::sig("def restore(self, state: dict[str, typing.Any]) -> None"))
+        .def(
+            "bytes",
+            [](nb::handle_t<BoundReplay> self, std::int64_t replica) {
+                return nb::cast<const BoundReplay&>(self).bytes(replica, self);
+            },
+            nb::arg("replica"), nb::sig("def bytes(self, replica: int) -> numpy.typing.NDArray[numpy.uint8]"))
+        .def("offsets", &BoundReplay::offsets)
         .def_prop_ro("nbytes", &BoundReplay::nbytes);
 
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"));
-    module.def("sampler_nbytes", &Sampler::nbytes, nb::arg("sampler"), nb::arg("capacity"));
+    module.def("sampler_nbytes", &sampler_nbytes, nb::arg("sampler"), nb::arg("capacity"));
 }
 
 }  // namespace replaylab

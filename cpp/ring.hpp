@@ -22,11 +22,12 @@ class Ring {
         const std::int64_t slot = head_ - 1 - age;
         return slot < 0 ? slot + capacity_ : slot;
     }
-    std::int64_t slot(std::int64_t id) const { return slot_of_age(next_id_ - 1 - id); }
-    std::int64_t id(std::int64_t slot) const {
+    std::int64_t age(std::int64_t slot) const {
         const std::int64_t age = head_ - 1 - slot;
-        return next_id_ - 1 - (age < 0 ? age + capacity_ : age);
+        return age < 0 ? age + capacity_ : age;
     }
+    std::int64_t slot(std::int64_t id) const { return slot_of_age(next_id_ - 1 - id); }
+    std::int64_t id(std::int64_t slot) const { return next_id_ - 1 - age(slot); }
 
     // Takes the next slot, dropping its old step if it had one, and returns it.
     std::int64_t push() {
@@ -34,6 +35,12 @@ class Ring {
         head_ = head_ + 1 == capacity_ ? 0 : head_ + 1;
         ++next_id_;
         return slot;
+    }
+
+    // The ring after so many steps.
+    void restore(std::int64_t next_id) {
+        next_id_ = next_id;
+        head_ = next_id % capacity_;
     }
 
   private:

@@ -124,7 +124,8 @@ REPLAYLAB_INLINE void descend_all(const std::vector<Level>& levels, const Line* 
 
 }  // namespace
 
-SumTree::SumTree(std::int64_t capacity) : lines_(static_cast<std::size_t>(divide_up(capacity, kLeaves))) {
+SumTree::SumTree(std::int64_t capacity)
+    : capacity_(capacity), lines_(static_cast<std::size_t>(divide_up(capacity, kLeaves))) {
     leaves_ = lines_[0].leaf;
     auto children = static_cast<std::int64_t>(lines_.size());
     do {

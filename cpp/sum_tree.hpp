@@ -23,6 +23,7 @@ class SumTree {
     // For each target in [0, total()): the leaf at which the running sum passes it. Uses the targets up.
     void find(double* targets, std::int64_t n, std::int64_t* slots) const;
 
+    std::int64_t capacity() const { return capacity_; }
     float leaf(std::int64_t slot) const { return leaves_[slot]; }
     double total() const { return total_; }
     float smallest_positive() const;  // +inf when every leaf is zero
@@ -51,6 +52,7 @@ class SumTree {
     void refresh_lines();
     void refresh_level(std::size_t level);
 
+    std::int64_t capacity_;
     std::vector<Line> lines_;
     float* leaves_;
     double total_ = 0.0;

@@ -11,6 +11,7 @@ Each is also the built-in a caller would expect, so ``except ValueError`` works 
     ├── PriorityError (ValueError)       a priority or TD error is negative, NaN or infinite
     ├── OverSizeError (MemoryError)      the buffer would not fit into this machine's memory
     ├── ConfigError (ValueError)         an option is out of its range
+    ├── SnapshotError (ValueError)       a saved buffer is damaged, foreign, or not complete
     ├── SpecError (ValueError)           a study file is wrong
     └── MissingExtraError (ImportError)  an optional dependency is not installed
 
@@ -29,6 +30,7 @@ __all__ = [
     "PriorityError",
     "ReplayError",
     "ShapeError",
+    "SnapshotError",
     "SpecError",
 ]
 
@@ -67,6 +69,10 @@ class OverSizeError(ReplayError, MemoryError):
 
 class ConfigError(ReplayError, ValueError):
     """An option is out of its range."""
+
+
+class SnapshotError(ReplayError, ValueError):
+    """A saved buffer is damaged, foreign, or not complete."""
 
 
 class SpecError(ReplayError, ValueError):

@@ -2,22 +2,61 @@
 
 from replaylab.replay.batch import Batch
 from replaylab.replay.buffer import ReplayBuffer
+from replaylab.replay.custom import CustomSampler, Oracle, View
 from replaylab.replay.fields import Field
-from replaylab.replay.samplers import Combined, Online, Prioritized, Sampler, SlidingWindow, Uniform
+from replaylab.replay.priority_samplers import (
+    LAP,
+    AntiPrioritized,
+    Greedy,
+    Permuted,
+    Prioritized,
+    RankBased,
+    ReLo,
+)
+from replaylab.replay.samplers import (
+    Blocks,
+    Combined,
+    Geometric,
+    Mixture,
+    Online,
+    Recency,
+    ReverseSweep,
+    Sampler,
+    ShuffledEpochs,
+    SlidingWindow,
+    Sticky,
+    Uniform,
+)
 from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule
 
 __all__ = [
+    "LAP",
+    "AntiPrioritized",
     "Batch",
+    "Blocks",
     "Combined",
     "Constant",
+    "CustomSampler",
     "Exponential",
     "Field",
+    "Geometric",
+    "Greedy",
     "Linear",
+    "Mixture",
     "Online",
+    "Oracle",
+    "Permuted",
     "Prioritized",
+    "RankBased",
+    "ReLo",
+    "Recency",
     "ReplayBuffer",
+    "ReverseSweep",
     "Sampler",
     "Schedule",
+    "ShuffledEpochs",
     "SlidingWindow",
+    "Sticky",
     "Uniform",
+    "View",
 ]

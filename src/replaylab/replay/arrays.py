@@ -5,12 +5,16 @@ refused, so that every message is written once.
 """
 
 from collections.abc import Mapping
+from operator import index
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import DtypeError, FieldError, ShapeError
+from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
+
+MOST = 2**31 - 1
+"""The largest batch, or number of replicas or environments, that is ever meant."""
 
 CASTABLE = {"b": "b", "i": "iub", "u": "iub", "f": "fiub", "c": "cfiub"}
 """Kinds of dtype a kind can take in: nothing that would change what a value means."""
@@ -122,6 +126,38 @@ def values_array(name: str, values: Any) -> npt.NDArray[np.float64]:
     if array.dtype.kind not in "fiu":
         raise DtypeError(f"`{name}` must be real numbers, but got {array.dtype}; pass one float an id")
     return np.require(array, np.float64, ["C", "A"])
+
+
+def positive(name: str, value: Any, most: int = 2**62) -> int:
+    """Return the value as an int from 1 to `most`.
+
+    Raises:
+        ConfigError: It is no whole number, or outside.
+    """
+    try:
+        number = index(value)
+    except TypeError:
+        raise ConfigError(f"`{name}` must be a whole number, but got {value!r}") from None
+    if number < 1:
+        raise ConfigError(f"`{name}` must be at least 1, but got {value!r}")
+    if number > most:
+        raise ConfigError(f"`{name}` must be at most {most:,}, but got {number:,}")
+    return number
+
+
+def checked_progress(progress: float) -> float:
+    """Return training progress as a float.
+
+    Raises:
+        ConfigError: It is not in [0, 1].
+    """
+    try:
+        inside = 0.0 <= progress <= 1.0
+    except TypeError:
+        inside = False
+    if not inside:
+        raise ConfigError(f"`progress` must be in [0, 1] (0: the run begins, 1: it ends), but got {progress!r}")
+    return float(progress)
 
 
 def refuse(call: str, given: Mapping[str, Any], fields: tuple[str, ...]) -> None:

@@ -29,6 +29,22 @@ def mode_name(mode: Any) -> str:
     return str(name)
 
 
+def checked_mode(mode: Any, fields: Mapping[str, Field]) -> str | None:
+    """Return the mode's name after checking that the fields it needs are declared."""
+    if mode is None:
+        return None
+    name = mode_name(mode)
+    flags = ("terminated", "truncated") if name != "disabled" else ()
+    for flag in flags:
+        if fields.get(flag) != Field((), np.bool_):
+            raise FieldError(
+                f'autoreset="{name}" needs the field `{flag}` declared as Field((), bool), to see where episodes end'
+            )
+    if name == "same_step" and not any(path.split(".")[0] == "next_obs" for path in fields):
+        raise FieldError('autoreset="same_step" needs the field `next_obs`, to store final observations in')
+    return name
+
+
 def with_final_obs(
     values: dict[str, Any], final_obs: Any, where: Any, fields: Mapping[str, Field], leading: Leading
 ) -> dict[str, Any]:

@@ -1,7 +1,10 @@
 """The replay buffer: what a training loop adds to and samples from."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from operator import index
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,18 +12,17 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError, FieldError
-from replaylab.replay import seeding
-from replaylab.replay.arrays import refuse, steps_of
-from replaylab.replay.autoreset import mode_name, with_final_obs
+from replaylab.replay import seeding, snapshot
+from replaylab.replay.arrays import MOST, checked_progress, ids_array, positive, refuse, steps_of
+from replaylab.replay.autoreset import checked_mode, with_final_obs
 from replaylab.replay.batch import Batch
+from replaylab.replay.custom import CustomSampler, CustomState
+from replaylab.replay.describe import config_from_json, config_to_json, fields_from_json, fields_to_json
 from replaylab.replay.fields import Field, Tree, check_fields, flatten, flatten_as, unflatten
 from replaylab.replay.memory import check_batch_memory, check_memory, core_fields
-from replaylab.replay.samplers import Sampler, Uniform
+from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env
-
-MOST = 2**31 - 1
-"""The largest batch, or number of replicas, that is ever meant."""
 
 
 class ReplayBuffer:
@@ -82,10 +84,11 @@ class ReplayBuffer:
         self._sampler = Uniform() if sampler is None else sampler
         if not isinstance(self._sampler, Sampler):
             raise ConfigError(f"`sampler` must be a Sampler such as Uniform(), but got {self._sampler!r}")
-        self._autoreset = autoreset_mode(autoreset, self._flat)
-        self._beta = as_schedule(getattr(self._sampler, "beta", 0.0))
-        least, most = self._beta.bounds
-        self._constant_beta = least if least == most else None
+        self._autoreset = checked_mode(autoreset, self._flat)
+        parts = self._sampler.parts if isinstance(self._sampler, Mixture) else (self._sampler,)
+        self._schedules = [as_schedule(part.scheduled) for part in parts]
+        bounds = [schedule.bounds for schedule in self._schedules]
+        self._constant = [least for least, most in bounds if least == most]
         config = self._sampler.core_config()
         check_memory(self._flat, self._capacity, self._replicas or 1, config)
         self._core = _core.Replay(
@@ -97,7 +100,13 @@ class ReplayBuffer:
             seeding.sampling_streams(seed, self._replicas),
             self._autoreset == "next_step",
         )
-        if not self._nested and self._autoreset != "same_step" and type(self).add is ReplayBuffer.add:
+        self._saved: dict[Path, str] = {}  # folder → token of the snapshot there that this buffer equals or grew from
+        self._custom: CustomState | None = None
+        if isinstance(self._sampler, CustomSampler):
+            generators = seeding.sampling_generators(seed, self._replicas)
+            self._custom = CustomState(self._sampler, generators, self._capacity, self._num_envs or 1)
+        plain = not self._nested and self._autoreset != "same_step" and self._custom is None
+        if plain and type(self).add is ReplayBuffer.add:
             # The same method without a Python frame and its keyword dict, which are most of what it costs.
             self.__dict__["add"] = self._core.add_step
 
@@ -162,7 +171,7 @@ class ReplayBuffer:
         values = self._flat_values("add", steps, final_obs)
         if self._autoreset == "same_step":
             values = with_final_obs(values, final_obs, where, self._flat, (self._replicas, None, self._num_envs))
-        return self._core.add(values, where)
+        return self._recorded(values, 1, lambda: self._core.add(values, where))
 
     def extend(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store T time steps at once, as T calls of `add` would.
@@ -174,7 +183,7 @@ class ReplayBuffer:
         length = steps_of(first, values[first], 0 if self._replicas is None else 1)
         if self._autoreset == "same_step":
             values = with_final_obs(values, final_obs, where, self._flat, (self._replicas, length, self._num_envs))
-        return self._core.extend(values, where, length)
+        return self._recorded(values, length, lambda: self._core.extend(values, where, length))
 
     def sample(self, batch_size: int, *, progress: float | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch in every replica.
@@ -192,18 +201,15 @@ class ReplayBuffer:
         batch_size = positive("batch_size", batch_size, most=MOST)
         if batch_size > 2**20:
             check_batch_memory(self._flat, batch_size * (self._replicas or 1))
-        beta = self._constant_beta if progress is None else self._beta(checked_progress(progress))
-        if beta is None:
-            raise ConfigError(
-                f"`sample` needs `progress` in [0, 1] because beta changes over the run ({self._beta}); "
-                "pass progress=step / total_steps, or make the sampler with a constant beta"
-            )
+        scheduled = self._scheduled(progress)
+        if self._custom is not None:
+            return self._sample_custom(self._custom, batch_size, progress)
         if out is None:
-            columns = self._core.sample(batch_size, beta, None)
+            columns = self._core.sample(batch_size, scheduled, None)
             return Batch(self._unflatten_batch(columns) if self._nested else columns)
         if not isinstance(out, Batch):
             raise FieldError(f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}")
-        self._core.sample(batch_size, beta, dict(flatten(out.__dict__)) if self._nested else out.__dict__)
+        self._core.sample(batch_size, scheduled, dict(flatten(out.__dict__)) if self._nested else out.__dict__)
         return out
 
     def update_priorities(
@@ -229,16 +235,23 @@ class ReplayBuffer:
         """
         if (td_error is None) == (priority is None):
             raise ConfigError("`update_priorities` takes either `td_error` or `priority`; pass exactly one of them")
-        if td_error is not None:
-            return self._core.update(ids, td_error, True)
-        return self._core.update(ids, priority, False)
+        values = priority if td_error is None else td_error
+        found = self._core.update(ids, values, td_error is not None)
+        if self._custom is not None:
+            shape = (self._replicas or 1, -1)
+            with self._custom.lock:
+                self._custom.update(ids_array(ids).reshape(shape), np.asarray(values, np.float64).reshape(shape))
+        return found
 
-    def probabilities(self, ids: npt.ArrayLike, *, batch_size: int | None = None) -> npt.NDArray[np.float64]:
-        """Return the chance that one row of a batch, picked at random, is each of these steps.
+    def probabilities(
+        self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Return the chance that one row of the next batch, picked at random, is each of these steps.
 
         Args:
             ids: int64 ``[R] ...``; dropped steps have probability 0.
-            batch_size: B, for the samplers whose law depends on it (`Combined`, `SlidingWindow`).
+            batch_size: B, for the samplers whose law depends on it.
+            progress: Training progress, for samplers with a schedule.
 
         Raises:
             ConfigError: `batch_size` is needed.
@@ -250,7 +263,95 @@ class ReplayBuffer:
                     f"the law of {type(self._sampler).__name__} depends on the batch size; pass batch_size=..."
                 )
             batch_size = 1
-        return self._core.probabilities(ids, positive("batch_size", batch_size, most=MOST))
+        if self._custom is not None:
+            rows = ids_array(ids)
+            with self._custom.lock:
+                law = self._custom.law(rows.reshape(self._replicas or 1, -1), batch_size)
+            return law.reshape(rows.shape)
+        scheduled = self._scheduled(progress)
+        return self._core.probabilities(ids, positive("batch_size", batch_size, most=MOST), scheduled)
+
+    def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
+        """Return the stored steps of these ids, as columns nested like the fields, ``[R] ... *field.shape``.
+
+        Raises:
+            IdError: A step is not stored, or not any more.
+        """
+        columns = self._core.gather(ids)
+        leaves = iter(columns.values())
+        return {name: unflatten(tree, leaves) for name, tree in self._fields.items()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.
+
+        A kill at any moment leaves the old snapshot or the new one, whole. Saving to the same folder again
+        writes only the rows that changed. Other threads' calls wait meanwhile.
+        """
+        folder = Path(path).resolve()
+        about = {
+            "capacity": self._capacity,
+            "num_envs": self._num_envs,
+            "replicas": self._replicas,
+            "autoreset": self._autoreset,
+            "fields": fields_to_json(self._fields),
+            "sampler": config_to_json(self._sampler),
+        }
+        with nullcontext() if self._custom is None else self._custom.lock:
+            if self._custom is not None:
+                about["generators"] = self._custom.generators()
+
+            def write(state: dict[str, Any]) -> None:
+                if self._custom is not None:
+                    state |= self._custom.arrays()
+                known = self._saved.get(folder)
+                self._saved[folder] = snapshot.write(folder, about, state, self._row_bytes(), self._row_dtype(), known)
+
+            self._core.freeze(write)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, sampler: Sampler | None = None) -> "ReplayBuffer":
+        """Return the buffer that `save` wrote; it goes on exactly as the saved one would have.
+
+        Args:
+            path: The folder.
+            sampler: The sampler it was saved with, if that is one of your own.
+
+        Raises:
+            SnapshotError: The snapshot is damaged, not complete, or no snapshot.
+        """
+        folder = Path(path).resolve()
+        manifest = snapshot.read_manifest(folder)
+        about = manifest["about"]
+        made = config_from_json(about["sampler"]) if sampler is None else sampler
+        buffer = cls(
+            about["capacity"],
+            fields_from_json(about["fields"]),
+            num_envs=about["num_envs"],
+            replicas=about["replicas"],
+            sampler=made,
+            autoreset=about["autoreset"],
+        )
+        snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
+        state = snapshot.read_state(folder, manifest)
+        buffer._core.restore(state)
+        if buffer._custom is not None:
+            buffer._custom.restore(state, about["generators"])
+        buffer._saved[folder] = manifest["token"]
+        return buffer
+
+    def _row_bytes(self) -> list[npt.NDArray[np.uint8]]:
+        return [self._core.bytes(r) for r in range(self._replicas or 1)]
+
+    def _row_dtype(self) -> np.dtype[Any]:
+        placed = sorted(zip(self._core.offsets(), self._flat.items(), strict=True), key=lambda one: one[0])
+        return np.dtype(
+            {
+                "names": [name for _, (name, _) in placed],
+                "formats": [(field.dtype, field.shape) for _, (_, field) in placed],
+                "offsets": [offset for offset, _ in placed],
+                "itemsize": self._row_bytes()[0].shape[1],
+            }
+        )
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -311,6 +412,36 @@ class ReplayBuffer:
             f"fields: {', '.join(self._flat)})"
         )
 
+    def _recorded(self, values: Mapping[str, Any], length: int, store: Callable[[], Any]) -> Any:
+        """Store steps, and let a custom sampler's record take note of them."""
+        if self._custom is None:
+            return store()
+        with self._custom.lock:
+            ids = store()
+            self._custom.stored(ids, values, (self._replicas or 1, length, self._num_envs or 1))
+        return ids
+
+    def _sample_custom(self, custom: CustomState, batch_size: int, progress: float | None) -> Batch:
+        with custom.lock:
+            ids, probabilities, weights = custom.draw(batch_size, progress)
+            own: dict[str, Any] = {"weight": weights.astype(np.float32), "probability": probabilities, "id": ids}
+            if self._replicas is None:
+                own = {name: column[0] for name, column in own.items()}
+            return Batch(self.get(own["id"]) | own)
+
+    def _scheduled(self, progress: float | None) -> list[float]:
+        """Return the samplers' numbers at this progress."""
+        if progress is not None:
+            at = checked_progress(progress)
+            return [schedule(at) for schedule in self._schedules]
+        if len(self._constant) < len(self._schedules):
+            changing = next(schedule for schedule in self._schedules if schedule.bounds[0] < schedule.bounds[1])
+            raise ConfigError(
+                f"{type(self._sampler).__name__} has a number that changes over the run ({changing}), so "
+                "`progress` in [0, 1] is needed; pass progress=step / total_steps, or make it constant"
+            )
+        return self._constant
+
     def _flat_values(self, call: str, steps: dict[str, Any], final_obs: Any) -> dict[str, Any]:
         """Return one call's values by path, every field exactly once."""
         values = dict(flatten_as(self._fields, steps)) if self._nested else steps
@@ -322,51 +453,3 @@ class ReplayBuffer:
         leaves = iter(columns.values())
         nested = {name: unflatten(tree, leaves) for name, tree in self._fields.items()}
         return nested | {name: columns[name] for name in ("weight", "probability", "id")}
-
-
-def positive(name: str, value: Any, most: int = 2**62) -> int:
-    """Return the value as an int from 1 to `most`.
-
-    Raises:
-        ConfigError: It is no whole number, or outside.
-    """
-    try:
-        number = index(value)
-    except TypeError:
-        raise ConfigError(f"`{name}` must be a whole number, but got {value!r}") from None
-    if number < 1:
-        raise ConfigError(f"`{name}` must be at least 1, but got {value!r}")
-    if number > most:
-        raise ConfigError(f"`{name}` must be at most {most:,}, but got {number:,}")
-    return number
-
-
-def checked_progress(progress: float) -> float:
-    """Return training progress as a float.
-
-    Raises:
-        ConfigError: It is not in [0, 1].
-    """
-    try:
-        inside = 0.0 <= progress <= 1.0
-    except TypeError:
-        inside = False
-    if not inside:
-        raise ConfigError(f"`progress` must be in [0, 1] (0: the run begins, 1: it ends), but got {progress!r}")
-    return float(progress)
-
-
-def autoreset_mode(mode: Any, fields: Mapping[str, Field]) -> str | None:
-    """Return the mode's name after checking that the fields it needs are declared."""
-    if mode is None:
-        return None
-    name = mode_name(mode)
-    flags = ("terminated", "truncated") if name != "disabled" else ()
-    for flag in flags:
-        if fields.get(flag) != Field((), np.bool_):
-            raise FieldError(
-                f'autoreset="{name}" needs the field `{flag}` declared as Field((), bool), to see where episodes end'
-            )
-    if name == "same_step" and not any(path.split(".")[0] == "next_obs" for path in fields):
-        raise FieldError('autoreset="same_step" needs the field `next_obs`, to store final observations in')
-    return name

@@ -1,7 +1,7 @@
 """Samplers: which stored steps a batch is made of, with what exact probability.
 
-A sampler here is a small frozen configuration; the state it needs lives in the buffer. N is the number of
-stored steps, B the batch size asked for.
+A sampler is a small frozen configuration; the state it needs lives in the buffer. N is the number of stored
+steps, B the batch size asked for, δ a TD error. Those that learn from feedback are in `priority_samplers`.
 """
 
 import math
@@ -24,6 +24,11 @@ class Sampler(ABC):
 
     wants_feedback: ClassVar[bool] = False
     law_needs_batch_size: ClassVar[bool] = False
+
+    @property
+    def scheduled(self) -> float | Schedule:
+        """The number that may change over a run; if it does, `sample` needs ``progress``."""
+        return 0.0
 
     @abstractmethod
     def core_config(self) -> _core.SamplerConfig:
@@ -58,14 +63,19 @@ class SlidingWindow(Sampler):
 
 @dataclass(frozen=True)
 class Uniform(Sampler):
-    """Every stored step alike, with replacement.
+    """Every stored step alike.
 
     Law: P(i) = 1/N. Source: Lin 1992; Mnih et al. 2015.
+
+    Attributes:
+        replace: Whether a step may come twice in a batch. If not, a batch needs B ≤ N.
     """
+
+    replace: bool = True
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("uniform")
+        return _core.SamplerConfig("uniform" if self.replace else "distinct")
 
 
 @dataclass(frozen=True)
@@ -81,8 +91,7 @@ class Combined(Sampler):
     law_needs_batch_size: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.mode not in ("plus", "replace"):
-            raise ConfigError(f'`mode` of Combined must be "plus" or "replace", but got {self.mode!r}')
+        check_option(self, "mode", '"plus" or "replace"', self.mode in ("plus", "replace"))
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -90,45 +99,179 @@ class Combined(Sampler):
 
 
 @dataclass(frozen=True)
-class Prioritized(Sampler):
-    """Proportional prioritized replay.
+class ShuffledEpochs(Sampler):
+    """Every step once an epoch, in random order: no repetition until all have come.
 
-    Law: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε. A batch is one draw from each of B equal segments of the
-    total. A new step gets the largest priority now in the buffer, 1 if there is none. A step of priority 0
-    is never drawn. p^α is held as a float32, inside its normal range (1e-38 to 3e38). Source: Schaul et al.
-    2016.
-
-    Importance weights: wᵢ = (N·P(i))^−β, divided by the largest weight of the buffer (default), of the
-    batch, or by nothing.
-
-    Attributes:
-        alpha: Exponent α in [0, 1]; 0 makes the law uniform.
-        beta: Exponent β of the weights in [0, 1], a number or a schedule over training progress. With a
-            schedule that is not constant, `sample` needs ``progress``.
-        epsilon: ε ≥ 0, added to every |TD error|.
-        normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none".
+    An epoch is made of the steps stored when it begins; those overwritten meanwhile are passed over, those
+    stored meanwhile wait for the next. Law of one row, with M steps of the epoch still due:
+    ``(min(B, M)·[i is due]/M + max(B − M, 0)/N) / B``. Source: Fujita 2025.
     """
 
-    alpha: float = 0.6
-    beta: float | Schedule = field(default=Linear(0.4, 1.0))
-    epsilon: float = 1e-6
-    normalize: Literal["buffer", "batch", "none"] = "buffer"
-
-    wants_feedback: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.alpha <= 1.0:
-            raise ConfigError(f"`alpha` of Prioritized must be in [0, 1], but got {self.alpha}")
-        low, high = as_schedule(self.beta).bounds
-        if not (low >= 0.0 and high <= 1.0):
-            raise ConfigError(f"`beta` of Prioritized must stay in [0, 1], but got {self.beta}")
-        if not (self.epsilon >= 0.0 and math.isfinite(self.epsilon)):
-            raise ConfigError(f"`epsilon` of Prioritized must be finite and not negative, but got {self.epsilon}")
-        if self.normalize not in ("buffer", "batch", "none"):
-            raise ConfigError(
-                f'`normalize` of Prioritized must be "buffer", "batch" or "none", but got {self.normalize!r}'
-            )
+    law_needs_batch_size: ClassVar[bool] = True
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("prioritized", self.alpha, self.epsilon, self.normalize)
+        return _core.SamplerConfig("epochs")
+
+
+@dataclass(frozen=True)
+class Recency(Sampler):
+    """Emphasis on recent experience: uniform over the newest c_k steps, fewer with every update of a burst.
+
+    Law: P(i) = 1/c_k for the newest c_k = max(N·η^(1000·k/K), c_min), for update k = 1 .. K of a burst of K.
+    Source: Wang & Ross 2019 (ERE).
+
+    Attributes:
+        eta: η in (0, 1], a number or a schedule over training progress; 1 is uniform.
+        least: c_min, the steps that are always within reach.
+        burst: K, calls of `sample` in a burst.
+    """
+
+    eta: float | Schedule = field(default=Linear(0.996, 1.0))
+    least: int = 5_000
+    burst: int = 1
+
+    def __post_init__(self) -> None:
+        low, high = as_schedule(self.eta).bounds
+        check_option(self, "eta", "in (0, 1]", 0.0 < low <= high <= 1.0)
+        check_option(self, "least", "at least 1", self.least >= 1)
+        check_option(self, "burst", "at least 1", self.burst >= 1)
+
+    @property
+    def scheduled(self) -> float | Schedule:
+        """η."""
+        return self.eta
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("recency", {"least": self.least, "burst": self.burst})
+
+
+@dataclass(frozen=True)
+class Geometric(Sampler):
+    """Younger steps more often, by a truncated geometric law of age.
+
+    Law: P(age) = q(1 − q)^age / (1 − (1 − q)^N) for age 0 (the newest) to N − 1. Source: Korniak 2026.
+
+    Attributes:
+        expected_age: Mean age (1 − q)/q of the law before it is cut off at N; q = 1 / (1 + expected_age).
+    """
+
+    expected_age: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        check_option(self, "expected_age", "positive and at most 1e12", 0.0 < self.expected_age <= 1e12)
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("geometric", {"q": 1.0 / (1.0 + self.expected_age)})
+
+
+@dataclass(frozen=True)
+class ReverseSweep(Sampler):
+    """Stored order backwards, from the newest step to the oldest, then from the newest again.
+
+    Law: the next B steps of the sweep are certain; P(i) is their share of the batch. Source: Lin 1992.
+
+    Attributes:
+        stride: Every how many steps one is taken.
+    """
+
+    stride: int = 1
+
+    law_needs_batch_size: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_option(self, "stride", "at least 1", self.stride >= 1)
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("reverse", {"stride": self.stride})
+
+
+@dataclass(frozen=True)
+class Blocks(Sampler):
+    """A dial for the dependence inside a batch: B/L uniform starts, L consecutive steps each.
+
+    The ring is taken as a circle, so every step's chance stays exactly uniform and only the dependence
+    between the rows changes. Law: P(i) = 1/N.
+
+    Attributes:
+        length: L, which must divide B; 1 is uniform sampling.
+    """
+
+    length: int = 8
+
+    def __post_init__(self) -> None:
+        check_option(self, "length", "at least 1", self.length >= 1)
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("blocks", {"length": self.length})
+
+
+@dataclass(frozen=True)
+class Sticky(Sampler):
+    """A dial for the dependence between batches: a fraction of the last batch is drawn again.
+
+    ⌊φB⌋ rows of the last batch, picked at random among those still stored, and uniform draws. Law of one
+    row, with m repeated rows, of which a live last batch of M rows holds step i cᵢ times:
+    ``(m·cᵢ/M + (B − m)/N) / B``.
+
+    Attributes:
+        fraction: φ in [0, 1]; 0 is uniform sampling.
+    """
+
+    fraction: float = 0.5
+
+    law_needs_batch_size: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_option(self, "fraction", "in [0, 1]", 0.0 <= self.fraction <= 1.0)
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("sticky", {"fraction": self.fraction})
+
+
+@dataclass(frozen=True)
+class Mixture(Sampler):
+    """Fixed shares of every batch from several samplers over the same buffer.
+
+    Part j gives Bⱼ of the B rows, its share rounded so that all rows are given. Law of one row:
+    ``Σⱼ (Bⱼ/B)·Pⱼ(i)``, which is also every row's ``probability``; the rows' ``weight`` is 1. Every part gets
+    the learner's feedback. Source: Ball et al. 2023 (equal shares).
+
+    Attributes:
+        parts: Samplers, at least two, none of them a mixture.
+        shares: Of each part, positive; None: equal shares. They need not sum to 1.
+    """
+
+    parts: tuple[Sampler, ...]
+    shares: tuple[float, ...] | None = None
+
+    law_needs_batch_size: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        sound = all(isinstance(part, Sampler) and not isinstance(part, Mixture) for part in self.parts)
+        check_option(self, "parts", "two or more samplers, none of them a Mixture", sound and len(self.parts) > 1)
+        shares = (1.0,) * len(self.parts) if self.shares is None else self.shares
+        rule = "one positive number for each part"
+        check_option(self, "shares", rule, len(shares) == len(self.parts) and all(0 < s < math.inf for s in shares))
+
+    @property
+    def wants_feedback(self) -> bool:  # type: ignore[override]
+        """Whether any part does."""
+        return any(part.wants_feedback for part in self.parts)
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        shares = self.shares or (1.0,) * len(self.parts)
+        options = {f"share{j}": share / sum(shares) for j, share in enumerate(shares)}
+        return _core.SamplerConfig("mixture", options, [part.core_config() for part in self.parts])
+
+
+def check_option(sampler: Sampler, name: str, rule: str, holds: bool) -> None:
+    """Raise `ConfigError` unless an option keeps its rule."""
+    if not holds:
+        raise ConfigError(f"`{name}` of {type(sampler).__name__} must be {rule}, but got {getattr(sampler, name)!r}")

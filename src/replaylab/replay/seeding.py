@@ -12,6 +12,11 @@ SAMPLING = 0
 """Spawn key of the stream that draws batches; further purposes take further keys."""
 
 
+def sampling_generators(seed: Seed, replicas: int | None) -> list[np.random.Generator]:
+    """Return each replica's sampling stream as a NumPy generator, for samplers written in Python."""
+    return [np.random.default_rng(_child(root, SAMPLING)) for root in _roots(seed, replicas)]
+
+
 def sampling_streams(seed: Seed, replicas: int | None) -> list[list[int]]:
     """Return four 64-bit words for each replica's sampling stream.
 

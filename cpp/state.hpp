@@ -1,0 +1,40 @@
+// What must be kept to go on exactly: every part of a replay names its arrays and numbers once, and the same
+// walk over them saves or restores.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace replaylab {
+
+class StateVisitor {
+  public:
+    virtual ~StateVisitor() = default;
+
+    void visit(const std::string& name, std::vector<std::int64_t>& values) {
+        integers(prefix_ + name, values);
+    }
+    void visit(const std::string& name, std::vector<float>& values) { floats(prefix_ + name, values); }
+    void visit(const std::string& name, std::int64_t& value) {
+        std::vector<std::int64_t> one{value};
+        integers(prefix_ + name, one);
+        value = one.at(0);
+    }
+
+    // Names inside get this in front.
+    void within(const std::string& prefix) { prefix_ = prefix; }
+    const std::string& prefix() const { return prefix_; }
+
+    virtual bool restoring() const = 0;
+
+  protected:
+    virtual void integers(const std::string& name, std::vector<std::int64_t>& values) = 0;
+    virtual void floats(const std::string& name, std::vector<float>& values) = 0;
+
+  private:
+    std::string prefix_;
+};
+
+}  // namespace replaylab

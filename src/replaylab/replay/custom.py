@@ -1,0 +1,263 @@
+"""Samplers of your own, in Python: what they see, and what the buffer does for them."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab import _core
+from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.replay.samplers import Sampler
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+class View:
+    """What a `CustomSampler` sees of one replica: every array has one entry a stored step, oldest first.
+
+    Attributes:
+        ids: int64 (N,).
+        ages: int64 (N,); the newest step has age 0.
+        episodes: int64 (N,); steps of one environment's episode share a number, which grows.
+        steps_in_episode: int64 (N,); 0 for an episode's first step.
+        replay_counts: int64 (N,); how often each was drawn.
+        feedback: float64 (N,); the last |TD error| or priority of each, NaN where none came yet.
+        priorities: float64 (N,); `feedback`, or where none came yet the largest there is, 1 if there is none.
+    """
+
+    def __init__(self, record: "Record") -> None:
+        self._slots = record.slots()
+        self._record = record
+        self.ids: Ids = record.ids[self._slots]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def ages(self) -> Ids:
+        """Steps stored since each."""
+        return np.asarray(self.ids[-1] - self.ids, np.int64)
+
+    @property
+    def episodes(self) -> Ids:
+        """The number of each step's episode."""
+        return self._record.episodes[self._slots]
+
+    @property
+    def steps_in_episode(self) -> Ids:
+        """The place of each step in its episode."""
+        return self._record.steps[self._slots]
+
+    @property
+    def replay_counts(self) -> Ids:
+        """How often each was drawn."""
+        return self._record.counts[self._slots]
+
+    @property
+    def feedback(self) -> Floats:
+        """The last feedback for each, NaN where none came yet."""
+        return self._record.feedback[self._slots]
+
+    @property
+    def priorities(self) -> Floats:
+        """The last feedback for each, the largest where none came yet."""
+        feedback = self.feedback
+        known = feedback[~np.isnan(feedback)]
+        return np.where(np.isnan(feedback), known.max() if known.size and known.max() > 0 else 1.0, feedback)
+
+
+class CustomSampler(Sampler):
+    """Base of samplers written in Python; derive a frozen dataclass from it.
+
+    State, if any is needed, can be kept in the object that `start` returns, one for each replica.
+
+    Example:
+        Steps that were seldom replayed, more often:
+
+        >>> from dataclasses import dataclass
+        >>> import numpy as np
+        >>> from replaylab import Field, ReplayBuffer
+        >>> @dataclass(frozen=True)
+        ... class Fresh(CustomSampler):
+        ...     def law(self, view, batch_size):
+        ...         wanted = 1.0 / (1.0 + view.replay_counts)
+        ...         return wanted / wanted.sum()
+        >>> buffer = ReplayBuffer(10, {"x": Field()}, sampler=Fresh(), seed=0)
+        >>> ids = buffer.extend(x=np.arange(4.0))
+        >>> buffer.sample(3).x.shape
+        (3,)
+    """
+
+    law_needs_batch_size: ClassVar[bool] = True
+
+    @abstractmethod
+    def law(self, view: View, batch_size: int) -> Floats:
+        """Return the chance of each stored step to be one row of a batch, float64 (N,), summing to 1."""
+
+    def draw(self, view: View, batch_size: int, rng: np.random.Generator) -> Ids:
+        """Return the ids of a batch, int64 (B,). By default B independent draws from `law`."""
+        return rng.choice(view.ids, size=batch_size, p=self.law(view, batch_size))
+
+    def weights(self, view: View, probabilities: Floats, progress: float | None) -> Floats:  # noqa: ARG002
+        """Return the importance weights of rows drawn with these probabilities (B,). By default 1."""
+        return np.ones(len(probabilities))
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know: nothing, it only stores."""
+        return _core.SamplerConfig("uniform")
+
+
+@dataclass(frozen=True)
+class Oracle(CustomSampler):
+    """The B steps a caller's function scores highest: for studies, e.g. those that lower the true error most.
+
+    Law: P(i) = 1/B for those B (of equal ones the older), else 0. A batch needs B ≤ N. Source: the "oracle"
+    of Schaul et al. 2016.
+
+    Attributes:
+        score: Takes ids int64 (N,), returns their scores (N,).
+    """
+
+    score: Callable[[Ids], npt.ArrayLike]
+
+    def law(self, view: View, batch_size: int) -> Floats:
+        """Return 1/B for the B highest scores."""
+        chances = np.zeros(len(view))
+        chances[self._best(view, batch_size)] = 1.0 / min(batch_size, len(view))
+        return chances
+
+    def draw(self, view: View, batch_size: int, rng: np.random.Generator) -> Ids:  # noqa: ARG002
+        """Return the ids with the highest scores, best first."""
+        if batch_size > len(view):
+            raise EmptyBufferError(
+                f"Oracle gives `batch_size` different steps, but batch_size={batch_size} and only {len(view)} steps "
+                "are stored; ask for fewer, or add more steps first"
+            )
+        return view.ids[self._best(view, batch_size)]
+
+    def _best(self, view: View, batch_size: int) -> Ids:
+        return np.argsort(-np.asarray(self.score(view.ids), np.float64), kind="stable")[:batch_size]
+
+
+class Record:
+    """What a view is made of, by slot, for one replica."""
+
+    def __init__(self, capacity: int, num_envs: int) -> None:
+        self.ids = np.full(capacity, -1, np.int64)
+        self.episodes, self.steps, self.counts = (np.zeros(capacity, np.int64) for _ in range(3))
+        self.feedback = np.full(capacity, np.nan)
+        self._episode = np.arange(num_envs)  # of each environment, now
+        self._step = np.zeros(num_envs, np.int64)
+        self._episodes = np.array(num_envs)
+
+    def slots(self) -> Ids:
+        """Return the slots in use, oldest step first."""
+        used = np.flatnonzero(self.ids >= 0)
+        return used[np.argsort(self.ids[used])]
+
+    def stored(self, ids: Ids, ended: npt.NDArray[np.bool_]) -> None:
+        """Take note of steps (T, E) with these ids (−1: not stored); `ended` marks the last of an episode."""
+        for row, last in zip(ids, ended, strict=True):
+            kept = np.flatnonzero(row >= 0)
+            slots = row[kept] % len(self.ids)
+            self.ids[slots] = row[kept]
+            self.episodes[slots], self.steps[slots] = self._episode[kept], self._step[kept]
+            self.counts[slots], self.feedback[slots] = 0, np.nan
+            self._step[kept] += 1
+            over = kept[last[kept]]
+            self._step[over] = 0
+            self._episode[over] = self._episodes + np.arange(len(over))
+            self._episodes += len(over)
+
+    def find(self, ids: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
+        """Return the slots of ids, and which of them still hold their step."""
+        slots = ids % len(self.ids)
+        return slots, (ids >= 0) & (self.ids[slots] == ids)
+
+
+class CustomState:
+    """The part of a buffer that serves a `CustomSampler`: records, random generators and a lock."""
+
+    def __init__(
+        self, sampler: CustomSampler, generators: list[np.random.Generator], capacity: int, num_envs: int
+    ) -> None:
+        self.sampler = sampler
+        self.lock = Lock()
+        self._generators = generators
+        self._records = [Record(capacity, num_envs) for _ in generators]
+
+    def stored(self, ids: Any, values: Mapping[str, Any], axes: tuple[int, int, int]) -> None:
+        """Take note of stored steps; `axes` are R, T, E."""
+        ended = np.zeros(axes, np.bool_)
+        for name in ("terminated", "truncated"):
+            if name in values:
+                ended |= np.asarray(values[name], np.bool_).reshape(axes)
+        for record, row, last in zip(self._records, np.reshape(ids, axes), ended, strict=True):
+            record.stored(row, last)
+
+    def draw(self, batch_size: int, progress: float | None) -> tuple[Ids, Floats, Floats]:
+        """Return ids, probabilities and weights of a batch in every replica, each (R, B)."""
+        ids, laws, weights, drawn = [], [], [], []
+        for record, rng in zip(self._records, self._generators, strict=True):
+            view = View(record)
+            if len(view) == 0:
+                raise EmptyBufferError("the buffer is empty; add at least one step before sampling")
+            law = self._law(view, batch_size)
+            ids.append(np.asarray(self.sampler.draw(view, batch_size, rng), np.int64))
+            slots, stored = record.find(ids[-1])
+            if ids[-1].ndim != 1 or not stored.all():
+                raise ConfigError(
+                    f"`draw` of {type(self.sampler).__name__} must return the ids of stored steps, int64 (B,), but "
+                    f"returned {ids[-1]}; take them from view.ids"
+                )
+            laws.append(law[np.searchsorted(view.ids, ids[-1])])
+            weights.append(np.asarray(self.sampler.weights(view, laws[-1], progress), np.float64))
+            drawn.append((record, slots))
+        for record, slots in drawn:
+            np.add.at(record.counts, slots, 1)
+        return np.stack(ids), np.stack(laws), np.stack(weights)
+
+    def law(self, ids: Ids, batch_size: int) -> Floats:
+        """Return the probabilities of ids (R, K); 0 for those no longer stored."""
+        out = np.zeros(ids.shape)
+        for r, record in enumerate(self._records):
+            view = View(record)
+            _, stored = record.find(ids[r])
+            if stored.any():
+                out[r, stored] = self._law(view, batch_size)[np.searchsorted(view.ids, ids[r, stored])]
+        return out
+
+    def update(self, ids: Ids, values: Floats) -> None:
+        """Take note of feedback for ids (R, K)."""
+        for record, row, value in zip(self._records, ids, np.abs(values), strict=True):
+            slots, stored = record.find(row)
+            record.feedback[slots[stored]] = value[stored]
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all records, to be saved."""
+        return {f"custom{r}.{name}": array for r, one in enumerate(self._records) for name, array in vars(one).items()}
+
+    def generators(self) -> list[Any]:
+        """Return the random generators' states, as JSON values."""
+        return [generator.bit_generator.state for generator in self._generators]
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
+        """Take over what `arrays` and `generators` returned."""
+        for r, one in enumerate(self._records):
+            vars(one).update({name: arrays[f"custom{r}.{name}"] for name in vars(one)})
+        for generator, state in zip(self._generators, generators, strict=True):
+            generator.bit_generator.state = state
+
+    def _law(self, view: View, batch_size: int) -> Floats:
+        law = np.asarray(self.sampler.law(view, batch_size), np.float64)
+        if law.shape != (len(view),) or not (law >= 0).all() or abs(law.sum() - 1.0) > 1e-6:
+            raise ConfigError(
+                f"`law` of {type(self.sampler).__name__} must return {len(view)} chances that sum to 1, but returned "
+                f"an array of shape {law.shape} that sums to {law.sum()}"
+            )
+        return law

@@ -1,0 +1,65 @@
+"""Fields, samplers and schedules as plain JSON values, and back."""
+
+from collections.abc import Mapping
+from dataclasses import fields as dataclass_fields
+from typing import Any
+
+import numpy as np
+
+from replaylab.errors import SnapshotError
+from replaylab.replay import priority_samplers, samplers, schedules
+from replaylab.replay.fields import Field, Tree
+
+MODULES = (samplers, priority_samplers, schedules)
+
+
+def fields_to_json(tree: Tree) -> Any:
+    """Return nested fields as ``{"shape", "dtype"}``, ``{"mapping": {...}}`` or ``{"tuple": [...]}``."""
+    if isinstance(tree, Mapping):
+        return {"mapping": {key: fields_to_json(child) for key, child in tree.items()}}
+    if isinstance(tree, tuple):
+        return {"tuple": [fields_to_json(child) for child in tree]}
+    return {"shape": list(tree.shape), "dtype": tree.dtype.str}
+
+
+def fields_from_json(value: Any) -> Tree:
+    """Return what `fields_to_json` was given."""
+    if "mapping" in value:
+        return {key: fields_from_json(child) for key, child in value["mapping"].items()}
+    if "tuple" in value:
+        return tuple(fields_from_json(child) for child in value["tuple"])
+    return Field(tuple(value["shape"]), np.dtype(value["dtype"]))
+
+
+def config_to_json(config: Any) -> Any:
+    """Return one of this library's samplers or schedules by name and options; of others the name alone."""
+    if isinstance(config, tuple):
+        return [config_to_json(one) for one in config]
+    if config is None or isinstance(config, (str, int, float)):
+        return config
+    name = type(config).__name__
+    if not any(getattr(module, name, None) is type(config) for module in MODULES):
+        return {"custom": f"{type(config).__module__}.{type(config).__qualname__}"}
+    return {"type": name} | {
+        field.name: config_to_json(getattr(config, field.name)) for field in dataclass_fields(config)
+    }
+
+
+def config_from_json(value: Any) -> Any:
+    """Return what `config_to_json` was given.
+
+    Raises:
+        SnapshotError: It was none of this library's.
+    """
+    if isinstance(value, list):
+        return tuple(config_from_json(one) for one in value)
+    if not isinstance(value, dict):
+        return value
+    options = {name: config_from_json(option) for name, option in value.items() if name not in ("type", "custom")}
+    for module in MODULES:
+        if "type" in value and hasattr(module, value["type"]):
+            return getattr(module, value["type"])(**options)
+    raise SnapshotError(
+        f"the snapshot's sampler {value.get('custom', value.get('type'))} is not one of this library's; pass it: "
+        "ReplayBuffer.load(path, sampler=...)"
+    )

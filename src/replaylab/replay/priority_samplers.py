@@ -1,0 +1,196 @@
+"""Samplers that learn from feedback: the larger a step's priority, the more often it is drawn.
+
+N is the number of stored steps, B the batch size, δ a TD error. A new step gets the largest priority now in
+the buffer, 1 if there is none. Priorities, and p^α, are held as float32 inside its normal range.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from replaylab import _core
+from replaylab.replay.samplers import Sampler, check_option
+from replaylab.replay.schedules import Linear, Schedule, as_schedule
+
+Normalize = Literal["buffer", "batch", "none"]
+NORMALIZE: tuple[Normalize, ...] = ("buffer", "batch", "none")
+ABSOLUTE, CLIPPED, POSITIVE = range(3)
+"""What the core makes of a TD error: |δ| + ε, max(|δ|, 1), or max(δ, 0) + ε."""
+
+
+@dataclass(frozen=True)
+class Prioritized(Sampler):
+    """Proportional prioritized replay.
+
+    Law: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε. A batch is one draw from each of B equal segments of the
+    total. A step of priority 0 is never drawn. Source: Schaul et al. 2016.
+
+    Importance weights: wᵢ = (N·P(i))^−β, divided by the largest weight of the buffer (default), of the
+    batch, or by nothing.
+
+    Attributes:
+        alpha: Exponent α in [0, 1]; 0 makes the law uniform.
+        beta: Exponent β of the weights in [0, 1], a number or a schedule over training progress. With a
+            schedule that is not constant, `sample` needs ``progress``.
+        epsilon: ε ≥ 0, added to every |δ|.
+        normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none".
+    """
+
+    alpha: float = 0.6
+    beta: float | Schedule = field(default=Linear(0.4, 1.0))
+    epsilon: float = 1e-6
+    normalize: Normalize = "buffer"
+
+    wants_feedback: ClassVar[bool] = True
+    _kind: ClassVar[str] = "prioritized"
+    _sign: ClassVar[float] = 1.0
+    _feedback: ClassVar[int] = ABSOLUTE
+
+    def __post_init__(self) -> None:
+        check_weighting(self, self.alpha, self.beta, self.normalize)
+        check_option(self, "epsilon", "finite and not negative", 0.0 <= self.epsilon < math.inf)
+
+    @property
+    def scheduled(self) -> float | Schedule:
+        """β."""
+        return self.beta
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig(self._kind, self._options())
+
+    def _options(self) -> dict[str, float]:
+        return {
+            "exponent": self._sign * self.alpha,
+            "epsilon": self.epsilon,
+            "feedback": self._feedback,
+            "normalize": NORMALIZE.index(self.normalize),
+        }
+
+
+@dataclass(frozen=True)
+class ReLo(Prioritized):
+    """Prioritizing by reducible loss: what the online network still loses against the target network.
+
+    Law: that of `Prioritized` with p = max(0, L_online − L_target) + ε, both losses to the same target; give
+    the difference to `update_priorities` as ``td_error``. Source: Sujit et al. 2023.
+    """
+
+    _feedback: ClassVar[int] = POSITIVE
+
+
+@dataclass(frozen=True)
+class AntiPrioritized(Prioritized):
+    """A placebo: the smallest TD errors most often.
+
+    Law: P(i) ∝ (|δ| + ε)^−α. With ``priority=`` given, P(i) ∝ p^−α, and 0 is never drawn.
+    """
+
+    _sign: ClassVar[float] = -1.0
+
+
+@dataclass(frozen=True)
+class Permuted(Prioritized):
+    """A placebo: prioritized replay's priorities, each given to another step.
+
+    The same multiset of priorities, so the same entropy and as many repeated draws, but no information about
+    a step's TD error. Law: P(i) = P_prioritized(π⁻¹(i)) with π a uniformly random permutation of the stored
+    steps that changes a little with every added step.
+
+    Attributes:
+        bins: 1: any step may get any priority. More: only steps of about the same age change places, so that
+            what recency contributes is kept; the ring is cut into so many stretches.
+    """
+
+    bins: int = 1
+
+    _kind: ClassVar[str] = "permuted"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_option(self, "bins", "at least 1", self.bins >= 1)
+
+    def _options(self) -> dict[str, float]:
+        return super()._options() | {"bins": self.bins}
+
+
+@dataclass(frozen=True)
+class LAP(Sampler):
+    """Loss-adjusted prioritized replay: for the Huber loss, without weights.
+
+    Law: P(i) ∝ max(|δ|, 1)^α. Source: Fujimoto, Meger & Precup 2020.
+
+    Attributes:
+        alpha: Exponent α in [0, 1].
+    """
+
+    alpha: float = 0.4
+
+    wants_feedback: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_weighting(self, self.alpha, 0.0, "buffer")
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig(
+            "prioritized", {"exponent": self.alpha, "epsilon": 0.0, "feedback": CLIPPED, "normalize": 0}
+        )
+
+
+@dataclass(frozen=True)
+class RankBased(Sampler):
+    """Rank-based prioritized replay, with exact ranks.
+
+    Law: P(i) = rank(i)^−α / Σ k^−α, rank 1 the largest |δ|, of equal ones the lower slot. A batch is one draw
+    from each of B equal segments of the total. Draws and updates take O(log N). Source: Schaul et al. 2016.
+
+    Attributes:
+        alpha: Exponent α in [0, 1]; 0 makes the law uniform.
+        beta: Exponent β of the weights in [0, 1], a number or a schedule over training progress.
+        normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none".
+    """
+
+    alpha: float = 0.7
+    beta: float | Schedule = field(default=Linear(0.5, 1.0))
+    normalize: Normalize = "buffer"
+
+    wants_feedback: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_weighting(self, self.alpha, self.beta, self.normalize)
+
+    @property
+    def scheduled(self) -> float | Schedule:
+        """β."""
+        return self.beta
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig(
+            "rank", {"alpha": self.alpha, "normalize": NORMALIZE.index(self.normalize)}
+        )
+
+
+@dataclass(frozen=True)
+class Greedy(Sampler):
+    """The B largest |δ| that are stored: for studies, where its failures show.
+
+    Law: P(i) = 1/B for those B (of equal ones the lower slots), else 0. A batch needs B ≤ N. Source: the
+    "greedy TD-error prioritization" of Schaul et al. 2016.
+    """
+
+    wants_feedback: ClassVar[bool] = True
+    law_needs_batch_size: ClassVar[bool] = True
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("greedy")
+
+
+def check_weighting(sampler: Sampler, alpha: float, beta: float | Schedule, normalize: str) -> None:
+    """Raise `ConfigError` unless α, β and the normalisation keep their rules."""
+    check_option(sampler, "alpha", "in [0, 1]", 0.0 <= alpha <= 1.0)
+    low, high = as_schedule(beta).bounds
+    check_option(sampler, "beta", "in [0, 1]", 0.0 <= low <= high <= 1.0)
+    check_option(sampler, "normalize", '"buffer", "batch" or "none"', normalize in NORMALIZE)
