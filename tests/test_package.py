@@ -92,6 +92,7 @@ def test_every_error_is_a_replay_error_and_a_built_in():
         "OverSizeError": MemoryError,
         "PriorityError": ValueError,
         "ShapeError": ValueError,
+        "SnapshotError": ValueError,
         "SpecError": ValueError,
     }
     assert {"ReplayError", *built_ins} == set(replaylab.errors.__all__)

@@ -173,7 +173,10 @@ class TestDtype:
         assert_refused(DtypeError, message, lambda b: b.add(**step(action="left")))
 
     def test_nothing(self):
-        message = f'field `action` stores int64, but got object, {CHANGED} (`.astype("int64")`) {OTHER}'
+        message = (
+            "field `action` stores int64, which cannot hold NoneType objects, or numbers beyond 64 bits; "
+            "pass an array or a number"
+        )
         assert_refused(DtypeError, message, lambda b: b.add(**{**step(), "action": None}))
 
     def test_an_integer_that_does_not_fit(self):
@@ -393,7 +396,7 @@ class TestSample:
 
     def test_too_little_for_the_window(self):
         message = (
-            "SlidingWindow gives the newest `batch_size` steps, but batch_size=11 and only 10 steps are "
+            "SlidingWindow gives `batch_size` different steps, but batch_size=11 and only 10 steps are "
             "stored (capacity=10); ask for fewer, or add more steps first"
         )
         assert_refused(EmptyBufferError, message, lambda b: b.sample(11), sampler=SlidingWindow())
@@ -430,9 +433,8 @@ class TestSample:
 
     def test_progress_is_needed(self):
         message = (
-            "`sample` needs `progress` in [0, 1] because beta changes over the run "
-            "(Linear(start=0.4, end=1.0, until=1.0)); pass progress=step / total_steps, or make the sampler "
-            "with a constant beta"
+            "Prioritized has a number that changes over the run (Linear(start=0.4, end=1.0, until=1.0)), so "
+            "`progress` in [0, 1] is needed; pass progress=step / total_steps, or make it constant"
         )
         assert_refused(ConfigError, message, lambda b: b.sample(4), sampler=Prioritized())
 

@@ -199,10 +199,10 @@ class TestSchedules:
         (lambda: Combined(mode="both"), '`mode` of Combined must be "plus" or "replace", but got \'both\''),
         (lambda: Prioritized(alpha=-0.1), "`alpha` of Prioritized must be in [0, 1], but got -0.1"),
         (lambda: Prioritized(alpha=float("nan")), "`alpha` of Prioritized must be in [0, 1], but got nan"),
-        (lambda: Prioritized(beta=1.5), "`beta` of Prioritized must stay in [0, 1], but got 1.5"),
+        (lambda: Prioritized(beta=1.5), "`beta` of Prioritized must be in [0, 1], but got 1.5"),
         (
             lambda: Prioritized(beta=Linear(0.4, 1.1)),
-            "`beta` of Prioritized must stay in [0, 1], but got Linear(start=0.4, end=1.1, until=1.0)",
+            "`beta` of Prioritized must be in [0, 1], but got Linear(start=0.4, end=1.1, until=1.0)",
         ),
         (
             lambda: Prioritized(epsilon=-1e-9),

@@ -30,7 +30,6 @@ from replaylab.replay.samplers import (
 from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule
 
 __all__ = [
-    "LAP",
     "AntiPrioritized",
     "Batch",
     "Blocks",
@@ -41,6 +40,7 @@ __all__ = [
     "Field",
     "Geometric",
     "Greedy",
+    "LAP",
     "Linear",
     "Mixture",
     "Online",

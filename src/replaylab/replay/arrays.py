@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
+from replaylab.errors import ConfigError, DtypeError, FieldError, IdError, ShapeError
 
 MOST = 2**31 - 1
 """The largest batch, or number of replicas or environments, that is ever meant."""
@@ -55,6 +55,11 @@ def cast(what: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArra
     Raises:
         DtypeError: The kinds differ, or a value does not fit.
     """
+    if array.dtype == object:
+        raise DtypeError(
+            f"{what} stores {dtype}, which cannot hold {type(array.flat[0]).__name__} objects, or numbers beyond 64 bits; "
+            "pass an array or a number"
+        )
     if array.dtype.kind not in CASTABLE[dtype.kind]:
         raise DtypeError(
             f"{what} stores {dtype}, but got {array.dtype}, which would change what the values mean; convert it "
@@ -107,12 +112,15 @@ def ids_array(ids: Any) -> npt.NDArray[np.int64]:
 
     Raises:
         DtypeError: They are no integers (a boolean mask is not ids).
+        IdError: One is larger than any id.
     """
     array = as_array("`ids`", ids)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise DtypeError(f"`ids` must be integers, but got {array.dtype}; pass the ids that add or sample returned")
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise IdError(f"id {array.max()} was never given out: ids are int64")
     return np.require(array, np.int64, ["C", "A"])
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from replaylab.errors import ConfigError, FieldError
+from replaylab.errors import ConfigError, FieldError, ShapeError
 from replaylab.replay.arrays import as_array, cast, fitted
 from replaylab.replay.fields import Field
 
@@ -80,8 +80,14 @@ def _replace(next_obs: Any, ended: Any, final_obs: Any, keys: list[str], field: 
     if final.dtype != object and final.shape == next_obs.shape:
         next_obs[ended] = cast("`final_obs`", final, field.dtype)[ended]
         return
+    if final_obs is not None and (final.dtype != object or final.shape != ended.shape):
+        raise ShapeError(
+            f"`final_obs` must be an object array of shape {ended.shape} with an observation for each ended "
+            f'environment, as infos["final_obs"], or observations of shape {next_obs.shape}, but got '
+            f"{final.dtype} of shape {final.shape}"
+        )
     for place in zip(*np.nonzero(ended), strict=True):
-        entry = final[place] if final.dtype == object and final.shape == ended.shape else None
+        entry = None if final_obs is None else final[place]
         if entry is None:
             raise FieldError(
                 f"{int(ended.sum())} environments ended, and in same_step autoreset mode their `next_obs` is already "
@@ -94,5 +100,11 @@ def _replace(next_obs: Any, ended: Any, final_obs: Any, keys: list[str], field: 
 
 def _dig(tree: Any, keys: list[str]) -> Any:
     for key in keys:
-        tree = tree[int(key)] if isinstance(tree, tuple) else tree[key]
+        try:
+            tree = tree[int(key)] if isinstance(tree, tuple) else tree[key]
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise FieldError(
+                f"`final_obs` must be nested as `next_obs` is, but has no `{'.'.join(keys)}`; "
+                'pass final_obs=infos["final_obs"]'
+            ) from None
     return tree

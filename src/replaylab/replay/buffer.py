@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from replaylab.replay.autoreset import checked_mode, with_final_obs
 from replaylab.replay.batch import Batch
 from replaylab.replay.custom import CustomSampler, CustomState
 from replaylab.replay.describe import config_from_json, config_to_json, fields_from_json, fields_to_json
-from replaylab.replay.fields import Field, Tree, check_fields, flatten, flatten_as, unflatten
+from replaylab.replay.fields import Tree, check_fields, flatten, flatten_as, unflatten
 from replaylab.replay.memory import check_batch_memory, check_memory, core_fields
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
@@ -251,7 +250,7 @@ class ReplayBuffer:
         Args:
             ids: int64 ``[R] ...``; dropped steps have probability 0.
             batch_size: B, for the samplers whose law depends on it.
-            progress: Training progress, for samplers with a schedule.
+            progress: Training progress, for those whose law depends on it (`Recency` with a schedule).
 
         Raises:
             ConfigError: `batch_size` is needed.
@@ -268,7 +267,7 @@ class ReplayBuffer:
             with self._custom.lock:
                 law = self._custom.law(rows.reshape(self._replicas or 1, -1), batch_size)
             return law.reshape(rows.shape)
-        scheduled = self._scheduled(progress)
+        scheduled = self._scheduled(progress if self._sampler.law_needs_progress else 0.0)
         return self._core.probabilities(ids, positive("batch_size", batch_size, most=MOST), scheduled)
 
     def get(self, ids: npt.ArrayLike) -> dict[str, Any]:

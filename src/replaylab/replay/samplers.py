@@ -20,10 +20,12 @@ class Sampler(ABC):
     Attributes:
         wants_feedback: Whether `update_priorities` changes what is drawn.
         law_needs_batch_size: Whether `probabilities` depends on the batch size.
+        law_needs_progress: Whether it depends on the scheduled number.
     """
 
     wants_feedback: ClassVar[bool] = False
     law_needs_batch_size: ClassVar[bool] = False
+    law_needs_progress: ClassVar[bool] = False
 
     @property
     def scheduled(self) -> float | Schedule:
@@ -130,6 +132,8 @@ class Recency(Sampler):
     eta: float | Schedule = field(default=Linear(0.996, 1.0))
     least: int = 5_000
     burst: int = 1
+
+    law_needs_progress: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         low, high = as_schedule(self.eta).bounds
@@ -263,6 +267,11 @@ class Mixture(Sampler):
     def wants_feedback(self) -> bool:  # type: ignore[override]
         """Whether any part does."""
         return any(part.wants_feedback for part in self.parts)
+
+    @property
+    def law_needs_progress(self) -> bool:  # type: ignore[override]
+        """Whether any part's does."""
+        return any(part.law_needs_progress for part in self.parts)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
