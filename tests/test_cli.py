@@ -1,5 +1,6 @@
 """The command line: help, exit codes, and what is printed where."""
 
+import signal
 import subprocess
 import sys
 
@@ -106,7 +107,7 @@ def test_a_failing_environment_exits_with_1_and_its_traceback(tmp_path, capfd):
             "combined, prioritized, but got 'prioritised'; did you mean `prioritized`?\n",
         ),
         (
-            ["train", "--strategy-options", "alpha=1"],
+            ["train", "--strategy", "online", "--strategy-options", "alpha=1"],
             "replaylab: train: unknown key `--strategy.alpha`. No options are allowed here.\n",
         ),
         (
@@ -148,9 +149,7 @@ def test_train_prints_evaluations_and_writes_rows(tmp_path, capsys):
 
 
 def test_the_module_runs_as_a_command():
-    made = subprocess.run(
-        [sys.executable, "-m", "replaylab", "study", "list"], capture_output=True, text=True
-    )
+    made = subprocess.run([sys.executable, "-m", "replaylab", "study", "list"], capture_output=True, text=True)
     assert made.returncode == 0
     assert made.stdout.startswith("quick: ")
 
@@ -174,3 +173,14 @@ def test_a_missing_lab_extra_names_the_install_command(missing):
     assert made.returncode == 2
     assert made.stderr.endswith('not installed. Run: pip install "replaylab[lab]"\n')
     assert made.stderr.count("\n") == 1
+
+
+def test_ctrl_c_ends_the_workers_and_exits_with_130(tiny, tmp_path):
+    tiny.write_text(tiny.read_text().replace("steps = 200", "steps = 100_000_000"))
+    command = [sys.executable, "-m", "replaylab", "study", "run", str(tiny), "--out", str(tmp_path / "out")]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert run.stdout.readline().startswith("4 runs to do")
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert err == "replaylab: interrupted; the same command goes on from here.\n"
+    assert run.returncode == 130

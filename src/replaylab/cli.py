@@ -185,8 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         | Annotated[StudyList, subcommand("list")]
     )
     command = tyro.cli(
-        Annotated[study, subcommand("study", description=_STUDY)]
-        | Annotated[TrainCommand, subcommand("train")],
+        Annotated[study, subcommand("study", description=_STUDY)] | Annotated[TrainCommand, subcommand("train")],
         prog="replaylab",
         description="The laboratory of experience replay: which replay strategy should you use?\n\n"
         "Example: replaylab study run quick",
@@ -199,6 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"replaylab: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("replaylab: interrupted; the same command goes on from here.", file=sys.stderr)
+        goes_on = "; the same command goes on from here" if isinstance(command, StudyRun) else ""
+        print(f"replaylab: interrupted{goes_on}.", file=sys.stderr)
         return 130
     return exit_code

@@ -15,9 +15,7 @@ from tests.study.tiny import pretend, study
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory) -> Study:
-    found = study(
-        tmp_path_factory.mktemp("reported"), seeds=10, population=5, strategies__none={"type": "online"}
-    )
+    found = study(tmp_path_factory.mktemp("reported"), seeds=10, population=5, strategies__none={"type": "online"})
     pretend(found, 30.0)
     found.report()
     return found

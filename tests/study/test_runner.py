@@ -197,9 +197,7 @@ def test_two_runs_at_once_are_refused_and_a_dead_owner_holds_nothing(tmp_path):
 
 
 def test_another_study_is_not_written_into_the_folder(unbroken):
-    with pytest.raises(
-        SpecError, match=r"holds the study 'tiny', not 'other'\. Give another folder \(--out\)\.$"
-    ):
+    with pytest.raises(SpecError, match=r"holds the study 'tiny', not 'other'\. Give another folder \(--out\)\.$"):
         study(unbroken.folder, name="other").run()
 
 

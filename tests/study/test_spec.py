@@ -48,11 +48,13 @@ MESSAGES = [
         "epsilon, "
         "normalize.",
     ),
-    ({"strategies__uniform__zzz": 3}, "unknown key `strategies.uniform.zzz`. No options are allowed here."),
+    (
+        {"strategies__x": {"type": "online", "zzz": 3}},
+        "unknown key `strategies.x.zzz`. No options are allowed here.",
+    ),
     (
         {"strategies__prioritized__beta": {"type": "linear", "stat": 1.0}},
-        "unknown key `strategies.prioritized.beta.stat`; did you mean `start`? Allowed here: start, end, "
-        "until.",
+        "unknown key `strategies.prioritized.beta.stat`; did you mean `start`? Allowed here: start, end, until.",
     ),
     (
         {"strategies__prioritized__beta": {"type": "linear", "start": 1.0}},
@@ -95,8 +97,7 @@ MESSAGES = [
     ({"budget__steps": 50}, "`evaluation.every` must be at most `budget.steps` = 50, but got 100."),
     (
         {"name": "a b"},
-        "`name` must be made of letters, digits and _ . + -, and start with a letter or digit, but got 'a "
-        "b'.",
+        "`name` must be made of letters, digits and _ . + -, and start with a letter or digit, but got 'a b'.",
     ),
 ]
 
@@ -127,9 +128,7 @@ def test_files_that_are_no_study(tmp_path):
         Spec.from_toml(tmp_path / "gone.toml")
     broken = tmp_path / "broken.toml"
     broken.write_text("name = ")
-    with pytest.raises(
-        SpecError, match=r"broken\.toml: is not valid TOML: Invalid value \(at end of document\)\.$"
-    ):
+    with pytest.raises(SpecError, match=r"broken\.toml: is not valid TOML: Invalid value \(at end of document\)\.$"):
         Spec.from_toml(broken)
 
 

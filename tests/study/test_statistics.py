@@ -16,9 +16,7 @@ from replaylab.study import statistics as st
 def test_iqm_is_the_25_percent_trimmed_mean(runs):
     values = np.random.default_rng(runs).lognormal(size=(runs, 6))
     np.testing.assert_allclose(st.interquartile_mean(values), stats.trim_mean(values, 0.25), rtol=1e-14)
-    np.testing.assert_allclose(
-        st.interquartile_mean(values.T, axis=1), stats.trim_mean(values, 0.25), rtol=1e-14
-    )
+    np.testing.assert_allclose(st.interquartile_mean(values.T, axis=1), stats.trim_mean(values, 0.25), rtol=1e-14)
 
 
 def test_iqm_by_hand_and_unmoved_by_an_outlier():
@@ -59,9 +57,7 @@ def test_strata_are_resampled_each_on_its_own():
 
 @pytest.mark.parametrize("shape", [(0,), (2, 3, 4)])
 def test_bootstrap_refuses_other_shapes(shape):
-    with pytest.raises(
-        ValueError, match=r"Values must be of shape \(N,\) or \(N, M\) with N >= 1, but got shape"
-    ):
+    with pytest.raises(ValueError, match=r"Values must be of shape \(N,\) or \(N, M\) with N >= 1, but got shape"):
         st.bootstrap_interval(np.zeros(shape))
 
 
@@ -73,9 +69,7 @@ def test_a_shift_is_seen_exactly_by_the_paired_interval_only():
 
 
 def test_pairs_need_equal_shapes():
-    with pytest.raises(
-        ValueError, match=r"^Paired values must have equal shapes, but got \(3, 1\) and \(4, 1\)\.$"
-    ):
+    with pytest.raises(ValueError, match=r"^Paired values must have equal shapes, but got \(3, 1\) and \(4, 1\)\.$"):
         st.paired_difference(np.zeros(3), np.zeros(4))
 
 
@@ -145,9 +139,7 @@ def test_area_of_known_shapes():
     steps = np.array([0, 10, 40])
     assert st.area_under_curve(steps, [3.0, 3.0, 3.0]) == 3.0
     assert st.area_under_curve(steps, steps) == 20.0
-    np.testing.assert_allclose(
-        st.area_under_curve(steps, [[0, 4, 4], [1, 1, 1]]), [(2 * 10 + 4 * 30) / 40, 1.0]
-    )
+    np.testing.assert_allclose(st.area_under_curve(steps, [[0, 4, 4], [1, 1, 1]]), [(2 * 10 + 4 * 30) / 40, 1.0])
     assert st.area_under_curve([7], [5.0]) == 5.0
 
 
@@ -162,9 +154,7 @@ def test_curve_band_is_the_interval_at_each_point(monkeypatch):
 
 
 def test_on_grid_carries_the_newest_value_forward():
-    np.testing.assert_array_equal(
-        st.on_grid([3, 5, 5, 9], [1, 2, 3, 4], [0, 3, 4, 5, 8, 9, 99]), [1, 1, 1, 3, 3, 4, 4]
-    )
+    np.testing.assert_array_equal(st.on_grid([3, 5, 5, 9], [1, 2, 3, 4], [0, 3, 4, 5, 8, 9, 99]), [1, 1, 1, 3, 3, 4, 4])
 
 
 def test_same_seed_same_numbers():

@@ -46,9 +46,7 @@ def test_rows_come_sorted_whatever_the_order_they_were_logged_in(tmp_path):
     assert table.column("metric").to_pylist() == ["a", "a", "b", "b"]
     assert table.column("step").to_pylist() == [2, 9, 2, 5]
     assert [f.metadata[b"meaning"] for f in table.schema] == [f.metadata[b"meaning"] for f in SCHEMA]
-    assert open_rows([file]).filter("metric = 'a' and seed = 0").order("step").fetchnumpy()[
-        "value"
-    ].tolist() == [4, 2]
+    assert open_rows([file]).filter("metric = 'a' and seed = 0").order("step").fetchnumpy()["value"].tolist() == [4, 2]
 
 
 def test_the_same_rows_make_the_same_bytes(tmp_path):

@@ -125,9 +125,7 @@ def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Cu
     found = {
         (c.environment, c.learner, c.strategy): c
         for c in _grouped(
-            rows.filter(f"metric = '{metric}'")
-            .order("environment, learner, strategy, seed, step")
-            .fetchnumpy()
+            rows.filter(f"metric = '{metric}'").order("environment, learner, strategy, seed, step").fetchnumpy()
         )
     }
     keys = ((e, learner, s) for e in spec.environments for learner in spec.learners for s in spec.strategies)
@@ -180,9 +178,7 @@ def differences(curves: Sequence[Curve], baseline: str) -> list[Difference]:
     return [d for m in MEASURES for d in _family(curves, baseline, m)]
 
 
-def paired_values(
-    curve: Curve, base: Curve, measure: Measure
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def paired_values(curve: Curve, base: Curve, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return both strategies' measure on the seeds both have, row by row; each of shape (pairs,)."""
     _, ours, theirs = np.intersect1d(curve.seeds, base.seeds, return_indices=True)
     return curve.of_runs(measure)[ours], base.of_runs(measure)[theirs]
@@ -221,8 +217,7 @@ def spending(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[Spent]:
     """Return what a run of each strategy used up: steps, updates, transitions replayed."""
     updates = curves_of(rows, spec, "train/updates")
     replayed = {
-        (c.cell, c.strategy): c.values[:, -1].mean()
-        for c in curves_of(rows, spec, "replay/transitions_replayed")
+        (c.cell, c.strategy): c.values[:, -1].mean() for c in curves_of(rows, spec, "replay/transitions_replayed")
     }
     return [
         Spent(

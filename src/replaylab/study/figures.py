@@ -61,9 +61,7 @@ def _steps_axis(axes: Axes, last: int) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x else "0"))
 
 
-def curves(
-    cells: Sequence[Sequence[tuple[Curve, Band]]], looks: dict[str, Look], layout: Layout, unit: str
-) -> Figure:
+def curves(cells: Sequence[Sequence[tuple[Curve, Band]]], looks: dict[str, Look], layout: Layout, unit: str) -> Figure:
     """Draw one panel per environment and learner: every strategy's IQM with its interval."""
     single = len(cells) == 1
     figure, panels = _panels(len(cells), layout, 330 if single and layout is WIDE else 270)
@@ -79,9 +77,7 @@ def curves(
         axes.set_xlabel("environment steps")
         axes.set_ylabel(unit)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside upper left", ncols=4 if layout is WIDE else 2, handlelength=2.2
-    )
+    figure.legend(handles, labels, loc="outside upper left", ncols=4 if layout is WIDE else 2, handlelength=2.2)
     return figure
 
 
@@ -147,9 +143,7 @@ def level_dots(
     most = max(len({c.strategy for c in curves_ if c.cell == cell[:2]}) for cell in cells)
     figure, panels = _panels(len(cells), layout, 62 + 40 * most)
     for axes, (environment, learner, measure) in zip(panels, cells, strict=True):
-        rows = [
-            lv for lv in found if (lv.environment, lv.learner, lv.measure) == (environment, learner, measure)
-        ]
+        rows = [lv for lv in found if (lv.environment, lv.learner, lv.measure) == (environment, learner, measure)]
         of = {c.strategy: c for c in curves_ if c.cell == (environment, learner)}
         _rows_axis(axes, [lv.strategy for lv in rows])
         for row, level in enumerate(rows):

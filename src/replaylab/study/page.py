@@ -88,9 +88,7 @@ class Page:
         write_text(self.study.folder / "tables" / f"{key}.csv", _csv(header, numbers))
         only = {"Environment": len(self.spec.environments) == 1, "Learner": len(self.spec.learners) == 1}
         kept = [i for i, column in enumerate(columns) if not only.get(column, False)]
-        return ReportTable(
-            key, title, caption, [columns[i] for i in kept], [[r[i] for i in kept] for r in rows]
-        )
+        return ReportTable(key, title, caption, [columns[i] for i in kept], [[r[i] for i in kept] for r in rows])
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -113,9 +113,7 @@ def _build(kind: str, options: Mapping[str, Any], catalogue: Catalogue, where: s
         raise SpecError(f"{source}: `{where}`: {error}") from error
     except TypeError as error:
         missing = [f.name for f in dataclasses.fields(cls) if _required(f) and f.name not in values]
-        raise SpecError(
-            f"{source}: `{where}` needs {', '.join(f'`{m}`' for m in missing) or error}."
-        ) from error
+        raise SpecError(f"{source}: `{where}` needs {', '.join(f'`{m}`' for m in missing) or error}.") from error
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:

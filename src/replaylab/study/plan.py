@@ -69,11 +69,7 @@ class Population(BaseModel):
     @property
     def label(self) -> str:
         """A short name for people."""
-        seeds = (
-            f"seed {self.seeds[0]}"
-            if len(self.seeds) == 1
-            else f"{len(self.seeds)} seeds from {self.seeds[0]}"
-        )
+        seeds = f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds from {self.seeds[0]}"
         return f"{self.environment} · {self.learner} · {self.strategy} · {seeds}"
 
 

@@ -45,9 +45,7 @@ def write_report(study: Study) -> Path:
     rows = study.results()
     curves = analysis.curves_of(rows, study.spec, analysis.RETURN)
     if not curves:
-        raise SpecError(
-            f"{study.folder}: the results hold no {analysis.RETURN}, so there is nothing to compare."
-        )
+        raise SpecError(f"{study.folder}: the results hold no {analysis.RETURN}, so there is nothing to compare.")
     page = Page(study, curves)
     shown_tables, told = _compare(page, rows)
     shown = _figures(page, told) + _inside(page, rows)
@@ -116,9 +114,7 @@ def _warnings(page: Page) -> list[str]:
             f"are missing. What follows is about those that are there."
         )
     if not any(c.strategy == page.spec.baseline for c in page.curves):
-        found.append(
-            f"The runs of the baseline, {page.spec.baseline}, are missing, so nothing is compared with it."
-        )
+        found.append(f"The runs of the baseline, {page.spec.baseline}, are missing, so nothing is compared with it.")
     few = words.few_seeds(page.spec)
     if few:
         found.append(few)
@@ -228,8 +224,7 @@ def _inside(page: Page, rows: Any) -> list[ReportFigure]:
             page.figure(
                 metric.replace("/", "_"),
                 title,
-                f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals. Shown, "
-                f"not tested.",
+                f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals. Shown, not tested.",
                 partial(figures.curves, cells, page.looks, unit=unit),
                 (*KEYS, "step", "iqm", "low", "high"),
                 _band_rows(cells),

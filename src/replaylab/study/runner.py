@@ -100,16 +100,15 @@ def run_populations(
         for desk in desks:
             desk.stop()
         for desk in desks:
-            desk.join()
+            if desk.is_alive():  # an interrupt may come before it was started
+                desk.join()
     return seconds, failures
 
 
 class _Desk(threading.Thread):
     """The thread that keeps one worker process busy, and starts another when it dies."""
 
-    def __init__(
-        self, jobs: queue.SimpleQueue[tuple[Population, Path]], events: queue.SimpleQueue[_Event]
-    ) -> None:
+    def __init__(self, jobs: queue.SimpleQueue[tuple[Population, Path]], events: queue.SimpleQueue[_Event]) -> None:
         super().__init__(daemon=True)
         self._jobs = jobs
         self._events = events

@@ -112,8 +112,7 @@ class Spec(_Table):
     def _whole(self) -> Self:
         if self.baseline not in self.strategies:
             raise ValueError(
-                f"`baseline` must name one of the strategies ({', '.join(self.strategies)}), "
-                f"but got {self.baseline!r}"
+                f"`baseline` must name one of the strategies ({', '.join(self.strategies)}), but got {self.baseline!r}"
             )
         if self.evaluation.every > self.budget.steps:
             raise ValueError(
@@ -151,9 +150,7 @@ class Spec(_Table):
         except ValidationError as error:
             raise SpecError(explain(error, cls, source)) from error
         learners = {k: resolve(p, LEARNERS, f"learners.{k}", source) for k, p in spec.learners.items()}
-        strategies = {
-            k: resolve(p, STRATEGIES, f"strategies.{k}", source) for k, p in spec.strategies.items()
-        }
+        strategies = {k: resolve(p, STRATEGIES, f"strategies.{k}", source) for k, p in spec.strategies.items()}
         return spec.model_copy(update={"learners": learners, "strategies": strategies})
 
     @property

@@ -13,8 +13,7 @@ _RULES = {
     "tuple_type": "must be a list",
     "dict_type": "must be a table",
     "model_type": "must be a table",
-    "string_pattern_mismatch": "must be made of letters, digits and _ . + -, and start with a letter or "
-    "digit",
+    "string_pattern_mismatch": "must be made of letters, digits and _ . + -, and start with a letter or digit",
     "string_too_short": "must not be empty",
 }
 """Pydantic's error types whose own words speak of Python rather than of the file."""
@@ -59,9 +58,7 @@ def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:
         return unknown_key(source, path, _allowed(model, keys[:-1]))
     if found["type"] == "missing":
         return f"{source}: `{path}` is missing. Add it."
-    rule = _RULES.get(found["type"]) or str(found["msg"]).removeprefix("Value error, ").removeprefix(
-        "Input should be "
-    )
+    rule = _RULES.get(found["type"]) or str(found["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     if not path:
         return f"{source}: {rule}."
     rule = rule if rule.startswith("must") else f"must be {rule}" if not rule[0].isupper() else rule

@@ -56,9 +56,7 @@ def write_population(
     """
     metrics, codes = np.unique(np.asarray(columns["metric"], dtype=np.str_), return_inverse=True)
     order = np.lexsort((columns["step"], codes, columns["seed"]))
-    metric = pa.DictionaryArray.from_arrays(
-        pa.array(codes[order].astype(np.int32)), pa.array(metrics.tolist())
-    )
+    metric = pa.DictionaryArray.from_arrays(pa.array(codes[order].astype(np.int32)), pa.array(metrics.tolist()))
     labels = [population.environment, population.learner, population.strategy]
     constant = np.zeros(len(order), dtype=np.int32)
     table = pa.Table.from_arrays(

@@ -84,9 +84,7 @@ class Study:
                 f"`replaylab study run` wrote, such as results/quick."
             ) from error
         except ValueError as error:
-            raise SpecError(
-                f"{path / 'study.json'}: was not written by this version of replaylab: {error}"
-            ) from error
+            raise SpecError(f"{path / 'study.json'}: was not written by this version of replaylab: {error}") from error
         return cls(spec, path)
 
     @property
@@ -136,9 +134,7 @@ class Study:
             return {}, []
         reporter.begin(todo, kept, min(workers, len(todo)))
         try:
-            outcome = run_populations(
-                todo, [self.file_of(p) for p in todo], workers, _Recorder(self, reporter)
-            )
+            outcome = run_populations(todo, [self.file_of(p) for p in todo], workers, _Recorder(self, reporter))
         finally:
             reporter.end()
         return outcome
@@ -167,8 +163,7 @@ class Study:
             there = json.loads(record.read_text(encoding="utf-8")).get("name")
             if there != self.spec.name:
                 raise SpecError(
-                    f"{self.folder} holds the study {there!r}, not {self.spec.name!r}. "
-                    f"Give another folder (--out)."
+                    f"{self.folder} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
                 )
         files.write_text(record, self.spec.model_dump_json(indent=2) + "\n")
         machine = {"versions": provenance.versions(), "hardware": provenance.hardware()}

@@ -104,8 +104,5 @@ def budget_table(page: Page, spent: Sequence[analysis.Spent]) -> ReportTable:
             for s in spent
         ],
         (*KEYS, "environment_steps", "updates", "transitions_replayed"),
-        (
-            (s.environment, s.learner, s.strategy, s.environment_steps, s.updates, s.transitions_replayed)
-            for s in spent
-        ),
+        ((s.environment, s.learner, s.strategy, s.environment_steps, s.updates, s.transitions_replayed) for s in spent),
     )

@@ -102,16 +102,12 @@ def answers(found: Sequence[Difference], levels: Sequence[Level], spec: Spec) ->
     """Return the answer, a sentence or two for each environment and learner."""
     cells = list(dict.fromkeys((d.environment, d.learner) for d in found))
     return [
-        _answer(
-            [d for d in found if (d.environment, d.learner) == cell], levels, cell, len(spec.learners) > 1
-        )
+        _answer([d for d in found if (d.environment, d.learner) == cell], levels, cell, len(spec.learners) > 1)
         for cell in cells
     ]
 
 
-def _answer(
-    found: Sequence[Difference], levels: Sequence[Level], cell: tuple[str, str], name_learner: bool
-) -> str:
+def _answer(found: Sequence[Difference], levels: Sequence[Level], cell: tuple[str, str], name_learner: bool) -> str:
     where = f"{cell[0]} with {cell[1]}" if name_learner else cell[0]
     parts = [
         _one_measure([d for d in found if d.measure == measure], measure, where, first=not i)
@@ -184,10 +180,7 @@ def budgets(spent: Sequence[Spent], spec: Spec) -> str:
         return text
     per_update = {s.strategy: s.transitions_replayed / s.updates for s in spent if s.updates > 0}
     listed = joined([f"{strategy} {share:.3g}" for strategy, share in per_update.items()])
-    return (
-        f"{text} Transitions replayed in one update: {listed}. "
-        f"What that alone does is part of each difference."
-    )
+    return f"{text} Transitions replayed in one update: {listed}. What that alone does is part of each difference."
 
 
 def few_seeds(spec: Spec) -> str | None:
