@@ -53,8 +53,7 @@ class Cpprb(Contestant):
 
     def prepare_add(self, steps: list[Pool]) -> list[Any]:
         return [
-            (s.obs, s.action, s.reward[:, None], s.next_obs, s.terminated.astype(np.float32)[:, None])
-            for s in steps
+            (s.obs, s.action, s.reward[:, None], s.next_obs, s.terminated.astype(np.float32)[:, None]) for s in steps
         ]
 
     def add(self, inputs: list[Any]) -> None:
@@ -204,8 +203,7 @@ class StableBaselines3(Contestant):
     def prepare_add(self, steps: list[Pool]) -> list[Any]:
         shape: tuple[int, ...] = ()
         return [
-            (s.obs[0], s.next_obs[0], s.action[0], s.reward.reshape(shape), s.terminated.reshape(shape))
-            for s in steps
+            (s.obs[0], s.next_obs[0], s.action[0], s.reward.reshape(shape), s.terminated.reshape(shape)) for s in steps
         ]
 
     def add(self, inputs: list[Any]) -> None:
@@ -243,9 +241,7 @@ class Tianshou(Contestant):
 
         super().__init__(capacity, prioritized)
         self._batch, self._ring = Batch, ReplayBuffer
-        self.buffer = (
-            PrioritizedReplayBuffer(capacity, ALPHA, BETA) if prioritized else ReplayBuffer(capacity)
-        )
+        self.buffer = PrioritizedReplayBuffer(capacity, ALPHA, BETA) if prioritized else ReplayBuffer(capacity)
 
     def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:
         for chunk in cycle(pool, wrapped(self.capacity), 1000):

@@ -136,9 +136,7 @@ def target_lines(times: Times) -> list[str]:
     return lines
 
 
-def as_json(
-    times: Times, settings: dict[str, Any], versions: dict[str, str], memory: dict[str, Any]
-) -> dict[str, Any]:
+def as_json(times: Times, settings: dict[str, Any], versions: dict[str, str], memory: dict[str, Any]) -> dict[str, Any]:
     """Gather everything that a later reader needs to judge the figures."""
     verdicts = {t.text: dict(zip(("verdict", "figure"), t.verdict(times), strict=True)) for t in TARGETS}
     return {
@@ -148,9 +146,7 @@ def as_json(
         "versions": versions,
         "memory_bytes_per_step": memory,
         "microseconds": {name: summarize(row) for name, row in times.items()},
-        "noise": {
-            name: {label: _spread(values) for label, values in row.items()} for name, row in times.items()
-        },
+        "noise": {name: {label: _spread(values) for label, values in row.items()} for name, row in times.items()},
         "targets": verdicts,
     }
 
@@ -160,9 +156,7 @@ def machine() -> dict[str, Any]:
     model = platform.processor() or platform.machine()
     info, pages = Path("/proc/cpuinfo"), Path("/sys/kernel/mm/transparent_hugepage/enabled")
     if info.exists():
-        names = [
-            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line
-        ]
+        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line]
         model = names[0] if names else model
     return {
         "processor": model,

@@ -45,9 +45,7 @@ PARTS = 10  # of a timed block
 Times = dict[str, dict[str, NDArray[np.float64]]]
 
 
-def prepare(
-    contestant: Contestant, operation: Operation, pool: Pool, seed: tuple[int, ...]
-) -> list[object] | None:
+def prepare(contestant: Contestant, operation: Operation, pool: Pool, seed: tuple[int, ...]) -> list[object] | None:
     """Make the inputs of one block, the same for every contestant; `None` if it lacks the operation."""
     rng = np.random.default_rng(seed)
     calls = operation.calls
@@ -101,9 +99,7 @@ def run_rounds(
     try:
         for number in range(rounds):
             for row, operation in enumerate(OPERATIONS):
-                turns: list[Contestant | Limit] = [
-                    c for c in contestants if c.prioritized == operation.prioritized
-                ]
+                turns: list[Contestant | Limit] = [c for c in contestants if c.prioritized == operation.prioritized]
                 if limit is not None:
                     turns.append(limit)
                 shift = number % len(turns)

@@ -41,9 +41,7 @@ class TestImportIsLight:
         assert "gymnasium" in modules_after("import replaylab, gymnasium")
 
 
-@pytest.mark.parametrize(
-    "module", [replaylab, replaylab.replay, replaylab.errors], ids=lambda module: module.__name__
-)
+@pytest.mark.parametrize("module", [replaylab, replaylab.replay, replaylab.errors], ids=lambda module: module.__name__)
 class TestPublicNames:
     def test_sorted(self, module):
         assert list(module.__all__) == sorted(module.__all__)

@@ -123,15 +123,13 @@ class OracleBuffer:
 
     def update_priorities(self, ids, priorities):
         """Update with ids and priorities (R, ...); return how many were still there over all replicas."""
-        pairs = zip(
-            self.replay, ids.reshape(self.replicas, -1), priorities.reshape(self.replicas, -1), strict=True
-        )
+        pairs = zip(self.replay, ids.reshape(self.replicas, -1), priorities.reshape(self.replicas, -1), strict=True)
         return sum(replay.update_priorities(i.tolist(), p.tolist()) for replay, i, p in pairs)
 
     def probabilities(self, ids, batch_size=None):
         """Probabilities of ids (R, ...); 0 for those no longer stored."""
         flat = ids.reshape(self.replicas, -1)
         laws = [replay.law(batch_size) if replay.steps else {} for replay in self.replay]
-        return np.array(
-            [[law.get(i, 0.0) for i in row] for law, row in zip(laws, flat.tolist(), strict=True)]
-        ).reshape(ids.shape)
+        return np.array([[law.get(i, 0.0) for i in row] for law, row in zip(laws, flat.tolist(), strict=True)]).reshape(
+            ids.shape
+        )

@@ -99,9 +99,7 @@ class TestShape:
         assert_refused(ShapeError, message, lambda b: b.add(**step(reward=np.zeros(3, np.float32))))
 
     def test_of_a_nested_array(self):
-        message = (
-            f"field `obs.image` must have shape (2, 2), that is its own shape (2, 2), but got (2, 3); {AXES}"
-        )
+        message = f"field `obs.image` must have shape (2, 2), that is its own shape (2, 2), but got (2, 3); {AXES}"
         bad = {"image": np.zeros((2, 3), np.uint8), "speed": 0.0}
         assert_refused(ShapeError, message, lambda b: b.add(**step(obs=bad)))
 
@@ -163,9 +161,7 @@ class TestDtype:
         assert_refused(DtypeError, message, lambda b: b.extend(**step((4,), action=np.ones(4))))
 
     def test_a_complex_for_a_float(self):
-        message = (
-            f'field `reward` stores float32, but got complex128, {CHANGED} (`.astype("float32")`) {OTHER}'
-        )
+        message = f'field `reward` stores float32, but got complex128, {CHANGED} (`.astype("float32")`) {OTHER}'
         assert_refused(DtypeError, message, lambda b: b.add(**step(reward=1j)))
 
     def test_text(self):
@@ -186,9 +182,7 @@ class TestDtype:
             image[1, 1] = bad
             obs = {"image": image, "speed": 0.0}
             assert_refused(DtypeError, message.format(bad), lambda b, obs=obs: b.add(**step(obs=obs)))
-        message = (
-            f"field `action` stores int64 ({-(2**63)} to {2**63 - 1}), which cannot hold {2**63}; {WIDER}"
-        )
+        message = f"field `action` stores int64 ({-(2**63)} to {2**63 - 1}), which cannot hold {2**63}; {WIDER}"
         assert_refused(DtypeError, message, lambda b: b.add(**step(action=2**63)))
 
     def test_a_float_that_does_not_fit(self):
@@ -207,9 +201,7 @@ class TestDtype:
         ragged = {"image": [[1, 2], [3]], "speed": 0.0}
         with pytest.raises(ShapeError) as caught:
             make().add(**step(obs=ragged))
-        assert str(caught.value).startswith(
-            "field `obs.image` must be an array, but NumPy cannot make one of it: "
-        )
+        assert str(caught.value).startswith("field `obs.image` must be an array, but NumPy cannot make one of it: ")
 
 
 class TestNames:
@@ -405,9 +397,7 @@ class TestSample:
     def test_at_least_one(self, bad):
         message = f"`batch_size` must be at least 1, but got {bad}"
         assert_refused(ConfigError, message, lambda b: b.sample(bad))
-        assert_refused(
-            ConfigError, message, lambda b: b.probabilities([5], batch_size=bad), sampler=Combined()
-        )
+        assert_refused(ConfigError, message, lambda b: b.probabilities([5], batch_size=bad), sampler=Combined())
 
     @pytest.mark.parametrize("bad", [2**31, 2**62, 2**70])
     def test_at_most(self, bad):
@@ -416,9 +406,7 @@ class TestSample:
 
     @pytest.mark.parametrize("bad", [2.0, 2.5, "4", None, [4]])
     def test_whole_numbers(self, bad):
-        assert_refused(
-            ConfigError, f"`batch_size` must be a whole number, but got {bad!r}", lambda b: b.sample(bad)
-        )
+        assert_refused(ConfigError, f"`batch_size` must be a whole number, but got {bad!r}", lambda b: b.sample(bad))
 
     def test_numpy_integers_are_whole_numbers(self):
         assert make().sample(np.int32(3)).id.shape == (3,)
@@ -427,9 +415,7 @@ class TestSample:
     @pytest.mark.parametrize("beta", [Linear(0.4, 1.0), Exponential(0.4, 1.0), Constant(0.4), 0.4])
     def test_progress(self, bad, beta):
         message = f"`progress` must be in [0, 1] (0: the run begins, 1: it ends), but got {bad!r}"
-        assert_refused(
-            ConfigError, message, lambda b: b.sample(4, progress=bad), sampler=Prioritized(beta=beta)
-        )
+        assert_refused(ConfigError, message, lambda b: b.sample(4, progress=bad), sampler=Prioritized(beta=beta))
 
     def test_progress_is_needed(self):
         message = (
@@ -453,9 +439,7 @@ class TestSample:
 
     def test_out_that_is_no_batch(self):
         for bad in ([1], dict(make().sample(4))):
-            message = (
-                f"`out` must be a Batch that an equal call to sample returned, but got {type(bad).__name__}"
-            )
+            message = f"`out` must be a Batch that an equal call to sample returned, but got {type(bad).__name__}"
             assert_refused(FieldError, message, lambda b, bad=bad: b.sample(4, out=bad))
 
     def test_out_that_cannot_be_written(self):

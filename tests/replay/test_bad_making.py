@@ -27,10 +27,7 @@ class TestMaking:
     def test_counts_have_an_end(self):
         for name, most in [("capacity", 2**62), ("num_envs", 2**31 - 1), ("replicas", 2**31 - 1)]:
             for bad in (most + 1, 2**80):
-                assert (
-                    refusal(ConfigError, **{name: bad})
-                    == f"`{name}` must be at most {most:,}, but got {bad:,}"
-                )
+                assert refusal(ConfigError, **{name: bad}) == f"`{name}` must be at most {most:,}, but got {bad:,}"
 
     def test_one_step_of_every_environment_fits(self):
         message = (
@@ -56,10 +53,7 @@ class TestMaking:
         assert refusal(FieldError, fields={"x": np.float32}) == message
 
     def test_names(self):
-        assert (
-            refusal(FieldError, fields={"a b": Field()})
-            == "a field's name must be an identifier, but got 'a b'"
-        )
+        assert refusal(FieldError, fields={"a b": Field()}) == "a field's name must be an identifier, but got 'a b'"
         for bad in ("weight", "probability", "id", "where", "final_obs"):
             message = refusal(FieldError, fields={bad: Field()})
             assert message.startswith(f"`{bad}` is reserved (with weight, probability, id, where, final_obs")
@@ -83,10 +77,7 @@ class TestMaking:
 
     @pytest.mark.parametrize("mode", ["next_step", "same_step"])
     def test_autoreset_needs_the_ends(self, mode):
-        needed = (
-            f'autoreset="{mode}" needs the field `{{}}` declared as Field((), bool), '
-            "to see where episodes end"
-        )
+        needed = f'autoreset="{mode}" needs the field `{{}}` declared as Field((), bool), to see where episodes end'
         message = needed.format("terminated")
         assert refusal(FieldError, autoreset=mode) == message
         fields = {"terminated": Field(), "truncated": Field((), np.bool_), "next_obs": Field()}

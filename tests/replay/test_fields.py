@@ -238,9 +238,7 @@ class TestForEnv:
         )
         space.seed(seed)
         buffer = ReplayBuffer.for_env(space_env(space, space), 50, seed=seed)
-        given = [
-            {"obs": space.sample(), "action": space.sample(), "next_obs": space.sample()} for _ in range(30)
-        ]
+        given = [{"obs": space.sample(), "action": space.sample(), "next_obs": space.sample()} for _ in range(30)]
         for step in given:
             buffer.add(**step, reward=0.0, terminated=False, truncated=False)
         batch = buffer.sample(40)
@@ -251,16 +249,12 @@ class TestForEnv:
                 np.testing.assert_array_equal(leaf, expected)
 
     def test_extra_fields(self):
-        buffer = ReplayBuffer.for_env(
-            ScriptedEnv("box", 0, [(1, True, False)]), 10, extra_fields={"log_prob": Field()}
-        )
+        buffer = ReplayBuffer.for_env(ScriptedEnv("box", 0, [(1, True, False)]), 10, extra_fields={"log_prob": Field()})
         assert buffer.fields["log_prob"] == Field()
 
     def test_a_space_without_a_fixed_size(self):
         env = space_env(spaces.Dict({"words": spaces.Text(5)}), spaces.Discrete(2))
-        with pytest.raises(
-            FieldError, match=r"field `obs\.words` has the space Text.*no fixed shape and dtype"
-        ):
+        with pytest.raises(FieldError, match=r"field `obs\.words` has the space Text.*no fixed shape and dtype"):
             ReplayBuffer.for_env(env, 10)
 
     @pytest.mark.parametrize("kind", OBSERVATIONS)

@@ -48,13 +48,9 @@ def test_stale_ids_change_nothing_and_are_counted(replicas):
     assert buffer.update_priorities(stale, priority=np.zeros(stale.shape)) == 0
     assert snapshot(buffer, ids) == before
     # 17 ids, 5 of them stored, in every replica
-    assert buffer.update_priorities(ids, priority=np.arange(17.0) + np.zeros((*lead, 1))) == 5 * (
-        replicas or 1
-    )
+    assert buffer.update_priorities(ids, priority=np.arange(17.0) + np.zeros((*lead, 1))) == 5 * (replicas or 1)
     p = buffer.probabilities(ids)
-    np.testing.assert_allclose(
-        p, np.broadcast_to(np.r_[np.zeros(12), np.arange(12, 17) / 70], p.shape), rtol=1e-12
-    )
+    np.testing.assert_allclose(p, np.broadcast_to(np.r_[np.zeros(12), np.arange(12, 17) / 70], p.shape), rtol=1e-12)
 
 
 def test_a_batch_outlives_its_rows():

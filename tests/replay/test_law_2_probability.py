@@ -26,9 +26,7 @@ def steps_added(state, capacity):
 
 def fill(capacity, steps, sampler, replicas, chunk=500_000):
     """Make a buffer of `steps` steps with, if it takes them, priorities with many zeros among them."""
-    buffer = ReplayBuffer(
-        capacity, {"x": Field((), np.int64)}, replicas=replicas, sampler=sampler, seed=20240607
-    )
+    buffer = ReplayBuffer(capacity, {"x": Field((), np.int64)}, replicas=replicas, sampler=sampler, seed=20240607)
     lead = () if replicas is None else (replicas,)
     for start in range(0, steps, chunk):
         x = np.arange(start, min(start + chunk, steps))

@@ -37,8 +37,7 @@ def play(vector, buffer, steps, lead=None):
 def stored_by_env(buffer, names):
     """Stored transitions of each environment in the order of their ids, as tuples like those of the log."""
     columns = {
-        name: buffer.columns[name]
-        for name in ("obs", "action", "reward", "next_obs", "terminated", "truncated")
+        name: buffer.columns[name] for name in ("obs", "action", "reward", "next_obs", "terminated", "truncated")
     }
     lead = buffer.size if buffer.replicas is not None else [buffer.size]
     found = {name: [] for name in names}
@@ -183,9 +182,7 @@ class TestNextStepSkipsTheReset:
     def test_extend_goes_on_where_add_stopped(self):
         buffer = self.make()
         buffer.add(x=0, terminated=True, truncated=False)
-        ids = buffer.extend(
-            x=np.arange(5), terminated=np.array([0, 0, 1, 0, 1], bool), truncated=np.zeros(5, bool)
-        )
+        ids = buffer.extend(x=np.arange(5), terminated=np.array([0, 0, 1, 0, 1], bool), truncated=np.zeros(5, bool))
         assert ids.tolist() == [-1, 1, 2, -1, 3]
         assert buffer.add(x=9, terminated=False, truncated=False) == -1
 
@@ -218,9 +215,7 @@ class TestSameStepNeedsTheFinalObservation:
         quiet = {"terminated": np.zeros(2, bool), "truncated": np.zeros(2, bool)}
         buffer.add(next_obs=np.zeros((2, 2), np.float32), **quiet)
         with pytest.raises(ValueError, match="final_obs"):
-            buffer.add(
-                next_obs=np.zeros((2, 2), np.float32), **(quiet | {"truncated": np.array([False, True])})
-            )
+            buffer.add(next_obs=np.zeros((2, 2), np.float32), **(quiet | {"truncated": np.array([False, True])}))
         assert len(buffer) == 2
 
     def test_it_is_not_asked_for_where_nothing_is_stored(self):

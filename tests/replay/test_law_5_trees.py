@@ -85,9 +85,7 @@ def test_zero_leaves_beside_ill_matched_neighbours(capacity):
     buffer, ids = make(capacity)
     rng = np.random.default_rng(17)
     for gap in [2, 3, 16]:
-        leaves = np.where(
-            np.arange(capacity) % gap == 0, rng.choice([1e-16, 0.1, 1 / 3, 1e16], capacity), 0.0
-        )
+        leaves = np.where(np.arange(capacity) % gap == 0, rng.choice([1e-16, 0.1, 1 / 3, 1e16], capacity), 0.0)
         buffer.update_priorities(ids, priority=leaves)
         drawn = np.concatenate([buffer.sample(4096).id for _ in range(5)]) - ids[0]
         assert (leaves[drawn] > 0).all()

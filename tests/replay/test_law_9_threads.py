@@ -73,8 +73,7 @@ def hammer(seconds, sampler, replicas):
         assert 0 <= still <= ids.size
 
     threads = [
-        threading.Thread(target=repeat, args=pair)
-        for pair in [("add", add), ("sample", sample), ("update", update)]
+        threading.Thread(target=repeat, args=pair) for pair in [("add", add), ("sample", sample), ("update", update)]
     ]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)  # hand the interpreter over far more often than usual
@@ -197,6 +196,4 @@ class TestTheInterpreterRunsOn:
 
     def test_the_test_can_fail(self):
         text = "a" * 40_000
-        assert (
-            ticks_inside(lambda: text.replace("a", "b" * 10_000)) <= 2
-        )  # one call that holds the interpreter
+        assert ticks_inside(lambda: text.replace("a", "b" * 10_000)) <= 2  # one call that holds the interpreter

@@ -49,9 +49,7 @@ class TestConfiguration:
         first, second = make(sampler), make(sampler)
         for _ in range(5):
             first.sample(4, progress=0.5)
-        np.testing.assert_array_equal(
-            make(sampler).sample(4, progress=0.5).id, second.sample(4, progress=0.5).id
-        )
+        np.testing.assert_array_equal(make(sampler).sample(4, progress=0.5).id, second.sample(4, progress=0.5).id)
 
 
 def test_defaults_are_those_of_the_papers():
@@ -179,10 +177,7 @@ class TestSchedules:
         for until in (0.0, -1.0, 1.5, float("nan")):
             with pytest.raises(ConfigError) as caught:
                 kind(1.0, 0.1, until=until)
-            assert (
-                str(caught.value)
-                == f"`until` must be a progress in (0, 1], but got {until}; 1 means the whole run"
-            )
+            assert str(caught.value) == f"`until` must be a progress in (0, 1], but got {until}; 1 means the whole run"
 
     def test_exponential_never_reaches_zero(self):
         with pytest.raises(ConfigError) as caught:

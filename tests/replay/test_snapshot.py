@@ -24,9 +24,7 @@ FIELDS = {
 
 
 def make(sampler, replicas, capacity=50):
-    return ReplayBuffer(
-        capacity, FIELDS, replicas=replicas, num_envs=3, sampler=sampler, seed=4, autoreset="next_step"
-    )
+    return ReplayBuffer(capacity, FIELDS, replicas=replicas, num_envs=3, sampler=sampler, seed=4, autoreset="next_step")
 
 
 def add(buffer, rng):

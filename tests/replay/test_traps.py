@@ -57,17 +57,13 @@ class TestTrap7NewStepsGetTheLargestPriorityNowInTheBuffer:
         buffer = make(4)
         buffer.update_priorities(np.arange(4), priority=np.array([1e6, 2.0, 3.0, 1.0]))
         buffer.add(x=4)  # takes the place of the spike; the largest left is 3
-        np.testing.assert_allclose(
-            buffer.probabilities(np.arange(1, 5)), np.array([2, 3, 1, 3]) / 9, rtol=1e-12
-        )
+        np.testing.assert_allclose(buffer.probabilities(np.arange(1, 5)), np.array([2, 3, 1, 3]) / 9, rtol=1e-12)
 
     def test_all_of_one_call(self):
         buffer = make(4)
         buffer.update_priorities(np.arange(4), priority=np.array([1e6, 2.0, 3.0, 1.0]))
         buffer.extend(x=np.arange(2))
-        np.testing.assert_allclose(
-            buffer.probabilities(np.arange(2, 6)), np.array([3, 1, 3, 3]) / 10, rtol=1e-12
-        )
+        np.testing.assert_allclose(buffer.probabilities(np.arange(2, 6)), np.array([3, 1, 3, 3]) / 10, rtol=1e-12)
 
     def test_where_all_are_zero_it_is_one(self):
         buffer = make(4)
@@ -83,9 +79,7 @@ class TestTrap7NewStepsGetTheLargestPriorityNowInTheBuffer:
         buffer.add(x=3)
         buffer.update_priorities(np.array([0, 3]), priority=np.array([0.5, 0.5]))
         buffer.add(x=4)
-        np.testing.assert_allclose(
-            buffer.probabilities(np.arange(5)), np.array([0.5, 1, 1, 0.5, 1]) / 4, rtol=1e-12
-        )
+        np.testing.assert_allclose(buffer.probabilities(np.arange(5)), np.array([0.5, 1, 1, 0.5, 1]) / 4, rtol=1e-12)
 
     def test_the_first_step_gets_one(self):
         buffer = make(4, steps=2)
@@ -206,9 +200,7 @@ class TestTrap16TheLastOfDuplicateIdsWins:
         leaves = np.ones(capacity)
         for i, p in zip(ids.tolist(), priority.tolist(), strict=True):
             leaves[i] = p
-        np.testing.assert_allclose(
-            buffer.probabilities(np.arange(capacity)), leaves / leaves.sum(), rtol=1e-12
-        )
+        np.testing.assert_allclose(buffer.probabilities(np.arange(capacity)), leaves / leaves.sum(), rtol=1e-12)
         assert (leaves[buffer.sample(10_000).id] > 0).all()
 
 

@@ -240,11 +240,7 @@ class World:
                     # B P segments long, it touches at most ceil(B P) + 1 of them and covers floor(B P) - 1.
                     share = batch_size * law[i]
                     assert law[i] > 0
-                    assert (
-                        math.floor(share * (1 - 1e-6)) - 1
-                        <= ids.count(i)
-                        <= math.ceil(share * (1 + 1e-6)) + 1
-                    )
+                    assert math.floor(share * (1 - 1e-6)) - 1 <= ids.count(i) <= math.ceil(share * (1 + 1e-6)) + 1
 
 
 def object_rows(tree, wanted):

@@ -57,8 +57,8 @@ def cast(what: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArra
     """
     if array.dtype == object:
         raise DtypeError(
-            f"{what} stores {dtype}, which cannot hold {type(array.flat[0]).__name__} objects, or numbers beyond 64 bits; "
-            "pass an array or a number"
+            f"{what} stores {dtype}, which cannot hold {type(array.flat[0]).__name__} objects, "
+            "or numbers beyond 64 bits; pass an array or a number"
         )
     if array.dtype.kind not in CASTABLE[dtype.kind]:
         raise DtypeError(
@@ -177,4 +177,6 @@ def refuse(call: str, given: Mapping[str, Any], fields: tuple[str, ...]) -> None
         )
     from replaylab.replay.fields import names_error
 
-    raise names_error(call, {name: value for name, value in given.items() if name not in ("where", "final_obs")}, fields)
+    raise names_error(
+        call, {name: value for name, value in given.items() if name not in ("where", "final_obs")}, fields
+    )

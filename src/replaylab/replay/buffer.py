@@ -207,7 +207,9 @@ class ReplayBuffer:
             columns = self._core.sample(batch_size, scheduled, None)
             return Batch(self._unflatten_batch(columns) if self._nested else columns)
         if not isinstance(out, Batch):
-            raise FieldError(f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}")
+            raise FieldError(
+                f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}"
+            )
         self._core.sample(batch_size, scheduled, dict(flatten(out.__dict__)) if self._nested else out.__dict__)
         return out
 

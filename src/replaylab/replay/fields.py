@@ -40,9 +40,7 @@ class Field:
         if any(n < 1 for n in shape):
             raise FieldError(f"every length in a field's shape must be at least 1, but got {shape}")
         if kind.kind not in "biufc" or not kind.isnative:
-            raise FieldError(
-                f"a field's dtype must be a native boolean, integer, float or complex one, but got {kind}"
-            )
+            raise FieldError(f"a field's dtype must be a native boolean, integer, float or complex one, but got {kind}")
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", kind)
 

@@ -167,9 +167,7 @@ class RankBased(Sampler):
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
-        return _core.SamplerConfig(
-            "rank", {"alpha": self.alpha, "normalize": NORMALIZE.index(self.normalize)}
-        )
+        return _core.SamplerConfig("rank", {"alpha": self.alpha, "normalize": NORMALIZE.index(self.normalize)})
 
 
 @dataclass(frozen=True)

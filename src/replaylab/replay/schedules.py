@@ -31,7 +31,7 @@ class Constant(Schedule):
 
     value: float
 
-    def __call__(self, progress: float) -> float:
+    def __call__(self, progress: float) -> float:  # noqa: ARG002
         """Return the value."""
         return self.value
 

@@ -119,7 +119,9 @@ def read_rows(
         stored = np.load(path / one["file"], mmap_mode="r", allow_pickle=False)
         into = rows[one["replica"]][slice(*one["slots"])]
         if stored.dtype != row_dtype or len(stored) != len(into):
-            raise SnapshotError(f"{path / one['file']} holds rows of another layout than this buffer's; it cannot be read")
+            raise SnapshotError(
+                f"{path / one['file']} holds rows of another layout than this buffer's; it cannot be read"
+            )
         into[...] = stored.view(np.uint8).reshape(into.shape)
 
 
@@ -161,7 +163,8 @@ def _manifest(path: Path) -> dict[str, Any]:
         raise SnapshotError(f"{path / 'manifest.json'} does not belong to a {FORMAT}")
     if manifest["version"] > VERSION:
         raise SnapshotError(
-            f"the snapshot has version {manifest['version']}, but this release reads up to {VERSION}; install a newer one"
+            f"the snapshot has version {manifest['version']}, but this release reads up to {VERSION}; "
+            "install a newer one"
         )
     return manifest
 

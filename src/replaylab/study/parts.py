@@ -25,7 +25,18 @@ STRATEGIES: Catalogue = {
     "sliding_window": "replaylab.replay:SlidingWindow",
     "uniform": "replaylab.replay:Uniform",
     "combined": "replaylab.replay:Combined",
+    "shuffled_epochs": "replaylab.replay:ShuffledEpochs",
+    "recency": "replaylab.replay:Recency",
+    "geometric": "replaylab.replay:Geometric",
+    "reverse_sweep": "replaylab.replay:ReverseSweep",
+    "blocks": "replaylab.replay:Blocks",
+    "sticky": "replaylab.replay:Sticky",
     "prioritized": "replaylab.replay:Prioritized",
+    "rank_based": "replaylab.replay:RankBased",
+    "greedy": "replaylab.replay:Greedy",
+    "lap": "replaylab.replay:LAP",
+    "anti_prioritized": "replaylab.replay:AntiPrioritized",
+    "permuted": "replaylab.replay:Permuted",
 }
 """Sampler types of ``[strategies.*]``; "none" is learning without replay, another word for "online"."""
 
