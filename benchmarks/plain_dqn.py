@@ -50,7 +50,7 @@ def run(
     env = gym.make(env_id)
     online = nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 2))
     target = copy.deepcopy(online)
-    adam = torch.optim.Adam(online.parameters(), lr=5e-4)
+    adam = torch.optim.Adam(online.parameters(), lr=1e-3)
     replay = Replay(50_000, 4, seed)
     returns, losses, episode = [], [], 0.0
     started = 0.0
@@ -85,7 +85,7 @@ def run(
         adam.step()
         if step % 1_000 == 0:
             losses.append(loss.item())
-        if step % 250 == 0:
+        if step % 200 == 0:
             target.load_state_dict(online.state_dict())
     updates = total_steps - learning_starts + 1
     return {

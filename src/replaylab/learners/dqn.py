@@ -35,13 +35,13 @@ class DQN:
     """
 
     hidden: tuple[int, ...] = (128,)
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     gamma: float = 0.99
     batch_size: int = 64
     capacity: int = 50_000
     double: bool = True
     loss: Literal["huber", "squared"] = "huber"
-    target_period: int = 250
+    target_period: int = 200
     learning_starts: int = 1_000
     train_period: int = 1
     epsilon: float | Schedule = field(default=Linear(1.0, 0.05, until=0.2))
