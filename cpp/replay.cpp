@@ -11,20 +11,24 @@ namespace replaylab {
 
 Replay::Replay(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas,
                std::int64_t num_envs, const SamplerConfig& sampler, const std::vector<Random::State>& streams,
-               bool skip_after_end)
+               bool skip_after_end, const NStepConfig& n_step)
     : rows_(std::move(columns), capacity, replicas),
       num_envs_(num_envs),
       skip_after_end_(skip_after_end),
-      nbytes_(rows_.nbytes() + replicas * sampler_nbytes(sampler, capacity)) {
+      nbytes_(rows_.nbytes() + replicas * (sampler_nbytes(sampler, capacity) +
+                                           (n_step.steps > 0 ? Chain::nbytes(capacity) : 0))) {
     const auto& laid_out = rows_.columns();
     for (std::size_t c = 0; c < laid_out.size(); ++c) {
+        if (laid_out[c].bytes != 1) continue;  // not the flags of this name
         if (laid_out[c].name == "terminated") terminated_ = static_cast<std::int64_t>(c);
         if (laid_out[c].name == "truncated") truncated_ = static_cast<std::int64_t>(c);
     }
     for (std::int64_t r = 0; r < replicas; ++r)
         replays_.push_back(Single{Ring(capacity), Random(streams[static_cast<std::size_t>(r)]),
                                   Sampler::make(sampler, capacity),
-                                  std::vector<char>(static_cast<std::size_t>(num_envs), 0)});
+                                  std::vector<char>(static_cast<std::size_t>(num_envs), 0),
+                                  Chain(n_step.steps > 0 ? capacity : 0, num_envs)});
+    if (n_step.steps > 0) n_step_ = std::make_unique<NStep>(n_step, rows_);
 }
 
 void Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
@@ -38,15 +42,16 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
             for (std::int64_t e = 0; e < num_envs_; ++e, ++step) {
                 ids[step] = -1;
                 if (where != nullptr && !where[step]) continue;
-                if (skip_after_end_) {
-                    char& ended = one.ended[static_cast<std::size_t>(e)];
-                    const bool resetting = ended != 0;
-                    ended = !resetting && (sources[terminated_][step] != 0 || sources[truncated_][step] != 0);
-                    if (resetting) continue;
-                }
+                const bool ends = (terminated_ >= 0 && sources[terminated_][step] != 0) ||
+                                  (truncated_ >= 0 && sources[truncated_][step] != 0);
+                char& ended = one.ended[static_cast<std::size_t>(e)];
+                const bool resetting = skip_after_end_ && ended != 0;
+                ended = ends && !resetting;
+                if (resetting) continue;
                 ids[step] = one.ring.next_id();
                 slots_.push_back(one.ring.push());
                 places_.push_back(step);
+                if (n_step_) one.chain.stored(one.ring, slots_.back(), e, ends);
             }
         }
         const auto stored = static_cast<std::int64_t>(slots_.size());
@@ -57,7 +62,7 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
 }
 
 void Replay::sample(std::int64_t batch, const double* scheduled, char* const* targets, std::int64_t* ids,
-                    double* probabilities, float* weights) {
+                    double* probabilities, float* weights, const NStepTargets& extra) {
     const std::int64_t n = batch_rows(batch);
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Single& one : replays_) one.sampler->check(one.ring, batch);
@@ -69,10 +74,19 @@ void Replay::sample(std::int64_t batch, const double* scheduled, char* const* ta
                           Draw{slots_.data(), probabilities + r * n, weights + r * n});
         one.sampler->finish(one.ring, slots_.data(), n);
         std::iota(places_.begin(), places_.end(), r * n);
-        rows_.gather(r, slots_.data(), places_.data(), n, targets);
+        fill(r, n, targets, &extra);
         for (std::int64_t k = 0; k < n; ++k)
             ids[r * n + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
     }
+}
+
+// Copies the steps in slots_ to their places_, with whatever is put together of several steps.
+void Replay::fill(std::int64_t replica, std::int64_t n, char* const* targets, const NStepTargets* extra) {
+    const Single& one = replays_[static_cast<std::size_t>(replica)];
+    if (n_step_ && extra != nullptr)
+        n_step_->gather(one.ring, one.chain, replica, slots_.data(), places_.data(), n, targets, *extra);
+    else
+        rows_.gather(replica, slots_.data(), places_.data(), n, targets);
 }
 
 void Replay::check_id(std::int64_t replica, std::int64_t id) const {
@@ -130,7 +144,8 @@ void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t
     }
 }
 
-void Replay::gather(const std::int64_t* ids, std::int64_t n, char* const* targets) {
+void Replay::gather(const std::int64_t* ids, std::int64_t n, char* const* targets,
+                    const NStepTargets* extra) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
         check_id(k / n, ids[k]);
@@ -147,7 +162,7 @@ void Replay::gather(const std::int64_t* ids, std::int64_t n, char* const* target
             slots_.push_back(replays_[static_cast<std::size_t>(r)].ring.slot(ids[k]));
             places_.push_back(k);
         }
-        rows_.gather(r, slots_.data(), places_.data(), n, targets);
+        fill(r, n, targets, extra);
     }
 }
 
@@ -173,6 +188,7 @@ void Replay::visit(StateVisitor& state) {
         std::memcpy(one.random.state().data(), words.data(), sizeof(Random::State));
         state.visit("ended", ended);
         std::copy(ended.begin(), ended.end(), one.ended.begin());
+        if (n_step_) one.chain.visit(state);
         state.within(state.prefix() + "sampler.");
         one.sampler->visit(state);
     }

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "chain.hpp"
+#include "n_step.hpp"
 #include "random.hpp"
 #include "ring.hpp"
 #include "row_store.hpp"
@@ -19,7 +21,8 @@ class Replay {
     // `skip_after_end`: the step after an episode's end is the environment resetting itself
     // (Gymnasium's NEXT_STEP mode) and is not stored. Needs the boolean columns `terminated` and `truncated`.
     Replay(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas, std::int64_t num_envs,
-           const SamplerConfig& sampler, const std::vector<Random::State>& streams, bool skip_after_end);
+           const SamplerConfig& sampler, const std::vector<Random::State>& streams, bool skip_after_end,
+           const NStepConfig& n_step);
 
     // Stores steps laid out [R][T][E]; sources[c] points at column c of all of them. Rows where `where`
     // is false are not stored and get id −1. ids receives [R][T][E] numbers.
@@ -28,9 +31,9 @@ class Replay {
     std::int64_t batch_rows(std::int64_t batch) const { return replays_[0].sampler->rows(batch); }
 
     // Draws a batch in every replica: targets[c] receives [R][rows] values of column c. `scheduled` holds the
-    // sampler's numbers that change over a run.
+    // sampler's numbers that change over a run; `extra` is used with n-step returns only.
     void sample(std::int64_t batch, const double* scheduled, char* const* targets, std::int64_t* ids,
-                double* probabilities, float* weights);
+                double* probabilities, float* weights, const NStepTargets& extra);
 
     // Feeds values [R][n] back for ids [R][n]; returns how many ids were still stored. Throws, changing
     // nothing, on an id never given out or a value that is no priority.
@@ -41,8 +44,8 @@ class Replay {
                        double* out);
 
     // Copies the rows of ids [R][n] out: targets[c] receives [R][n] values of column c. Throws on an id that
-    // is not stored.
-    void gather(const std::int64_t* ids, std::int64_t n, char* const* targets);
+    // is not stored. With `extra`, n-step returns are put together as in a batch.
+    void gather(const std::int64_t* ids, std::int64_t n, char* const* targets, const NStepTargets* extra);
 
     // Per replica: steps stored now, and the id the next one will get.
     void counts(std::int64_t* sizes, std::int64_t* next_ids) const;
@@ -68,7 +71,10 @@ class Replay {
         Random random;
         std::unique_ptr<Sampler> sampler;
         std::vector<char> ended;  // per environment: did its last step end an episode?
+        Chain chain;              // of no slots where nothing looks ahead
     };
+
+    void fill(std::int64_t replica, std::int64_t n, char* const* targets, const NStepTargets* extra);
 
     void check_id(std::int64_t replica, std::int64_t id) const;
 
@@ -78,6 +84,7 @@ class Replay {
     std::int64_t terminated_ = -1, truncated_ = -1;  // columns
     std::int64_t nbytes_;
     std::vector<Single> replays_;
+    std::unique_ptr<NStep> n_step_;
     std::vector<std::int64_t> slots_, places_;  // scratch, under the mutex
     std::vector<double> values_;
     mutable std::mutex mutex_;

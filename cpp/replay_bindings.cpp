@@ -76,13 +76,15 @@ class BoundReplay {
     // replicas and num_envs are −1 where they were not declared: then their axis does not exist.
     BoundReplay(const std::vector<FieldTuple>& fields, std::int64_t capacity, std::int64_t replicas,
                 std::int64_t num_envs, const SamplerConfig& sampler,
-                const std::vector<std::vector<std::uint64_t>>& streams, bool skip_after_end)
-        : fields_(borders_of(fields)), replicas_(replicas), num_envs_(num_envs) {
+                const std::vector<std::vector<std::uint64_t>>& streams, bool skip_after_end,
+                std::int64_t n_step, double gamma)
+        : fields_(borders_of(fields)), replicas_(replicas), num_envs_(num_envs), n_step_(n_step) {
         std::vector<Random::State> states;
         for (const auto& words : streams)
             states.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
         replay_ = std::make_unique<Replay>(columns_of(fields_), capacity, replicas < 0 ? 1 : replicas,
-                                           num_envs < 0 ? 1 : num_envs, sampler, states, skip_after_end);
+                                           num_envs < 0 ? 1 : num_envs, sampler, states, skip_after_end,
+                                           NStepConfig{n_step, gamma});
         // The row store decides the offsets.
         columns_ = replay_->rows().columns();
     }
@@ -143,25 +145,33 @@ class BoundReplay {
             made[field.key()] = field.target(dims, own, data);
         };
         for (std::size_t c = 0; c < fields_.size(); ++c) put(fields_[c], targets[c]);
+        NStepTargets extra{};
+        put_extra(put, extra);
         put(weight_, weights);
         put(probability_, probabilities);
         put(id_, ids);
         {
             const nb::gil_scoped_release no_gil;
             replay_->sample(batch, scheduled.data(), targets.data(), reinterpret_cast<std::int64_t*>(ids),
-                            reinterpret_cast<double*>(probabilities), reinterpret_cast<float*>(weights));
+                            reinterpret_cast<double*>(probabilities), reinterpret_cast<float*>(weights),
+                            extra);
         }
         return made;
     }
 
-    nb::dict gather(nb::handle ids) {
+    nb::dict gather(nb::handle ids, bool transformed) {
         const auto flat = read_ids(ids, replicas_);
         std::vector<char*> targets(fields_.size());
         nb::dict made;
-        for (std::size_t c = 0; c < fields_.size(); ++c)
-            made[fields_[c].key()] = fields_[c].target(flat.dims, nb::none(), targets[c]);
+        const auto put = [&](const FieldBorder& field, char*& data) {
+            made[field.key()] = field.target(flat.dims, nb::none(), data);
+        };
+        for (std::size_t c = 0; c < fields_.size(); ++c) put(fields_[c], targets[c]);
+        NStepTargets extra{};
+        if (transformed) put_extra(put, extra);
         const nb::gil_scoped_release no_gil;
-        replay_->gather(flat.data, flat.size / replay_->replicas(), targets.data());
+        replay_->gather(flat.data, flat.size / replay_->replicas(), targets.data(),
+                        transformed ? &extra : nullptr);
         return made;
     }
 
@@ -235,6 +245,16 @@ class BoundReplay {
     }
 
   private:
+    // The columns a batch has besides the fields when steps are put together.
+    template <typename Put>
+    void put_extra(const Put& put, NStepTargets& extra) const {
+        if (n_step_ == 0) return;
+        char *discount, *steps;
+        put(discount_, discount);
+        put(steps_, steps);
+        extra = {reinterpret_cast<float*>(discount), reinterpret_cast<std::int64_t*>(steps)};
+    }
+
     // The column of this name, looked for first at the place it would have in the declared order.
     std::size_t column_named(PyObject* name, std::size_t guess) const {
         if (guess < fields_.size() && fields_[guess].key().ptr() == name) return guess;
@@ -281,6 +301,9 @@ class BoundReplay {
     std::vector<FieldBorder> fields_;
     std::vector<Column> columns_;
     std::int64_t replicas_, num_envs_;
+    std::int64_t n_step_;
+    FieldBorder discount_ = float32_field("discount");
+    FieldBorder steps_ = int64_field("n_steps");
     FieldBorder weight_ = float32_field("weight");
     FieldBorder probability_ = float64_field("probability");
     FieldBorder id_ = int64_field("id");
@@ -336,9 +359,11 @@ void bind_replay(nb::module_& module) {
     nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots),
                             "The compiled part of a ReplayBuffer.")
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
-                      const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool>(),
+                      const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool,
+                      std::int64_t, double>(),
              nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"),
-             nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"))
+             nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"), nb::arg("n_step"),
+             nb::arg("gamma"))
         .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none(),
              nb::sig("def add(self, values: dict[str, typing.Any], where: typing.Any) -> typing.Any"))
         .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),
@@ -348,8 +373,8 @@ void bind_replay(nb::module_& module) {
              nb::sig("def sample(self, batch: int, scheduled: collections.abc.Sequence[float], out: "
                      "dict[str, typing.Any] | None) -> "
                      "dict[str, typing.Any]"))
-        .def("gather", &BoundReplay::gather, nb::arg("ids"),
-             nb::sig("def gather(self, ids: object) -> dict[str, typing.Any]"))
+        .def("gather", &BoundReplay::gather, nb::arg("ids"), nb::arg("transformed"),
+             nb::sig("def gather(self, ids: object, transformed: bool) -> dict[str, typing.Any]"))
         .def("update", &BoundReplay::update, nb::arg("ids"), nb::arg("values"), nb::arg("td_errors"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids"), nb::arg("batch"),
              nb::arg("scheduled"),

@@ -125,8 +125,10 @@ void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::
     std::int64_t count = ask(0, blocks[0]);
     for (std::int64_t from = 0, turn = 0; from < n; turn = 1 - turn) {
         const std::int64_t next = from + count < n ? ask(from + count, blocks[1 - turn]) : 0;
-        for (std::size_t c = 0; c < columns_.size(); ++c)
+        for (std::size_t c = 0; c < columns_.size(); ++c) {
+            if (packed[c] == nullptr) continue;
             move_column<Direction>(blocks[turn], packed[c], places + from, count, columns_[c]);
+        }
         from += count;
         count = next;
     }

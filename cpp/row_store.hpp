@@ -39,6 +39,7 @@ class RowStore {
                  const char* const* sources);
 
     // Copies rows slots[0..n) of one replica out: row k becomes number places[k] of targets[c].
+    // Columns whose target is null are left out.
     void gather(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
                 char* const* targets) const;
 

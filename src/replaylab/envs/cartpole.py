@@ -129,9 +129,7 @@ class CartPoleVectorEnv(cartpole.CartPoleVectorEnv):
         if isinstance(seed, (int, np.integer)):
             return [int(seed) + i for i in range(self.num_envs)]
         if len(seed) != self.num_envs:
-            raise ShapeError(
-                f"`seed` must hold one seed for each of the {self.num_envs} environments, got {len(seed)}"
-            )
+            raise ShapeError(f"`seed` must hold one seed for each of the {self.num_envs} environments, got {len(seed)}")
         if any(one is not None and one < 0 for one in seed):
             raise ConfigError(f"`seed` must not be negative, but got {list(seed)}")
         return seed
@@ -141,7 +139,5 @@ class CartPoleVectorEnv(cartpole.CartPoleVectorEnv):
             return np.ones(self.num_envs, np.bool_)
         if not isinstance(mask, np.ndarray) or mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
             got = f"{mask.dtype}{list(mask.shape)}" if isinstance(mask, np.ndarray) else repr(mask)
-            raise ShapeError(
-                f"`options['reset_mask']` must be a bool array of shape ({self.num_envs},), but got {got}"
-            )
+            raise ShapeError(f"`options['reset_mask']` must be a bool array of shape ({self.num_envs},), but got {got}")
         return mask

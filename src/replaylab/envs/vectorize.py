@@ -51,13 +51,7 @@ def make_vector_env(
         vectorised = VECTORISED.get(str(spec.entry_point))
         if vectorised is not None:
             spec = dataclasses.replace(spec, vector_entry_point=vectorised)
-            return gym.make_vec(
-                spec, num_envs, vectorization_mode="vector_entry_point", autoreset_mode=mode, **kwargs
-            )
-        return gym.make_vec(
-            name, num_envs, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **kwargs
-        )
+            return gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", autoreset_mode=mode, **kwargs)
+        return gym.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **kwargs)
     except (gym.error.Error, ModuleNotFoundError) as error:
-        raise ConfigError(
-            f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {error}"
-        ) from error
+        raise ConfigError(f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {error}") from error

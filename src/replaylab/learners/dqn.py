@@ -61,9 +61,7 @@ class DQN:
         _check("loss", self.loss, '"huber" or "squared"', self.loss in ("huber", "squared"))
         if self.max_grad_norm is not None:
             _check("max_grad_norm", self.max_grad_norm, "positive, or None", _is_positive(self.max_grad_norm))
-        low, high = (
-            self.epsilon.bounds if isinstance(self.epsilon, Schedule) else (self.epsilon, self.epsilon)
-        )
+        low, high = self.epsilon.bounds if isinstance(self.epsilon, Schedule) else (self.epsilon, self.epsilon)
         _check("epsilon", self.epsilon, "a chance, in [0, 1]", 0.0 <= low <= high <= 1.0)
         if self.learning_starts < self.batch_size:
             raise ConfigError(

@@ -35,9 +35,7 @@ class Evaluation:
     def __call__(self, population: Population) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return each replica's mean return and mean episode length, float64 (R,)."""
         starts = [
-            number
-            for seed in self.seeds
-            for number in numbers(seed, Stream.EVALUATION, self.episodes, self._count)
+            number for seed in self.seeds for number in numbers(seed, Stream.EVALUATION, self.episodes, self._count)
         ]
         self._count += 1
         obs, _ = self.env.reset(seed=starts)  # type: ignore[arg-type]  # vector environments take a list

@@ -20,9 +20,7 @@ class Metrics:
     def __len__(self) -> int:
         return len(self.columns["value"])
 
-    def of(
-        self, metric: str, seed: int | None = None
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    def of(self, metric: str, seed: int | None = None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Return the steps and values of one metric, of all seeds or of one."""
         rows = self.columns["metric"] == metric
         if seed is not None:

@@ -30,9 +30,7 @@ class Dense:
         relu: Whether negative outputs become 0.
     """
 
-    def __init__(
-        self, weight: Tensor, bias: Tensor, grad_weight: Tensor, grad_bias: Tensor, *, relu: bool
-    ) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, grad_weight: Tensor, grad_bias: Tensor, *, relu: bool) -> None:
         self.weight, self.bias = weight, bias
         self.grad_weight, self.grad_bias = grad_weight, grad_bias
         self.relu = relu

@@ -89,16 +89,12 @@ class Recorder:
         )
 
     def _report(self, step: int, numbers: Mapping[str, npt.ArrayLike]) -> None:
-        full = {
-            name: np.broadcast_to(np.asarray(v, np.float64), self._seeds.shape) for name, v in numbers.items()
-        }
+        full = {name: np.broadcast_to(np.asarray(v, np.float64), self._seeds.shape) for name, v in numbers.items()}
         everyone = np.ones(len(self._seeds), np.bool_)
         for metric, values in full.items():
             self._record(step, metric, values, everyone)
         if self._on_metrics is not None:
             self._on_metrics(step, full)
 
-    def _record(
-        self, step: int, metric: str, values: npt.NDArray[np.float64], where: npt.NDArray[np.bool_]
-    ) -> None:
+    def _record(self, step: int, metric: str, values: npt.NDArray[np.float64], where: npt.NDArray[np.bool_]) -> None:
         self._rows.append((self._seeds[where], step, metric, values[where]))

@@ -28,6 +28,7 @@ from replaylab.replay.samplers import (
     Uniform,
 )
 from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule
+from replaylab.replay.transforms import NStep, Transform
 
 __all__ = [
     "AntiPrioritized",
@@ -43,6 +44,7 @@ __all__ = [
     "LAP",
     "Linear",
     "Mixture",
+    "NStep",
     "Online",
     "Oracle",
     "Permuted",
@@ -57,6 +59,7 @@ __all__ = [
     "ShuffledEpochs",
     "SlidingWindow",
     "Sticky",
+    "Transform",
     "Uniform",
     "View",
 ]

@@ -1,7 +1,7 @@
 """The replay buffer: what a training loop adds to and samples from."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from replaylab.replay.memory import check_batch_memory, check_memory, core_field
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env
+from replaylab.replay.transforms import NStep, Transform, n_step_of
 
 
 class ReplayBuffer:
@@ -39,6 +40,7 @@ class ReplayBuffer:
         replicas: R independent buffers in one, each with its own C steps, priorities and random stream,
             served by one call; None: no R axis.
         sampler: What to draw.
+        transforms: What a drawn step becomes, such as `NStep`.
         autoreset: How the environments reset: "next_step", "same_step", "disabled" or a Gymnasium
             `AutoresetMode`; see `add`. None: every step given is a true transition.
         seed: Seed of the buffer's own random stream; with `replicas` also one seed for each, and replica r
@@ -66,6 +68,7 @@ class ReplayBuffer:
         num_envs: int | None = None,
         replicas: int | None = None,
         sampler: Sampler | None = None,
+        transforms: Sequence[Transform] = (),
         autoreset: Any = None,
         seed: seeding.Seed = None,
     ) -> None:
@@ -83,6 +86,7 @@ class ReplayBuffer:
         self._sampler = Uniform() if sampler is None else sampler
         if not isinstance(self._sampler, Sampler):
             raise ConfigError(f"`sampler` must be a Sampler such as Uniform(), but got {self._sampler!r}")
+        self._n_step = n_step_of(transforms, self._flat)
         self._autoreset = checked_mode(autoreset, self._flat)
         parts = self._sampler.parts if isinstance(self._sampler, Mixture) else (self._sampler,)
         self._schedules = [as_schedule(part.scheduled) for part in parts]
@@ -98,6 +102,8 @@ class ReplayBuffer:
             config,
             seeding.sampling_streams(seed, self._replicas),
             self._autoreset == "next_step",
+            self._n_step.steps if self._n_step else 0,
+            self._n_step.gamma if self._n_step else 1.0,
         )
         self._saved: dict[Path, str] = {}  # folder → token of the snapshot there that this buffer equals or grew from
         self._custom: CustomState | None = None
@@ -118,6 +124,7 @@ class ReplayBuffer:
         replicas: int | None = None,
         extra_fields: Mapping[str, Tree] | None = None,
         sampler: Sampler | None = None,
+        transforms: Sequence[Transform] = (),
         seed: seeding.Seed = None,
     ) -> "ReplayBuffer":
         """Return a buffer for the transitions of a Gymnasium environment or vector environment.
@@ -144,6 +151,7 @@ class ReplayBuffer:
             num_envs=num_envs,
             replicas=replicas,
             sampler=sampler,
+            transforms=transforms,
             autoreset=autoreset_of_env(env),
             seed=seed,
         )
@@ -278,8 +286,7 @@ class ReplayBuffer:
         Raises:
             IdError: A step is not stored, or not any more.
         """
-        columns = self._core.gather(ids)
-        leaves = iter(columns.values())
+        leaves = iter(self._core.gather(ids, False).values())
         return {name: unflatten(tree, leaves) for name, tree in self._fields.items()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -296,6 +303,7 @@ class ReplayBuffer:
             "autoreset": self._autoreset,
             "fields": fields_to_json(self._fields),
             "sampler": config_to_json(self._sampler),
+            "n_step": None if self._n_step is None else {"steps": self._n_step.steps, "gamma": self._n_step.gamma},
         }
         with nullcontext() if self._custom is None else self._custom.lock:
             if self._custom is not None:
@@ -330,6 +338,7 @@ class ReplayBuffer:
             num_envs=about["num_envs"],
             replicas=about["replicas"],
             sampler=made,
+            transforms=() if about["n_step"] is None else (NStep(**about["n_step"]),),
             autoreset=about["autoreset"],
         )
         snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
@@ -428,7 +437,7 @@ class ReplayBuffer:
             own: dict[str, Any] = {"weight": weights.astype(np.float32), "probability": probabilities, "id": ids}
             if self._replicas is None:
                 own = {name: column[0] for name, column in own.items()}
-            return Batch(self.get(own["id"]) | own)
+            return Batch(self._unflatten_batch(self._core.gather(own["id"], True) | own))
 
     def _scheduled(self, progress: float | None) -> list[float]:
         """Return the samplers' numbers at this progress."""
@@ -453,4 +462,4 @@ class ReplayBuffer:
     def _unflatten_batch(self, columns: dict[str, Any]) -> dict[str, Any]:
         leaves = iter(columns.values())
         nested = {name: unflatten(tree, leaves) for name, tree in self._fields.items()}
-        return nested | {name: columns[name] for name in ("weight", "probability", "id")}
+        return nested | {name: column for name, column in columns.items() if name not in self._flat}
