@@ -203,6 +203,13 @@ void FieldBorder::read(nb::handle value, const Leading& leading, Input& input) c
     input.data = PyArray_BYTES(as_array(input.keep));
 }
 
+std::int64_t FieldBorder::steps_of(nb::handle value, const Leading& leading) const {
+    const int axis = leading.replicas >= 0 ? 1 : 0;
+    if (PyArray_Check(value.ptr()) && PyArray_NDIM(as_array(value)) > axis)
+        return PyArray_DIM(as_array(value), axis);
+    return nb::cast<std::int64_t>(arrays_function("steps_of")(key_, value, axis));
+}
+
 nb::object FieldBorder::target(const std::vector<std::int64_t>& leading, nb::handle out, char*& data) const {
     nb::object array;
     if (out.is_none()) {

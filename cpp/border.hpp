@@ -49,6 +49,9 @@ class FieldBorder {
     // Borrows `value` if it fits as it is; otherwise replaylab.replay.arrays makes it fit or refuses it.
     void read(nb::handle value, const Leading& leading, Input& input) const;
 
+    // The length of a value's steps axis.
+    std::int64_t steps_of(nb::handle value, const Leading& leading) const;
+
     // A new array of leading dims + shape, or the caller's own array after checking that it fits.
     nb::object target(const std::vector<std::int64_t>& leading, nb::handle out, char*& data) const;
 

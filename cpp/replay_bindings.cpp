@@ -99,20 +99,21 @@ class BoundReplay {
         return store(inputs.data(), where, leading);
     }
 
-    // add(where=None, final_obs=None, **fields) as Python calls it: names in a tuple beside the values, which
-    // mostly come in the declared order and, being interned, are the very same strings.
-    nb::object add_step(PyObject* const* values, PyObject* names) {
+    // add or extend (where=None, final_obs=None, **fields) as Python calls it: names in a tuple beside the
+    // values, which mostly come in the declared order and, being interned, are the very same strings.
+    nb::object add_by_name(const char* call, bool many_steps, PyObject* const* values, PyObject* names) {
         const std::size_t given = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
         std::array<Input, 12> few;
         std::vector<Input> many(fields_.size() > few.size() ? fields_.size() : 0);
         Input* inputs = many.empty() ? few.data() : many.data();
-        const Leading leading{replicas_, -1, num_envs_};
+        Leading leading{replicas_, -1, num_envs_};
         nb::handle where = Py_None;
         std::size_t found = 0;
         for (std::size_t i = 0; i < given; ++i) {
             PyObject* name = PyTuple_GET_ITEM(names, i);
             const std::size_t c = column_named(name, i);
             if (c < fields_.size()) {
+                if (many_steps && leading.steps < 0) leading.steps = fields_[c].steps_of(values[i], leading);
                 fields_[c].read(values[i], leading, inputs[c]);
                 ++found;
             } else if (PyUnicode_CompareWithASCIIString(name, "where") == 0) {
@@ -122,7 +123,7 @@ class BoundReplay {
                 break;
             }
         }
-        if (found != fields_.size()) refuse("add", values, names, given);
+        if (found != fields_.size()) refuse(call, values, names, given);
         return store(inputs, where, leading);
     }
 
@@ -311,15 +312,14 @@ class BoundReplay {
     std::unique_ptr<Replay> replay_;
 };
 
-// A plain C method, because nanobind has none that takes keywords without making a dict of them.
-PyObject* add_step(PyObject* self, PyObject* const* values, Py_ssize_t positional, PyObject* names) {
-    if (positional != 0) {
-        PyErr_SetString(PyExc_TypeError,
-                        "`add` takes every field by its name, as in add(obs=..., action=...)");
-        return nullptr;
-    }
+// Plain C methods, because nanobind has none that take keywords without making a dict of them.
+PyObject* add_by_name(const char* call, bool many_steps, PyObject* self, PyObject* const* values,
+                      Py_ssize_t positional, PyObject* names) {
+    if (positional != 0)
+        return PyErr_Format(PyExc_TypeError,
+                            "`%s` takes every field by its name, as in %s(obs=..., action=...)", call, call);
     try {
-        return nb::inst_ptr<BoundReplay>(self)->add_step(values, names).release().ptr();
+        return nb::inst_ptr<BoundReplay>(self)->add_by_name(call, many_steps, values, names).release().ptr();
     } catch (nb::python_error& error) {
         error.restore();
     } catch (const Error& error) {
@@ -330,12 +330,26 @@ PyObject* add_step(PyObject* self, PyObject* const* values, Py_ssize_t positiona
     return nullptr;
 }
 
-PyMethodDef add_step_method[] = {
-    {"add_step", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(add_step)),
-     METH_FASTCALL | METH_KEYWORDS,
+PyObject* add_step(PyObject* self, PyObject* const* values, Py_ssize_t positional, PyObject* names) {
+    return add_by_name("add", false, self, values, positional, names);
+}
+
+PyObject* extend_steps(PyObject* self, PyObject* const* values, Py_ssize_t positional, PyObject* names) {
+    return add_by_name("extend", true, self, values, positional, names);
+}
+
+template <typename Function>
+PyCFunction as_method(Function function) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef replay_methods[] = {
+    {"add_step", as_method(add_step), METH_FASTCALL | METH_KEYWORDS,
      "Store one time step of every environment and return the ids; see ReplayBuffer.add."},
+    {"extend_steps", as_method(extend_steps), METH_FASTCALL | METH_KEYWORDS,
+     "Store many time steps and return the ids; see ReplayBuffer.extend."},
     {nullptr, nullptr, 0, nullptr}};
-PyType_Slot replay_slots[] = {{Py_tp_methods, add_step_method}, {0, nullptr}};
+PyType_Slot replay_slots[] = {{Py_tp_methods, replay_methods}, {0, nullptr}};
 
 // Bytes of one row, and of one replica's sampler state, without taking them.
 std::int64_t row_nbytes(const std::vector<FieldTuple>& fields) {

@@ -111,9 +111,11 @@ class ReplayBuffer:
             generators = seeding.sampling_generators(seed, self._replicas)
             self._custom = CustomState(self._sampler, generators, self._capacity, self._num_envs or 1)
         plain = not self._nested and self._autoreset != "same_step" and self._custom is None
+        # The same methods without a Python frame and its keyword dict, which are most of what they cost.
         if plain and type(self).add is ReplayBuffer.add:
-            # The same method without a Python frame and its keyword dict, which are most of what it costs.
             self.__dict__["add"] = self._core.add_step
+        if plain and type(self).extend is ReplayBuffer.extend:
+            self.__dict__["extend"] = self._core.extend_steps
 
     @classmethod
     def for_env(
@@ -205,8 +207,8 @@ class ReplayBuffer:
             ConfigError: `batch_size` or `progress` is out of its range, or `progress` is missing.
             ShapeError, FieldError: `out` does not fit.
         """
-        batch_size = positive("batch_size", batch_size, most=MOST)
-        if batch_size > 2**20:
+        if not (type(batch_size) is int and 0 < batch_size <= 2**20):  # the usual case needs no closer look
+            batch_size = positive("batch_size", batch_size, most=MOST)
             check_batch_memory(self._flat, batch_size * (self._replicas or 1))
         scheduled = self._scheduled(progress)
         if self._custom is not None:
