@@ -104,7 +104,9 @@ def test_a_failing_environment_exits_with_1_and_its_traceback(tmp_path, capfd):
         (
             ["train", "--strategy", "prioritised"],
             "replaylab: train: `--strategy.type` must be one of online, none, sliding_window, uniform, "
-            "combined, prioritized, but got 'prioritised'; did you mean `prioritized`?\n",
+            "combined, shuffled_epochs, recency, geometric, reverse_sweep, blocks, sticky, prioritized, "
+            "rank_based, greedy, lap, anti_prioritized, permuted, but got 'prioritised'; did you mean "
+            "`prioritized`?\n",
         ),
         (
             ["train", "--strategy", "online", "--strategy-options", "alpha=1"],

@@ -124,7 +124,7 @@ class TrainCommand:
     """Gymnasium environment id."""
 
     strategy: str = "uniform"
-    """Replay strategy: none, online, sliding_window, uniform, combined, prioritized."""
+    """Replay strategy: none, uniform, prioritized, rank_based, combined, recency, ... or any other that a study takes."""
 
     strategy_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Options of the strategy, values as in TOML: alpha=0.7."""
