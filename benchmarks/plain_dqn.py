@@ -41,9 +41,7 @@ class Replay:
         return [torch.from_numpy(column[rows]) for column in columns]
 
 
-def run(
-    seed: int, total_steps: int, *, learning_starts: int, env_id: str = "CartPole-v1"
-) -> dict[str, float]:
+def run(seed: int, total_steps: int, *, learning_starts: int, env_id: str = "CartPole-v1") -> dict[str, float]:
     """Train; return updates, the seconds they took, and the mean return of the last ten episodes."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
@@ -56,7 +54,7 @@ def run(
     started = 0.0
     obs, _ = env.reset(seed=seed)
     for step in range(1, total_steps + 1):
-        epsilon = max(0.05, 1.0 - 0.95 * step / (0.2 * total_steps))
+        epsilon = max(0.05, 1.0 - 0.95 * step / (0.1 * total_steps))
         if rng.random() < epsilon:
             action = int(rng.integers(2))
         else:
@@ -82,6 +80,7 @@ def run(
         loss = functional.smooth_l1_loss(q, y)
         adam.zero_grad()
         loss.backward()
+        nn.utils.clip_grad_norm_(online.parameters(), 1.0)
         adam.step()
         if step % 1_000 == 0:
             losses.append(loss.item())

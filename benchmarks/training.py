@@ -32,7 +32,7 @@ def worker(pipe: Connection) -> None:
     from replaylab.replay import Prioritized, Uniform
 
     torch.set_num_threads(1)
-    learner = replace(DQN(), hidden=(128,), batch_size=64, learning_starts=64, train_period=1)
+    learner = replace(DQN(), hidden=(128,), batch_size=64, learning_starts=64, train_period=1, max_grad_norm=None)
     samplers = {"uniform": Uniform(), "prioritized": Prioritized()}
     while (job := pipe.recv()) is not None:
         what, seeds, steps = job
@@ -53,9 +53,7 @@ def measure(pipes: list[Connection], what: str, seeds: int, steps: int) -> float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--seeds", type=int, default=32, help="seeds trained together in each process")
     parser.add_argument("--rounds", type=int, default=5)

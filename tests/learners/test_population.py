@@ -7,7 +7,15 @@ import torch
 from replaylab.learners import DQN, Population
 from replaylab.replay import Batch
 
-SETTINGS = DQN(hidden=(16,), learning_rate=1e-2, batch_size=8, learning_starts=8, gamma=0.9, target_period=10)
+SETTINGS = DQN(
+    hidden=(16,),
+    learning_rate=1e-2,
+    batch_size=8,
+    learning_starts=8,
+    gamma=0.9,
+    target_period=10,
+    max_grad_norm=None,
+)
 
 
 def batch_of(replicas, rows=8, seed=0, **given):

@@ -15,9 +15,7 @@ def test_the_buffer_draws_the_sampling_stream():
 def test_streams_differ_by_purpose_and_by_seed():
     first = {(seed, stream): generator(seed, stream).random() for seed in range(4) for stream in Stream}
     assert len(set(first.values())) == len(first)
-    assert first == {
-        (seed, stream): generator(seed, stream).random() for seed in range(4) for stream in Stream
-    }
+    assert first == {(seed, stream): generator(seed, stream).random() for seed in range(4) for stream in Stream}
 
 
 def test_numbered_parts_of_a_stream_differ():
@@ -27,7 +25,5 @@ def test_numbered_parts_of_a_stream_differ():
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "a"])
 def test_a_bad_seed_is_told(seed):
-    with pytest.raises(
-        ConfigError, match=f"a seed must be a whole number that is not negative, but got {seed!r}"
-    ):
+    with pytest.raises(ConfigError, match=f"a seed must be a whole number that is not negative, but got {seed!r}"):
         sequence(seed, Stream.SAMPLING)

@@ -13,7 +13,14 @@ from replaylab.learners.streams import Stream, numbers
 from replaylab.replay import Combined, Linear, Online, Prioritized, ReplayBuffer, SlidingWindow, Uniform
 from tests.learners import corridor
 
-QUICK = DQN(hidden=(16,), batch_size=8, learning_starts=50, capacity=1_000, target_period=20)
+QUICK = DQN(
+    hidden=(16,),
+    batch_size=8,
+    learning_starts=50,
+    capacity=1_000,
+    target_period=20,
+    epsilon=Linear(1.0, 0.05, until=0.5),
+)
 SAMPLERS = [Online(), SlidingWindow(), Uniform(), Combined(), Combined("replace"), Prioritized()]
 MODES = list(AutoresetMode)
 ENVS = ["CartPole-v1", corridor.ENV_ID]
@@ -84,9 +91,7 @@ def test_what_is_stored_is_what_happened(buffers, mode, env_id):
 
 @pytest.mark.parametrize("env_id", ENVS)
 def test_the_corridor_ends_in_both_ways_and_the_modes_without_idle_steps_agree(buffers, env_id):
-    runs = [
-        run(env_id=env_id, autoreset_mode=mode) for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
-    ]
+    runs = [run(env_id=env_id, autoreset_mode=mode) for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)]
     same(*runs)
     for r in range(2):
         left, right = (stored(buffer, r) for buffer in buffers)
@@ -114,9 +119,7 @@ def test_a_population_equals_its_single_runs(sampler):
         rows = together.columns["seed"] == seed
         for name in ("step", "metric"):
             np.testing.assert_array_equal(together.columns[name][rows], alone.columns[name])
-        np.testing.assert_allclose(
-            together.columns["value"][rows], alone.columns["value"], rtol=1e-5, atol=1e-5
-        )
+        np.testing.assert_allclose(together.columns["value"][rows], alone.columns["value"], rtol=1e-5, atol=1e-5)
 
 
 def test_seeds_pair_across_samplers(buffers, monkeypatch):

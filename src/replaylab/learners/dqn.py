@@ -17,6 +17,9 @@ class DQN:
     loss is the mean over the batch of ``weight·ℓ(y − Q(s, a))``, with ℓ(δ) = δ²/2 (squared), or for |δ| > 1
     |δ| − ½ (Huber).
 
+    The defaults are for CartPole-v1 in 50,000 steps. Shorter target periods learn faster and then fall back,
+    and below 100 updates the values diverge.
+
     Sources: Mnih et al. 2015; van Hasselt, Guez & Silver 2016 (double); Schaul et al. 2016 (weights).
 
     Attributes:
@@ -44,8 +47,8 @@ class DQN:
     target_period: int = 200
     learning_starts: int = 1_000
     train_period: int = 1
-    epsilon: float | Schedule = field(default=Linear(1.0, 0.05, until=0.2))
-    max_grad_norm: float | None = None
+    epsilon: float | Schedule = field(default=Linear(1.0, 0.05, until=0.1))
+    max_grad_norm: float | None = 1.0
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "capacity", "target_period", "learning_starts", "train_period"):
