@@ -32,7 +32,7 @@ def worker(pipe: Connection) -> None:
     from replaylab.replay import Prioritized, Uniform
 
     torch.set_num_threads(1)
-    learner = replace(DQN(), hidden=(128,), batch_size=64, learning_starts=64, train_period=1, max_grad_norm=None)
+    learner = replace(DQN(), hidden=(128,), batch_size=64, learning_starts=64, train_period=1)
     samplers = {"uniform": Uniform(), "prioritized": Prioritized()}
     while (job := pipe.recv()) is not None:
         what, seeds, steps = job

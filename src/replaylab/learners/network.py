@@ -131,8 +131,8 @@ class MultiLayerPerceptron:
     def clip_gradients(self, max_norm: float) -> None:
         """Scale each replica's gradient to a Euclidean norm of at most `max_norm`."""
         blocks = [block for layer in self.layers for block in (layer.grad_weight, layer.grad_bias)]
-        squares = sum(block.square().flatten(1).sum(1) for block in blocks)
-        scale = (max_norm / (torch.as_tensor(squares).sqrt() + 1e-6)).clamp_(max=1.0)
+        norms = torch.stack([torch.linalg.vector_norm(block.flatten(1), dim=1) for block in blocks])
+        scale = (max_norm / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp_(max=1.0)
         for block in blocks:
             block.mul_(scale.view(-1, *[1] * (block.ndim - 1)))
 
