@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab import replay
+from replaylab.errors import ConfigError
 from replaylab.replay import (
     LAP,
     AntiPrioritized,
@@ -95,6 +96,21 @@ class Lopsided(Fresh):
 
     def draw(self, view, batch_size, rng):
         return rng.choice(view.ids[: len(view) // 2 + 5], size=batch_size)
+
+
+class TestCustomSamplersRefuse:
+    def filled(self):
+        case = type("Case", (SamplerTestCase,), {"sampler": Fresh()})()
+        return case.fill(24, 30)[0]
+
+    def test_out(self):
+        buffer = self.filled()
+        with pytest.raises(ConfigError, match="`out` is not taken with a sampler written in Python; leave it out"):
+            buffer.sample(4, out=buffer.sample(4))
+
+    def test_a_batch_size_of_zero(self):
+        with pytest.raises(ConfigError, match="`batch_size` must be at least 1, but got 0"):
+            self.filled().probabilities([29], batch_size=0)
 
 
 class TestTheSuiteCanFail:

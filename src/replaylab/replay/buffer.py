@@ -167,8 +167,8 @@ class ReplayBuffer:
                 observation, which is stored as its ``next_obs`` (the one `step` returned is already the next
                 episode's first). In "next_step" mode nothing is needed: the step after an episode's end is
                 the environment resetting itself, and the buffer leaves it out.
-            **steps: Every declared field, of shape ``[R] [E] *field.shape``, of its dtype or castable to it
-                within the same kind.
+            **steps: Every declared field, of shape ``[R] [E] *field.shape``, of its dtype or of another whose
+                values it can store.
 
         Returns:
             int64 ``[R] [E]``, an int when there is neither axis; −1 where nothing was stored.
@@ -204,7 +204,8 @@ class ReplayBuffer:
 
         Raises:
             EmptyBufferError: Nothing, or not enough, is stored, or every priority is zero.
-            ConfigError: `batch_size` or `progress` is out of its range, or `progress` is missing.
+            ConfigError: `batch_size` or `progress` is out of its range, or `progress` is missing; or `out` is
+                given with a `CustomSampler`.
             ShapeError, FieldError: `out` does not fit.
         """
         if not (type(batch_size) is int and 0 < batch_size <= 2**20):  # the usual case needs no closer look
@@ -212,6 +213,8 @@ class ReplayBuffer:
             check_batch_memory(self._flat, batch_size * (self._replicas or 1))
         scheduled = self._scheduled(progress)
         if self._custom is not None:
+            if out is not None:
+                raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
             return self._sample_custom(self._custom, batch_size, progress)
         if out is None:
             columns = self._core.sample(batch_size, scheduled, None)
@@ -274,13 +277,14 @@ class ReplayBuffer:
                     f"the law of {type(self._sampler).__name__} depends on the batch size; pass batch_size=..."
                 )
             batch_size = 1
+        batch_size = positive("batch_size", batch_size, most=MOST)
         if self._custom is not None:
             rows = ids_array(ids)
             with self._custom.lock:
                 law = self._custom.law(rows.reshape(self._replicas or 1, -1), batch_size)
             return law.reshape(rows.shape)
         scheduled = self._scheduled(progress if self._sampler.law_needs_progress else 0.0)
-        return self._core.probabilities(ids, positive("batch_size", batch_size, most=MOST), scheduled)
+        return self._core.probabilities(ids, batch_size, scheduled)
 
     def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
         """Return the stored steps of these ids, as columns nested like the fields, ``[R] ... *field.shape``.
