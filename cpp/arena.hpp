@@ -19,7 +19,11 @@ class Arena {
 #if defined(REPLAYLAB_HAS_MMAP)
         // Over-allocate so that the part used starts on a huge-page boundary.
         mapped_ = bytes_ + (bytes_ >= kHugePage ? kHugePage : 0);
-        base_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+#if defined(MAP_NORESERVE)
+        flags |= MAP_NORESERVE;  // pages that are never used are never counted
+#endif
+        base_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, flags, -1, 0);
         if (base_ == MAP_FAILED) throw std::bad_alloc();
         auto address = reinterpret_cast<std::size_t>(base_);
         if (bytes_ >= kHugePage) address = (address + kHugePage - 1) / kHugePage * kHugePage;

@@ -279,11 +279,14 @@ nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data) {
 }
 
 nb::object array_of(const std::vector<std::int64_t>& values) { return copy_of(values, NPY_INT64); }
+nb::object array_of(const std::vector<std::uint32_t>& values) { return copy_of(values, NPY_UINT32); }
 nb::object array_of(const std::vector<float>& values) { return copy_of(values, NPY_FLOAT32); }
 
 template <typename Value>
 std::vector<Value> vector_of(nb::handle array) {
-    constexpr int kKind = std::is_same_v<Value, float> ? NPY_FLOAT32 : NPY_INT64;
+    constexpr int kKind = std::is_same_v<Value, float>           ? NPY_FLOAT32
+                          : std::is_same_v<Value, std::uint32_t> ? NPY_UINT32
+                                                                 : NPY_INT64;
     if (!PyArray_Check(array.ptr()) || PyArray_TYPE(as_array(array)) != kKind ||
         PyArray_NDIM(as_array(array)) != 1 || !PyArray_IS_C_CONTIGUOUS(as_array(array)))
         fail("SnapshotError", "the snapshot holds an array of another dtype or shape than it should");
@@ -291,6 +294,7 @@ std::vector<Value> vector_of(nb::handle array) {
     return std::vector<Value>(data, data + PyArray_SIZE(as_array(array)));
 }
 template std::vector<std::int64_t> vector_of(nb::handle);
+template std::vector<std::uint32_t> vector_of(nb::handle);
 template std::vector<float> vector_of(nb::handle);
 
 nb::object bytes_view(char* data, std::int64_t rows, std::int64_t stride, nb::handle owner) {

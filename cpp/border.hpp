@@ -89,6 +89,7 @@ nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data);
 
 // Copies between vectors and one-dimensional arrays; vector_of throws SnapshotError for another dtype.
 nb::object array_of(const std::vector<std::int64_t>& values);
+nb::object array_of(const std::vector<std::uint32_t>& values);
 nb::object array_of(const std::vector<float>& values);
 template <typename Value>
 std::vector<Value> vector_of(nb::handle array);

@@ -9,30 +9,113 @@
 
 namespace replaylab {
 
-Replay::Replay(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas,
-               std::int64_t num_envs, const SamplerConfig& sampler, const std::vector<Random::State>& streams,
-               bool skip_after_end, const NStepConfig& n_step)
-    : rows_(std::move(columns), capacity, replicas),
-      num_envs_(num_envs),
-      skip_after_end_(skip_after_end),
-      nbytes_(rows_.nbytes() + replicas * (sampler_nbytes(sampler, capacity) +
-                                           (n_step.steps > 0 ? Chain::nbytes(capacity) : 0))) {
-    const auto& laid_out = rows_.columns();
-    for (std::size_t c = 0; c < laid_out.size(); ++c) {
-        if (laid_out[c].bytes != 1) continue;  // not the flags of this name
-        if (laid_out[c].name == "terminated") terminated_ = static_cast<std::int64_t>(c);
-        if (laid_out[c].name == "truncated") truncated_ = static_cast<std::int64_t>(c);
+namespace {
+
+// Fields that have a column: all but a derived next_obs.
+std::vector<std::int64_t> stored_fields(const ReplayConfig& config) {
+    std::vector<std::int64_t> stored;
+    for (std::size_t f = 0; f < config.fields.size(); ++f)
+        if (!config.transforms.derived || !is_next_obs(config.fields[f].name))
+            stored.push_back(static_cast<std::int64_t>(f));
+    return stored;
+}
+
+std::vector<Column> stored_columns(const ReplayConfig& config) {
+    std::vector<Column> columns;
+    for (const std::int64_t f : stored_fields(config))
+        columns.push_back(config.fields[static_cast<std::size_t>(f)]);
+    return columns;
+}
+
+bool among(const std::vector<std::int64_t>& numbers, std::size_t one) {
+    return std::find(numbers.begin(), numbers.end(), static_cast<std::int64_t>(one)) != numbers.end();
+}
+
+// Where each field is stored and what of a row it shows.
+std::vector<Shown> shown_fields(const ReplayConfig& config, bool transformed) {
+    const std::vector<std::int64_t> stored = stored_fields(config);
+    const auto column_of = [&](std::int64_t field) {
+        return std::find(stored.begin(), stored.end(), field) - stored.begin();
+    };
+    std::vector<Shown> shown;
+    for (std::size_t f = 0; f < config.fields.size(); ++f) {
+        const std::string& name = config.fields[f].name;
+        const std::int64_t partner = config.transforms.partners[f];
+        Shown one;
+        one.of_next = config.transforms.derived && is_next_obs(name);
+        one.column = column_of(one.of_next ? partner : static_cast<std::int64_t>(f));
+        if (transformed) {
+            one.of_last = is_next_obs(name) || name == "terminated" || name == "truncated";
+            one.state = among(config.transforms.states, f);
+            one.after = partner >= 0;
+            if (among(config.transforms.stacked, f))
+                one.before = column_of(one.after ? partner : static_cast<std::int64_t>(f));
+        }
+        shown.push_back(one);
     }
-    for (std::int64_t r = 0; r < replicas; ++r)
-        replays_.push_back(Single{Ring(capacity), Random(streams[static_cast<std::size_t>(r)]),
-                                  Sampler::make(sampler, capacity),
-                                  std::vector<char>(static_cast<std::size_t>(num_envs), 0),
-                                  Chain(n_step.steps > 0 ? capacity : 0, num_envs)});
-    if (n_step.steps > 0) n_step_ = std::make_unique<NStep>(n_step, rows_);
+    return shown;
+}
+
+bool keeps_episodes(const ReplayConfig& config) {
+    return config.transforms.looks_around() || config.sampler.needs_episodes();
+}
+
+}  // namespace
+
+std::int64_t Replay::row_nbytes(const ReplayConfig& config) {
+    std::vector<Column> columns = stored_columns(config);
+    return RowStore::lay_out(columns);
+}
+
+std::int64_t Replay::nbytes(const ReplayConfig& config) {
+    return row_nbytes(config) * (config.capacity + 1) + 4 * config.capacity +
+           sampler_nbytes(config.sampler, config.capacity) + Ring::nbytes(config.capacity, config.retention) +
+           (keeps_episodes(config) ? Episodes::nbytes(config.capacity, config.num_envs) : 0) +
+           (config.transforms.derived ? NextRows::nbytes(config.capacity) : 0);
+}
+
+Replay::Replay(const ReplayConfig& config)
+    : rows_(stored_columns(config), config.capacity, config.replicas,
+            config.transforms.derived ? config.capacity : 0),
+      num_envs_(config.num_envs),
+      skip_after_end_(config.skip_after_end),
+      stored_(stored_fields(config)),
+      nbytes_(config.replicas * nbytes(config)),
+      assembly_(config.transforms, shown_fields(config, true), rows_),
+      plain_(TransformConfig{}, shown_fields(config, false), rows_) {
+    for (std::size_t f = 0; f < config.fields.size(); ++f) {
+        if (config.fields[f].bytes != 1) continue;  // not the flags of this name
+        if (config.fields[f].name == "terminated") terminated_ = static_cast<std::int64_t>(f);
+        if (config.fields[f].name == "truncated") truncated_ = static_cast<std::int64_t>(f);
+    }
+    std::vector<std::int64_t> pairs(stored_.size(), -1);
+    for (std::size_t f = 0; f < config.fields.size() && config.transforms.derived; ++f)
+        if (assembly_.shown()[f].of_next)
+            pairs[static_cast<std::size_t>(assembly_.shown()[f].column)] = static_cast<std::int64_t>(f);
+    for (std::int64_t r = 0; r < config.replicas; ++r) {
+        replays_.push_back(Single{
+            Ring(config.capacity, config.retention), Random(config.streams[static_cast<std::size_t>(r)]),
+            Sampler::make(config.sampler, config.capacity),
+            std::vector<char>(static_cast<std::size_t>(num_envs_), 0), nullptr, nullptr,
+            std::vector<std::uint32_t>(static_cast<std::size_t>(config.capacity)), Tally{}});
+        Single& one = replays_.back();
+        if (keeps_episodes(config)) one.episodes = std::make_unique<Episodes>(config.capacity, num_envs_);
+        if (config.transforms.derived) one.next_rows = std::make_unique<NextRows>(rows_, r, num_envs_, pairs);
+        one.ring.attach(one.episodes.get());
+    }
+}
+
+std::int64_t Replay::nbytes() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::int64_t closing = 0;
+    for (const Single& one : replays_) closing += one.next_rows ? one.next_rows->nbytes() : 0;
+    return nbytes_ + closing;
 }
 
 void Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    columns_.clear();
+    for (const std::int64_t field : stored_) columns_.push_back(sources[field]);
     std::int64_t step = 0;
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
@@ -48,45 +131,77 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
                 const bool resetting = skip_after_end_ && ended != 0;
                 ended = ends && !resetting;
                 if (resetting) continue;
-                ids[step] = one.ring.next_id();
-                slots_.push_back(one.ring.push());
+                const std::int64_t id = one.ring.next_id();
+                const std::int64_t dropped = one.ring.to_drop();
+                if (dropped >= 0 && one.episodes) one.episodes->dropped(dropped);
+                if (dropped >= 0 && one.next_rows) one.next_rows->dropped(dropped);
+                const std::int64_t slot = one.ring.push(one.random);
+                if (slot < 0) continue;
+                ids[step] = id;
+                slots_.push_back(slot);
                 places_.push_back(step);
-                if (n_step_) one.chain.stored(one.ring, slots_.back(), e, ends);
+                one.counts[static_cast<std::size_t>(slot)] = 0;
+                if (one.episodes) one.episodes->stored(slot, e, ends);
+                if (one.next_rows) one.next_rows->stored(slot, e, sources, columns_.data(), step);
             }
         }
         const auto stored = static_cast<std::int64_t>(slots_.size());
         if (stored == 0) continue;
-        rows_.scatter(r, slots_.data(), places_.data(), stored, sources);
+        rows_.scatter(r, slots_.data(), places_.data(), stored, columns_.data());
         one.sampler->stored(one.ring, one.random, slots_.data(), stored);
     }
 }
 
+void Replay::cut(const bool* where) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Single& one : replays_) {
+        for (std::int64_t e = 0; e < num_envs_; ++e) {
+            if (where != nullptr && !*where++) continue;
+            if (one.episodes) one.episodes->cut(e);
+            one.ended[static_cast<std::size_t>(e)] = 0;
+        }
+    }
+}
+
+Source Replay::source(std::int64_t replica) {
+    Single& one = replays_[static_cast<std::size_t>(replica)];
+    return Source{replica, one.ring, one.random, one.episodes.get(), one.next_rows.get()};
+}
+
 void Replay::sample(std::int64_t batch, const double* scheduled, char* const* targets, std::int64_t* ids,
-                    double* probabilities, float* weights, const NStepTargets& extra) {
+                    double* probabilities, float* weights, const ExtraTargets& extra) {
     const std::int64_t n = batch_rows(batch);
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Single& one : replays_) one.sampler->check(one.ring, batch);
     slots_.resize(static_cast<std::size_t>(n));
-    places_.resize(static_cast<std::size_t>(n));
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         one.sampler->draw(one.ring, one.random, batch, scheduled,
                           Draw{slots_.data(), probabilities + r * n, weights + r * n});
-        one.sampler->finish(one.ring, slots_.data(), n);
-        std::iota(places_.begin(), places_.end(), r * n);
-        fill(r, n, targets, &extra);
         for (std::int64_t k = 0; k < n; ++k)
             ids[r * n + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
+        if (assembly_.config().length > 0) {  // the row is the whole block's: so are its id and its chance
+            for (std::int64_t k = 0; k < n; ++k) {
+                places_.clear();
+                assembly_.block(*one.episodes, slots_[static_cast<std::size_t>(k)], places_);
+                values_.resize(places_.size());
+                one.sampler->law(one.ring, places_.data(), static_cast<std::int64_t>(places_.size()), batch,
+                                 scheduled, values_.data());
+                ids[r * n + k] = one.ring.id(places_.front());
+                probabilities[r * n + k] = std::accumulate(values_.begin(), values_.end(), 0.0);
+            }
+        }
+        one.sampler->finish(one.ring, slots_.data(), n);
+        assembly_.gather(source(r), slots_.data(), n, r * n, targets, extra);
+        count(one, n);
     }
 }
 
-// Copies the steps in slots_ to their places_, with whatever is put together of several steps.
-void Replay::fill(std::int64_t replica, std::int64_t n, char* const* targets, const NStepTargets* extra) {
-    const Single& one = replays_[static_cast<std::size_t>(replica)];
-    if (n_step_ && extra != nullptr)
-        n_step_->gather(one.ring, one.chain, replica, slots_.data(), places_.data(), n, targets, *extra);
-    else
-        rows_.gather(replica, slots_.data(), places_.data(), n, targets);
+// Takes note of the rows just put together.
+void Replay::count(Single& one, std::int64_t rows) {
+    one.tally.samples += rows;
+    for (const std::int64_t slot : assembly_.own())
+        if (slot < rows_.capacity()) ++one.counts[static_cast<std::size_t>(slot)];
 }
 
 void Replay::check_id(std::int64_t replica, std::int64_t id) const {
@@ -95,6 +210,17 @@ void Replay::check_id(std::int64_t replica, std::int64_t id) const {
     if (next == 0) fail("IdError", "id ", id, " was never given out: no step was stored yet");
     fail("IdError", "id ", id, " was never given out: ids so far are 0 to ", next - 1,
          " (and -1 for a step that was not stored); pass the ids that add or sample returned");
+}
+
+void Replay::check_stored(const std::int64_t* ids, std::int64_t n) const {
+    for (std::int64_t k = 0; k < n * replicas(); ++k) {
+        check_id(k / n, ids[k]);
+        const Ring& ring = replays_[static_cast<std::size_t>(k / n)].ring;
+        if (!ring.holds(ids[k]))
+            fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
+                 ring.next_id() - ring.size(), " to ", ring.next_id() - 1,
+                 "; steps that were overwritten cannot be read");
+    }
 }
 
 std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::int64_t n, bool td_errors) {
@@ -112,13 +238,19 @@ std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::
         slots_.clear();
         values_.clear();
         for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
-            if (!one.ring.holds(ids[k])) continue;
-            slots_.push_back(one.ring.slot(ids[k]));
-            values_.push_back(values[k]);
+            if (!one.ring.holds(ids[k])) {
+                one.tally.stale += ids[k] >= 0;
+                continue;
+            }
+            ++updated;
+            if (assembly_.config().length > 0)
+                assembly_.block(*one.episodes, one.ring.slot(ids[k]), slots_);
+            else
+                slots_.push_back(one.ring.slot(ids[k]));
+            values_.resize(slots_.size(), values[k]);
         }
-        const auto count = static_cast<std::int64_t>(slots_.size());
-        if (count > 0) one.sampler->update(slots_.data(), values_.data(), count, td_errors);
-        updated += count;
+        const auto fed = static_cast<std::int64_t>(slots_.size());
+        if (fed > 0) one.sampler->update(slots_.data(), values_.data(), fed, td_errors);
     }
     return updated;
 }
@@ -134,35 +266,47 @@ void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t
         places_.clear();
         for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
             if (!one.ring.holds(ids[k])) continue;
-            slots_.push_back(one.ring.slot(ids[k]));
-            places_.push_back(k);
+            const std::int64_t slot = one.ring.slot(ids[k]);
+            const std::size_t before = slots_.size();
+            if (assembly_.config().length == 0)
+                slots_.push_back(slot);
+            else
+                assembly_.block(*one.episodes, slot, slots_);
+            if (slots_[before] != slot) slots_.resize(before);  // it does not stand for its block
+            places_.resize(slots_.size(), k);
         }
         values_.resize(slots_.size());
         one.sampler->law(one.ring, slots_.data(), static_cast<std::int64_t>(slots_.size()), batch, scheduled,
                          values_.data());
-        for (std::size_t k = 0; k < places_.size(); ++k) out[places_[k]] = values_[k];
+        for (std::size_t k = 0; k < places_.size(); ++k) out[places_[k]] += values_[k];
     }
 }
 
-void Replay::gather(const std::int64_t* ids, std::int64_t n, char* const* targets,
-                    const NStepTargets* extra) {
+void Replay::gather(const std::int64_t* ids, std::int64_t n, bool transformed, char* const* targets,
+                    const ExtraTargets& extra) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (std::int64_t k = 0; k < n * replicas(); ++k) {
-        check_id(k / n, ids[k]);
-        const Ring& ring = replays_[static_cast<std::size_t>(k / n)].ring;
-        if (!ring.holds(ids[k]))
-            fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
-                 ring.next_id() - ring.size(), " to ", ring.next_id() - 1,
-                 "; steps that were overwritten cannot be read");
-    }
+    check_stored(ids, n);
     for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
         slots_.clear();
-        places_.clear();
-        for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
-            slots_.push_back(replays_[static_cast<std::size_t>(r)].ring.slot(ids[k]));
-            places_.push_back(k);
-        }
-        fill(r, n, targets, extra);
+        for (std::int64_t k = r * n; k < (r + 1) * n; ++k) slots_.push_back(one.ring.slot(ids[k]));
+        (transformed ? assembly_ : plain_).gather(source(r), slots_.data(), n, r * n, targets, extra);
+        if (transformed) count(one, n);
+    }
+}
+
+void Replay::blocks(const std::int64_t* ids, std::int64_t n, std::int64_t* out) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
+    const std::int64_t stride = assembly_.config().stride;
+    std::fill(out, out + n * replicas() * stride, -1);
+    for (std::int64_t k = 0; k < n * replicas(); ++k) {
+        const Single& one = replays_[static_cast<std::size_t>(k / n)];
+        if (!one.ring.holds(ids[k])) continue;
+        slots_.clear();
+        assembly_.block(*one.episodes, one.ring.slot(ids[k]), slots_);
+        for (std::size_t j = 0; j < slots_.size(); ++j)
+            out[k * stride + static_cast<std::int64_t>(j)] = one.ring.id(slots_[j]);
     }
 }
 
@@ -174,21 +318,34 @@ void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
     }
 }
 
+Tally Replay::tally(std::int64_t replica) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return replays_[static_cast<std::size_t>(replica)].tally;
+}
+
+void Replay::replay_counts(std::int64_t replica, std::int64_t* out) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto& counts = replays_[static_cast<std::size_t>(replica)].counts;
+    std::copy(counts.begin(), counts.end(), out);
+}
+
 // The caller holds the mutex, or is alone with a new buffer.
 void Replay::visit(StateVisitor& state) {
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         state.within("replica" + std::to_string(r) + ".");
-        std::int64_t next_id = one.ring.next_id();
-        state.visit("next_id", next_id);
-        one.ring.restore(next_id);
+        one.ring.visit(state);
         std::vector<std::int64_t> words(4), ended(one.ended.begin(), one.ended.end());
         std::memcpy(words.data(), one.random.state().data(), sizeof(Random::State));
         state.visit("random", words);
         std::memcpy(one.random.state().data(), words.data(), sizeof(Random::State));
         state.visit("ended", ended);
         std::copy(ended.begin(), ended.end(), one.ended.begin());
-        if (n_step_) one.chain.visit(state);
+        state.visit("replay_counts", one.counts);
+        state.visit("samples", one.tally.samples);
+        state.visit("stale", one.tally.stale);
+        if (one.episodes) one.episodes->visit(state);
+        if (one.next_rows) one.next_rows->visit(state);
         state.within(state.prefix() + "sampler.");
         one.sampler->visit(state);
     }

@@ -7,8 +7,9 @@
 #include <mutex>
 #include <vector>
 
-#include "chain.hpp"
-#include "n_step.hpp"
+#include "assembly.hpp"
+#include "episodes.hpp"
+#include "next_rows.hpp"
 #include "random.hpp"
 #include "ring.hpp"
 #include "row_store.hpp"
@@ -16,24 +17,41 @@
 
 namespace replaylab {
 
+struct ReplayConfig {
+    std::vector<Column> fields;  // as declared
+    std::int64_t capacity = 0, replicas = 1, num_envs = 1;
+    SamplerConfig sampler;
+    std::vector<Random::State> streams;  // one a replica
+    // The step after an episode's end is the environment resetting itself (Gymnasium's NEXT_STEP mode) and is
+    // not stored. Needs the boolean fields `terminated` and `truncated`.
+    bool skip_after_end = false;
+    TransformConfig transforms;
+    Retention retention = Retention::fifo;
+};
+
+// What happened so far in one replica.
+struct Tally {
+    std::int64_t samples = 0;  // rows drawn
+    std::int64_t stale = 0;    // ids given feedback whose step was not stored any more
+};
+
 class Replay {
   public:
-    // `skip_after_end`: the step after an episode's end is the environment resetting itself
-    // (Gymnasium's NEXT_STEP mode) and is not stored. Needs the boolean columns `terminated` and `truncated`.
-    Replay(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas, std::int64_t num_envs,
-           const SamplerConfig& sampler, const std::vector<Random::State>& streams, bool skip_after_end,
-           const NStepConfig& n_step);
+    explicit Replay(const ReplayConfig& config);
 
-    // Stores steps laid out [R][T][E]; sources[c] points at column c of all of them. Rows where `where`
-    // is false are not stored and get id −1. ids receives [R][T][E] numbers.
+    // Stores steps laid out [R][T][E]; sources[f] points at field f of all of them. Rows where `where` is
+    // false, and those a reservoir does not keep, get id −1. ids receives [R][T][E] numbers.
     void add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
+
+    // The next step of these environments [R][E] (null: of all) follows none that is stored.
+    void cut(const bool* where);
 
     std::int64_t batch_rows(std::int64_t batch) const { return replays_[0].sampler->rows(batch); }
 
-    // Draws a batch in every replica: targets[c] receives [R][rows] values of column c. `scheduled` holds the
-    // sampler's numbers that change over a run; `extra` is used with n-step returns only.
+    // Draws a batch in every replica: targets[f] receives [R][rows] values of field f, each with the axes
+    // that assembly() says. `scheduled` holds the sampler's numbers that change over a run.
     void sample(std::int64_t batch, const double* scheduled, char* const* targets, std::int64_t* ids,
-                double* probabilities, float* weights, const NStepTargets& extra);
+                double* probabilities, float* weights, const ExtraTargets& extra);
 
     // Feeds values [R][n] back for ids [R][n]; returns how many ids were still stored. Throws, changing
     // nothing, on an id never given out or a value that is no priority.
@@ -43,12 +61,21 @@ class Replay {
     void probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch, const double* scheduled,
                        double* out);
 
-    // Copies the rows of ids [R][n] out: targets[c] receives [R][n] values of column c. Throws on an id that
-    // is not stored. With `extra`, n-step returns are put together as in a batch.
-    void gather(const std::int64_t* ids, std::int64_t n, char* const* targets, const NStepTargets* extra);
+    // Copies the rows of ids [R][n] out: targets[f] receives [R][n] values of field f. Throws on an id that
+    // is not stored. Transformed: what a batch with these steps drawn would hold.
+    void gather(const std::int64_t* ids, std::int64_t n, bool transformed, char* const* targets,
+                const ExtraTargets& extra);
+
+    // The ids of the stored steps of each id's sequence block, [R][n][stride], oldest first, then −1.
+    void blocks(const std::int64_t* ids, std::int64_t n, std::int64_t* out);
 
     // Per replica: steps stored now, and the id the next one will get.
     void counts(std::int64_t* sizes, std::int64_t* next_ids) const;
+
+    Tally tally(std::int64_t replica) const;
+
+    // How often the step in each slot was drawn.
+    void replay_counts(std::int64_t replica, std::int64_t* out) const;
 
     // Walks over everything but the rows, to save or to restore it, replica by replica.
     void visit(StateVisitor& state);
@@ -61,32 +88,44 @@ class Replay {
     }
 
     const RowStore& rows() const { return rows_; }
+    const Assembly& assembly() const { return assembly_; }
     std::int64_t replicas() const { return static_cast<std::int64_t>(replays_.size()); }
-    std::int64_t num_envs() const { return num_envs_; }
-    std::int64_t nbytes() const { return nbytes_; }
+    std::int64_t nbytes() const;
+
+    static std::int64_t row_nbytes(const ReplayConfig& config);
+
+    // Bytes of one replica, before any is taken; closing rows come on top as episodes end.
+    static std::int64_t nbytes(const ReplayConfig& config);
 
   private:
     struct Single {
         Ring ring;
         Random random;
         std::unique_ptr<Sampler> sampler;
-        std::vector<char> ended;  // per environment: did its last step end an episode?
-        Chain chain;              // of no slots where nothing looks ahead
+        std::vector<char> ended;              // per environment: did its last step end an episode?
+        std::unique_ptr<Episodes> episodes;   // where something looks around
+        std::unique_ptr<NextRows> next_rows;  // where next_obs is derived
+        std::vector<std::uint32_t> counts;    // by slot: how often its step was drawn
+        Tally tally;
     };
 
-    void fill(std::int64_t replica, std::int64_t n, char* const* targets, const NStepTargets* extra);
-
+    Source source(std::int64_t replica);
     void check_id(std::int64_t replica, std::int64_t id) const;
+    void check_stored(const std::int64_t* ids, std::int64_t n) const;
+    void count(Single& one, std::int64_t rows);
 
     RowStore rows_;
     std::int64_t num_envs_;
     bool skip_after_end_;
-    std::int64_t terminated_ = -1, truncated_ = -1;  // columns
+    std::int64_t terminated_ = -1, truncated_ = -1;  // fields
+    std::vector<std::int64_t> stored_;               // by column: its field
     std::int64_t nbytes_;
     std::vector<Single> replays_;
-    std::unique_ptr<NStep> n_step_;
+    Assembly assembly_;
+    Assembly plain_;                            // steps as they were given
     std::vector<std::int64_t> slots_, places_;  // scratch, under the mutex
     std::vector<double> values_;
+    std::vector<const char*> columns_;
     mutable std::mutex mutex_;
 };
 

@@ -31,6 +31,20 @@ std::vector<FieldBorder> borders_of(const std::vector<FieldTuple>& fields) {
     return borders;
 }
 
+ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64_t capacity, std::int64_t replicas,
+                       std::int64_t num_envs, const SamplerConfig& sampler, const TransformConfig& transforms,
+                       bool reservoir) {
+    ReplayConfig config;
+    config.fields = columns_of(fields);
+    config.capacity = capacity;
+    config.replicas = std::max<std::int64_t>(replicas, 1);
+    config.num_envs = std::max<std::int64_t>(num_envs, 1);
+    config.sampler = sampler;
+    config.transforms = transforms;
+    config.retention = reservoir ? Retention::reservoir : Retention::fifo;
+    return config;
+}
+
 // Copies arrays out into a dict.
 class Saver : public StateVisitor {
   public:
@@ -39,6 +53,9 @@ class Saver : public StateVisitor {
 
   protected:
     void integers(const std::string& name, std::vector<std::int64_t>& values) override {
+        arrays[name.c_str()] = array_of(values);
+    }
+    void words(const std::string& name, std::vector<std::uint32_t>& values) override {
         arrays[name.c_str()] = array_of(values);
     }
     void floats(const std::string& name, std::vector<float>& values) override {
@@ -54,6 +71,7 @@ class Restorer : public StateVisitor {
 
   protected:
     void integers(const std::string& name, std::vector<std::int64_t>& values) override { take(name, values); }
+    void words(const std::string& name, std::vector<std::uint32_t>& values) override { take(name, values); }
     void floats(const std::string& name, std::vector<float>& values) override { take(name, values); }
 
   private:
@@ -77,16 +95,14 @@ class BoundReplay {
     BoundReplay(const std::vector<FieldTuple>& fields, std::int64_t capacity, std::int64_t replicas,
                 std::int64_t num_envs, const SamplerConfig& sampler,
                 const std::vector<std::vector<std::uint64_t>>& streams, bool skip_after_end,
-                std::int64_t n_step, double gamma)
-        : fields_(borders_of(fields)), replicas_(replicas), num_envs_(num_envs), n_step_(n_step) {
-        std::vector<Random::State> states;
+                const TransformConfig& transforms, bool reservoir)
+        : fields_(borders_of(fields)), replicas_(replicas), num_envs_(num_envs) {
+        ReplayConfig config =
+            config_of(fields_, capacity, replicas, num_envs, sampler, transforms, reservoir);
         for (const auto& words : streams)
-            states.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
-        replay_ = std::make_unique<Replay>(columns_of(fields_), capacity, replicas < 0 ? 1 : replicas,
-                                           num_envs < 0 ? 1 : num_envs, sampler, states, skip_after_end,
-                                           NStepConfig{n_step, gamma});
-        // The row store decides the offsets.
-        columns_ = replay_->rows().columns();
+            config.streams.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
+        config.skip_after_end = skip_after_end;
+        replay_ = std::make_unique<Replay>(config);
     }
 
     nb::object add(const nb::dict& values, nb::handle where) { return extend(values, where, -1); }
@@ -134,7 +150,7 @@ class BoundReplay {
         std::vector<char*> targets(fields_.size());
         char *ids, *probabilities, *weights;
         nb::dict made;
-        const auto put = [&](const FieldBorder& field, char*& data) {
+        const auto put = [&](const FieldBorder& field, const std::vector<std::int64_t>& axes, char*& data) {
             nb::object own = nb::none();
             if (!out.is_none()) {
                 PyObject* given = PyDict_GetItemWithError(out.ptr(), field.key().ptr());
@@ -143,14 +159,13 @@ class BoundReplay {
                          "`; pass a batch that an equal call to sample returned");
                 own = nb::borrow<nb::object>(given);
             }
-            made[field.key()] = field.target(dims, own, data);
+            made[field.key()] = field.target(joined(dims, axes), own, data);
         };
-        for (std::size_t c = 0; c < fields_.size(); ++c) put(fields_[c], targets[c]);
-        NStepTargets extra{};
-        put_extra(put, extra);
-        put(weight_, weights);
-        put(probability_, probabilities);
-        put(id_, ids);
+        ExtraTargets extra;
+        put_all(put, targets, extra);
+        put(weight_, {}, weights);
+        put(probability_, {}, probabilities);
+        put(id_, {}, ids);
         {
             const nb::gil_scoped_release no_gil;
             replay_->sample(batch, scheduled.data(), targets.data(), reinterpret_cast<std::int64_t*>(ids),
@@ -164,15 +179,58 @@ class BoundReplay {
         const auto flat = read_ids(ids, replicas_);
         std::vector<char*> targets(fields_.size());
         nb::dict made;
-        const auto put = [&](const FieldBorder& field, char*& data) {
-            made[field.key()] = field.target(flat.dims, nb::none(), data);
+        const auto put = [&](const FieldBorder& field, const std::vector<std::int64_t>& axes, char*& data) {
+            made[field.key()] = field.target(joined(flat.dims, axes), nb::none(), data);
         };
-        for (std::size_t c = 0; c < fields_.size(); ++c) put(fields_[c], targets[c]);
-        NStepTargets extra{};
-        if (transformed) put_extra(put, extra);
+        ExtraTargets extra;
+        if (transformed)
+            put_all(put, targets, extra);
+        else
+            for (std::size_t f = 0; f < fields_.size(); ++f) put(fields_[f], {}, targets[f]);
         const nb::gil_scoped_release no_gil;
-        replay_->gather(flat.data, flat.size / replay_->replicas(), targets.data(),
-                        transformed ? &extra : nullptr);
+        replay_->gather(flat.data, flat.size / replay_->replicas(), transformed, targets.data(), extra);
+        return made;
+    }
+
+    nb::object blocks(nb::handle ids) {
+        const auto flat = read_ids(ids, replicas_);
+        char* data;
+        nb::object made =
+            id_.target(joined(flat.dims, {replay_->assembly().config().stride}), nb::none(), data);
+        const nb::gil_scoped_release no_gil;
+        replay_->blocks(flat.data, flat.size / replay_->replicas(), reinterpret_cast<std::int64_t*>(data));
+        return made;
+    }
+
+    void cut(nb::handle where) {
+        Input input;
+        const bool* given = nullptr;
+        if (!where.is_none()) {
+            where_.read(where, Leading{replicas_, -1, num_envs_}, input);
+            given = reinterpret_cast<const bool*>(input.data);
+        }
+        const nb::gil_scoped_release no_gil;
+        replay_->cut(given);
+    }
+
+    // By replica: rows drawn, and ids given feedback too late.
+    nb::tuple tallies() const {
+        std::vector<std::int64_t> samples, stale;
+        for (std::int64_t r = 0; r < replay_->replicas(); ++r) {
+            const nb::gil_scoped_release no_gil;
+            const Tally tally = replay_->tally(r);
+            samples.push_back(tally.samples);
+            stale.push_back(tally.stale);
+        }
+        return nb::make_tuple(samples, stale);
+    }
+
+    // How often the step in each slot was drawn.
+    nb::object replay_counts(std::int64_t replica) const {
+        char* data;
+        nb::object made = id_.target({replay_->rows().capacity()}, nb::none(), data);
+        const nb::gil_scoped_release no_gil;
+        replay_->replay_counts(replica, reinterpret_cast<std::int64_t*>(data));
         return made;
     }
 
@@ -202,16 +260,21 @@ class BoundReplay {
         return nb::make_tuple(sizes, next_ids);
     }
 
+    // The rows of one field, None if it is not stored.
     nb::object column(std::size_t index, nb::handle owner) const {
+        const Shown& shown = replay_->assembly().shown().at(index);
+        if (shown.of_next) return nb::none();
         const RowStore& rows = replay_->rows();
         std::vector<std::int64_t> dims, strides;
         if (replicas_ >= 0) {
             dims.push_back(replicas_);
-            strides.push_back(rows.capacity() * rows.stride());
+            strides.push_back(rows.rows() * rows.stride());
         }
         dims.push_back(rows.capacity());
         strides.push_back(rows.stride());
-        return fields_.at(index).view(rows.row(0, 0) + columns_[index].offset, dims, strides, owner);
+        return fields_.at(index).view(
+            rows.row(0, 0) + rows.columns()[static_cast<std::size_t>(shown.column)].offset, dims, strides,
+            owner);
     }
 
     std::int64_t nbytes() const { return replay_->nbytes(); }
@@ -238,22 +301,48 @@ class BoundReplay {
         return bytes_view(rows.row(replica, 0), rows.capacity(), rows.stride(), owner);
     }
 
-    // Where each field lies in a row.
+    // Where each field lies in a row, −1 for one that is not stored.
     std::vector<std::int64_t> offsets() const {
         std::vector<std::int64_t> offsets;
-        for (const Column& column : columns_) offsets.push_back(column.offset);
+        for (const Shown& shown : replay_->assembly().shown())
+            offsets.push_back(shown.of_next
+                                  ? -1
+                                  : replay_->rows().columns()[static_cast<std::size_t>(shown.column)].offset);
         return offsets;
     }
 
   private:
-    // The columns a batch has besides the fields when steps are put together.
+    // Makes the arrays of a batch: every field, and what the transforms add.
     template <typename Put>
-    void put_extra(const Put& put, NStepTargets& extra) const {
-        if (n_step_ == 0) return;
-        char *discount, *steps;
-        put(discount_, discount);
-        put(steps_, steps);
-        extra = {reinterpret_cast<float*>(discount), reinterpret_cast<std::int64_t*>(steps)};
+    void put_all(const Put& put, std::vector<char*>& targets, ExtraTargets& extra) const {
+        const Assembly& assembly = replay_->assembly();
+        const TransformConfig& config = assembly.config();
+        for (std::size_t f = 0; f < fields_.size(); ++f) put(fields_[f], assembly.axes(f), targets[f]);
+        std::vector<std::int64_t> axes;
+        if (config.length > 0) axes.push_back(assembly.steps());
+        char* data;
+        if (config.n_step > 0 && !assembly.inner()) {
+            put(discount_, axes, data);
+            extra.discount = reinterpret_cast<float*>(data);
+        }
+        if (config.n_step > 0) {
+            put(steps_, axes, data);
+            extra.n_steps = reinterpret_cast<std::int64_t*>(data);
+        }
+        if (config.length > 0) {
+            put(mask_, axes, data);
+            extra.mask = reinterpret_cast<bool*>(data);
+        }
+        if (config.strategy != Strategy::none) {
+            put(relabelled_, {}, data);
+            extra.relabelled = reinterpret_cast<bool*>(data);
+        }
+    }
+
+    static std::vector<std::int64_t> joined(std::vector<std::int64_t> dims,
+                                            const std::vector<std::int64_t>& axes) {
+        dims.insert(dims.end(), axes.begin(), axes.end());
+        return dims;
     }
 
     // The column of this name, looked for first at the place it would have in the declared order.
@@ -300,11 +389,11 @@ class BoundReplay {
     }
 
     std::vector<FieldBorder> fields_;
-    std::vector<Column> columns_;
     std::int64_t replicas_, num_envs_;
-    std::int64_t n_step_;
     FieldBorder discount_ = float32_field("discount");
     FieldBorder steps_ = int64_field("n_steps");
+    FieldBorder mask_ = bool_field("mask");
+    FieldBorder relabelled_ = bool_field("relabelled");
     FieldBorder weight_ = float32_field("weight");
     FieldBorder probability_ = float64_field("probability");
     FieldBorder id_ = int64_field("id");
@@ -351,10 +440,17 @@ PyMethodDef replay_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 PyType_Slot replay_slots[] = {{Py_tp_methods, replay_methods}, {0, nullptr}};
 
-// Bytes of one row, and of one replica's sampler state, without taking them.
-std::int64_t row_nbytes(const std::vector<FieldTuple>& fields) {
-    std::vector<Column> columns = columns_of(borders_of(fields));
-    return RowStore::lay_out(columns);
+// Bytes of one row, and of one replica, without taking them.
+std::int64_t row_nbytes(const std::vector<FieldTuple>& fields, const TransformConfig& transforms) {
+    ReplayConfig config = config_of(borders_of(fields), 1, 1, 1, SamplerConfig{}, transforms, false);
+    return Replay::row_nbytes(config);
+}
+
+std::int64_t replica_nbytes(const std::vector<FieldTuple>& fields, std::int64_t capacity,
+                            std::int64_t num_envs, const SamplerConfig& sampler,
+                            const TransformConfig& transforms, bool reservoir) {
+    return Replay::nbytes(
+        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir));
 }
 
 }  // namespace
@@ -370,14 +466,34 @@ void bind_replay(nb::module_& module) {
             nb::arg("kind"), nb::arg("options") = std::map<std::string, double>{},
             nb::arg("parts") = std::vector<SamplerConfig>{});
 
+    nb::class_<TransformConfig>(module, "TransformConfig", "What the core needs to know of the transforms.")
+        .def(nb::init<>())
+        .def_rw("n_step", &TransformConfig::n_step)
+        .def_rw("gamma", &TransformConfig::gamma)
+        .def_rw("frames", &TransformConfig::frames)
+        .def_rw("repeat", &TransformConfig::repeat)
+        .def_rw("stacked", &TransformConfig::stacked)
+        .def_rw("length", &TransformConfig::length)
+        .def_rw("stride", &TransformConfig::stride)
+        .def_rw("burn_in", &TransformConfig::burn_in)
+        .def_rw("states", &TransformConfig::states)
+        .def_prop_rw(
+            "strategy", [](const TransformConfig& config) { return static_cast<int>(config.strategy); },
+            [](TransformConfig& config, int strategy) { config.strategy = static_cast<Strategy>(strategy); })
+        .def_rw("share", &TransformConfig::share)
+        .def_rw("achieved", &TransformConfig::achieved)
+        .def_rw("desired", &TransformConfig::desired)
+        .def_rw("derived", &TransformConfig::derived)
+        .def_rw("partners", &TransformConfig::partners);
+
     nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots),
                             "The compiled part of a ReplayBuffer.")
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
                       const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool,
-                      std::int64_t, double>(),
+                      const TransformConfig&, bool>(),
              nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"),
-             nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"), nb::arg("n_step"),
-             nb::arg("gamma"))
+             nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"), nb::arg("transforms"),
+             nb::arg("reservoir"))
         .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none(),
              nb::sig("def add(self, values: dict[str, typing.Any], where: typing.Any) -> typing.Any"))
         .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),
@@ -389,6 +505,12 @@ void bind_replay(nb::module_& module) {
                      "dict[str, typing.Any]"))
         .def("gather", &BoundReplay::gather, nb::arg("ids"), nb::arg("transformed"),
              nb::sig("def gather(self, ids: object, transformed: bool) -> dict[str, typing.Any]"))
+        .def("blocks", &BoundReplay::blocks, nb::arg("ids"),
+             nb::sig("def blocks(self, ids: object) -> numpy.typing.NDArray[numpy.int64]"))
+        .def("cut", &BoundReplay::cut, nb::arg("where").none())
+        .def("tallies", &BoundReplay::tallies, nb::sig("def tallies(self) -> tuple[list[int], list[int]]"))
+        .def("replay_counts", &BoundReplay::replay_counts, nb::arg("replica"),
+             nb::sig("def replay_counts(self, replica: int) -> numpy.typing.NDArray[numpy.int64]"))
         .def("update", &BoundReplay::update, nb::arg("ids"), nb::arg("values"), nb::arg("td_errors"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids"), nb::arg("batch"),
              nb::arg("scheduled"),
@@ -415,8 +537,9 @@ void bind_replay(nb::module_& module) {
         .def("offsets", &BoundReplay::offsets)
         .def_prop_ro("nbytes", &BoundReplay::nbytes);
 
-    module.def("row_nbytes", &row_nbytes, nb::arg("fields"));
-    module.def("sampler_nbytes", &sampler_nbytes, nb::arg("sampler"), nb::arg("capacity"));
+    module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));
+    module.def("replica_nbytes", &replica_nbytes, nb::arg("fields"), nb::arg("capacity"), nb::arg("num_envs"),
+               nb::arg("sampler"), nb::arg("transforms"), nb::arg("reservoir"));
 }
 
 }  // namespace replaylab

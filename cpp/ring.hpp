@@ -1,52 +1,110 @@
-// Which ids a first-in-first-out ring holds, and in which slots.
+// Which ids are stored, and in which slots.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "random.hpp"
+#include "state.hpp"
 
 namespace replaylab {
 
-// Ids count steps ever stored and are never reused; id i lies in slot i mod capacity until i + capacity
-// takes its place.
+class Episodes;
+
+// What is kept when there is no more room.
+enum class Retention : int { fifo = 0, reservoir = 1 };
+
+// Ids count steps ever stored and are never reused. First in, first out: id i lies in slot i mod capacity
+// until i + capacity takes its place. Reservoir (Vitter 1985, algorithm R): the n-th step offered is kept
+// with probability capacity/n, in a random slot, so that any slot may hold any id.
 class Ring {
   public:
-    explicit Ring(std::int64_t capacity) : capacity_(capacity) {}
+    Ring(std::int64_t capacity, Retention retention)
+        : capacity_(capacity),
+          reservoir_(retention == Retention::reservoir),
+          ids_(reservoir_ ? static_cast<std::size_t>(capacity) : 0, -1) {}
 
     std::int64_t capacity() const { return capacity_; }
     std::int64_t next_id() const { return next_id_; }
     std::int64_t size() const { return std::min(next_id_, capacity_); }
-    bool holds(std::int64_t id) const { return id >= next_id_ - size() && id < next_id_; }
+    bool holds(std::int64_t id) const {
+        if (reservoir_) return slots_.count(id) != 0;
+        return id >= next_id_ - size() && id < next_id_;
+    }
 
-    // The slot of a step `age` steps older than the newest; 0 ≤ age < size.
+    // The slot of a step `age` steps older than the newest; 0 ≤ age < size. Not for a reservoir, which has no
+    // such order: samplers that go by age are refused for it.
     std::int64_t slot_of_age(std::int64_t age) const {
         const std::int64_t slot = head_ - 1 - age;
         return slot < 0 ? slot + capacity_ : slot;
     }
     std::int64_t age(std::int64_t slot) const {
+        if (reservoir_) return next_id_ - 1 - ids_[static_cast<std::size_t>(slot)];
         const std::int64_t age = head_ - 1 - slot;
         return age < 0 ? age + capacity_ : age;
     }
-    std::int64_t slot(std::int64_t id) const { return slot_of_age(next_id_ - 1 - id); }
+    std::int64_t slot(std::int64_t id) const {
+        return reservoir_ ? slots_.at(id) : slot_of_age(next_id_ - 1 - id);
+    }
     std::int64_t id(std::int64_t slot) const { return next_id_ - 1 - age(slot); }
 
-    // Takes the next slot, dropping its old step if it had one, and returns it.
-    std::int64_t push() {
-        const std::int64_t slot = head_;
+    // The slot whose step the next push drops, −1 if there is room. First in, first out only.
+    std::int64_t to_drop() const { return next_id_ < capacity_ ? -1 : head_; }
+
+    // Takes a slot for the next step, dropping the old step there if there was one, and returns it; −1 where
+    // a reservoir does not keep the step.
+    std::int64_t push(Random& random) {
+        const std::int64_t slot = reservoir_ ? pick(random) : head_;
+        if (slot < 0) return slot;
+        if (reservoir_) {
+            std::int64_t& id = ids_[static_cast<std::size_t>(slot)];
+            slots_.erase(id);
+            id = next_id_;
+            slots_[id] = slot;
+        }
         head_ = head_ + 1 == capacity_ ? 0 : head_ + 1;
         ++next_id_;
         return slot;
     }
 
-    // The ring after so many steps.
-    void restore(std::int64_t next_id) {
-        next_id_ = next_id;
-        head_ = next_id % capacity_;
+    // The episodes of the stored steps, null where nothing needs them.
+    const Episodes* episodes() const { return episodes_; }
+    void attach(const Episodes* episodes) { episodes_ = episodes; }
+
+    void visit(StateVisitor& state) {
+        state.visit("next_id", next_id_);
+        head_ = next_id_ % capacity_;
+        if (!reservoir_) return;
+        state.visit("offered", offered_);
+        state.visit("ids", ids_);
+        slots_.clear();
+        for (std::int64_t slot = 0; slot < size(); ++slot)
+            slots_[ids_[static_cast<std::size_t>(slot)]] = slot;
+    }
+
+    // A reservoir's ids by slot and its hash table, about.
+    static std::int64_t nbytes(std::int64_t capacity, Retention retention) {
+        return retention == Retention::reservoir ? 48 * capacity : 0;
     }
 
   private:
+    std::int64_t pick(Random& random) {
+        ++offered_;
+        if (next_id_ < capacity_) return next_id_;
+        const auto slot = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(offered_)));
+        return slot < capacity_ ? slot : -1;
+    }
+
     std::int64_t capacity_;
     std::int64_t next_id_ = 0;
     std::int64_t head_ = 0;  // the slot the next step goes to: next_id mod capacity
+    const Episodes* episodes_ = nullptr;
+    bool reservoir_;
+    std::int64_t offered_ = 0;
+    std::vector<std::int64_t> ids_;  // by slot
+    std::unordered_map<std::int64_t, std::int64_t> slots_;
 };
 
 }  // namespace replaylab

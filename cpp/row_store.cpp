@@ -99,12 +99,14 @@ std::int64_t RowStore::lay_out(std::vector<Column>& columns) {
     return std::max<std::int64_t>(alignment, (offset + alignment - 1) / alignment * alignment);
 }
 
-RowStore::RowStore(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas)
+RowStore::RowStore(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas,
+                   std::int64_t closing_rows)
     : columns_(std::move(columns)),
       stride_(lay_out(columns_)),
       capacity_(capacity),
       replicas_(replicas),
-      arena_(static_cast<std::size_t>(stride_ * capacity * replicas)) {}
+      rows_(capacity + 1 + closing_rows),
+      arena_(static_cast<std::size_t>(stride_ * rows_ * replicas)) {}
 
 // Block by block: while one block's columns are moved, the next one's lines are asked for.
 template <typename Direction>

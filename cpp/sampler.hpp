@@ -20,6 +20,9 @@ struct SamplerConfig {
     std::vector<SamplerConfig> parts;  // of a mixture
 
     double option(const char* name) const { return options.at(name); }
+
+    // Whether it asks the ring for episodes.
+    bool needs_episodes() const { return options.count("episodes") != 0; }
 };
 
 // Where a draw of n rows is written, one entry a row.

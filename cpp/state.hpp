@@ -16,6 +16,7 @@ class StateVisitor {
     void visit(const std::string& name, std::vector<std::int64_t>& values) {
         integers(prefix_ + name, values);
     }
+    void visit(const std::string& name, std::vector<std::uint32_t>& values) { words(prefix_ + name, values); }
     void visit(const std::string& name, std::vector<float>& values) { floats(prefix_ + name, values); }
     void visit(const std::string& name, std::int64_t& value) {
         std::vector<std::int64_t> one{value};
@@ -31,6 +32,7 @@ class StateVisitor {
 
   protected:
     virtual void integers(const std::string& name, std::vector<std::int64_t>& values) = 0;
+    virtual void words(const std::string& name, std::vector<std::uint32_t>& values) = 0;
     virtual void floats(const std::string& name, std::vector<float>& values) = 0;
 
   private:

@@ -193,7 +193,7 @@ class TestRefusals:
             ReplayBuffer(10, fields, transforms=[NStep()])
 
     def test_two_of_a_kind(self):
-        with pytest.raises(ConfigError, match="at most one NStep"):
+        with pytest.raises(ConfigError, match="at most one of a kind"):
             ReplayBuffer(10, FIELDS, transforms=[NStep(), NStep()])
 
     def test_a_column_it_makes(self):

@@ -4,6 +4,7 @@ from replaylab.replay.batch import Batch
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.custom import CustomSampler, Oracle, View
 from replaylab.replay.fields import Field
+from replaylab.replay.hindsight import Hindsight
 from replaylab.replay.priority_samplers import (
     LAP,
     AntiPrioritized,
@@ -13,6 +14,7 @@ from replaylab.replay.priority_samplers import (
     RankBased,
     ReLo,
 )
+from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.samplers import (
     Blocks,
     Combined,
@@ -28,7 +30,7 @@ from replaylab.replay.samplers import (
     Uniform,
 )
 from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule
-from replaylab.replay.transforms import NStep, Transform
+from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform
 
 __all__ = [
     "AntiPrioritized",
@@ -39,8 +41,11 @@ __all__ = [
     "CustomSampler",
     "Exponential",
     "Field",
+    "Fifo",
+    "FrameStack",
     "Geometric",
     "Greedy",
+    "Hindsight",
     "LAP",
     "Linear",
     "Mixture",
@@ -53,9 +58,12 @@ __all__ = [
     "ReLo",
     "Recency",
     "ReplayBuffer",
+    "Reservoir",
+    "Retention",
     "ReverseSweep",
     "Sampler",
     "Schedule",
+    "Sequence",
     "ShuffledEpochs",
     "SlidingWindow",
     "Sticky",

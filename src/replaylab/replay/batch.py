@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from replaylab.errors import FieldError, ShapeError
+from replaylab.replay.fields import flatten
+
 
 class Batch(Mapping[str, Any]):
     """The drawn steps as columns, by attribute or by key.
@@ -36,6 +39,25 @@ class Batch(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Batch({', '.join(f'{name}: {_describe(value)}' for name, value in self.items())})"
+
+
+def copy_batch(batch: Batch, out: Batch) -> None:
+    """Copy every array of a batch into those of another, which must be alike.
+
+    Raises:
+        FieldError, ShapeError: They are not.
+    """
+    values, targets = dict(flatten(batch.__dict__)), dict(flatten(out.__dict__))
+    for path, value in values.items():
+        if path not in targets:
+            raise FieldError(f"`out` has no field `{path}`; pass a batch that an equal call to sample returned")
+        if targets[path].shape != value.shape or targets[path].dtype != value.dtype:
+            raise ShapeError(
+                f"`out` must hold `{path}` as {value.dtype} of shape {value.shape}, but holds {targets[path].dtype} of "
+                f"shape {targets[path].shape}"
+            )
+    for path, value in values.items():
+        targets[path][...] = value
 
 
 def _describe(value: Any) -> str:

@@ -1,10 +1,11 @@
 """The replay buffer: what a training loop adds to and samples from."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as ListOf
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +15,19 @@ from replaylab.errors import ConfigError, FieldError
 from replaylab.replay import seeding, snapshot
 from replaylab.replay.arrays import MOST, checked_progress, ids_array, positive, refuse, steps_of
 from replaylab.replay.autoreset import checked_mode, with_final_obs
-from replaylab.replay.batch import Batch
+from replaylab.replay.batch import Batch, copy_batch
 from replaylab.replay.custom import CustomSampler, CustomState
 from replaylab.replay.describe import config_from_json, config_to_json, fields_from_json, fields_to_json
-from replaylab.replay.fields import Tree, check_fields, flatten, flatten_as, unflatten
+from replaylab.replay.fields import Field, Tree, check_fields, flatten, flatten_as, unflatten
+from replaylab.replay.hindsight import Hindsight
 from replaylab.replay.memory import check_batch_memory, check_memory, core_fields
+from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
-from replaylab.replay.spaces import autoreset_of_env, fields_of_env
-from replaylab.replay.transforms import NStep, Transform, n_step_of
+from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
+from replaylab.replay.transforms import OUTCOME, FrameStack, NStep, Sequence, Transform, transform_config
+
+Kind = TypeVar("Kind", bound=Transform)
 
 
 class ReplayBuffer:
@@ -40,7 +45,11 @@ class ReplayBuffer:
         replicas: R independent buffers in one, each with its own C steps, priorities and random stream,
             served by one call; None: no R axis.
         sampler: What to draw.
-        transforms: What a drawn step becomes, such as `NStep`.
+        transforms: What a drawn step becomes: `NStep`, `FrameStack`, `Hindsight`, `Sequence`, in any combination.
+        next_obs: "stored", or "derived": what is given for the field ``next_obs`` is not stored twice but found in
+            the row that follows, or, where that is another one, in a row of its own. Half the memory, the same
+            batches.
+        retention: What is kept: `Fifo` (default) or `Reservoir`.
         autoreset: How the environments reset: "next_step", "same_step", "disabled" or a Gymnasium
             `AutoresetMode`; see `add`. None: every step given is a true transition.
         seed: Seed of the buffer's own random stream; with `replicas` also one seed for each, and replica r
@@ -68,7 +77,9 @@ class ReplayBuffer:
         num_envs: int | None = None,
         replicas: int | None = None,
         sampler: Sampler | None = None,
-        transforms: Sequence[Transform] = (),
+        transforms: ListOf[Transform] = (),
+        next_obs: Literal["stored", "derived"] = "stored",
+        retention: Retention | None = None,
         autoreset: Any = None,
         seed: seeding.Seed = None,
     ) -> None:
@@ -86,14 +97,25 @@ class ReplayBuffer:
         self._sampler = Uniform() if sampler is None else sampler
         if not isinstance(self._sampler, Sampler):
             raise ConfigError(f"`sampler` must be a Sampler such as Uniform(), but got {self._sampler!r}")
-        self._n_step = n_step_of(transforms, self._flat)
+        if next_obs not in ("stored", "derived"):
+            raise ConfigError(f'`next_obs` must be "stored" or "derived", but got {next_obs!r}')
+        self._next_obs = next_obs
+        self._transforms = tuple(transforms)
+        core_transforms = transform_config(self._transforms, self._flat, next_obs == "derived")
+        self._n_step, self._stack = self._transform(NStep), self._transform(FrameStack)
+        self._hindsight, self._sequence = self._transform(Hindsight), self._transform(Sequence)
+        self._given = self._given_fields()
+        self._retention = self._checked_retention(Fifo() if retention is None else retention)
         self._autoreset = checked_mode(autoreset, self._flat)
         parts = self._sampler.parts if isinstance(self._sampler, Mixture) else (self._sampler,)
         self._schedules = [as_schedule(part.scheduled) for part in parts]
         bounds = [schedule.bounds for schedule in self._schedules]
         self._constant = [least for least, most in bounds if least == most]
         config = self._sampler.core_config()
-        check_memory(self._flat, self._capacity, self._replicas or 1, config)
+        reservoir = isinstance(self._retention, Reservoir)
+        check_memory(
+            self._flat, self._capacity, self._replicas or 1, self._num_envs or 1, config, core_transforms, reservoir
+        )
         self._core = _core.Replay(
             core_fields(self._flat),
             self._capacity,
@@ -102,15 +124,16 @@ class ReplayBuffer:
             config,
             seeding.sampling_streams(seed, self._replicas),
             self._autoreset == "next_step",
-            self._n_step.steps if self._n_step else 0,
-            self._n_step.gamma if self._n_step else 1.0,
+            core_transforms,
+            reservoir,
         )
         self._saved: dict[Path, str] = {}  # folder → token of the snapshot there that this buffer equals or grew from
         self._custom: CustomState | None = None
         if isinstance(self._sampler, CustomSampler):
             generators = seeding.sampling_generators(seed, self._replicas)
             self._custom = CustomState(self._sampler, generators, self._capacity, self._num_envs or 1)
-        plain = not self._nested and self._autoreset != "same_step" and self._custom is None
+        stacks = self._stack is not None and self._stack.stacked_input
+        plain = not self._nested and not stacks and self._autoreset != "same_step" and self._custom is None
         # The same methods without a Python frame and its keyword dict, which are most of what they cost.
         if plain and type(self).add is ReplayBuffer.add:
             self.__dict__["add"] = self._core.add_step
@@ -125,19 +148,18 @@ class ReplayBuffer:
         *,
         replicas: int | None = None,
         extra_fields: Mapping[str, Tree] | None = None,
-        sampler: Sampler | None = None,
-        transforms: Sequence[Transform] = (),
-        seed: seeding.Seed = None,
+        **options: Any,
     ) -> "ReplayBuffer":
         """Return a buffer for the transitions of a Gymnasium environment or vector environment.
 
         Its fields are obs, action, reward (float32), next_obs, terminated and truncated, with the shapes and
         dtypes of the spaces, and `extra_fields`. A vector environment sets ``num_envs`` and the autoreset
         mode. With `replicas` R its sub-environments are dealt out to the replicas in order, so R must divide
-        their number; one each leaves no E axis.
+        their number; one each leaves no E axis. `options` are the constructor's. With a
+        ``FrameStack(stacked_input=True)`` its fields are declared as single frames of the space's stacks.
 
         Raises:
-            FieldError: A space has no fixed size.
+            FieldError: A space has no fixed size, or none of stacks.
             ConfigError: The autoreset mode is not declared, or `replicas` does not divide the number of
                 sub-environments.
         """
@@ -147,16 +169,12 @@ class ReplayBuffer:
             if total % positive("replicas", replicas):
                 raise ConfigError(f"`replicas` must divide the {total} sub-environments, but got {replicas}")
             num_envs = None if total == replicas else total // replicas
-        return cls(
-            capacity,
-            {**fields_of_env(env), **(extra_fields or {})},
-            num_envs=num_envs,
-            replicas=replicas,
-            sampler=sampler,
-            transforms=transforms,
-            autoreset=autoreset_of_env(env),
-            seed=seed,
-        )
+        fields = {**fields_of_env(env), **(extra_fields or {})}
+        for one in options.get("transforms", ()):
+            if isinstance(one, FrameStack) and one.stacked_input:
+                fields = single_frames(fields, one)
+        options = {"autoreset": autoreset_of_env(env)} | options
+        return cls(capacity, fields, num_envs=num_envs, replicas=replicas, **options)
 
     def add(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store one time step of every environment and return the ids.
@@ -178,8 +196,10 @@ class ReplayBuffer:
             ShapeError, DtypeError: A value breaks the axis rule or does not fit the field's dtype.
         """
         values = self._flat_values("add", steps, final_obs)
+        leading = (self._replicas, None, self._num_envs)
         if self._autoreset == "same_step":
-            values = with_final_obs(values, final_obs, where, self._flat, (self._replicas, None, self._num_envs))
+            values = with_final_obs(values, final_obs, where, self._given, leading)
+        values = self._newest_frames(values, leading)
         return self._recorded(values, 1, lambda: self._core.add(values, where))
 
     def extend(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
@@ -190,9 +210,25 @@ class ReplayBuffer:
         values = self._flat_values("extend", steps, final_obs)
         first = next(iter(self._flat))
         length = steps_of(first, values[first], 0 if self._replicas is None else 1)
+        leading = (self._replicas, length, self._num_envs)
         if self._autoreset == "same_step":
-            values = with_final_obs(values, final_obs, where, self._flat, (self._replicas, length, self._num_envs))
+            values = with_final_obs(values, final_obs, where, self._given, leading)
+        values = self._newest_frames(values, leading)
         return self._recorded(values, length, lambda: self._core.extend(values, where, length))
+
+    def end_episode(self, where: npt.ArrayLike | None = None) -> None:
+        """Say that environments were reset on their own: what they are given next follows no stored step.
+
+        Needed only if an episode is left without an end (neither terminated nor truncated); no transform then looks
+        over that border, and in "next_step" mode the coming step is stored.
+
+        Args:
+            where: bool ``[R] [E]``; None: in all environments.
+        """
+        self._core.cut(where)
+        if self._custom is not None:
+            with self._custom.lock:
+                self._custom.cut(where, (self._replicas or 1, self._num_envs or 1))
 
     def sample(self, batch_size: int, *, progress: float | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch in every replica.
@@ -218,12 +254,20 @@ class ReplayBuffer:
             return self._sample_custom(self._custom, batch_size, progress)
         if out is None:
             columns = self._core.sample(batch_size, scheduled, None)
+            if self._hindsight is not None:
+                self._relabel(self._hindsight, columns)
             return Batch(self._unflatten_batch(columns) if self._nested else columns)
         if not isinstance(out, Batch):
             raise FieldError(
                 f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}"
             )
-        self._core.sample(batch_size, scheduled, dict(flatten(out.__dict__)) if self._nested else out.__dict__)
+        own = dict(flatten(out.__dict__)) if self._nested else out.__dict__
+        if self._hindsight is None:
+            self._core.sample(batch_size, scheduled, own)
+        elif self._n_step is None:
+            self._relabel(self._hindsight, self._core.sample(batch_size, scheduled, own))
+        else:
+            copy_batch(self.sample(batch_size, progress=progress), out)
         return out
 
     def update_priorities(
@@ -253,8 +297,12 @@ class ReplayBuffer:
         found = self._core.update(ids, values, td_error is not None)
         if self._custom is not None:
             shape = (self._replicas or 1, -1)
+            rows, fed = ids_array(ids).reshape(shape), np.asarray(values, np.float64).reshape(shape)
+            if self._sequence is not None:  # feedback is the whole block's
+                blocks = self._blocks(rows)
+                rows, fed = blocks.reshape(shape), np.repeat(fed, blocks.shape[-1], axis=-1)
             with self._custom.lock:
-                self._custom.update(ids_array(ids).reshape(shape), np.asarray(values, np.float64).reshape(shape))
+                self._custom.update(rows, fed)
         return found
 
     def probabilities(
@@ -279,10 +327,15 @@ class ReplayBuffer:
             batch_size = 1
         batch_size = positive("batch_size", batch_size, most=MOST)
         if self._custom is not None:
-            rows = ids_array(ids)
+            given = ids_array(ids)
+            rows = given.reshape(self._replicas or 1, -1)
             with self._custom.lock:
-                law = self._custom.law(rows.reshape(self._replicas or 1, -1), batch_size)
-            return law.reshape(rows.shape)
+                if self._sequence is None:
+                    law = self._custom.law(rows, batch_size)
+                else:
+                    blocks = self._blocks(rows)
+                    law = self._block_law(self._custom, blocks, batch_size) * (blocks[..., 0] == rows)
+            return law.reshape(given.shape)
         scheduled = self._scheduled(progress if self._sampler.law_needs_progress else 0.0)
         return self._core.probabilities(ids, batch_size, scheduled)
 
@@ -309,7 +362,9 @@ class ReplayBuffer:
             "autoreset": self._autoreset,
             "fields": fields_to_json(self._fields),
             "sampler": config_to_json(self._sampler),
-            "n_step": None if self._n_step is None else {"steps": self._n_step.steps, "gamma": self._n_step.gamma},
+            "transforms": [config_to_json(one) for one in self._transforms],
+            "next_obs": self._next_obs,
+            "retention": config_to_json(self._retention),
         }
         with nullcontext() if self._custom is None else self._custom.lock:
             if self._custom is not None:
@@ -318,18 +373,25 @@ class ReplayBuffer:
             def write(state: dict[str, Any]) -> None:
                 if self._custom is not None:
                     state |= self._custom.arrays()
-                known = self._saved.get(folder)
+                known = None if isinstance(self._retention, Reservoir) else self._saved.get(folder)
                 self._saved[folder] = snapshot.write(folder, about, state, self._row_bytes(), self._row_dtype(), known)
 
             self._core.freeze(write)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, sampler: Sampler | None = None) -> "ReplayBuffer":
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        sampler: Sampler | None = None,
+        transforms: ListOf[Transform] | None = None,
+    ) -> "ReplayBuffer":
         """Return the buffer that `save` wrote; it goes on exactly as the saved one would have.
 
         Args:
             path: The folder.
             sampler: The sampler it was saved with, if that is one of your own.
+            transforms: The transforms it was saved with, if `Hindsight` is among them (functions are not written down).
 
         Raises:
             SnapshotError: The snapshot is damaged, not complete, or no snapshot.
@@ -344,7 +406,9 @@ class ReplayBuffer:
             num_envs=about["num_envs"],
             replicas=about["replicas"],
             sampler=made,
-            transforms=() if about["n_step"] is None else (NStep(**about["n_step"]),),
+            transforms=config_from_json(about["transforms"]) if transforms is None else transforms,
+            next_obs=about["next_obs"],
+            retention=config_from_json(about["retention"]),
             autoreset=about["autoreset"],
         )
         snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
@@ -360,6 +424,7 @@ class ReplayBuffer:
 
     def _row_dtype(self) -> np.dtype[Any]:
         placed = sorted(zip(self._core.offsets(), self._flat.items(), strict=True), key=lambda one: one[0])
+        placed = [one for one in placed if one[0] >= 0]
         return np.dtype(
             {
                 "names": [name for _, (name, _) in placed],
@@ -371,9 +436,15 @@ class ReplayBuffer:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """Read-only views of every field by slot, ``[R] C *field.shape``; id i lies in slot i mod C."""
+        """Read-only views of every field by slot, ``[R] C *field.shape``; id i lies in slot i mod C.
+
+        A derived ``next_obs`` is not among them. In a `Reservoir` a step may lie in any slot.
+        """
         views = (self._core.column(i) for i in range(len(self._flat)))
-        return {name: unflatten(tree, views) for name, tree in self._fields.items()}
+        columns = {name: unflatten(tree, views) for name, tree in self._fields.items()}
+        if self._next_obs == "derived":
+            del columns["next_obs"]
+        return columns
 
     @property
     def size(self) -> Any:
@@ -416,6 +487,21 @@ class ReplayBuffer:
         return self._sampler
 
     @property
+    def transforms(self) -> tuple[Transform, ...]:
+        """What a drawn step becomes."""
+        return self._transforms
+
+    @property
+    def retention(self) -> Retention:
+        """What is kept."""
+        return self._retention
+
+    @property
+    def next_obs(self) -> str:
+        """Whether next observations are "stored" or "derived"."""
+        return self._next_obs
+
+    @property
     def autoreset(self) -> str | None:
         """The environments' autoreset mode, or None."""
         return self._autoreset
@@ -440,10 +526,71 @@ class ReplayBuffer:
     def _sample_custom(self, custom: CustomState, batch_size: int, progress: float | None) -> Batch:
         with custom.lock:
             ids, probabilities, weights = custom.draw(batch_size, progress)
+            if self._sequence is not None:
+                blocks = self._blocks(ids)
+                ids, probabilities = blocks[..., 0], self._block_law(custom, blocks, batch_size)
             own: dict[str, Any] = {"weight": weights.astype(np.float32), "probability": probabilities, "id": ids}
             if self._replicas is None:
                 own = {name: column[0] for name, column in own.items()}
-            return Batch(self._unflatten_batch(self._core.gather(own["id"], True) | own))
+            columns = self._core.gather(own["id"], True)
+            if self._hindsight is not None:
+                self._relabel(self._hindsight, columns)
+            return Batch(self._unflatten_batch(columns | own))
+
+    def _blocks(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the ids of each id's sequence block, (R, n) → (R, n, stride), oldest first, then −1."""
+        return self._core.blocks(ids if self._replicas is not None else ids[0]).reshape(*ids.shape, -1)
+
+    def _block_law(self, custom: CustomState, blocks: npt.NDArray[np.int64], batch_size: int) -> Any:
+        return custom.law(blocks.reshape(len(blocks), -1), batch_size).reshape(blocks.shape).sum(-1)
+
+    def _relabel(self, hindsight: Hindsight, columns: dict[str, Any]) -> None:
+        """Recompute what depends on the goal in a batch's flat columns."""
+        if self._n_step is None:
+            states = self._sequence.state if self._sequence else ()
+            known = [path for path in self._flat if not any(path == s or path.startswith(f"{s}.") for s in states)]
+        else:
+            known = [path for path in self._flat if path in OUTCOME or path.split(".")[0] == "next_obs"]
+        hindsight.recompute(columns, known, self._n_step)
+
+    def _transform(self, kind: type[Kind]) -> Kind | None:
+        return next((one for one in self._transforms if isinstance(one, kind)), None)
+
+    def _given_fields(self) -> dict[str, Field]:
+        """Return the fields as `add` is given them: stacks where frames are cut out of them."""
+        if self._stack is None or not self._stack.stacked_input:
+            return self._flat
+        stacked = self._stack.leaves(self._flat)
+        k = self._stack.length
+        return {
+            path: Field((k, *field.shape), field.dtype) if path in stacked else field
+            for path, field in self._flat.items()
+        }
+
+    def _newest_frames(self, values: dict[str, Any], leading: tuple[int | None, ...]) -> dict[str, Any]:
+        if self._given is self._flat or self._stack is None:
+            return values
+        axis = sum(n is not None for n in leading)
+        return {
+            path: value if self._given[path] == self._flat[path] else self._stack.newest(path, value, axis)
+            for path, value in values.items()
+        }
+
+    def _checked_retention(self, retention: Retention) -> Retention:
+        if not isinstance(retention, (Fifo, Reservoir)):
+            raise ConfigError(f"`retention` must be Fifo() or Reservoir(), but got {retention!r}")
+        if isinstance(retention, Reservoir):
+            if self._transforms or self._next_obs == "derived":
+                raise ConfigError(
+                    'a Reservoir keeps single transitions, so neither `transforms` nor next_obs="derived" can look '
+                    f"around them, but got {list(self._transforms)}, next_obs={self._next_obs!r}; use Fifo()"
+                )
+            if self._sampler.needs_order:
+                raise ConfigError(
+                    f"{type(self._sampler).__name__} goes by the order of the steps, which a Reservoir does not keep; "
+                    "use a sampler such as Uniform or Prioritized, or Fifo()"
+                )
+        return retention
 
     def _scheduled(self, progress: float | None) -> list[float]:
         """Return the samplers' numbers at this progress."""

@@ -94,6 +94,7 @@ class CustomSampler(Sampler):
     """
 
     law_needs_batch_size: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
 
     @abstractmethod
     def law(self, view: View, batch_size: int) -> Floats:
@@ -169,10 +170,14 @@ class Record:
             self.episodes[slots], self.steps[slots] = self._episode[kept], self._step[kept]
             self.counts[slots], self.feedback[slots] = 0, np.nan
             self._step[kept] += 1
-            over = kept[last[kept]]
-            self._step[over] = 0
-            self._episode[over] = self._episodes + np.arange(len(over))
-            self._episodes += len(over)
+            self.cut(last & (row >= 0))
+
+    def cut(self, where: npt.NDArray[np.bool_]) -> None:
+        """Begin a new episode in these environments (E,)."""
+        over = np.flatnonzero(where)
+        self._step[over] = 0
+        self._episode[over] = self._episodes + np.arange(len(over))
+        self._episodes += len(over)
 
     def find(self, ids: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
         """Return the slots of ids, and which of them still hold their step."""
@@ -199,6 +204,12 @@ class CustomState:
                 ended |= np.asarray(values[name], np.bool_).reshape(axes)
         for record, row, last in zip(self._records, np.reshape(ids, axes), ended, strict=True):
             record.stored(row, last)
+
+    def cut(self, where: Any, axes: tuple[int, int]) -> None:
+        """Begin new episodes; `axes` are R, E."""
+        asked = np.ones(axes, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(axes)
+        for record, row in zip(self._records, asked, strict=True):
+            record.cut(row)
 
     def draw(self, batch_size: int, progress: float | None) -> tuple[Ids, Floats, Floats]:
         """Return ids, probabilities and weights of a batch in every replica, each (R, B)."""

@@ -1,4 +1,4 @@
-"""Fields, samplers and schedules as plain JSON values, and back."""
+"""Fields, samplers, transforms and schedules as plain JSON values, and back."""
 
 from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from replaylab.errors import SnapshotError
-from replaylab.replay import priority_samplers, samplers, schedules
+from replaylab.replay import priority_samplers, retention, samplers, schedules, transforms
 from replaylab.replay.fields import Field, Tree
 
-MODULES = (samplers, priority_samplers, schedules)
+MODULES = (samplers, priority_samplers, schedules, transforms, retention)
 
 
 def fields_to_json(tree: Tree) -> Any:
@@ -32,7 +32,7 @@ def fields_from_json(value: Any) -> Tree:
 
 
 def config_to_json(config: Any) -> Any:
-    """Return one of this library's samplers or schedules by name and options; of others the name alone."""
+    """Return one of this library's configurations by name and options; of others the name alone."""
     if isinstance(config, tuple):
         return [config_to_json(one) for one in config]
     if config is None or isinstance(config, (str, int, float)):
@@ -60,6 +60,6 @@ def config_from_json(value: Any) -> Any:
         if "type" in value and hasattr(module, value["type"]):
             return getattr(module, value["type"])(**options)
     raise SnapshotError(
-        f"the snapshot's sampler {value.get('custom', value.get('type'))} is not one of this library's; pass it: "
-        "ReplayBuffer.load(path, sampler=...)"
+        f"the snapshot's {value.get('custom', value.get('type'))} is none of this library's that can be written down; "
+        "pass it: ReplayBuffer.load(path, sampler=...) or load(path, transforms=...)"
     )

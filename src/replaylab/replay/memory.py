@@ -13,12 +13,22 @@ LARGEST = 2**40
 """Sizes past this are only ever refused, so that nothing handed to the core can overflow."""
 
 
-def check_memory(fields: Mapping[str, Field], capacity: int, replicas: int, sampler: _core.SamplerConfig) -> None:
+def check_memory(
+    fields: Mapping[str, Field],
+    capacity: int,
+    replicas: int,
+    num_envs: int,
+    sampler: _core.SamplerConfig,
+    transforms: _core.TransformConfig,
+    reservoir: bool,
+) -> None:
     """Raise `OverSizeError` if the buffer needs more memory than the machine has."""
     row = sum(field.nbytes for field in fields.values())
     if row < LARGEST:
-        row = _core.row_nbytes(core_fields(fields))
-    one = capacity * row + _core.sampler_nbytes(sampler, min(capacity, LARGEST))
+        row = _core.row_nbytes(core_fields(fields), transforms)
+    one = capacity * row
+    if one < 2**54:  # else nothing more is needed to refuse it
+        one = _core.replica_nbytes(core_fields(fields), capacity, num_envs, sampler, transforms, reservoir)
     available = machine_memory()
     if replicas * one <= available:
         return

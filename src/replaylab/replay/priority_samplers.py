@@ -110,6 +110,11 @@ class Permuted(Prioritized):
         super().__post_init__()
         check_option(self, "bins", "at least 1", self.bins >= 1)
 
+    @property
+    def needs_order(self) -> bool:  # type: ignore[override]
+        """With bins: they are stretches of the ring."""
+        return self.bins > 1
+
     def _options(self) -> dict[str, float]:
         return super()._options() | {"bins": self.bins}
 

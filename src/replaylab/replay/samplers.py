@@ -21,11 +21,13 @@ class Sampler(ABC):
         wants_feedback: Whether `update_priorities` changes what is drawn.
         law_needs_batch_size: Whether `probabilities` depends on the batch size.
         law_needs_progress: Whether it depends on the scheduled number.
+        needs_order: Whether it goes by the steps' order or age, which a `Reservoir` does not keep.
     """
 
     wants_feedback: ClassVar[bool] = False
     law_needs_batch_size: ClassVar[bool] = False
     law_needs_progress: ClassVar[bool] = False
+    needs_order: ClassVar[bool] = False
 
     @property
     def scheduled(self) -> float | Schedule:
@@ -44,6 +46,8 @@ class Online(Sampler):
     Law: P(newest) = 1.
     """
 
+    needs_order: ClassVar[bool] = True
+
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         return _core.SamplerConfig("newest")
@@ -57,6 +61,7 @@ class SlidingWindow(Sampler):
     """
 
     law_needs_batch_size: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -91,6 +96,7 @@ class Combined(Sampler):
     mode: Literal["plus", "replace"] = "plus"
 
     law_needs_batch_size: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_option(self, "mode", '"plus" or "replace"', self.mode in ("plus", "replace"))
@@ -134,6 +140,7 @@ class Recency(Sampler):
     burst: int = 1
 
     law_needs_progress: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         low, high = as_schedule(self.eta).bounds
@@ -163,6 +170,8 @@ class Geometric(Sampler):
 
     expected_age: float = 10_000.0
 
+    needs_order: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_option(self, "expected_age", "positive and at most 1e12", 0.0 < self.expected_age <= 1e12)
 
@@ -184,6 +193,7 @@ class ReverseSweep(Sampler):
     stride: int = 1
 
     law_needs_batch_size: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_option(self, "stride", "at least 1", self.stride >= 1)
@@ -205,6 +215,8 @@ class Blocks(Sampler):
     """
 
     length: int = 8
+
+    needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_option(self, "length", "at least 1", self.length >= 1)
@@ -272,6 +284,11 @@ class Mixture(Sampler):
     def law_needs_progress(self) -> bool:  # type: ignore[override]
         """Whether any part's does."""
         return any(part.law_needs_progress for part in self.parts)
+
+    @property
+    def needs_order(self) -> bool:  # type: ignore[override]
+        """Whether any part does."""
+        return any(part.needs_order for part in self.parts)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""

@@ -149,7 +149,7 @@ def _check(path: Path, listed: dict[str, Any]) -> None:
 def _crc(file: Path) -> int:
     crc = 0
     with file.open("rb") as source:
-        while block := source.read(2**20):
+        while block := source.read(2**17):
             crc = zlib.crc32(block, crc)
     return crc
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay.autoreset import mode_name
-from replaylab.replay.fields import Field, Tree
+from replaylab.replay.fields import Field, Tree, flatten, unflatten
+from replaylab.replay.transforms import FrameStack
 
 
 def field_of_space(space: Any, path: str) -> Tree:
@@ -44,6 +45,26 @@ def fields_of_env(env: Any) -> dict[str, Tree]:
         "terminated": Field((), np.bool_),
         "truncated": Field((), np.bool_),
     }
+
+
+def single_frames(fields: dict[str, Tree], stack: FrameStack) -> dict[str, Tree]:
+    """Return the fields with single frames in place of the stacks that an environment gives.
+
+    Raises:
+        FieldError: A stacked field's first axis is not the stack's length.
+    """
+    flat = dict(flatten(fields))
+    for path in stack.leaves(flat):
+        field = flat[path]
+        if field.shape[:1] != (stack.length,):
+            raise FieldError(
+                f"FrameStack(length={stack.length}, stacked_input=True) needs stacks of {stack.length} frames, but the "
+                f"environment's `{path}` has shape {field.shape}; wrap it in FrameStackObservation, or leave "
+                "stacked_input out"
+            )
+        flat[path] = Field(field.shape[1:], field.dtype)
+    leaves = iter(flat.values())
+    return {name: unflatten(tree, leaves) for name, tree in fields.items()}
 
 
 def autoreset_of_env(env: Any) -> str | None:

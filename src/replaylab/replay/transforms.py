@@ -1,16 +1,30 @@
-"""Transforms: what a drawn step becomes."""
+"""Transforms: what a drawn step becomes. Any of them go together, in any order, at most one of a kind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from replaylab.errors import ConfigError, FieldError
+from replaylab import _core
+from replaylab.errors import ConfigError, FieldError, ShapeError
 from replaylab.replay.fields import Field
+
+Fields = Mapping[str, Field]
+OUTCOME = ("reward", "terminated", "truncated")
 
 
 class Transform:
     """Base of the transforms; give some to `ReplayBuffer(transforms=...)`."""
+
+    makes: ClassVar[tuple[str, ...]] = ()
+    """Columns that it adds to a batch."""
+
+    def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
+        """Tell the core what it needs to know, after checking that the fields allow it."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -35,31 +49,237 @@ class NStep(Transform):
     steps: int = 3
     gamma: float = 0.99
 
+    makes: ClassVar[tuple[str, ...]] = ("discount", "n_steps")
+
     def __post_init__(self) -> None:
-        if not (isinstance(self.steps, int) and self.steps >= 1):
-            raise ConfigError(f"`steps` of NStep must be a whole number of at least 1, but got {self.steps!r}")
+        check_count(self, "steps", 1)
         if not 0.0 <= self.gamma <= 1.0:
             raise ConfigError(f"`gamma` of NStep must be in [0, 1], but got {self.gamma!r}")
 
+    def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
+        """Tell the core what it needs to know."""
+        need_outcome(self, fields)
+        if not any(path.split(".")[0] == "next_obs" for path in fields):
+            raise FieldError("NStep needs the field `next_obs`, which becomes the last step's")
+        config.n_step, config.gamma = self.steps, self.gamma
 
-def n_step_of(transforms: Sequence[Transform], fields: Mapping[str, Field]) -> NStep | None:
-    """Return the n-step transform among the given, after checking that the fields allow it.
+
+@dataclass(frozen=True)
+class FrameStack(Transform):
+    """Stacks of the last k frames, put together from frames that are stored once.
+
+    A named field is declared and stored as a single frame; in a batch it has shape ``[R] B k *shape``, oldest
+    frame first. The stack of ``next_obs`` is that of ``obs``, one step later. What lies before the oldest stored
+    frame of the episode is padding, so no stack reaches into another episode. Source: Mnih et al. 2015 (k = 4).
+
+    Attributes:
+        length: k ≥ 1.
+        fields: Which fields, by name or, inside a nested one, by path (``"obs.camera"``); each takes its partner
+            ``next_...`` along.
+        padding: "repeat" the oldest frame (as Gymnasium's `FrameStackObservation` does after a reset) or "zero".
+        stacked_input: Whether `add`, `extend` and ``final_obs`` are given whole stacks ``[...] k *shape``, of which
+            the newest frame is stored; else single frames.
+    """
+
+    length: int = 4
+    fields: tuple[str, ...] = ("obs",)
+    padding: Literal["repeat", "zero"] = "repeat"
+    stacked_input: bool = False
+
+    def __post_init__(self) -> None:
+        check_count(self, "length", 1)
+        if self.padding not in ("repeat", "zero"):
+            raise ConfigError(f'`padding` of FrameStack must be "repeat" or "zero", but got {self.padding!r}')
+        if not self.fields or not isinstance(self.fields, tuple):
+            raise ConfigError(f"`fields` of FrameStack must be a tuple of field names, but got {self.fields!r}")
+
+    def leaves(self, fields: Fields) -> list[str]:
+        """Return the paths of the stacked fields.
+
+        Raises:
+            FieldError: A name is not declared, or a partner is of another shape or dtype.
+        """
+        found = []
+        for name in self.fields:
+            own = [path for path in fields if path == name or path.startswith(f"{name}.")]
+            if not own:
+                raise FieldError(
+                    f"FrameStack stacks the field `{name}`, which is not declared; declare it, or leave it out"
+                )
+            found += own
+        for path in list(found):
+            partner = f"next_{path}"
+            if partner not in fields:
+                continue
+            if fields[partner] != fields[path]:
+                raise FieldError(
+                    f"`{partner}` must be declared as `{path}` is, to be stacked with it, but they are "
+                    f"{fields[partner]} and {fields[path]}"
+                )
+            found.append(partner)
+        return list(dict.fromkeys(found))
+
+    def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
+        """Tell the core what it needs to know."""
+        paths = list(fields)
+        config.frames, config.repeat = self.length, self.padding == "repeat"
+        config.stacked = [paths.index(path) for path in self.leaves(fields)]
+
+    def newest(self, path: str, value: Any, axis: int) -> npt.NDArray[Any]:
+        """Return the newest frame of each of the given stacks, whose k frames lie along this axis."""
+        stacks = np.asarray(value)
+        if stacks.ndim <= axis or stacks.shape[axis] != self.length:
+            raise ShapeError(
+                f"field `{path}` must be given as stacks of {self.length} frames along axis {axis} "
+                f"(FrameStack(stacked_input=True)), but got shape {stacks.shape}"
+            )
+        return np.ascontiguousarray(np.take(stacks, -1, axis))
+
+
+@dataclass(frozen=True)
+class Sequence(Transform):
+    """Stretches of an episode, for recurrent networks.
+
+    An episode is cut into blocks of ``length − overlap`` steps. A drawn step stands for its block, whose sequence
+    is the `burn_in` steps before it and the `length` steps from its beginning on; it never leaves the episode. Every
+    column gets an axis of T = burn_in + length steps after B, and a batch also holds ``mask`` bool ``[R] B T``: where
+    a step is stored. Elsewhere all values are zero. Column `burn_in` is the block's first step.
+
+    A row's ``id`` is that of the block's oldest stored step and its ``probability`` the sampler's law summed over
+    the block, so that blocks are drawn by what their steps are worth together. `update_priorities` with that id sets
+    every step of the block; `priority` makes one of the steps' errors. Source: Kapturowski et al. 2019 (R2D2).
+
+    Attributes:
+        length: m ≥ 1, the steps that are learned from.
+        overlap: o < m, the steps that neighbouring sequences share.
+        burn_in: b ≥ 0, steps before them, to warm up the recurrent state.
+        state: Fields (recurrent states) of which a batch holds only the value of the first stored step of each
+            sequence, ``[R] B *shape``.
+        eta: η of `priority`.
+    """
+
+    length: int = 80
+    overlap: int = 40
+    burn_in: int = 40
+    state: tuple[str, ...] = ()
+    eta: float = 0.9
+
+    makes: ClassVar[tuple[str, ...]] = ("mask",)
+
+    def __post_init__(self) -> None:
+        check_count(self, "length", 1)
+        check_count(self, "overlap", 0)
+        check_count(self, "burn_in", 0)
+        if self.overlap >= self.length:
+            raise ConfigError(
+                f"`overlap` of Sequence must be smaller than `length`, but got (overlap={self.overlap}, "
+                f"length={self.length})"
+            )
+        if not 0.0 <= self.eta <= 1.0:
+            raise ConfigError(f"`eta` of Sequence must be in [0, 1], but got {self.eta!r}")
+        if not isinstance(self.state, tuple):
+            raise ConfigError(f"`state` of Sequence must be a tuple of field names, but got {self.state!r}")
+
+    def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
+        """Tell the core what it needs to know."""
+        paths = list(fields)
+        config.length, config.stride, config.burn_in = self.length, self.length - self.overlap, self.burn_in
+        for name in self.state:
+            own = [path for path in fields if path == name or path.startswith(f"{name}.")]
+            if not own or name.split(".")[0] in ("next_obs", *OUTCOME):
+                raise FieldError(f"`state` of Sequence must name declared fields that hold a state, but got `{name}`")
+            config.states = [*config.states, *(paths.index(path) for path in own)]
+
+    def priority(self, td_error: npt.ArrayLike, mask: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return a priority for each sequence: η·max|δ| + (1 − η)·mean|δ| over its stored learned steps.
+
+        Args:
+            td_error: δ ``[R] B T``, or of the learned steps alone, ``[R] B length``.
+            mask: bool ``[R] B T``, the batch's.
+
+        Returns:
+            float64 ``[R] B``, for ``update_priorities(batch.id, priority=...)``.
+        """
+        errors, valid = np.abs(np.asarray(td_error, np.float64)), np.asarray(mask, np.bool_)
+        if valid.shape[-1:] == (self.burn_in + self.length,):
+            valid = valid[..., self.burn_in :]
+        if errors.shape[-1:] == (self.burn_in + self.length,):
+            errors = errors[..., self.burn_in :]
+        if errors.shape != valid.shape or errors.shape[-1:] != (self.length,):
+            raise ShapeError(
+                f"`td_error` must be of shape [R] B {self.burn_in + self.length} (or {self.length}: the learned steps) "
+                f"as `mask` is, but got {np.shape(td_error)} and {np.shape(mask)}"
+            )
+        errors = np.where(valid, errors, 0.0)
+        mean = errors.sum(-1) / np.maximum(valid.sum(-1), 1)
+        return np.asarray(self.eta * errors.max(-1) + (1.0 - self.eta) * mean, np.float64)
+
+
+def transform_config(transforms: ListOf[Transform], fields: Fields, derived: bool) -> _core.TransformConfig:
+    """Return what the core needs to know of the transforms and of where next_obs comes from.
 
     Raises:
         ConfigError: Something else than a transform is given, or two of a kind.
-        FieldError: A field it needs is not declared so, or one it makes is declared already.
+        FieldError: A field that is needed is not declared so, or one that is made is declared already.
     """
-    if not all(isinstance(one, NStep) for one in transforms) or len(transforms) > 1:
-        raise ConfigError(f"`transforms` must hold at most one NStep, but got {list(transforms)!r}")
-    if not transforms:
-        return None
-    needed = {"reward": Field(), "terminated": Field((), np.bool_), "truncated": Field((), np.bool_)}
-    for name, field in needed.items():
+    kinds = [type(one) for one in transforms]
+    if not all(isinstance(one, Transform) for one in transforms) or len(set(kinds)) < len(kinds):
+        raise ConfigError(f"`transforms` must hold transforms, at most one of a kind, but got {list(transforms)!r}")
+    paths = list(fields)
+    config = _core.TransformConfig()
+    config.partners = [_partner(path, fields) for path in paths]
+    config.derived = derived
+    for one in transforms:
+        for name in one.makes:
+            if name in fields:
+                raise FieldError(f"{type(one).__name__} makes the column `{name}` itself; give the field another name")
+        one.configure(config, fields)
+    outcome = [i for i, path in enumerate(paths) if path in OUTCOME]
+    for i in config.stacked:
+        if i in (*outcome, *config.states, *config.desired, config.achieved):
+            raise FieldError(
+                f"FrameStack cannot stack `{paths[i]}`, which is an outcome, a goal or a recurrent state; name the "
+                'fields or paths that hold frames, as in FrameStack(fields=("obs.camera",))'
+            )
+    if derived:
+        _check_derived(fields, config)
+    return config
+
+
+def need_outcome(transform: Transform, fields: Fields) -> None:
+    """Raise `FieldError` unless reward, terminated and truncated are declared in the usual way."""
+    for name, field in zip(OUTCOME, (Field(), Field((), np.bool_), Field((), np.bool_)), strict=True):
         if fields.get(name) != field:
-            raise FieldError(f"NStep needs the field `{name}` declared as Field((), {field.dtype})")
-    if not any(path.split(".")[0] == "next_obs" for path in fields):
-        raise FieldError("NStep needs the field `next_obs`, which becomes the last step's")
-    for name in ("discount", "n_steps"):
-        if name in fields:
-            raise FieldError(f"NStep makes the column `{name}` itself; give the field another name")
-    return next(one for one in transforms if isinstance(one, NStep))
+            raise FieldError(
+                f"{type(transform).__name__} needs the field `{name}` declared as Field((), {field.dtype})"
+            )
+
+
+def check_count(transform: Transform, name: str, least: int) -> None:
+    """Raise `ConfigError` unless an option is a whole number of at least `least`."""
+    value = getattr(transform, name)
+    if not (isinstance(value, int) and not isinstance(value, bool) and least <= value <= 2**31):
+        raise ConfigError(
+            f"`{name}` of {type(transform).__name__} must be a whole number of at least {least}, but got {value!r}"
+        )
+
+
+def _partner(path: str, fields: Fields) -> int:
+    """Return the number of the field x for next_x, −1 where there is none alike."""
+    own = path.removeprefix("next_")
+    return list(fields).index(own) if own != path and fields.get(own) == fields[path] else -1
+
+
+def _check_derived(fields: Fields, config: _core.TransformConfig) -> None:
+    paths = list(fields)
+    after = [path for path in paths if path.split(".")[0] == "next_obs"]
+    before = [path for path in paths if path.split(".")[0] == "obs"]
+    if (
+        not after
+        or [f"next_{path}" for path in before] != after
+        or any(config.partners[paths.index(p)] < 0 for p in after)
+    ):
+        raise FieldError(
+            'next_obs="derived" needs the fields `obs` and `next_obs`, declared alike, but got '
+            f"{ {path: fields[path] for path in before + after} }"
+        )

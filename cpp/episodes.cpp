@@ -1,0 +1,92 @@
+#include "episodes.hpp"
+
+#include <limits>
+
+namespace replaylab {
+
+void Episodes::stored(std::int64_t slot, std::int64_t env, bool ended) {
+    Line& line = lines_[static_cast<std::size_t>(env)];
+    if (line.steps == std::numeric_limits<std::uint32_t>::max()) cut(env);
+    if (line.current == kNone) {
+        line.current = first_ + static_cast<std::int64_t>(live_.size());
+        live_.push_back(Episode{line.end - line.steps, line.steps, 0, env});
+    }
+    const auto number = static_cast<std::uint32_t>(line.current);
+    Episode& episode = at(number);
+    episode_[static_cast<std::size_t>(slot)] = number;
+    step_[static_cast<std::size_t>(slot)] = static_cast<std::uint32_t>(episode.length);
+    ++episode.length;
+    ++episode.left;
+    ++line.steps;
+    if (lines_.size() > 1) {
+        const auto held = static_cast<std::size_t>(line.end - line.front);
+        if (held == line.slots.size()) {  // grow to the next power of two, each place keeping its step
+            std::vector<std::uint32_t> larger(std::max<std::size_t>(8, 2 * held));
+            for (std::int64_t place = line.front; place < line.end; ++place)
+                larger[static_cast<std::size_t>(place) & (larger.size() - 1)] =
+                    line.slots[static_cast<std::size_t>(place) & (held - 1)];
+            line.slots = std::move(larger);
+        }
+        line.slots[static_cast<std::size_t>(line.end) & (line.slots.size() - 1)] =
+            static_cast<std::uint32_t>(slot);
+    }
+    ++line.end;
+    if (ended) cut(env);
+}
+
+void Episodes::dropped(std::int64_t slot) {
+    const std::uint32_t number = episode_[static_cast<std::size_t>(slot)];
+    Episode& episode = at(number);
+    Line& line = lines_[static_cast<std::size_t>(episode.env)];
+    ++line.front;
+    if (--episode.left > 0) return;
+    // An episode that goes on gets a new record with its next step, which keeps counting from line.steps.
+    if (line.current != kNone && static_cast<std::uint32_t>(line.current) == number) line.current = kNone;
+    forget();
+}
+
+void Episodes::cut(std::int64_t env) {
+    Line& line = lines_[static_cast<std::size_t>(env)];
+    line.current = kNone;
+    line.steps = 0;
+}
+
+// Drops the oldest records that hold no stored step.
+void Episodes::forget() {
+    while (!live_.empty() && live_.front().left == 0) {
+        live_.pop_front();
+        ++first_;
+    }
+}
+
+void Episodes::visit(StateVisitor& state) {
+    std::vector<std::int64_t> episodes{first_}, lines;
+    std::vector<std::uint32_t> slots;
+    for (const Episode& one : live_)
+        episodes.insert(episodes.end(), {one.first, one.length, one.left, one.env});
+    for (const Line& line : lines_) {
+        const auto size = static_cast<std::int64_t>(line.slots.size());
+        lines.insert(lines.end(), {line.front, line.end, line.current, line.steps, size});
+        slots.insert(slots.end(), line.slots.begin(), line.slots.end());
+    }
+    if (state.restoring()) episodes.clear(), slots.clear();  // of any length
+    state.visit("episode_of", episode_);
+    state.visit("step_of", step_);
+    state.visit("episodes", episodes);
+    state.visit("lines", lines);
+    state.visit("line_slots", slots);
+    if (!state.restoring()) return;
+    first_ = episodes.at(0);
+    live_.clear();
+    for (std::size_t k = 1; k + 3 < episodes.size(); k += 4)
+        live_.push_back(Episode{episodes[k], episodes[k + 1], episodes[k + 2], episodes[k + 3]});
+    auto from = slots.begin();
+    for (std::size_t e = 0; e < lines_.size(); ++e) {
+        const std::int64_t* one = &lines.at(5 * e);
+        lines_[e] = Line{{}, one[0], one[1], one[2], one[3]};
+        lines_[e].slots.assign(from, from + one[4]);
+        from += one[4];
+    }
+}
+
+}  // namespace replaylab

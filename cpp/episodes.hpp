@@ -1,0 +1,108 @@
+// Which stored steps belong to one episode of one environment, and in what order: what transforms need to
+// look ahead and back.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "prefetch.hpp"
+#include "state.hpp"
+
+namespace replaylab {
+
+class Episodes {
+  public:
+    // The stored part of an episode, seen from one of its steps.
+    struct Span {
+        std::int64_t low, high;  // its oldest and newest stored steps; step 0 began the episode
+        std::int64_t step;       // the step it is seen from
+        std::int64_t slot;       // and where that lies
+        std::int64_t place;      // and its place in its environment's line
+        std::int64_t env;
+    };
+
+    Episodes(std::int64_t capacity, std::int64_t num_envs)
+        : capacity_(capacity),
+          episode_(static_cast<std::size_t>(capacity)),
+          step_(static_cast<std::size_t>(capacity)),
+          lines_(static_cast<std::size_t>(num_envs)) {}
+
+    // A step of this environment now lies in this slot; what lay there was dropped before.
+    void stored(std::int64_t slot, std::int64_t env, bool ended);
+
+    // The oldest step, in this slot, is about to be overwritten.
+    void dropped(std::int64_t slot);
+
+    // The environment starts anew: its next step follows none.
+    void cut(std::int64_t env);
+
+    Span span(std::int64_t slot) const {
+        const Episode& episode = at(episode_[static_cast<std::size_t>(slot)]);
+        const std::int64_t step = step_[static_cast<std::size_t>(slot)];
+        const Line& line = lines_[static_cast<std::size_t>(episode.env)];
+        return Span{std::max<std::int64_t>(0, line.front - episode.first),
+                    episode.length - 1,
+                    step,
+                    slot,
+                    episode.first + step,
+                    episode.env};
+    }
+
+    // The slot of a step of the span, low ≤ step ≤ high.
+    std::int64_t slot(const Span& span, std::int64_t step) const {
+        const std::int64_t ahead = step - span.step;
+        if (lines_.size() == 1) {  // one environment: its steps lie side by side
+            const std::int64_t slot = span.slot + ahead;
+            return slot < 0 ? slot + capacity_ : slot >= capacity_ ? slot - capacity_ : slot;
+        }
+        const Line& line = lines_[static_cast<std::size_t>(span.env)];
+        return line.slots[static_cast<std::size_t>(span.place + ahead) & (line.slots.size() - 1)];
+    }
+
+    // The episode's number.
+    std::uint32_t number(std::int64_t slot) const { return episode_[static_cast<std::size_t>(slot)]; }
+
+    // Asks for what span() will read.
+    void expect(std::int64_t slot) const {
+        prefetch(reinterpret_cast<const char*>(&episode_[static_cast<std::size_t>(slot)]));
+        prefetch(reinterpret_cast<const char*>(&step_[static_cast<std::size_t>(slot)]));
+    }
+
+    void visit(StateVisitor& state);
+
+    // Bytes before any is taken; records of episodes come on top, 32 bytes each.
+    static std::int64_t nbytes(std::int64_t capacity, std::int64_t num_envs) {
+        return (num_envs > 1 ? 16 : 8) * capacity;
+    }
+
+  private:
+    static constexpr std::int64_t kNone = -1;
+
+    struct Episode {
+        std::int64_t first;   // place of its step 0 in the environment's line
+        std::int64_t length;  // steps so far
+        std::int64_t left;    // of them still stored
+        std::int64_t env;
+    };
+    // One environment's steps in order: places front .. end − 1 are stored, at slots[place mod size].
+    struct Line {
+        std::vector<std::uint32_t> slots;
+        std::int64_t front = 0, end = 0;
+        std::int64_t current = kNone;  // number of the episode a next step belongs to
+        std::int64_t steps = 0;        // that episode's steps so far
+    };
+
+    const Episode& at(std::uint32_t low) const { return live_[low - static_cast<std::uint32_t>(first_)]; }
+    Episode& at(std::uint32_t low) { return live_[low - static_cast<std::uint32_t>(first_)]; }
+    void forget();
+
+    std::int64_t capacity_;
+    std::vector<std::uint32_t> episode_, step_;  // by slot: the episode's number, and the step in it
+    std::vector<Line> lines_;                    // by environment
+    std::deque<Episode> live_;                   // by number, from first_ on
+    std::int64_t first_ = 0;
+};
+
+}  // namespace replaylab

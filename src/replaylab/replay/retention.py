@@ -1,0 +1,23 @@
+"""Retention: which steps are kept when there is no more room."""
+
+from dataclasses import dataclass
+
+
+class Retention:
+    """Base of the retentions; give one to `ReplayBuffer(retention=...)`."""
+
+
+@dataclass(frozen=True)
+class Fifo(Retention):
+    """First in, first out: the oldest step goes (the default)."""
+
+
+@dataclass(frozen=True)
+class Reservoir(Retention):
+    """A uniform sample of all steps ever given.
+
+    The n-th step is kept with probability min(1, C/n), in place of a random one, so that at any time every step so
+    far is stored with the same chance. `add` returns −1 for a step that is not kept. What is stored are single
+    transitions: no transforms, no derived ``next_obs``, and no sampler that goes by age or order. Source: Vitter 1985
+    (algorithm R).
+    """
