@@ -165,7 +165,7 @@ class TestRefusals:
         [
             (lambda m: "{", "is damaged"),
             (lambda m: json.dumps({"format": "other"}), "does not belong to a replaylab-snapshot"),
-            (lambda m: json.dumps({**m, "version": 99}), "has version 99, but this release reads up to 1"),
+            (lambda m: json.dumps({**m, "version": 99}), "has version 99, but this release reads up to 2"),
         ],
     )
     def test_a_foreign_manifest(self, saved, change, words):

@@ -5,29 +5,23 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as ListOf
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab import _core
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay import seeding, snapshot
-from replaylab.replay.arrays import MOST, checked_progress, ids_array, positive, refuse, steps_of
-from replaylab.replay.autoreset import checked_mode, with_final_obs
+from replaylab.replay.arrays import MOST, ids_array, positive
 from replaylab.replay.batch import Batch, copy_batch
 from replaylab.replay.custom import CustomSampler, CustomState
-from replaylab.replay.describe import config_from_json, config_to_json, fields_from_json, fields_to_json
-from replaylab.replay.fields import Field, Tree, check_fields, flatten, flatten_as, unflatten
-from replaylab.replay.hindsight import Hindsight
-from replaylab.replay.memory import check_batch_memory, check_memory, core_fields
-from replaylab.replay.retention import Fifo, Reservoir, Retention
-from replaylab.replay.samplers import Mixture, Sampler, Uniform
-from replaylab.replay.schedules import as_schedule
+from replaylab.replay.declaration import Declaration
+from replaylab.replay.fields import Tree, flatten
+from replaylab.replay.memory import check_batch_memory
+from replaylab.replay.retention import Reservoir, Retention
+from replaylab.replay.samplers import Sampler
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
-from replaylab.replay.transforms import OUTCOME, FrameStack, NStep, Sequence, Transform, transform_config
-
-Kind = TypeVar("Kind", bound=Transform)
+from replaylab.replay.transforms import FrameStack, Transform
 
 
 class ReplayBuffer:
@@ -83,61 +77,27 @@ class ReplayBuffer:
         autoreset: Any = None,
         seed: seeding.Seed = None,
     ) -> None:
-        self._flat = check_fields(fields)
-        self._fields = dict(fields)
-        self._nested = any(name not in self._flat for name in fields)
-        self._capacity = positive("capacity", capacity)
-        self._num_envs = None if num_envs is None else positive("num_envs", num_envs, most=MOST)
-        self._replicas = None if replicas is None else positive("replicas", replicas, most=MOST)
-        if self._num_envs is not None and self._num_envs > self._capacity:
-            raise ConfigError(
-                f"`capacity` must hold one step of every environment, but got (capacity={self._capacity:,}, "
-                f"num_envs={self._num_envs:,}); use a larger capacity"
-            )
-        self._sampler = Uniform() if sampler is None else sampler
-        if not isinstance(self._sampler, Sampler):
-            raise ConfigError(f"`sampler` must be a Sampler such as Uniform(), but got {self._sampler!r}")
-        if next_obs not in ("stored", "derived"):
-            raise ConfigError(f'`next_obs` must be "stored" or "derived", but got {next_obs!r}')
-        self._next_obs = next_obs
-        self._transforms = tuple(transforms)
-        core_transforms = transform_config(self._transforms, self._flat, next_obs == "derived")
-        self._n_step, self._stack = self._transform(NStep), self._transform(FrameStack)
-        self._hindsight, self._sequence = self._transform(Hindsight), self._transform(Sequence)
-        self._given = self._given_fields()
-        self._retention = self._checked_retention(Fifo() if retention is None else retention)
-        self._autoreset = checked_mode(autoreset, self._flat)
-        parts = self._sampler.parts if isinstance(self._sampler, Mixture) else (self._sampler,)
-        self._schedules = [as_schedule(part.scheduled) for part in parts]
-        bounds = [schedule.bounds for schedule in self._schedules]
-        self._constant = [least for least, most in bounds if least == most]
-        config = self._sampler.core_config()
-        reservoir = isinstance(self._retention, Reservoir)
-        check_memory(
-            self._flat, self._capacity, self._replicas or 1, self._num_envs or 1, config, core_transforms, reservoir
+        self._made = Declaration(
+            capacity,
+            fields,
+            num_envs=num_envs,
+            replicas=replicas,
+            sampler=sampler,
+            transforms=transforms,
+            next_obs=next_obs,
+            retention=retention,
+            autoreset=autoreset,
         )
-        self._core = _core.Replay(
-            core_fields(self._flat),
-            self._capacity,
-            -1 if self._replicas is None else self._replicas,
-            -1 if self._num_envs is None else self._num_envs,
-            config,
-            seeding.sampling_streams(seed, self._replicas),
-            self._autoreset == "next_step",
-            core_transforms,
-            reservoir,
-        )
+        self._core = self._made.make_core(seed)
         self._saved: dict[Path, str] = {}  # folder → token of the snapshot there that this buffer equals or grew from
         self._custom: CustomState | None = None
-        if isinstance(self._sampler, CustomSampler):
-            generators = seeding.sampling_generators(seed, self._replicas)
-            self._custom = CustomState(self._sampler, generators, self._capacity, self._num_envs or 1)
-        stacks = self._stack is not None and self._stack.stacked_input
-        plain = not self._nested and not stacks and self._autoreset != "same_step" and self._custom is None
+        if isinstance(self.sampler, CustomSampler):
+            generators = seeding.sampling_generators(seed, replicas)
+            self._custom = CustomState(self.sampler, generators, self.capacity, num_envs or 1)
         # The same methods without a Python frame and its keyword dict, which are most of what they cost.
-        if plain and type(self).add is ReplayBuffer.add:
+        if self._made.plain and type(self).add is ReplayBuffer.add:
             self.__dict__["add"] = self._core.add_step
-        if plain and type(self).extend is ReplayBuffer.extend:
+        if self._made.plain and type(self).extend is ReplayBuffer.extend:
             self.__dict__["extend"] = self._core.extend_steps
 
     @classmethod
@@ -195,11 +155,7 @@ class ReplayBuffer:
             FieldError: A field is missing or unknown, or `final_obs` is.
             ShapeError, DtypeError: A value breaks the axis rule or does not fit the field's dtype.
         """
-        values = self._flat_values("add", steps, final_obs)
-        leading = (self._replicas, None, self._num_envs)
-        if self._autoreset == "same_step":
-            values = with_final_obs(values, final_obs, where, self._given, leading)
-        values = self._newest_frames(values, leading)
+        values, _ = self._made.steps(steps, final_obs, where, many=False)
         return self._recorded(values, 1, lambda: self._core.add(values, where))
 
     def extend(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
@@ -207,13 +163,7 @@ class ReplayBuffer:
 
         Arguments, results and errors are those of `add` with a T axis: ``[R] T [E] *field.shape``.
         """
-        values = self._flat_values("extend", steps, final_obs)
-        first = next(iter(self._flat))
-        length = steps_of(first, values[first], 0 if self._replicas is None else 1)
-        leading = (self._replicas, length, self._num_envs)
-        if self._autoreset == "same_step":
-            values = with_final_obs(values, final_obs, where, self._given, leading)
-        values = self._newest_frames(values, leading)
+        values, length = self._made.steps(steps, final_obs, where, many=True)
         return self._recorded(values, length, lambda: self._core.extend(values, where, length))
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
@@ -228,7 +178,7 @@ class ReplayBuffer:
         self._core.cut(where)
         if self._custom is not None:
             with self._custom.lock:
-                self._custom.cut(where, (self._replicas or 1, self._num_envs or 1))
+                self._custom.cut(where, (self.replicas or 1, self.num_envs or 1))
 
     def sample(self, batch_size: int, *, progress: float | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch in every replica.
@@ -246,28 +196,25 @@ class ReplayBuffer:
         """
         if not (type(batch_size) is int and 0 < batch_size <= 2**20):  # the usual case needs no closer look
             batch_size = positive("batch_size", batch_size, most=MOST)
-            check_batch_memory(self._flat, batch_size * (self._replicas or 1))
-        scheduled = self._scheduled(progress)
+            check_batch_memory(self._made.flat, batch_size * (self.replicas or 1))
+        scheduled = self._made.scheduled(progress)
         if self._custom is not None:
             if out is not None:
                 raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
             return self._sample_custom(self._custom, batch_size, progress)
         if out is None:
             columns = self._core.sample(batch_size, scheduled, None)
-            if self._hindsight is not None:
-                self._relabel(self._hindsight, columns)
-            return Batch(self._unflatten_batch(columns) if self._nested else columns)
+            self._made.relabel(columns)
+            return self._made.batch(columns)
         if not isinstance(out, Batch):
             raise FieldError(
                 f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}"
             )
-        own = dict(flatten(out.__dict__)) if self._nested else out.__dict__
-        if self._hindsight is None:
-            self._core.sample(batch_size, scheduled, own)
-        elif self._n_step is None:
-            self._relabel(self._hindsight, self._core.sample(batch_size, scheduled, own))
-        else:
+        if self._made.hindsight is not None and self._made.n_step is not None:  # its columns take another shape first
             copy_batch(self.sample(batch_size, progress=progress), out)
+            return out
+        own = dict(flatten(out.__dict__)) if self._made.nested else out.__dict__
+        self._made.relabel(self._core.sample(batch_size, scheduled, own))
         return out
 
     def update_priorities(
@@ -296,9 +243,9 @@ class ReplayBuffer:
         values = priority if td_error is None else td_error
         found = self._core.update(ids, values, td_error is not None)
         if self._custom is not None:
-            shape = (self._replicas or 1, -1)
+            shape = (self.replicas or 1, -1)
             rows, fed = ids_array(ids).reshape(shape), np.asarray(values, np.float64).reshape(shape)
-            if self._sequence is not None:  # feedback is the whole block's
+            if self._made.sequence is not None:  # feedback is the whole block's
                 blocks = self._blocks(rows)
                 rows, fed = blocks.reshape(shape), np.repeat(fed, blocks.shape[-1], axis=-1)
             with self._custom.lock:
@@ -320,23 +267,23 @@ class ReplayBuffer:
             IdError, ShapeError, DtypeError: As for `update_priorities`.
         """
         if batch_size is None:
-            if self._sampler.law_needs_batch_size:
+            if self.sampler.law_needs_batch_size:
                 raise ConfigError(
-                    f"the law of {type(self._sampler).__name__} depends on the batch size; pass batch_size=..."
+                    f"the law of {type(self.sampler).__name__} depends on the batch size; pass batch_size=..."
                 )
             batch_size = 1
         batch_size = positive("batch_size", batch_size, most=MOST)
         if self._custom is not None:
             given = ids_array(ids)
-            rows = given.reshape(self._replicas or 1, -1)
+            rows = given.reshape(self.replicas or 1, -1)
             with self._custom.lock:
-                if self._sequence is None:
+                if self._made.sequence is None:
                     law = self._custom.law(rows, batch_size)
                 else:
                     blocks = self._blocks(rows)
                     law = self._block_law(self._custom, blocks, batch_size) * (blocks[..., 0] == rows)
             return law.reshape(given.shape)
-        scheduled = self._scheduled(progress if self._sampler.law_needs_progress else 0.0)
+        scheduled = self._made.scheduled(progress if self.sampler.law_needs_progress else 0.0)
         return self._core.probabilities(ids, batch_size, scheduled)
 
     def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
@@ -345,8 +292,7 @@ class ReplayBuffer:
         Raises:
             IdError: A step is not stored, or not any more.
         """
-        leaves = iter(self._core.gather(ids, False).values())
-        return {name: unflatten(tree, leaves) for name, tree in self._fields.items()}
+        return self._made.unflatten(iter(self._core.gather(ids, False).values()))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.
@@ -355,17 +301,7 @@ class ReplayBuffer:
         writes only the rows that changed. Other threads' calls wait meanwhile.
         """
         folder = Path(path).resolve()
-        about = {
-            "capacity": self._capacity,
-            "num_envs": self._num_envs,
-            "replicas": self._replicas,
-            "autoreset": self._autoreset,
-            "fields": fields_to_json(self._fields),
-            "sampler": config_to_json(self._sampler),
-            "transforms": [config_to_json(one) for one in self._transforms],
-            "next_obs": self._next_obs,
-            "retention": config_to_json(self._retention),
-        }
+        about = self._made.to_json()
         with nullcontext() if self._custom is None else self._custom.lock:
             if self._custom is not None:
                 about["generators"] = self._custom.generators()
@@ -373,7 +309,7 @@ class ReplayBuffer:
             def write(state: dict[str, Any]) -> None:
                 if self._custom is not None:
                     state |= self._custom.arrays()
-                known = None if isinstance(self._retention, Reservoir) else self._saved.get(folder)
+                known = None if isinstance(self.retention, Reservoir) else self._saved.get(folder)
                 self._saved[folder] = snapshot.write(folder, about, state, self._row_bytes(), self._row_dtype(), known)
 
             self._core.freeze(write)
@@ -399,18 +335,7 @@ class ReplayBuffer:
         folder = Path(path).resolve()
         manifest = snapshot.read_manifest(folder)
         about = manifest["about"]
-        made = config_from_json(about["sampler"]) if sampler is None else sampler
-        buffer = cls(
-            about["capacity"],
-            fields_from_json(about["fields"]),
-            num_envs=about["num_envs"],
-            replicas=about["replicas"],
-            sampler=made,
-            transforms=config_from_json(about["transforms"]) if transforms is None else transforms,
-            next_obs=about["next_obs"],
-            retention=config_from_json(about["retention"]),
-            autoreset=about["autoreset"],
-        )
+        buffer = cls(**Declaration.arguments_from_json(about, sampler, transforms))
         snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
         state = snapshot.read_state(folder, manifest)
         buffer._core.restore(state)
@@ -420,10 +345,10 @@ class ReplayBuffer:
         return buffer
 
     def _row_bytes(self) -> list[npt.NDArray[np.uint8]]:
-        return [self._core.bytes(r) for r in range(self._replicas or 1)]
+        return [self._core.bytes(r) for r in range(self.replicas or 1)]
 
     def _row_dtype(self) -> np.dtype[Any]:
-        placed = sorted(zip(self._core.offsets(), self._flat.items(), strict=True), key=lambda one: one[0])
+        placed = sorted(zip(self._core.offsets(), self._made.flat.items(), strict=True), key=lambda one: one[0])
         placed = [one for one in placed if one[0] >= 0]
         return np.dtype(
             {
@@ -440,9 +365,8 @@ class ReplayBuffer:
 
         A derived ``next_obs`` is not among them. In a `Reservoir` a step may lie in any slot.
         """
-        views = (self._core.column(i) for i in range(len(self._flat)))
-        columns = {name: unflatten(tree, views) for name, tree in self._fields.items()}
-        if self._next_obs == "derived":
+        columns = self._made.unflatten(iter([self._core.column(i) for i in range(len(self._made.flat))]))
+        if self.next_obs == "derived":
             del columns["next_obs"]
         return columns
 
@@ -450,7 +374,7 @@ class ReplayBuffer:
     def size(self) -> Any:
         """Steps stored now: int, or int64 ``[R]``."""
         sizes = self._core.counts()[0]
-        return sizes[0] if self._replicas is None else np.array(sizes, np.int64)
+        return sizes[0] if self.replicas is None else np.array(sizes, np.int64)
 
     def __len__(self) -> int:
         """Return how many steps are stored now, in the replica that has fewest."""
@@ -464,54 +388,54 @@ class ReplayBuffer:
     @property
     def capacity(self) -> int:
         """C, the steps kept in each replica."""
-        return self._capacity
+        return self._made.capacity
 
     @property
     def fields(self) -> dict[str, Tree]:
         """The fields as declared."""
-        return dict(self._fields)
+        return dict(self._made.fields)
 
     @property
     def num_envs(self) -> int | None:
         """E, or None where there is no environment axis."""
-        return self._num_envs
+        return self._made.num_envs
 
     @property
     def replicas(self) -> int | None:
         """R, or None where there is no replica axis."""
-        return self._replicas
+        return self._made.replicas
 
     @property
     def sampler(self) -> Sampler:
         """What is drawn."""
-        return self._sampler
+        return self._made.sampler
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
         """What a drawn step becomes."""
-        return self._transforms
+        return self._made.transforms
 
     @property
     def retention(self) -> Retention:
         """What is kept."""
-        return self._retention
+        return self._made.retention
 
     @property
     def next_obs(self) -> str:
         """Whether next observations are "stored" or "derived"."""
-        return self._next_obs
+        return self._made.next_obs
 
     @property
     def autoreset(self) -> str | None:
         """The environments' autoreset mode, or None."""
-        return self._autoreset
+        return self._made.autoreset
 
     def __repr__(self) -> str:
-        axes = [f"{n} {name}" for n, name in ((self._replicas, "replicas"), (self._num_envs, "envs")) if n]
+        axes = [f"{n} {name}" for n, name in ((self.replicas, "replicas"), (self.num_envs, "envs")) if n]
         return (
-            f"ReplayBuffer({len(self):,} of {self._capacity:,} steps"
-            f"{''.join(f', {axis}' for axis in axes)}, {self.nbytes / 2**20:,.1f} MiB, {self._sampler}, "
-            f"fields: {', '.join(self._flat)})"
+            f"ReplayBuffer({len(self):,} of {self.capacity:,} steps"
+            f"{''.join(f', {axis}' for axis in axes)}, {self.nbytes / 2**20:,.1f} MiB, {self.sampler}, "
+            f"fields: {', '.join(self._made.flat)})"
         )
 
     def _recorded(self, values: Mapping[str, Any], length: int, store: Callable[[], Any]) -> Any:
@@ -520,99 +444,25 @@ class ReplayBuffer:
             return store()
         with self._custom.lock:
             ids = store()
-            self._custom.stored(ids, values, (self._replicas or 1, length, self._num_envs or 1))
+            self._custom.stored(ids, values, (self.replicas or 1, length, self.num_envs or 1))
         return ids
 
     def _sample_custom(self, custom: CustomState, batch_size: int, progress: float | None) -> Batch:
         with custom.lock:
             ids, probabilities, weights = custom.draw(batch_size, progress)
-            if self._sequence is not None:
+            if self._made.sequence is not None:
                 blocks = self._blocks(ids)
                 ids, probabilities = blocks[..., 0], self._block_law(custom, blocks, batch_size)
             own: dict[str, Any] = {"weight": weights.astype(np.float32), "probability": probabilities, "id": ids}
-            if self._replicas is None:
+            if self.replicas is None:
                 own = {name: column[0] for name, column in own.items()}
             columns = self._core.gather(own["id"], True)
-            if self._hindsight is not None:
-                self._relabel(self._hindsight, columns)
-            return Batch(self._unflatten_batch(columns | own))
+            self._made.relabel(columns)
+            return self._made.batch(columns | own)
 
     def _blocks(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the ids of each id's sequence block, (R, n) → (R, n, stride), oldest first, then −1."""
-        return self._core.blocks(ids if self._replicas is not None else ids[0]).reshape(*ids.shape, -1)
+        return self._core.blocks(ids if self.replicas is not None else ids[0]).reshape(*ids.shape, -1)
 
     def _block_law(self, custom: CustomState, blocks: npt.NDArray[np.int64], batch_size: int) -> Any:
         return custom.law(blocks.reshape(len(blocks), -1), batch_size).reshape(blocks.shape).sum(-1)
-
-    def _relabel(self, hindsight: Hindsight, columns: dict[str, Any]) -> None:
-        """Recompute what depends on the goal in a batch's flat columns."""
-        if self._n_step is None:
-            states = self._sequence.state if self._sequence else ()
-            known = [path for path in self._flat if not any(path == s or path.startswith(f"{s}.") for s in states)]
-        else:
-            known = [path for path in self._flat if path in OUTCOME or path.split(".")[0] == "next_obs"]
-        hindsight.recompute(columns, known, self._n_step)
-
-    def _transform(self, kind: type[Kind]) -> Kind | None:
-        return next((one for one in self._transforms if isinstance(one, kind)), None)
-
-    def _given_fields(self) -> dict[str, Field]:
-        """Return the fields as `add` is given them: stacks where frames are cut out of them."""
-        if self._stack is None or not self._stack.stacked_input:
-            return self._flat
-        stacked = self._stack.leaves(self._flat)
-        k = self._stack.length
-        return {
-            path: Field((k, *field.shape), field.dtype) if path in stacked else field
-            for path, field in self._flat.items()
-        }
-
-    def _newest_frames(self, values: dict[str, Any], leading: tuple[int | None, ...]) -> dict[str, Any]:
-        if self._given is self._flat or self._stack is None:
-            return values
-        axis = sum(n is not None for n in leading)
-        return {
-            path: value if self._given[path] == self._flat[path] else self._stack.newest(path, value, axis)
-            for path, value in values.items()
-        }
-
-    def _checked_retention(self, retention: Retention) -> Retention:
-        if not isinstance(retention, (Fifo, Reservoir)):
-            raise ConfigError(f"`retention` must be Fifo() or Reservoir(), but got {retention!r}")
-        if isinstance(retention, Reservoir):
-            if self._transforms or self._next_obs == "derived":
-                raise ConfigError(
-                    'a Reservoir keeps single transitions, so neither `transforms` nor next_obs="derived" can look '
-                    f"around them, but got {list(self._transforms)}, next_obs={self._next_obs!r}; use Fifo()"
-                )
-            if self._sampler.needs_order:
-                raise ConfigError(
-                    f"{type(self._sampler).__name__} goes by the order of the steps, which a Reservoir does not keep; "
-                    "use a sampler such as Uniform or Prioritized, or Fifo()"
-                )
-        return retention
-
-    def _scheduled(self, progress: float | None) -> list[float]:
-        """Return the samplers' numbers at this progress."""
-        if progress is not None:
-            at = checked_progress(progress)
-            return [schedule(at) for schedule in self._schedules]
-        if len(self._constant) < len(self._schedules):
-            changing = next(schedule for schedule in self._schedules if schedule.bounds[0] < schedule.bounds[1])
-            raise ConfigError(
-                f"{type(self._sampler).__name__} has a number that changes over the run ({changing}), so "
-                "`progress` in [0, 1] is needed; pass progress=step / total_steps, or make it constant"
-            )
-        return self._constant
-
-    def _flat_values(self, call: str, steps: dict[str, Any], final_obs: Any) -> dict[str, Any]:
-        """Return one call's values by path, every field exactly once."""
-        values = dict(flatten_as(self._fields, steps)) if self._nested else steps
-        if values.keys() != self._flat.keys() or (final_obs is not None and self._autoreset != "same_step"):
-            refuse(call, values | {"final_obs": final_obs}, tuple(self._flat))
-        return values
-
-    def _unflatten_batch(self, columns: dict[str, Any]) -> dict[str, Any]:
-        leaves = iter(columns.values())
-        nested = {name: unflatten(tree, leaves) for name, tree in self._fields.items()}
-        return nested | {name: column for name, column in columns.items() if name not in self._flat}

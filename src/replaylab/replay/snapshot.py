@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from replaylab.errors import SnapshotError
 
-FORMAT, VERSION = "replaylab-snapshot", 1
+FORMAT, VERSION = "replaylab-snapshot", 2
 STRETCH = 32 * 2**20
 """About how many bytes of rows go into one file."""
 
@@ -165,6 +165,11 @@ def _manifest(path: Path) -> dict[str, Any]:
         raise SnapshotError(
             f"the snapshot has version {manifest['version']}, but this release reads up to {VERSION}; "
             "install a newer one"
+        )
+    if manifest["version"] < VERSION:
+        raise SnapshotError(
+            f"the snapshot has version {manifest['version']}, which only development releases wrote; this one reads "
+            f"version {VERSION}"
         )
     return manifest
 

@@ -1,0 +1,224 @@
+"""What a buffer was declared to be: its checked arguments, and all that follows from them alone."""
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as ListOf
+from typing import Any, Literal, TypeVar
+
+from replaylab import _core
+from replaylab.errors import ConfigError
+from replaylab.replay.arrays import MOST, checked_progress, positive, refuse, steps_of
+from replaylab.replay.autoreset import checked_mode, with_final_obs
+from replaylab.replay.batch import Batch
+from replaylab.replay.custom import CustomSampler
+from replaylab.replay.describe import config_from_json, config_to_json, fields_from_json, fields_to_json
+from replaylab.replay.fields import Field, Tree, check_fields, flatten_as, unflatten
+from replaylab.replay.hindsight import Hindsight
+from replaylab.replay.memory import check_memory, core_fields
+from replaylab.replay.retention import Fifo, Reservoir, Retention
+from replaylab.replay.samplers import Mixture, Sampler, Uniform
+from replaylab.replay.schedules import as_schedule
+from replaylab.replay.seeding import Seed, sampling_streams
+from replaylab.replay.transforms import OUTCOME, FrameStack, NStep, Sequence, Transform, transform_config
+
+Kind = TypeVar("Kind", bound=Transform)
+
+
+class Declaration:
+    """The arguments of a `ReplayBuffer`, checked; its attributes are called as they are there."""
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Tree],
+        *,
+        num_envs: int | None = None,
+        replicas: int | None = None,
+        sampler: Sampler | None = None,
+        transforms: ListOf[Transform] = (),
+        next_obs: Literal["stored", "derived"] = "stored",
+        retention: Retention | None = None,
+        autoreset: Any = None,
+    ) -> None:
+        self.flat = check_fields(fields)
+        self.fields = dict(fields)
+        self.nested = any(name not in self.flat for name in fields)
+        self.capacity = positive("capacity", capacity)
+        self.num_envs = None if num_envs is None else positive("num_envs", num_envs, most=MOST)
+        self.replicas = None if replicas is None else positive("replicas", replicas, most=MOST)
+        if self.num_envs is not None and self.num_envs > self.capacity:
+            raise ConfigError(
+                f"`capacity` must hold one step of every environment, but got (capacity={self.capacity:,}, "
+                f"num_envs={self.num_envs:,}); use a larger capacity"
+            )
+        self.sampler = Uniform() if sampler is None else sampler
+        if not isinstance(self.sampler, Sampler):
+            raise ConfigError(f"`sampler` must be a Sampler such as Uniform(), but got {self.sampler!r}")
+        if next_obs not in ("stored", "derived"):
+            raise ConfigError(f'`next_obs` must be "stored" or "derived", but got {next_obs!r}')
+        self.next_obs = next_obs
+        self.transforms = tuple(transforms)
+        self._core_transforms = transform_config(self.transforms, self.flat, next_obs == "derived")
+        self.n_step, self.stack = self._transform(NStep), self._transform(FrameStack)
+        self.hindsight, self.sequence = self._transform(Hindsight), self._transform(Sequence)
+        self.retention = Fifo() if retention is None else retention
+        self._check_retention()
+        self.autoreset = checked_mode(autoreset, self.flat)
+        self._given = self._given_fields()
+        parts = self.sampler.parts if isinstance(self.sampler, Mixture) else (self.sampler,)
+        self._schedules = [as_schedule(part.scheduled) for part in parts]
+        bounds = [schedule.bounds for schedule in self._schedules]
+        self._constant = [least for least, most in bounds if least == most]
+
+    @property
+    def plain(self) -> bool:
+        """Whether `add` may hand what it is given to the core as it is."""
+        custom = isinstance(self.sampler, CustomSampler)
+        return not self.nested and not custom and self._given is self.flat and self.autoreset != "same_step"
+
+    def make_core(self, seed: Seed) -> _core.Replay:
+        """Return the compiled part of a buffer, empty.
+
+        Raises:
+            OverSizeError: It would not fit into this machine's memory.
+        """
+        config, fields = self.sampler.core_config(), core_fields(self.flat)
+        reservoir = isinstance(self.retention, Reservoir)
+        sizes = (self.capacity, self.replicas or 1, self.num_envs or 1)
+        check_memory(self.flat, *sizes, config, self._core_transforms, reservoir)
+        return _core.Replay(
+            fields,
+            self.capacity,
+            -1 if self.replicas is None else self.replicas,
+            -1 if self.num_envs is None else self.num_envs,
+            config,
+            sampling_streams(seed, self.replicas),
+            self.autoreset == "next_step",
+            self._core_transforms,
+            reservoir,
+        )
+
+    def steps(self, steps: dict[str, Any], final_obs: Any, where: Any, *, many: bool) -> tuple[dict[str, Any], int]:
+        """Return the flat values of one call of `add` or `extend`, as they are stored, and how many time steps.
+
+        Raises:
+            FieldError: A field is missing or unknown, or `final_obs` is.
+            ShapeError, DtypeError: A value breaks the axis rule or does not fit the field's dtype.
+        """
+        values = dict(flatten_as(self.fields, steps)) if self.nested else steps
+        if values.keys() != self.flat.keys() or (final_obs is not None and self.autoreset != "same_step"):
+            refuse("extend" if many else "add", values | {"final_obs": final_obs}, tuple(self.flat))
+        first = next(iter(self.flat))
+        length = steps_of(first, values[first], 0 if self.replicas is None else 1) if many else None
+        leading = (self.replicas, length, self.num_envs)
+        if self.autoreset == "same_step":
+            values = with_final_obs(values, final_obs, where, self._given, leading)
+        if self.stack is not None and self._given is not self.flat:
+            axis = sum(n is not None for n in leading)
+            values = {
+                path: value if self._given[path] == self.flat[path] else self.stack.newest(path, value, axis)
+                for path, value in values.items()
+            }
+        return values, length if length is not None else 1
+
+    def scheduled(self, progress: float | None) -> list[float]:
+        """Return the numbers of the sampler, or of a mixture's parts, at this progress.
+
+        Raises:
+            ConfigError: `progress` is not in [0, 1], or missing where a number changes.
+        """
+        if progress is not None:
+            at = checked_progress(progress)
+            return [schedule(at) for schedule in self._schedules]
+        if len(self._constant) < len(self._schedules):
+            changing = next(schedule for schedule in self._schedules if schedule.bounds[0] < schedule.bounds[1])
+            raise ConfigError(
+                f"{type(self.sampler).__name__} has a number that changes over the run ({changing}), so "
+                "`progress` in [0, 1] is needed; pass progress=step / total_steps, or make it constant"
+            )
+        return self._constant
+
+    def relabel(self, columns: dict[str, Any]) -> None:
+        """Recompute what depends on the goal in a batch's flat columns, if goals are relabelled."""
+        if self.hindsight is None:
+            return
+        if self.n_step is None:
+            states = self.sequence.state if self.sequence else ()
+            known = [path for path in self.flat if not any(path == s or path.startswith(f"{s}.") for s in states)]
+        else:
+            known = [path for path in self.flat if path in OUTCOME or path.split(".")[0] == "next_obs"]
+        self.hindsight.recompute(columns, known, self.n_step)
+
+    def batch(self, columns: dict[str, Any]) -> Batch:
+        """Return flat columns as a batch, nested as the fields are."""
+        if not self.nested:
+            return Batch(columns)
+        extra = {name: column for name, column in columns.items() if name not in self.flat}
+        return Batch(self.unflatten(iter(columns[path] for path in self.flat)) | extra)
+
+    def unflatten(self, leaves: Iterator[Any]) -> dict[str, Any]:
+        """Return one value for every flat field, nested as the fields are."""
+        return {name: unflatten(tree, leaves) for name, tree in self.fields.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {
+            "capacity": self.capacity,
+            "num_envs": self.num_envs,
+            "replicas": self.replicas,
+            "autoreset": self.autoreset,
+            "fields": fields_to_json(self.fields),
+            "sampler": config_to_json(self.sampler),
+            "transforms": [config_to_json(one) for one in self.transforms],
+            "next_obs": self.next_obs,
+            "retention": config_to_json(self.retention),
+        }
+
+    @staticmethod
+    def arguments_from_json(
+        value: dict[str, Any], sampler: Sampler | None, transforms: ListOf[Transform] | None
+    ) -> dict[str, Any]:
+        """Return a buffer's arguments from what `to_json` returned; what is given is not taken from it.
+
+        Raises:
+            SnapshotError: A sampler or transform is not this library's, or holds functions, and is not given.
+        """
+        return {
+            "capacity": value["capacity"],
+            "num_envs": value["num_envs"],
+            "replicas": value["replicas"],
+            "autoreset": value["autoreset"],
+            "fields": fields_from_json(value["fields"]),
+            "sampler": config_from_json(value["sampler"]) if sampler is None else sampler,
+            "transforms": config_from_json(value["transforms"]) if transforms is None else transforms,
+            "next_obs": value["next_obs"],
+            "retention": config_from_json(value["retention"]),
+        }
+
+    def _transform(self, kind: type[Kind]) -> Kind | None:
+        return next((one for one in self.transforms if isinstance(one, kind)), None)
+
+    def _given_fields(self) -> dict[str, Field]:
+        """Return the fields as `add` is given them: stacks, where frames are cut out of them."""
+        if self.stack is None or not self.stack.stacked_input:
+            return self.flat
+        stacked = dict.fromkeys(self.stack.leaves(self.flat))
+        return {
+            path: Field((self.stack.length, *field.shape), field.dtype) if path in stacked else field
+            for path, field in self.flat.items()
+        }
+
+    def _check_retention(self) -> None:
+        if not isinstance(self.retention, (Fifo, Reservoir)):
+            raise ConfigError(f"`retention` must be Fifo() or Reservoir(), but got {self.retention!r}")
+        if isinstance(self.retention, Fifo):
+            return
+        if self.transforms or self.next_obs == "derived":
+            raise ConfigError(
+                'a Reservoir keeps single transitions, so neither `transforms` nor next_obs="derived" can look '
+                f"around them, but got {list(self.transforms)}, next_obs={self.next_obs!r}; use Fifo()"
+            )
+        if self.sampler.needs_order:
+            raise ConfigError(
+                f"{type(self.sampler).__name__} goes by the order of the steps, which a Reservoir does not keep; "
+                "use a sampler such as Uniform or Prioritized, or Fifo()"
+            )
