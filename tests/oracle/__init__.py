@@ -2,12 +2,14 @@
 
 from .buffer import OracleBuffer, OracleReplica
 from .stream import Stream, stratified_slots, uniform_slots
+from .transforms import TransformOracle
 from .tree import flatten, map_leaves, unflatten
 
 __all__ = [
     "OracleBuffer",
     "OracleReplica",
     "Stream",
+    "TransformOracle",
     "flatten",
     "map_leaves",
     "stratified_slots",

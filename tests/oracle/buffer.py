@@ -2,10 +2,11 @@
 
 import math
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 
-from replaylab.replay import Combined, Online, Prioritized, SlidingWindow, Uniform
+from replaylab.replay import Combined, CustomSampler, Online, Prioritized, RankBased, SlidingWindow, Uniform
 
 from .tree import flatten
 
@@ -31,17 +32,26 @@ class OracleReplica:
         self.capacity, self.sampler = capacity, sampler
         self.steps = []  # id -> {path: array}, for every step ever given
         self.priorities = {}  # id -> priority, for every step still stored
+        self.episodes = []  # id -> the ids of its whole episode, as far as it was given
+        self.times = []  # id -> its place in that list
+        self.open = {}  # environment -> the episode it is in
 
     @property
     def stored(self):
         return range(max(0, len(self.steps) - self.capacity), len(self.steps))
 
-    def add(self, step):
-        """Append a step with the largest priority left once its place is free; 1 if that is 0."""
+    def add(self, step, env=0):
+        """Append a step of an environment with the largest priority left once its place is free; 1 if that is 0."""
         id_ = len(self.steps)
         self.priorities.pop(id_ - self.capacity, None)
         self.priorities[id_] = max(self.priorities.values(), default=0.0) or 1.0
         self.steps.append(step)
+        episode = self.open.setdefault(env, [])
+        self.episodes.append(episode)
+        self.times.append(len(episode))
+        episode.append(id_)
+        if step.get(("terminated",), False) or step.get(("truncated",), False):
+            del self.open[env]
         return id_
 
     def update_priorities(self, ids, priorities):
@@ -72,10 +82,17 @@ class OracleReplica:
                 masses = {i: mass(self.priorities[i], alpha) for i in ids}
                 total = math.fsum(masses.values())
                 return {i: mass / total if total > 0 else 0.0 for i, mass in masses.items()}
+            case RankBased(alpha=alpha):
+                ranked = sorted(ids, key=lambda i: (-self.priorities[i], i % self.capacity))
+                masses = {i: rank**-alpha for rank, i in enumerate(ranked, start=1)}
+                return {i: masses[i] / math.fsum(masses.values()) for i in ids}
+            case CustomSampler():  # one that looks at ids only
+                view = SimpleNamespace(ids=np.array(ids))
+                return dict(zip(ids, self.sampler.law(view, batch_size).tolist(), strict=True))
 
     def weights(self, drawn, batch_size, beta):
         """Importance weights of a drawn batch: (N P)^-beta over the largest; ones without prioritization."""
-        if not isinstance(self.sampler, Prioritized):
+        if not isinstance(self.sampler, Prioritized | RankBased):
             return np.ones(len(drawn))
         law, n = self.law(batch_size), len(self.stored)
         raw = np.array([(n * law[i]) ** -beta for i in drawn])
@@ -118,7 +135,7 @@ class OracleBuffer:
                 self.to_skip[r, e] = ended
             if self.autoreset == "same_step" and ended:
                 step |= {("next_obs", *path): leaf[r, t, e].copy() for path, leaf in finals.items()}
-            ids[r, t, e] = self.replay[r].add(step)
+            ids[r, t, e] = self.replay[r].add(step, e)
         return ids
 
     def update_priorities(self, ids, priorities):
