@@ -449,14 +449,15 @@ class ReplayBuffer:
 
     def _sample_custom(self, custom: CustomState, batch_size: int, progress: float | None) -> Batch:
         with custom.lock:
-            ids, probabilities, weights = custom.draw(batch_size, progress)
+            drawn, probabilities, weights = custom.draw(batch_size, progress)
+            ids = drawn
             if self._made.sequence is not None:
-                blocks = self._blocks(ids)
+                blocks = self._blocks(drawn)
                 ids, probabilities = blocks[..., 0], self._block_law(custom, blocks, batch_size)
             own: dict[str, Any] = {"weight": weights.astype(np.float32), "probability": probabilities, "id": ids}
             if self.replicas is None:
                 own = {name: column[0] for name, column in own.items()}
-            columns = self._core.gather(own["id"], True)
+            columns = self._core.gather(drawn if self.replicas is not None else drawn[0], True)
             self._made.relabel(columns)
             return self._made.batch(columns | own)
 

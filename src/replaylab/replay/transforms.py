@@ -133,7 +133,7 @@ class FrameStack(Transform):
                 f"field `{path}` must be given as stacks of {self.length} frames along axis {axis} "
                 f"(FrameStack(stacked_input=True)), but got shape {stacks.shape}"
             )
-        return np.ascontiguousarray(np.take(stacks, -1, axis))
+        return np.asarray(np.take(stacks, -1, axis))
 
 
 @dataclass(frozen=True)
