@@ -138,6 +138,12 @@ class OracleBuffer:
             ids[r, t, e] = self.replay[r].add(step, e)
         return ids
 
+    def end_episode(self, where):
+        """Let the episodes of these environments, bool (R, E), end without a mark."""
+        for r, e in zip(*np.nonzero(where), strict=True):
+            self.replay[r].open.pop(e, None)
+            self.to_skip[r, e] = False
+
     def update_priorities(self, ids, priorities):
         """Update with ids and priorities (R, ...); return how many were still there over all replicas."""
         pairs = zip(self.replay, ids.reshape(self.replicas, -1), priorities.reshape(self.replicas, -1), strict=True)

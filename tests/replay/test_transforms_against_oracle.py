@@ -61,6 +61,10 @@ class TransformMachine(RuleBasedStateMachine):
         world = self.world
         self.world.give(min(T, 3 * world.buffer.capacity // world.E + 2), masked=masked)
 
+    @rule()
+    def end_episodes(self):
+        self.world.end_episodes()
+
     @rule(batch_size=st.integers(1, 12), again=st.booleans())
     def sample(self, batch_size, again):
         self.world.check_sample(batch_size, again=again)
@@ -144,6 +148,8 @@ def drive(world, steps, folder):
         if isinstance(world.sampler, Prioritized | RankBased):
             world.update_priorities(5)
         world.check_sample(int(rng.integers(1, 6)), again=rng.random() < 0.3)
+        if rng.random() < 0.1:
+            world.end_episodes()
         if rng.random() < 0.1:
             world.reload(folder)
     world.check_contents()
