@@ -174,7 +174,7 @@ class TestTrap5Hindsight:
         """The same slots are filled three times over by episodes of different lengths."""
         ends = ["", "", "t", "", "", "", "", "c", "t", "", "", "", "", "", "t", ""]
         buffer = goals(ends, "random", capacity=5, next_obs=next_obs)
-        assert goal_steps(buffer) == dict.fromkeys(range(11, 16), set(range(11, 16)))
+        assert goal_steps(buffer) == {i: set(range(11, 16)) for i in range(11, 16)}
 
     def test_final_is_the_last_step_of_the_episode(self, next_obs):
         buffer = goals(["", "", "t", "c", "", ""], "final", next_obs=next_obs)

@@ -454,6 +454,7 @@ class ReplayBuffer:
             if self._made.sequence is not None:
                 blocks = self._blocks(drawn)
                 ids, probabilities = blocks[..., 0], self._block_law(custom, blocks, batch_size)
+            custom.count(drawn)
             own: dict[str, Any] = {"weight": weights.astype(np.float32), "probability": probabilities, "id": ids}
             if self.replicas is None:
                 own = {name: column[0] for name, column in own.items()}

@@ -212,15 +212,15 @@ class CustomState:
             record.cut(row)
 
     def draw(self, batch_size: int, progress: float | None) -> tuple[Ids, Floats, Floats]:
-        """Return ids, probabilities and weights of a batch in every replica, each (R, B)."""
-        ids, laws, weights, drawn = [], [], [], []
+        """Return ids, probabilities and weights of a batch in every replica, each (R, B); `count` it afterwards."""
+        ids, laws, weights = [], [], []
         for record, rng in zip(self._records, self._generators, strict=True):
             view = View(record)
             if len(view) == 0:
                 raise EmptyBufferError("the buffer is empty; add at least one step before sampling")
             law = self._law(view, batch_size)
             ids.append(np.asarray(self.sampler.draw(view, batch_size, rng), np.int64))
-            slots, stored = record.find(ids[-1])
+            _, stored = record.find(ids[-1])
             if ids[-1].ndim != 1 or not stored.all():
                 raise ConfigError(
                     f"`draw` of {type(self.sampler).__name__} must return the ids of stored steps, int64 (B,), but "
@@ -228,10 +228,12 @@ class CustomState:
                 )
             laws.append(law[np.searchsorted(view.ids, ids[-1])])
             weights.append(np.asarray(self.sampler.weights(view, laws[-1], progress), np.float64))
-            drawn.append((record, slots))
-        for record, slots in drawn:
-            np.add.at(record.counts, slots, 1)
         return np.stack(ids), np.stack(laws), np.stack(weights)
+
+    def count(self, ids: Ids) -> None:
+        """Take note that these ids (R, B) were drawn, which may change the law."""
+        for record, row in zip(self._records, ids, strict=True):
+            np.add.at(record.counts, record.find(row)[0], 1)
 
     def law(self, ids: Ids, batch_size: int) -> Floats:
         """Return the probabilities of ids (R, K); 0 for those no longer stored."""
