@@ -4,6 +4,7 @@
 #   make test     build, install and run the tests
 #   make bench    time the buffer beside its peers (installs them)
 #   make lint     formatting, lint, types and the core's generated stubs
+#   make sanitize run the core's tests under address, undefined-behaviour and thread sanitizers
 #   make format   apply the formatters
 #   make clean    remove what these targets made
 
@@ -15,7 +16,7 @@ CORE := $(wildcard cpp/*.cpp cpp/*.hpp) CMakeLists.txt pyproject.toml constraint
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
-.PHONY: study test test-slow bench bench-training lint format stubs clean
+.PHONY: study test test-slow bench bench-training lint format stubs sanitize clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -35,6 +36,9 @@ bench: $(VENV)/.bench
 
 bench-training: $(VENV)/.lab
 	@$(BIN)/python -m benchmarks.training
+
+sanitize: $(VENV)/.test
+	@tests/sanitize/run.sh $(BIN)/python $(JOBS)
 
 lint: $(VENV)/.dev
 	@echo "==> ruff, clang-format, mypy, stubs"

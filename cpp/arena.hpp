@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
+#include <cstring>
 #include <new>
 
-#if defined(__unix__) || defined(__APPLE__)
+// REPLAYLAB_PLAIN_MEMORY: from malloc instead, where a sanitizer sees what goes past its ends.
+#if (defined(__unix__) || defined(__APPLE__)) && !defined(REPLAYLAB_PLAIN_MEMORY)
 #include <sys/mman.h>
 #define REPLAYLAB_HAS_MMAP 1
 #endif
@@ -32,10 +33,8 @@ class Arena {
         if (bytes_ >= kHugePage) madvise(data_, bytes_, MADV_HUGEPAGE);
 #endif
 #else
-        base_ = std::calloc(bytes_ + kLine, 1);
-        if (base_ == nullptr) throw std::bad_alloc();
-        auto address = reinterpret_cast<std::size_t>(base_);
-        data_ = reinterpret_cast<char*>((address + kLine - 1) / kLine * kLine);
+        base_ = ::operator new(bytes_, std::align_val_t{kLine});
+        data_ = static_cast<char*>(std::memset(base_, 0, bytes_));
 #endif
     }
 
@@ -43,7 +42,7 @@ class Arena {
 #if defined(REPLAYLAB_HAS_MMAP)
         munmap(base_, mapped_);
 #else
-        std::free(base_);
+        ::operator delete(base_, std::align_val_t{kLine});
 #endif
     }
 

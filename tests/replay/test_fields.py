@@ -158,6 +158,7 @@ class TestMemory:
         row = 84 * 84 + 4
         assert 3000 * row <= buffer.nbytes <= 3000 * (row + 64) + 100_000
 
+    @pytest.mark.no_sanitizer
     @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
     @pytest.mark.parametrize("sampler", ["Uniform()", "Prioritized()"])
     def test_nbytes_is_what_the_process_grows_by(self, sampler):

@@ -173,6 +173,7 @@ def ticks_inside(call):
     return sum(begin[0] + margin < tick < end[0] - margin for tick in ticks)
 
 
+@pytest.mark.no_sanitizer
 class TestTheInterpreterRunsOn:
     """While the core works on one big call, another Python thread keeps running."""
 

@@ -210,6 +210,7 @@ def kills(path, times, seed):
         np.testing.assert_array_equal(stored["x"], np.broadcast_to(stamps[:, None], stored["x"].shape))
 
 
+@pytest.mark.no_sanitizer
 @pytest.mark.skipif(os.name != "posix", reason="kills by signal")
 class TestKills:
     """A kill at any moment leaves the old snapshot or the new one, whole."""
@@ -222,6 +223,7 @@ class TestKills:
         kills(Path(tmp_path) / "s", 200, seed=2)
 
 
+@pytest.mark.no_sanitizer
 def test_saving_takes_no_second_buffer(tmp_path):
     """At most 5 % of the rows' memory on top, as Python sees it (the rows go straight to the file)."""
     import tracemalloc
