@@ -1,0 +1,44 @@
+"""How `make docs` builds the documentation."""
+
+import re
+
+import replaylab
+
+project = "replaylab"
+author = "the replaylab developers"
+release = version = replaylab.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["deflist"]
+myst_heading_anchors = 3
+default_role = "literal"
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+autodoc_class_signature = "mixed"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+
+# No network while building, so types of other packages are named, not linked; nor are those that are not public.
+nitpick_ignore_regex = [("py:.*", name) for name in (r"(?!replaylab\.).*", r"replaylab\._core.*", r"replaylab\.replay\..*")]
+
+html_theme = "furo"
+html_title = "replaylab"
+html_show_sphinx = False
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+
+def bars(app, what, name, obj, options, lines):
+    """Escape bars outside of code: in a docstring they are |absolute values|, in reStructuredText substitutions."""
+    code = re.compile(r"(``.*?``|`.*?`|\\\|)")
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[i] = "".join(part if k % 2 else part.replace("|", r"\|") for k, part in enumerate(code.split(line)))
+
+
+def setup(app):
+    """Register the above."""
+    app.connect("autodoc-process-docstring", bars)

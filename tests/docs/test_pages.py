@@ -1,0 +1,64 @@
+"""Every example in the documentation runs.
+
+The blocks marked ``python`` of a page run from top to bottom, in one namespace; those marked ``py`` are only shown
+(another library's code).
+"""
+
+import doctest
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from replaylab import replay
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def run(page, text):
+    """Run a page's blocks and return their names; doctest prompts are checked for what they print."""
+    names = {"__name__": page}
+    for found in BLOCK.finditer(text):
+        code, line = found[1], text[: found.start(1)].count("\n")
+        if ">>> " in code:
+            test = doctest.DocTestParser().get_doctest(code, names, page, page, line)
+            doctest.DebugRunner().run(test, clear_globs=False)
+            names = test.globs
+        else:
+            exec(compile("\n" * line + code, page, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        run(str(page), page.read_text())
+    except ModuleNotFoundError as error:
+        if (error.name or "replaylab").split(".")[0] in ("replaylab", "tests"):
+            raise
+        pytest.skip(f"needs {error.name}")
+
+
+@pytest.mark.parametrize("code", ["assert 1 == 2", ">>> 1 + 1\n3", "x = unknown"])
+def test_an_example_that_is_wrong_fails(code):
+    with pytest.raises((AssertionError, NameError, doctest.DocTestFailure)):
+        run("page.md", f"Text.\n\n```python\n{code}\n```\n")
+
+
+def test_blocks_share_a_namespace():
+    run("page.md", "```python\nx = 2\n```\n```python\n>>> x + 1\n3\n>>> y = x\n```\n```python\nassert y == 2\n```\n")
+
+
+@pytest.mark.parametrize("name", replay.__all__)
+def test_the_reference_has_every_public_name(name):
+    assert re.search(rf"^(\.\. auto\w+:: |   )(replaylab\.replay\.)?{name}$", (DOCS / "api.md").read_text(), re.MULTILINE)
+
+
+def test_every_page_is_in_the_table_of_contents():
+    contents = re.search(r"```{toctree}(.*?)```", (DOCS / "index.md").read_text(), re.DOTALL)[1].split()
+    for page in PAGES:
+        assert page.stem == "index" or any(fnmatch(page.stem, pattern) for pattern in contents), page
