@@ -4,8 +4,10 @@
 #   make test     build, install and run the tests
 #   make bench    time the buffer beside its peers (installs them)
 #   make lint     formatting, lint, types and the core's generated stubs
-#   make sanitize run the core's tests under address, undefined-behaviour and thread sanitizers
 #   make format   apply the formatters
+#   make docs     build the documentation into build/docs
+#   make coverage run the replay library's tests and show which lines and branches they miss
+#   make sanitize run them with the core under address, undefined-behaviour and thread sanitizers
 #   make clean    remove what these targets made
 
 PYTHON ?= python3
@@ -16,7 +18,7 @@ CORE := $(wildcard cpp/*.cpp cpp/*.hpp) CMakeLists.txt pyproject.toml constraint
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
-.PHONY: study test test-slow bench bench-training lint format stubs sanitize clean
+.PHONY: study test test-slow bench bench-training lint format stubs docs coverage sanitize clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -36,6 +38,14 @@ bench: $(VENV)/.bench
 
 bench-training: $(VENV)/.lab
 	@$(BIN)/python -m benchmarks.training
+
+docs: $(VENV)/.docs
+	@echo "==> building the documentation"
+	@$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs build/docs
+	@echo "build/docs/index.html"
+
+coverage: $(VENV)/.test
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --cov --cov-report=term-missing:skip-covered tests/replay tests/docs src/replaylab/replay
 
 sanitize: $(VENV)/.test
 	@tests/sanitize/run.sh $(BIN)/python $(JOBS)
@@ -86,6 +96,11 @@ $(VENV)/.dev: $(VENV)/.core
 	@echo "==> installing the developers' tools"
 	@$(INSTALL) --no-build-isolation --editable '.[dev]'
 	@touch $@ $(VENV)/.lab $(VENV)/.test
+
+$(VENV)/.docs: $(VENV)/.test
+	@echo "==> installing what builds the documentation"
+	@$(INSTALL) --no-build-isolation --editable '.[docs]'
+	@touch $@
 
 $(VENV)/.bench: $(VENV)/.lab
 	@echo "==> installing the peers"

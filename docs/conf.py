@@ -22,7 +22,9 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
 # No network while building, so types of other packages are named, not linked; nor are those that are not public.
-nitpick_ignore_regex = [("py:.*", name) for name in (r"(?!replaylab\.).*", r"replaylab\._core.*", r"replaylab\.replay\..*")]
+nitpick_ignore_regex = [
+    ("py:.*", name) for name in (r"(?!replaylab\.).*", r"replaylab\._core.*", r"replaylab\.replay\..*")
+]
 
 html_theme = "furo"
 html_title = "replaylab"
@@ -31,7 +33,7 @@ pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
 
-def bars(app, what, name, obj, options, lines):
+def bars(app, what, name, obj, options, lines):  # noqa: ARG001
     """Escape bars outside of code: in a docstring they are |absolute values|, in reStructuredText substitutions."""
     code = re.compile(r"(``.*?``|`.*?`|\\\|)")
     for i, line in enumerate(lines):

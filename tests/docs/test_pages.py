@@ -55,7 +55,7 @@ def test_blocks_share_a_namespace():
 
 @pytest.mark.parametrize("name", replay.__all__)
 def test_the_reference_has_every_public_name(name):
-    assert re.search(rf"^(\.\. auto\w+:: |   )(replaylab\.replay\.)?{name}$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    assert f"\n.. autoclass:: {name}\n" in (DOCS / "api.md").read_text()
 
 
 def test_every_page_is_in_the_table_of_contents():
