@@ -15,6 +15,7 @@ from replaylab.replay.priority_samplers import (
     ReLo,
 )
 from replaylab.replay.retention import Fifo, Reservoir, Retention
+from replaylab.replay.recorder import ReplayRecorder
 from replaylab.replay.samplers import (
     Blocks,
     Combined,
@@ -60,6 +61,7 @@ __all__ = [
     "ReplayBuffer",
     "Reservoir",
     "Retention",
+    "ReplayRecorder",
     "ReverseSweep",
     "Sampler",
     "Schedule",

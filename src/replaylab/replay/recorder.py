@@ -1,0 +1,337 @@
+"""Steps environments and stores exactly what happened, however they start new episodes."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import ConfigError, FieldError
+from replaylab.replay.arrays import fitted
+from replaylab.replay.buffer import ReplayBuffer
+from replaylab.replay.env_face import EnvFace, Returned, map_arrays, spaces_of
+from replaylab.replay.fields import flatten, flatten_as, names_error, unflatten
+
+FROM_ENV = ("obs", "reward", "next_obs", "terminated", "truncated")
+"""Fields whose values the environments give."""
+
+UNRECORDED = ("step_async", "step_wait", "reset_async", "reset_wait")
+"""Methods of vector environments that would step them past the recorder."""
+
+Rows = npt.NDArray[np.int32]
+
+
+class ReplayRecorder:
+    """Environments that store their own transitions.
+
+    Use it as the environments it is given: `reset`, `step`, and for EnvPool `send` and `recv`, take and
+    return what theirs do; every other attribute is theirs. What is stored is what happened, in each of
+    Gymnasium's autoreset modes: an ended episode's true last observation, no step for a reset, and no episode
+    that goes on across one. Observations are copied, so environments may reuse their arrays.
+
+    Sub-environment i is row i of what the environments return; in a buffer of R replicas with E environments
+    each it is environment i mod E of replica ⌊i/E⌋. Of obs, reward, next_obs, terminated and truncated those
+    are stored that the buffer declares; its other fields, but for action, are given to `step` by name.
+
+    Args:
+        env: A Gymnasium vector environment, or a single one, with any wrappers; or an EnvPool, of its
+            gymnasium or dm API.
+        buffer: Where to store; its `num_envs`, `replicas` and `autoreset` must fit the environments.
+        reset_ended: For environments that do not reset themselves (a single one; autoreset mode DISABLED):
+            whether `step` resets those whose episode ended. It then returns their new episode's first
+            observation, and ``info`` has their last one as ``final_obs`` (with the mask ``_final_obs``) and
+            what the reset told as ``reset_info``.
+
+    Attributes:
+        env: The environments.
+        buffer: The buffer.
+        ids: The ids of the last stored steps, int64 ``[R] [E]``; −1 where none was stored.
+
+    Raises:
+        ConfigError: The autoreset mode is not declared, or the buffer does not fit.
+        FieldError: The buffer declares no field ``obs``.
+
+    Example:
+        >>> import gymnasium as gym
+        >>> from replaylab.replay import ReplayRecorder
+        >>> envs = ReplayRecorder.for_env(gym.make_vec("CartPole-v1", 2, vectorization_mode="sync"), 1000, seed=0)
+        >>> obs, info = envs.reset(seed=0)
+        >>> for _ in range(100):
+        ...     obs, reward, terminated, truncated, info = envs.step(obs[:, 2] > 0)
+        >>> envs.buffer.sample(32).obs.shape
+        (32, 4)
+    """
+
+    def __init__(self, env: Any, buffer: ReplayBuffer, *, reset_ended: bool = False) -> None:
+        self.env, self.buffer = env, buffer
+        self._face = face = EnvFace(env)
+        self._lead = tuple(axis for axis in (buffer.replicas, buffer.num_envs) if axis is not None)
+        self._resets_wanted = face.mode in (None, "disabled")  # by the caller, or with `reset_ended` from here
+        self._reset_ended = reset_ended and self._resets_wanted
+        self._check_fit()
+
+        self._trees = buffer.fields
+        self._leaves = {name: dict(flatten(tree, name)) for name, tree in self._trees.items()}
+        self._asked = [name for name in self._trees if name not in FROM_ENV]
+        self._sees_ends = {"terminated", "truncated"} <= self._trees.keys()
+        self._all = np.arange(face.num_envs, dtype=np.int32)
+        self._reshapes = self._lead != (face.num_envs,)
+        # By path, with one row for each environment: its last observation, what the caller gave for the step it
+        # is about to make, and its next observation where only some return theirs.
+        self._obs: dict[str, npt.NDArray[Any]] = {}
+        self._given = {
+            path: np.zeros((face.num_envs, *field.shape), field.dtype)
+            for name in self._asked
+            for path, field in self._leaves[name].items()
+        }
+        self._next: dict[str, npt.NDArray[Any]] = {}
+        self._known, self._in_flight, self._over = np.zeros((3, face.num_envs), np.bool_)
+        self._last_rows = self._all  # environments of the last observations
+        self._cut_short = False  # environments went on, and what they did is not stored
+        self.ids: Any = self._none_stored()
+
+    @classmethod
+    def for_env(cls, env: Any, capacity: int, *, reset_ended: bool = False, **buffer_options: Any) -> "ReplayRecorder":
+        """Return a recorder with a new buffer, ``ReplayBuffer.for_env(env, capacity, **buffer_options)``.
+
+        Raises:
+            FieldError, ConfigError: As for `ReplayBuffer.for_env`.
+        """
+        return cls(env, ReplayBuffer.for_env(spaces_of(env), capacity, **buffer_options), reset_ended=reset_ended)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None, env_ids: Any = None) -> Any:
+        """Start new episodes and return what the environments return; episodes under way end where they are.
+
+        Args:
+            seed: For the environments.
+            options: For the environments; with ``"reset_mask"``, bool (N,), only those are reset.
+            env_ids: With EnvPool: the environments to reset; None: all.
+
+        Raises:
+            ConfigError: The pool is asynchronous, or a step was cut short and not all environments are reset.
+        """
+        if self._face.is_async:
+            raise ConfigError("an asynchronous EnvPool has no `reset`; call async_reset(), then recv()")
+        rows, call = self._checked_rows(env_ids), () if env_ids is None else (self._checked_rows(env_ids),)
+        if options is not None and options.get("reset_mask") is not None:
+            rows = np.flatnonzero(options["reset_mask"]).astype(np.int32)
+        if self._cut_short and len(rows) < len(self._all):
+            raise ConfigError("the last step was cut short before it was stored; call reset() for all environments")
+        given = {"seed": seed, "options": None if options is None else dict(options)}  # theirs to take the mask out of
+        self._end_episodes(rows)
+        self._cut_short = True
+        result = self.env.reset(*call, **{name: value for name, value in given.items() if value is not None})
+        self._keep(self._face.read(result, self._trees["obs"]), rows)
+        self._over[rows] = False
+        self._cut_short = False
+        return result
+
+    def step(self, actions: Any, env_ids: Any = None, **extra: Any) -> Any:
+        """Step the environments, store the transitions, and return what the environments returned.
+
+        Args:
+            actions: For the environments, one for each.
+            env_ids: With EnvPool: the environments the actions are for, as for `send`.
+            **extra: The buffer's further fields, such as ``log_prob=...``: one value for each environment.
+
+        Raises:
+            FieldError, ShapeError, DtypeError: A field is missing, unknown or does not fit; nothing was stepped.
+            ConfigError: An environment was not reset, or a step was cut short; nothing was stepped.
+        """
+        if self._face.pool:
+            self.send(actions, env_ids, **extra)
+            return self.recv()
+        if env_ids is not None:
+            raise ConfigError("`env_ids` is for EnvPool; these environments are stepped all together, leave it out")
+        self._give(self._all, actions, extra)
+        result = self._returned(self.env.step, actions)
+        return self._with_resets(result) if self._reset_ended and self._over.any() else result
+
+    def send(self, actions: Any, env_ids: Any = None, **extra: Any) -> None:
+        """Send actions to EnvPool; the transitions are stored when `recv` gets what came of them.
+
+        Args:
+            actions: One for each of `env_ids`.
+            env_ids: int (M,). None: those of the last `recv` in asynchronous mode, else all.
+            **extra: The buffer's further fields, one value for each of `env_ids`.
+        """
+        rows = self._last_rows if env_ids is None and self._face.is_async else self._checked_rows(env_ids)
+        self._give(rows, actions, extra)
+        self.env.send(actions, rows)
+
+    def recv(self) -> Any:
+        """Receive what EnvPool's next `batch_size` environments return, and store their transitions."""
+        return self._returned(self.env.recv)
+
+    def async_reset(self) -> None:
+        """Start new episodes in EnvPool; `recv` returns their first observations.
+
+        Raises:
+            ConfigError: Some step has not been received; it could not be told from a reset.
+        """
+        if self._in_flight.any():
+            raise ConfigError(
+                "`async_reset` needs every step received, but environments "
+                f"{np.flatnonzero(self._in_flight).tolist()} are still under way; call recv() for them first"
+            )
+        self._end_episodes(self._all)
+        self._known[:] = False
+        self.env.async_reset()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "env":
+            raise AttributeError(name)
+        if name in UNRECORDED:
+            raise AttributeError(f"`{name}` would step the environments past the recorder; use `step` and `reset`")
+        return getattr(self.env, name)
+
+    def __repr__(self) -> str:
+        return f"ReplayRecorder({self.env}, {self.buffer})"
+
+    def _check_fit(self) -> None:
+        buffer, mode, count = self.buffer, self._face.mode, self._face.num_envs
+        places = int(np.prod(self._lead, dtype=np.int64))
+        if places != count:
+            raise ConfigError(
+                f"the buffer must have a place for each of the {count} environments, but has "
+                f"(replicas={buffer.replicas}, num_envs={buffer.num_envs}), that is {places}; make it with "
+                "ReplayRecorder.for_env, or with that many"
+            )
+        if buffer.autoreset not in ((None, "disabled") if self._resets_wanted else (mode,)):
+            raise ConfigError(
+                f"the buffer must have the environments' autoreset mode, {mode!r}, but has {buffer.autoreset!r}; "
+                f"make it with ReplayRecorder.for_env, or with autoreset={mode!r}"
+            )
+        if "obs" not in buffer.fields:
+            raise FieldError(f"the buffer must declare the field `obs`, but has {', '.join(buffer.fields)}; add it")
+
+    def _checked_rows(self, env_ids: Any) -> Rows:
+        if env_ids is None:
+            return self._all
+        rows, count = np.asarray(env_ids), len(self._all)
+        sound = rows.ndim == 1 and rows.dtype.kind in "iu" and 0 < len(np.unique(rows)) == len(rows)
+        if not sound or rows.min() < 0 or rows.max() >= count:
+            raise ConfigError(f"`env_ids` must be different whole numbers from 0 to {count - 1}, but got {env_ids!r}")
+        return rows.astype(np.int32)
+
+    def _check_ready(self, rows: Rows) -> None:
+        if self._cut_short:
+            raise ConfigError("the last step was cut short before it was stored; call reset() to go on")
+        if not self._known[rows].all():
+            new = rows[~self._known[rows]].tolist()
+            mend = "recv() what `async_reset` started" if self._face.is_async else "call reset()"
+            raise ConfigError(f"environments {new} have no observation to act on yet; {mend} first")
+        if self._in_flight[rows].any():
+            sent = rows[self._in_flight[rows]].tolist()
+            raise ConfigError(f"environments {sent} are at the step sent last; call recv() before sending another")
+        if self._over[rows].any():
+            over = rows[self._over[rows]].tolist()
+            call = 'reset(options={"reset_mask": terminated | truncated})' if self._face.batched else "reset()"
+            raise ConfigError(
+                f"the episodes of environments {over} ended, and these do not reset themselves; call {call}, or make "
+                "the recorder with reset_ended=True"
+            )
+
+    def _give(self, rows: Rows, actions: Any, extra: dict[str, Any]) -> None:
+        """Keep what belongs to the steps these environments are about to make."""
+        self._check_ready(rows)
+        own = [name for name in self._asked if name != "action"]
+        if extra.keys() != set(own):
+            raise names_error("step", extra, own)
+        count = len(rows) if self._face.batched else None
+        fresh = {}
+        for name in self._asked:
+            for path, value in self._by_path(name, actions if name == "action" else extra[name]).items():
+                field = self._leaves[name][path]
+                fresh[path] = fitted(path, value, field.dtype, field.shape, None, None, count)
+        for path, values in fresh.items():
+            self._given[path][rows] = values
+        self._in_flight[rows] = True
+
+    def _returned(self, call: Any, *args: Any) -> Any:
+        """Return what the environments return, when it is stored."""
+        self._cut_short = True
+        result = call(*args)
+        got = self._face.read(result, self._trees["obs"])
+        self._store(got)
+        self._keep(got, self._all if got.rows is None else got.rows)
+        self._cut_short = False
+        return result
+
+    def _store(self, got: Returned) -> None:
+        """Store the steps that came to these observations."""
+        stepped = self._in_flight if got.rows is None else self._in_flight & self._everywhere(got, got.rows >= 0)
+        ended = self._everywhere(got, got.terminated | got.truncated) & stepped
+        self.ids = self._none_stored()
+        if not stepped.any():
+            return
+        values = {**self._obs, **self._given}
+        for path, leaf in self._by_path("obs", got.obs).items():
+            self._next[path] = values["next_" + path] = self._everywhere(got, np.asarray(leaf), self._next.get(path))
+        for name in ("reward", "terminated", "truncated"):
+            values[name] = self._everywhere(got, getattr(got, name))
+        steps = {}
+        for name, tree in self._trees.items():
+            steps[name] = unflatten(tree, iter([self._shaped(values[path]) for path in self._leaves[name]]))
+        if self._face.mode == "same_step" and ended.any():
+            steps["final_obs"] = map_arrays(self._shaped, got.final_obs)
+        self.ids = self.buffer.add(where=None if stepped.all() else self._shaped(stepped), **steps)
+        if self._resets_wanted:
+            self._over = ended
+        if not self._sees_ends and ended.any():
+            self._end_episodes(np.flatnonzero(ended))
+
+    def _keep(self, got: Returned, rows: Rows) -> None:
+        """Copy the observations that these environments' next steps begin with."""
+        for path, value in self._by_path("obs", got.obs).items():
+            leaf = np.asarray(value)
+            if path not in self._obs:
+                self._obs[path] = np.zeros((len(self._all), *leaf.shape[1:]), leaf.dtype)
+            at = rows if got.rows is None else got.rows
+            self._obs[path][at] = leaf[rows] if got.rows is None else leaf
+        self._known[rows], self._in_flight[rows], self._last_rows = True, False, rows
+
+    def _by_path(self, name: str, value: Any) -> dict[str, Any]:
+        """Return a field's value, or its parts if the field is nested, by path."""
+        if name in self._leaves[name]:
+            return {name: value}
+        parts = dict(flatten_as(self._trees[name], value, name))
+        if parts.keys() != self._leaves[name].keys():
+            raise names_error(name, parts, self._leaves[name])
+        return parts
+
+    def _everywhere(self, got: Returned, values: Any, out: Any = None) -> Any:
+        """Return values of the environments that returned, (M, ...), as an array of all (N, ...)."""
+        if got.rows is None:
+            return values
+        out = np.zeros((len(self._all), *values.shape[1:]), values.dtype) if out is None else out
+        out[got.rows] = values
+        return out
+
+    def _shaped(self, values: Any) -> Any:
+        """Return an array of all environments with the buffer's leading axes."""
+        return values.reshape(self._lead + values.shape[1:]) if self._reshapes and values is not None else values
+
+    def _none_stored(self) -> Any:
+        return np.full(self._lead, -1, np.int64) if self._lead else -1
+
+    def _end_episodes(self, rows: npt.NDArray[Any]) -> None:
+        where = np.zeros(len(self._all), np.bool_)
+        where[rows] = True
+        self.buffer.end_episode(where=self._shaped(where))
+
+    def _with_resets(self, result: Any) -> Any:
+        """Reset the environments whose episodes ended; return the step's result with what they begin with."""
+        obs, reward, terminated, truncated = deepcopy(result[:4])  # which a reset may overwrite
+        info: Mapping[str, Any] = result[4]
+        if not self._face.batched:
+            first, reset_info = self.reset()
+            return first, reward, terminated, truncated, {**info, "final_obs": obs, "reset_info": reset_info}
+        over = self._over.copy()
+        final_obs = np.full(len(over), None, object)
+        for i in np.flatnonzero(over):
+            final_obs[i] = map_arrays(lambda leaf, i=i: leaf[i], obs)
+        first, reset_info = self.reset(options={"reset_mask": over})
+        told = {"final_obs": final_obs, "_final_obs": over, "reset_info": reset_info}
+        return first, reward, terminated, truncated, {**info, **told}
