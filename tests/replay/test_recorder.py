@@ -19,6 +19,7 @@ from .test_law_4_autoreset import assert_same_transitions, stored_by_env
 POOL_SCRIPTS = [[(length, ends and not late, late) for length, ends, late in script] for script in SCRIPTS]
 # Its dm API tells a time limit from another end by the episode's length alone.
 LIMITED = [[(length, length < 4, length == 4) for length in lengths] for lengths in ([4, 2], [4], [1, 4, 3], [2])]
+MISSING = object()
 LAYOUTS = [{}, {"replicas": 4}, {"replicas": 2}]
 
 
@@ -254,8 +255,9 @@ class TestFurtherFields:
     @pytest.mark.parametrize(
         ("extra", "error", "words"),
         [
-            ({"log_prob": None, "state": None}, FieldError, "missing `log_prob`, `state`"),
-            ({"log_prob": None, "log_probs": 0}, FieldError, "did you mean `log_prob`"),
+            ({"log_prob": MISSING, "state": MISSING}, FieldError, "missing `log_prob`, `state`"),
+            ({"log_prob": MISSING, "log_probs": 0}, FieldError, "did you mean `log_prob`"),
+            ({"log_prob": None}, ShapeError, "log_prob"),
             ({"log_prob": np.zeros(3)}, ShapeError, "log_prob"),
             ({"log_prob": np.zeros(4, complex)}, DtypeError, "log_prob"),
             ({"state": (np.zeros((4, 2)),)}, FieldError, "`state.1.h`"),
@@ -265,10 +267,9 @@ class TestFurtherFields:
         recorder = self.make()
         recorder.reset()
         whole = {"log_prob": np.zeros(4), "state": (np.zeros((4, 2)), {"h": np.zeros(4, int)})}
+        given = {name: value for name, value in (whole | extra).items() if value is not MISSING}
         with pytest.raises(error, match=words):
-            recorder.step(
-                np.zeros(4, int), **(whole | extra if len(extra) == 1 and "log_probs" not in extra else extra)
-            )
+            recorder.step(np.zeros(4, int), **given)
         assert all(not env.log for env in recorder.envs)
         recorder.step(np.zeros(4, int), **whole)
         assert len(recorder.buffer) == 4
