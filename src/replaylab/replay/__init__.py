@@ -14,8 +14,8 @@ from replaylab.replay.priority_samplers import (
     RankBased,
     ReLo,
 )
-from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.recorder import ReplayRecorder
+from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.samplers import (
     Blocks,
     Combined,
