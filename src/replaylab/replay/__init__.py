@@ -31,6 +31,7 @@ from replaylab.replay.samplers import (
     Uniform,
 )
 from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule
+from replaylab.replay.stats import ReplayStats
 from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "Reservoir",
     "Retention",
     "ReplayRecorder",
+    "ReplayStats",
     "ReverseSweep",
     "Sampler",
     "Schedule",

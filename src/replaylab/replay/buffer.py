@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError, FieldError
-from replaylab.replay import seeding, snapshot
+from replaylab.replay import seeding, show, snapshot
 from replaylab.replay.arrays import MOST, ids_array, positive
 from replaylab.replay.batch import Batch, copy_batch
 from replaylab.replay.custom import CustomSampler, CustomState
@@ -21,6 +21,7 @@ from replaylab.replay.memory import check_batch_memory
 from replaylab.replay.retention import Reservoir, Retention
 from replaylab.replay.samplers import Sampler
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
+from replaylab.replay.stats import ReplayStats, stats_of
 from replaylab.replay.transforms import FrameStack, Transform
 
 
@@ -294,6 +295,15 @@ class ReplayBuffer:
         """
         return self._made.unflatten(iter(self._core.gather(ids, False).values()))
 
+    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> ReplayStats:
+        """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).
+
+        Args:
+            batch_size: B, for the figures of a law that depends on it; None: they are None.
+            progress: Training progress, likewise.
+        """
+        return stats_of(self, batch_size, progress)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.
 
@@ -431,12 +441,10 @@ class ReplayBuffer:
         return self._made.autoreset
 
     def __repr__(self) -> str:
-        axes = [f"{n} {name}" for n, name in ((self.replicas, "replicas"), (self.num_envs, "envs")) if n]
-        return (
-            f"ReplayBuffer({len(self):,} of {self.capacity:,} steps"
-            f"{''.join(f', {axis}' for axis in axes)}, {self.nbytes / 2**20:,.1f} MiB, {self.sampler}, "
-            f"fields: {', '.join(self._made.flat)})"
-        )
+        return show.text(self)
+
+    def _repr_html_(self) -> str:
+        return show.html(self)
 
     def _recorded(self, values: Mapping[str, Any], length: int, store: Callable[[], Any]) -> Any:
         """Store steps, and let a custom sampler's record take note of them."""

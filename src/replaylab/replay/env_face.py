@@ -73,7 +73,10 @@ class EnvFace:
         rows = np.asarray(info["env_id"]) if self.pool else None
         if not self.batched:
             obs, outcome = map_arrays(_as_row, obs), [_as_row(value) for value in outcome]
-        return Returned(rows, obs, *map(np.asarray, outcome), final_obs=info.get("final_obs"))
+        if not outcome:
+            return Returned(rows, obs)
+        reward, terminated, truncated = map(np.asarray, outcome)
+        return Returned(rows, obs, reward, terminated, truncated, info.get("final_obs"))
 
     def _read_dm(self, result: Any, obs_tree: Tree) -> Returned:
         """Read a time step of EnvPool's dm API.

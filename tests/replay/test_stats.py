@@ -1,0 +1,237 @@
+"""Figures of a buffer, against examples worked out by hand, and against plain formulas for every sampler."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from replaylab.replay import (
+    LAP,
+    AntiPrioritized,
+    Blocks,
+    Combined,
+    CustomSampler,
+    Field,
+    Geometric,
+    Greedy,
+    Mixture,
+    Online,
+    Oracle,
+    Permuted,
+    Prioritized,
+    RankBased,
+    Recency,
+    ReplayBuffer,
+    ReplayStats,
+    Reservoir,
+    ReverseSweep,
+    Sequence,
+    ShuffledEpochs,
+    SlidingWindow,
+    Sticky,
+    Uniform,
+)
+
+X = {"x": Field()}
+
+
+def make(capacity, sampler=None, steps=0, **options):
+    buffer = ReplayBuffer(capacity, X, sampler=sampler, seed=0, **options)
+    buffer.extend(x=np.arange(float(steps)))
+    return buffer
+
+
+class TestByHand:
+    def test_the_law(self):
+        """Priorities 1, 2, 3, 4 of steps of age 3, 2, 1, 0: P = 0.1, 0.2, 0.3, 0.4."""
+        buffer = make(10, Prioritized(alpha=1.0), 4)
+        buffer.update_priorities(np.arange(4), priority=np.array([1.0, 2.0, 3.0, 4.0]))
+        stats = buffer.stats()
+        assert stats.mean_drawn_age == pytest.approx(0.3 + 0.4 + 0.3)
+        assert stats.effective_size == pytest.approx(1 / 0.30)
+        entropy = -sum(p * math.log(p) for p in (0.1, 0.2, 0.3, 0.4))
+        assert stats.entropy == pytest.approx(entropy)
+        assert stats.evenness == pytest.approx(entropy / math.log(4))
+        assert stats.largest_priority == 4.0
+        assert stats.total_priority == pytest.approx(10.0)
+
+    def test_sizes_and_ages(self):
+        stats = make(4, Uniform(), 11).stats()
+        assert (stats.size, stats.capacity, stats.added, stats.cycles) == (4, 4, 11, 2)
+        assert (stats.oldest_age, stats.mean_age, stats.mean_drawn_age) == (3.0, 1.5, 1.5)
+        assert (stats.effective_size, stats.entropy) == (4.0, pytest.approx(math.log(4)))
+        assert stats.evenness == pytest.approx(1.0)
+        assert stats.largest_priority is None
+        assert stats.total_priority is None
+
+    def test_replays(self):
+        """The newest 2 of 4 twice, the newest 1 of 5 thrice, after which the oldest was dropped: 0, 2, 2, 3."""
+        buffer = make(4, SlidingWindow(), 4)
+        buffer.sample(2)
+        buffer.sample(2)
+        stats = buffer.stats()
+        assert (stats.mean_replays, stats.max_replays, stats.never_replayed) == (1.0, 2.0, 0.5)
+        assert stats.replay_gini == pytest.approx(0.5)
+        assert (stats.samples, stats.samples_per_insert) == (4, 1.0)
+        buffer.add(x=4.0)
+        for _ in range(3):
+            buffer.sample(1)
+        stats = buffer.stats()
+        assert (stats.mean_replays, stats.max_replays, stats.never_replayed) == (7 / 4, 3.0, 0.25)
+        assert stats.replay_gini == pytest.approx((-3 * 0 - 1 * 2 + 1 * 2 + 3 * 3) / (4 * 7))
+        assert (stats.samples, stats.samples_per_insert) == (7, 7 / 5)
+
+    def test_stale_updates(self):
+        buffer = make(3, Prioritized(), 5)
+        assert buffer.update_priorities(np.array([0, 1, 1, 2, 4, -1]), np.ones(6)) == 2
+        assert buffer.stats().stale_updates == 3
+
+    def test_one_step(self):
+        stats = make(5, Uniform(), 1).stats()
+        assert (stats.effective_size, stats.entropy, stats.evenness) == (1.0, 0.0, 1.0)
+        assert (stats.oldest_age, stats.mean_age, stats.replay_gini) == (0.0, 0.0, 0.0)
+
+    def test_nothing_stored(self):
+        stats = make(5, Prioritized()).stats()
+        assert (stats.size, stats.added, stats.samples, stats.stale_updates) == (0, 0, 0, 0)
+        assert stats.total_priority == 0.0
+        for name in ("oldest_age", "mean_age", "effective_size", "entropy", "largest_priority", "samples_per_insert"):
+            assert np.isnan(getattr(stats, name)), name
+
+    def test_nothing_can_be_drawn(self):
+        buffer = make(5, Prioritized(), 3)
+        buffer.update_priorities(np.arange(3), priority=np.zeros(3))
+        stats = buffer.stats()
+        assert np.isnan(stats.effective_size)
+        assert (stats.mean_age, stats.largest_priority, stats.total_priority) == (1.0, 0.0, 0.0)
+
+    def test_replicas_of_unequal_sizes(self):
+        buffer = ReplayBuffer(3, X, replicas=3, num_envs=2, sampler=Prioritized(alpha=1.0), seed=0)
+        where = np.array([[True, True], [True, False], [False, False]])
+        for _ in range(2):
+            buffer.add(x=np.zeros((3, 2)), where=where)
+        buffer.update_priorities(np.array([[1, 2], [0, 1], [-1, -1]]), priority=[[1.0, 3.0], [1.0, 3.0], [9.0, 9.0]])
+        stats = buffer.stats()
+        assert stats.size.tolist() == [3, 2, 0]
+        assert stats.added.tolist() == [4, 2, 0]
+        assert stats.cycles.tolist() == [1, 0, 0]
+        assert stats.size.dtype == np.int64
+        np.testing.assert_allclose(stats.oldest_age, [2, 1, np.nan])
+        np.testing.assert_allclose(stats.total_priority, [5, 4, 0])
+        np.testing.assert_allclose(stats.largest_priority, [3, 3, np.nan])
+        np.testing.assert_allclose(stats.effective_size, [25 / 11, 16 / 10, np.nan])
+        np.testing.assert_allclose(stats.mean_drawn_age, [(2 + 3) / 5, 1 / 4, np.nan])
+
+    def test_a_reservoir(self):
+        stats = make(4, Uniform(), 100, retention=Reservoir()).stats()
+        assert (stats.size, stats.added, stats.cycles) == (4, 100, 25)
+        assert stats.effective_size == pytest.approx(4.0)
+
+    def test_sequences_are_what_is_drawn(self):
+        """An episode of 4 steps in two blocks of 2, with priorities 1, 2 and 3, 4: P = 0.3, 0.7."""
+        fields = X | {name: Field((), bool) for name in ("terminated", "truncated")} | {"reward": Field()}
+        buffer = ReplayBuffer(8, fields, sampler=Prioritized(alpha=1.0), transforms=(Sequence(2, 0, 0),), seed=0)
+        no = np.zeros(4, bool)
+        buffer.extend(x=np.zeros(4), reward=np.zeros(4), terminated=no, truncated=no)
+        assert buffer.stats().evenness == pytest.approx(1.0)
+        buffer.update_priorities(np.array([0, 2]), priority=np.array([1.5, 3.5]))
+        stats = buffer.stats()
+        assert stats.effective_size == pytest.approx(1 / (0.09 + 0.49))
+        assert stats.evenness == pytest.approx(-(0.3 * math.log(0.3) + 0.7 * math.log(0.7)) / math.log(2))
+        assert stats.mean_drawn_age == pytest.approx(0.3 * 3 + 0.7 * 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Newer(CustomSampler):
+    def law(self, view, batch_size):
+        wanted = view.ids + 1.0
+        return wanted / wanted.sum()
+
+
+SAMPLERS = [
+    Online(),
+    Uniform(),
+    Uniform(replace=False),
+    Combined(),
+    ShuffledEpochs(),
+    SlidingWindow(),
+    Recency(eta=0.99, least=3),
+    Geometric(5.0),
+    ReverseSweep(),
+    Blocks(2),
+    Sticky(),
+    Prioritized(),
+    AntiPrioritized(),
+    Permuted(),
+    LAP(),
+    RankBased(),
+    Greedy(),
+    Mixture((Uniform(), Prioritized())),
+    Oracle(lambda ids: ids % 3),
+    Newer(),
+]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_every_sampler(sampler, replicas):
+    """Against the law that the buffer states, after feedback and a wrap-around."""
+    buffer = ReplayBuffer(20, X, sampler=sampler, replicas=replicas, seed=0)
+    lead = () if replicas is None else (replicas,)
+    drawn = np.zeros((replicas or 1, 50), np.int64)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        buffer.extend(x=np.zeros((*lead, 9)))
+        batch = buffer.sample(4, progress=0.5)
+        buffer.update_priorities(batch.id, rng.normal(size=batch.id.shape))
+        for counts, ids in zip(drawn, np.reshape(batch.id, (replicas or 1, -1)), strict=True):
+            np.add.at(counts, ids, 1)
+    stats = buffer.stats(batch_size=4, progress=0.5)
+    ids = np.broadcast_to(np.arange(25, 45), (*lead, 20))
+    law = buffer.probabilities(ids, batch_size=4, progress=0.5)
+    np.testing.assert_allclose(stats.effective_size, 1 / (law**2).sum(-1))
+    np.testing.assert_allclose(stats.mean_drawn_age, law @ np.arange(20)[::-1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.testing.assert_allclose(stats.entropy, -np.nansum(law * np.log(law), -1), atol=1e-12)
+    np.testing.assert_array_equal(np.reshape(stats.samples, -1), drawn.sum(-1))
+    np.testing.assert_allclose(np.reshape(stats.mean_replays, -1), drawn[:, 25:45].mean(-1))
+    np.testing.assert_array_equal(np.reshape(stats.max_replays, -1), drawn[:, 25:45].max(-1))
+    assert np.shape(stats.size) == lead
+    wants = any(isinstance(one, (Prioritized, LAP, RankBased, Greedy)) for one in getattr(sampler, "parts", (sampler,)))
+    assert (stats.largest_priority is not None) == wants
+    if wants:
+        assert np.all(stats.largest_priority <= stats.total_priority)
+
+
+@pytest.mark.parametrize("sampler", [SlidingWindow(), Greedy(), Recency()], ids=str)
+def test_figures_that_need_more_are_none(sampler):
+    stats = make(10, sampler, 5).stats()
+    assert stats.effective_size is stats.entropy is stats.evenness is stats.mean_drawn_age is None
+    assert stats.mean_age == 2.0
+    assert make(10, sampler, 5).stats(batch_size=2, progress=1.0).effective_size is not None
+
+
+def test_it_reads():
+    text = repr(make(2000, Uniform(), 1500).stats())
+    assert text.startswith("ReplayStats\n  size                1,500\n")
+    assert "  effective_size      1,500\n" in text
+    assert "  largest_priority    —\n" in text
+    assert "  entropy             7.313\n" in text
+    buffer = ReplayBuffer(10, X, replicas=2, num_envs=2, seed=0)
+    buffer.add(x=np.zeros((2, 2)), where=np.array([[True, True], [True, False]]))
+    assert "of 2 replicas: mean (least to most)\n  size                1.5 (1 to 2)\n" in repr(buffer.stats())
+
+
+def test_it_is_plain_data():
+    stats = make(10, Uniform(), 5).stats()
+    assert isinstance(stats, ReplayStats)
+    assert dataclasses.asdict(stats)["size"] == 5
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        stats.size = 3
+
+
+def test_asking_changes_nothing():
+    buffers = [make(10, Mixture((ShuffledEpochs(), Prioritized())), 8) for _ in range(2)]
+    buffers[0].stats(batch_size=3)
+    np.testing.assert_array_equal(buffers[0].sample(6, progress=0.5).id, buffers[1].sample(6, progress=0.5).id)
