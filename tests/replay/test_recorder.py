@@ -361,6 +361,21 @@ class TestItIsTheEnvironments:
 
 
 class TestErrors:
+    def test_neither_a_vector_environment_nor_a_single_one(self):
+        class Other:
+            num_envs = 4
+
+        with pytest.raises(ConfigError, match="Gymnasium vector environment or an EnvPool"):
+            ReplayRecorder(Other(), ReplayBuffer(10, {"obs": Field()}))
+
+    def test_a_reset_that_failed(self):
+        """Gymnasium refuses an empty mask; nothing has happened, so the loop may go on."""
+        recorder = ReplayRecorder.for_env(make_vector("box", "NextStep"), 10)
+        recorder.reset()
+        with pytest.raises(ValueError, match="at least one True"):
+            recorder.reset(options={"reset_mask": np.zeros(4, bool)})
+        recorder.step(np.zeros(4, int))
+
     def test_an_undeclared_mode(self):
         vector = make_vector("box", "NextStep")
         vector.metadata = {}

@@ -52,6 +52,11 @@ class EnvFace:
         self.batched = self.pool or hasattr(env, "num_envs")
         self.is_async = bool(self.pool and getattr(env, "is_async", False))
         self._limit: float = np.inf
+        if not self.pool and self.batched and not hasattr(env, "single_observation_space"):
+            raise ConfigError(
+                f"environments with `num_envs` must be a Gymnasium vector environment or an EnvPool, but got {env}, "
+                "which has no `single_observation_space`; store its steps with ReplayBuffer.add"
+            )
         if not self.pool:
             self.num_envs, self.mode = getattr(env, "num_envs", 1), autoreset_of_env(env)
             return

@@ -58,7 +58,7 @@ class ReplayRecorder:
         >>> envs = ReplayRecorder.for_env(gym.make_vec("CartPole-v1", 2, vectorization_mode="sync"), 1000, seed=0)
         >>> obs, info = envs.reset(seed=0)
         >>> for _ in range(100):
-        ...     obs, reward, terminated, truncated, info = envs.step(obs[:, 2] > 0)
+        ...     obs, reward, terminated, truncated, info = envs.step((obs[:, 2] > 0).astype(int))
         >>> envs.buffer.sample(32).obs.shape
         (32, 4)
     """
@@ -120,11 +120,11 @@ class ReplayRecorder:
             raise ConfigError("the last step was cut short before it was stored; call reset() for all environments")
         given = {"seed": seed, "options": None if options is None else dict(options)}  # theirs to take the mask out of
         self._end_episodes(rows)
-        self._cut_short = True
+        self._known[rows] = False
         result = self.env.reset(*call, **{name: value for name, value in given.items() if value is not None})
         self._keep(self._face.read(result, self._trees["obs"]), rows)
         self._over[rows] = False
-        self._cut_short = False
+        self._cut_short &= len(rows) < len(self._all)
         return result
 
     def step(self, actions: Any, env_ids: Any = None, **extra: Any) -> Any:
