@@ -3,19 +3,28 @@
     class TestFresh(SamplerTestCase):
         sampler = Fresh()
 
-pytest then runs every test of the class. It needs SciPy.
+pytest then runs every test of the class. It needs pytest and SciPy.
 """
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
+from replaylab.errors import ConfigError
 from replaylab.replay import Field, ReplayBuffer, Sampler
 
 ALARM = 1e-9
-"""A comparison fails below this p-value; a class makes fewer than 60, so it raises fewer than one false
-alarm in ten million."""
+"""A comparison fails below this p-value; a test makes three at most, a class 135, so that a test raises fewer than
+one false alarm in a hundred million, a class fewer than one in a million."""
+
+STATES = ("empty slots", "full", "wrapped", "after updates", "zero priorities")
+REPLICAS = (None, 1, 3)
+NUM_ENVS = (None, 1, 4)
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 class SamplerTestCase:
@@ -31,50 +40,42 @@ class SamplerTestCase:
 
     sampler: Sampler
     batch_size: int = 8
-    batches: int = 1500
+    batches: int = 800
     independent: bool = True
 
-    def test_the_law_sums_to_one(self) -> None:
-        """At every size, before and after the ring wraps."""
-        for capacity, steps in ((100, 24), (100, 99), (100, 100), (24, 101)):
-            buffer, ids = self.fill(capacity, steps)
-            law = self.law(buffer, ids)
-            assert (law >= 0.0).all()
-            np.testing.assert_allclose(law.sum(), 1.0, rtol=1e-9)
-
-    def test_draws_follow_the_law(self) -> None:
-        """Counts agree with the probabilities stated before each batch, and each row carries its own."""
-        for capacity, steps in ((100, 99), (37, 37), (24, 101)):
-            buffer, ids = self.fill(capacity, steps)
+    @pytest.mark.parametrize("num_envs", NUM_ENVS)
+    @pytest.mark.parametrize("replicas", REPLICAS)
+    @pytest.mark.parametrize("state", STATES)
+    def test_draws_follow_the_law(self, state: str, replicas: int | None, num_envs: int | None) -> None:
+        """Counts agree with the probabilities stated before each batch, which sum to 1; each row carries its own."""
+        buffer, ids = self.fill(state, replicas=replicas, num_envs=num_envs)
+        if self.sampler.has_law or type(self).draw_with_law is not SamplerTestCase.draw_with_law:
             self.compare(buffer, ids)
+            return
+        with pytest.raises(ConfigError) as caught:
+            self.law(buffer, ids)
+        assert self.sampler.no_law in str(caught.value)
 
-    def test_draws_follow_the_law_after_feedback(self) -> None:
-        """The same with TD errors fed back, a tenth of them zero."""
-        for capacity, steps in ((100, 60), (24, 101)):
-            buffer, ids = self.fill(capacity, steps)
-            rng = np.random.default_rng(5)
-            buffer.update_priorities(ids, rng.normal(size=len(ids)) * (rng.random(len(ids)) > 0.1))
-            self.compare(buffer, ids)
-
-    def test_rows_are_the_steps_of_their_ids(self) -> None:
+    @pytest.mark.parametrize("num_envs", NUM_ENVS)
+    def test_rows_are_the_steps_of_their_ids(self, num_envs: int | None) -> None:
         """While steps are added between the draws."""
-        buffer, _ = self.fill(24, 30)
-        for step in range(30, 200):
-            buffer.add(x=step, terminated=step % 7 == 0, truncated=False)
+        buffer, _ = self.fill("wrapped", num_envs=num_envs)
+        for _ in range(150):
+            give(buffer, 1)
             batch = self.draw(buffer)
             np.testing.assert_array_equal(batch.x, batch.id)
-            assert batch.id.min() > step - 24
+            assert batch.id.min() >= stored_ids(buffer)[0]
 
     def test_one_seed_one_sequence(self) -> None:
-        """Equal seeds draw equally, different ones do not (unless the sampler draws nothing at random)."""
-        one, two = (self.fill(100, 80, seed=7)[0] for _ in range(2))
+        """Equal seeds draw equally."""
+        one, two = (self.fill("empty slots", seed=7)[0] for _ in range(2))
         for _ in range(5):
             np.testing.assert_array_equal(self.draw(one).id, self.draw(two).id)
 
     def test_replicas_are_single_buffers(self) -> None:
         """Replica r draws what a single buffer of its seed does."""
-        together, _ = self.fill(50, 60, seed=[3, 11], replicas=2)
-        alone = [self.fill(50, 60, seed=seed)[0] for seed in (3, 11)]
+        together, _ = self.fill("wrapped", seed=[3, 11, 5], replicas=3)
+        alone = [self.fill("wrapped", seed=seed)[0] for seed in (3, 11, 5)]
         for _ in range(5):
             ids = self.draw(together).id
             for r, buffer in enumerate(alone):
@@ -83,45 +84,91 @@ class SamplerTestCase:
     def test_nothing_global_is_drawn_from(self) -> None:
         """NumPy's global generator is left alone."""
         before = np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
-        self.draw(self.fill(100, 80)[0])
+        self.draw(self.fill("empty slots")[0])
         np.testing.assert_array_equal(before, np.random.get_state()[1])  # type: ignore[index]  # noqa: NPY002
 
     def fill(
-        self, capacity: int, steps: int, *, seed: Any = 1, replicas: int | None = None
-    ) -> tuple[ReplayBuffer, npt.NDArray[np.int64]]:
-        """Return a buffer of so many steps, in episodes of seven, and the ids it holds."""
+        self, state: str, *, seed: Any = 1, replicas: int | None = None, num_envs: int | None = None
+    ) -> tuple[ReplayBuffer, Ids]:
+        """Return a buffer in this state, of episodes of seven steps, and the ids it holds."""
         fields = {"x": Field((), np.int64), "terminated": Field((), bool), "truncated": Field((), bool)}
-        buffer = ReplayBuffer(capacity, fields, replicas=replicas, sampler=self.sampler, seed=seed)
-        for step in range(steps):
-            row = {"x": step, "terminated": step % 7 == 0, "truncated": False}
-            buffer.add(**(row if replicas is None else {k: np.full(replicas, v) for k, v in row.items()}))
-        return buffer, np.arange(max(0, steps - capacity), steps)
+        capacity, steps = {"empty slots": (100, 60), "full": (37, 37)}.get(state, (29, 101))
+        buffer = ReplayBuffer(capacity, fields, num_envs=num_envs, replicas=replicas, sampler=self.sampler, seed=seed)
+        while len(buffer) < min(steps, capacity) or stored_ids(buffer)[-1] < steps - 1:
+            give(buffer, 5, most=capacity if state == "full" else steps + 3)
+        ids = stored_ids(buffer)
+        rng = np.random.default_rng(5)
+        values = np.repeat(rng.normal(size=(1, len(ids))) * (rng.random(len(ids)) > 0.2), replicas or 1, axis=0)
+        shape = ids.shape if replicas is None else values.shape
+        if state == "after updates":
+            buffer.update_priorities(np.broadcast_to(ids, shape), values.reshape(shape))
+            give(buffer, 2)
+        if state == "zero priorities":
+            buffer.update_priorities(np.broadcast_to(ids, shape), priority=np.abs(values).reshape(shape))
+        return buffer, stored_ids(buffer)
 
     def draw(self, buffer: ReplayBuffer) -> Any:
         """Return a batch, at half of the run."""
         return buffer.sample(self.batch_size, progress=0.5)
 
-    def law(self, buffer: ReplayBuffer, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Return the probabilities of ids."""
-        return buffer.probabilities(ids, batch_size=self.batch_size, progress=0.5)
+    def law(self, buffer: ReplayBuffer, ids: Ids) -> Floats:
+        """Return the probabilities of ids (N,) in each replica (R, N)."""
+        rows = ids if buffer.replicas is None else np.tile(ids, (buffer.replicas, 1))
+        return buffer.probabilities(rows, batch_size=self.batch_size, progress=0.5).reshape(-1, len(ids))
 
-    def compare(self, buffer: ReplayBuffer, ids: npt.NDArray[np.int64]) -> None:
+    def draw_with_law(self, buffer: ReplayBuffer, ids: Ids) -> tuple[Floats, Any, Any]:
+        """Return the law of the next batch (R, N), and its ids and their stated probabilities ``[R] B``.
+
+        Override it for a sampler that has no law of its own, but has one given something else.
+        """
+        law = self.law(buffer, ids)
+        batch = self.draw(buffer)
+        return law, batch.id, batch.probability
+
+    def compare(self, buffer: ReplayBuffer, ids: Ids) -> None:
         """Draw many batches and compare what came with the law before each."""
-        from scipy import stats
+        laws, drawn, stated = map(
+            np.stack, zip(*(self.draw_with_law(buffer, ids) for _ in range(self.batches)), strict=True)
+        )
+        rows = drawn.reshape(self.batches, buffer.replicas or 1, -1) - ids[0]
+        np.testing.assert_allclose(laws.sum(axis=2), 1.0, rtol=1e-9, err_msg="a law does not sum to 1")
+        own = np.take_along_axis(laws, rows, axis=2)
+        np.testing.assert_allclose(stated.reshape(rows.shape), own, rtol=1e-9, err_msg="a row states another law")
+        rows = rows if self.independent else rows[:, :, :1]
+        for r in range(rows.shape[1]):
+            counts = np.bincount(rows[:, r].ravel(), minlength=len(ids)).astype(np.float64)
+            expected = laws[:, r].sum(axis=0) * rows.shape[2]
+            assert p_value(counts, expected) > ALARM, f"{type(self.sampler).__name__} breaks its law"
 
-        counts, expected = np.zeros(len(ids)), np.zeros(len(ids))
-        for _ in range(self.batches):
-            law = self.law(buffer, ids)
-            batch = self.draw(buffer)
-            np.testing.assert_allclose(batch.probability, law[batch.id - ids[0]], rtol=1e-9)
-            rows = batch.id if self.independent else batch.id[:1]
-            counts += np.bincount(rows - ids[0], minlength=len(ids))
-            expected += law * len(rows)
-        assert counts[expected == 0.0].sum() == 0.0, "a step of probability zero was drawn"
-        order = np.argsort(expected)
-        cells = np.maximum(np.cumsum(expected[order]) // 25.0, 1.0).astype(np.int64)
-        found, wanted = (np.bincount(cells, weights=values[order])[1:] for values in (counts, expected))
-        found, wanted = found[wanted > 0], wanted[wanted > 0]
-        if len(wanted) > 1:
-            statistic = float(((found - wanted) ** 2 / wanted).sum())
-            assert stats.chi2.sf(statistic, len(wanted) - 1) > ALARM, f"{type(self.sampler).__name__} breaks its law"
+
+def give(buffer: ReplayBuffer, times: int, most: int | None = None) -> None:
+    """Add time steps in which some environments rest; the field x holds each step's id, up to `most` − 1."""
+    E, lead = buffer.num_envs or 1, () if buffer.replicas is None else (buffer.replicas,)
+    for _ in range(times):
+        next_id = int(stored_ids(buffer)[-1]) + 1 if len(buffer) else 0
+        where = (next_id + 3 * np.arange(E)) % 5 != 0 if E > 1 else np.ones(E, bool)
+        ids = next_id + where.cumsum() - 1
+        where &= ids < (2**62 if most is None else most)
+        steps = {"x": ids, "terminated": ids % 7 == 0, "truncated": ids % 11 == 0, "where": where}
+        shape = (*lead, E) if buffer.num_envs else lead
+        buffer.add(**{name: np.broadcast_to(value, (*lead, E)).reshape(shape) for name, value in steps.items()})
+
+
+def stored_ids(buffer: ReplayBuffer) -> Ids:
+    """Return the ids a buffer filled by `give` holds, which are the same in every replica."""
+    newest = np.asarray(buffer.columns["x"])[..., : len(buffer)].max() if len(buffer) else -1
+    return np.arange(newest + 1 - len(buffer), newest + 1)
+
+
+def p_value(counts: Floats, expected: Floats) -> float:
+    """Return the chance of counts at least this far from the expected, pooled into cells of 25 expected draws."""
+    from scipy import stats
+
+    assert counts[expected == 0.0].sum() == 0.0, "a step of probability zero was drawn"
+    order = np.argsort(expected)
+    cells = np.maximum(np.cumsum(expected[order]) // 25.0, 1.0).astype(np.int64)
+    found, wanted = (np.bincount(cells, weights=values[order])[1:] for values in (counts, expected))
+    found, wanted = found[wanted > 0], wanted[wanted > 0]
+    if len(wanted) < 2:
+        return 1.0
+    return float(stats.chi2.sf(((found - wanted) ** 2 / wanted).sum(), len(wanted) - 1))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab import replay
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, IdError
 from replaylab.replay import (
     LAP,
     AntiPrioritized,
@@ -15,6 +15,7 @@ from replaylab.replay import (
     CustomSampler,
     Geometric,
     Greedy,
+    LaBER,
     Linear,
     Mixture,
     Online,
@@ -31,7 +32,7 @@ from replaylab.replay import (
     Sticky,
     Uniform,
 )
-from replaylab.testing import SamplerTestCase
+from replaylab.testing import NUM_ENVS, REPLICAS, STATES, SamplerTestCase
 
 
 @dataclass(frozen=True)
@@ -68,27 +69,72 @@ SAMPLERS = [
     RankBased(),
     RankBased(alpha=1.0, normalize="none"),
     Greedy(),
+    LaBER(lambda pool: pool.x % 5),
     Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
     Fresh(),
     Mixture((Uniform(), Prioritized())),
     Mixture((Recency(eta=0.9, least=3, burst=5), ReverseSweep(), RankBased(), ShuffledEpochs()), (1, 2, 1, 1)),
 ]
 
-CASES = {
-    f"Test{type(sampler).__name__}{i}": type(
-        f"Test{type(sampler).__name__}{i}",
-        (SamplerTestCase,),
-        {"sampler": sampler, "independent": not isinstance(sampler, Blocks)},
-    )
-    for i, sampler in enumerate(SAMPLERS)
-}
-globals().update(CASES)
+
+class LaBERTestCase(SamplerTestCase):
+    """Rows follow the scores given the pool, which its score function sees."""
+
+    def fill(self, state, **options):
+        def score(pool):
+            self.pool = pool.id
+            return pool.x % 5
+
+        self.sampler = LaBER(score)
+        return super().fill(state, **options)
+
+    def draw_with_law(self, buffer, ids):
+        drawn = self.draw(buffer).id
+        pool = self.pool.reshape(buffer.replicas or 1, 4 * self.batch_size)
+        law = np.stack([np.bincount(row - ids[0], row % 5, minlength=len(ids)) for row in pool])
+        law /= law.sum(axis=1, keepdims=True)
+        return law, drawn, np.take_along_axis(law, drawn.reshape(len(law), -1) - ids[0], axis=1)
 
 
-def test_no_sampler_is_left_out():
-    public = {getattr(replay, name) for name in replay.__all__}
-    samplers = {kind for kind in public if isinstance(kind, type) and issubclass(kind, Sampler)}
-    assert samplers - {Sampler, CustomSampler} == {type(sampler) for sampler in SAMPLERS} - {Fresh}
+def case(sampler):
+    base = LaBERTestCase if isinstance(sampler, LaBER) else SamplerTestCase
+    own = {"sampler": sampler, "independent": not isinstance(sampler, Blocks)}
+    return type("Case", (base,), own | ({} if sampler.in_core else {"batches": 300}))
+
+
+globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(SAMPLERS)})
+
+
+def kinds(base=Sampler):
+    """Every class of sampler the library has, public or not."""
+    found = {kind for kind in base.__subclasses__() if kind.__module__.startswith("replaylab.")}
+    return found.union(*map(kinds, base.__subclasses__()))
+
+
+class TestTheMatrixIsComplete:
+    """Every sampler and placebo, in every state of law 2, with and without replicas and environments."""
+
+    def test_no_sampler_is_left_out(self):
+        public = {getattr(replay, name) for name in replay.__all__}
+        samplers = {kind for kind in public if isinstance(kind, type) and issubclass(kind, Sampler)}
+        assert samplers - {Sampler} == kinds()
+        assert samplers - {Sampler, CustomSampler} == {type(sampler) for sampler in SAMPLERS} - {Fresh}
+
+    def test_no_state_is_left_out(self):
+        assert {"empty slots", "wrapped", "after updates", "zero priorities"} <= set(STATES)
+        assert {None, 1, 3} <= set(REPLICAS)
+        assert {None, 1, 4} <= set(NUM_ENVS)
+
+    @pytest.mark.parametrize("num_envs", NUM_ENVS)
+    @pytest.mark.parametrize("state", STATES)
+    def test_a_state_is_what_its_name_says(self, state, num_envs):
+        buffer, ids = case(Prioritized())().fill(state, replicas=3, num_envs=num_envs)
+        law = buffer.probabilities(np.tile(ids, (3, 1)))
+        assert (len(buffer) < buffer.capacity) == (state == "empty slots")
+        assert (ids[0] > 2 * buffer.capacity) == (state not in ("empty slots", "full"))
+        assert (len(np.unique(law)) > 10) == (state in ("after updates", "zero priorities"))
+        assert ((law == 0).sum() > 5) == (state == "zero priorities")
+        np.testing.assert_array_equal(buffer.get(ids[None].repeat(3, 0))["x"][2], ids)
 
 
 class Lopsided(Fresh):
@@ -98,23 +144,68 @@ class Lopsided(Fresh):
         return rng.choice(view.ids[: len(view) // 2 + 5], size=batch_size)
 
 
-class TestCustomSamplersRefuse:
+class TestCustomSamplers:
     def filled(self):
-        case = type("Case", (SamplerTestCase,), {"sampler": Fresh()})()
-        return case.fill(24, 30)[0]
+        return case(Fresh())().fill("wrapped")[0]
 
-    def test_out(self):
+    def test_out_is_refused(self):
         buffer = self.filled()
         with pytest.raises(ConfigError, match="`out` is not taken with a sampler written in Python; leave it out"):
             buffer.sample(4, out=buffer.sample(4))
 
-    def test_a_batch_size_of_zero(self):
+    def test_a_batch_size_of_zero_is_refused(self):
         with pytest.raises(ConfigError, match="`batch_size` must be at least 1, but got 0"):
             self.filled().probabilities([29], batch_size=0)
 
+    def test_an_id_never_given_out_is_refused_as_the_core_does(self):
+        messages = []
+        for sampler in (Fresh(), Uniform()):
+            buffer = case(sampler)().fill("full")[0]
+            assert buffer.probabilities([-1], batch_size=1).tolist() == [0.0]
+            with pytest.raises(IdError) as caught:
+                buffer.probabilities([0, 37], batch_size=1)
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+        assert messages[0].startswith("id 37 was never given out: ids so far are 0 to 36")
+
+    def test_a_law_or_the_reason_why_there_is_none_is_needed(self):
+        buffer = case(Silent())().fill("full")[0]
+        with pytest.raises(NotImplementedError, match="Silent must define `law`, or `draw` and the reason in `no_law`"):
+            buffer.sample(3)
+
+
+@dataclass(frozen=True)
+class Silent(CustomSampler):
+    """States no law, and no reason either."""
+
+
+@dataclass(frozen=True)
+class Lawless(CustomSampler):
+    """Draws the oldest steps; says that it has no law."""
+
+    no_law = "nobody worked it out"
+
+    def draw(self, view, batch_size, rng):
+        return view.ids[:batch_size]
+
+
+class TestLawless(SamplerTestCase):
+    sampler = Lawless()
+
+    def test_the_probability_of_a_row_is_not_a_number(self):
+        assert np.isnan(self.draw(self.fill("full")[0]).probability).all()
+
 
 class TestTheSuiteCanFail:
-    def test_a_wrong_law(self):
-        case = type("Case", (SamplerTestCase,), {"sampler": Lopsided()})()
-        with pytest.raises(AssertionError, match="breaks its law"):
-            case.test_draws_follow_the_law()
+    @pytest.mark.parametrize("state", STATES)
+    def test_a_wrong_law(self, state):
+        with pytest.raises(AssertionError, match=r"breaks its law|of probability zero was drawn"):
+            case(Lopsided())().test_draws_follow_the_law(state, 3, 4)
+
+    def test_a_wrong_probability_of_a_row(self):
+        broken = case(Uniform())()
+        buffer, ids = broken.fill("full")
+        tilt = 1.0 + 0.001 * (-1.0) ** np.arange(36)  # too little for the counts to show
+        broken.law = lambda buffer, ids: np.append(tilt, 1.0)[None] / 37
+        with pytest.raises(AssertionError, match="a row states another law"):
+            broken.compare(buffer, ids)

@@ -5,6 +5,7 @@ from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.custom import CustomSampler, Oracle, View
 from replaylab.replay.fields import Field
 from replaylab.replay.hindsight import Hindsight
+from replaylab.replay.laber import LaBER
 from replaylab.replay.priority_samplers import (
     LAP,
     AntiPrioritized,
@@ -49,6 +50,7 @@ __all__ = [
     "Greedy",
     "Hindsight",
     "LAP",
+    "LaBER",
     "Linear",
     "Mixture",
     "NStep",

@@ -17,6 +17,7 @@ from replaylab.replay.batch import Batch, copy_batch
 from replaylab.replay.custom import CustomSampler, CustomState
 from replaylab.replay.declaration import Declaration
 from replaylab.replay.fields import Tree, flatten
+from replaylab.replay.laber import LaBER, Rescorer
 from replaylab.replay.memory import check_batch_memory
 from replaylab.replay.retention import Reservoir, Retention
 from replaylab.replay.samplers import Sampler
@@ -95,6 +96,10 @@ class ReplayBuffer:
         if isinstance(self.sampler, CustomSampler):
             generators = seeding.sampling_generators(seed, replicas)
             self._custom = CustomState(self.sampler, generators, self.capacity, num_envs or 1)
+        self._rescorer: Rescorer | None = None
+        if isinstance(self.sampler, LaBER):
+            generators = seeding.sampling_generators(seed, replicas, seeding.RESCORING)
+            self._rescorer = Rescorer(self.sampler, generators)
         # The same methods without a Python frame and its keyword dict, which are most of what they cost.
         if self._made.plain and type(self).add is ReplayBuffer.add:
             self.__dict__["add"] = self._core.add_step
@@ -199,14 +204,14 @@ class ReplayBuffer:
             batch_size = positive("batch_size", batch_size, most=MOST)
             check_batch_memory(self._made.flat, batch_size * (self.replicas or 1))
         scheduled = self._made.scheduled(progress)
+        if not self.sampler.in_core and out is not None:
+            raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
         if self._custom is not None:
-            if out is not None:
-                raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
             return self._sample_custom(self._custom, batch_size, progress)
+        if self._rescorer is not None:
+            return self._rescorer.keep(self._pool(batch_size, self._rescorer.sampler.m, scheduled), batch_size)
         if out is None:
-            columns = self._core.sample(batch_size, scheduled, None)
-            self._made.relabel(columns)
-            return self._made.batch(columns)
+            return self._drawn(batch_size, scheduled)
         if not isinstance(out, Batch):
             raise FieldError(
                 f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}"
@@ -264,9 +269,11 @@ class ReplayBuffer:
             progress: Training progress, for those whose law depends on it (`Recency` with a schedule).
 
         Raises:
-            ConfigError: `batch_size` is needed.
+            ConfigError: `batch_size` is needed, or the sampler has no exact law.
             IdError, ShapeError, DtypeError: As for `update_priorities`.
         """
+        if not self.sampler.has_law:
+            raise ConfigError(f"{type(self.sampler).__name__} has no exact law of one row: {self.sampler.no_law}")
         if batch_size is None:
             if self.sampler.law_needs_batch_size:
                 raise ConfigError(
@@ -274,18 +281,18 @@ class ReplayBuffer:
                 )
             batch_size = 1
         batch_size = positive("batch_size", batch_size, most=MOST)
-        if self._custom is not None:
-            given = ids_array(ids)
-            rows = given.reshape(self.replicas or 1, -1)
-            with self._custom.lock:
-                if self._made.sequence is None:
-                    law = self._custom.law(rows, batch_size)
-                else:
-                    blocks = self._blocks(rows)
-                    law = self._block_law(self._custom, blocks, batch_size) * (blocks[..., 0] == rows)
-            return law.reshape(given.shape)
         scheduled = self._made.scheduled(progress if self.sampler.law_needs_progress else 0.0)
-        return self._core.probabilities(ids, batch_size, scheduled)
+        law = self._core.probabilities(ids, batch_size, scheduled)
+        if self._custom is None:
+            return law
+        rows = ids_array(ids).reshape(self.replicas or 1, -1)  # which the core has checked; it does not know the law
+        with self._custom.lock:
+            if self._made.sequence is None:
+                own = self._custom.law(rows, batch_size)
+            else:
+                blocks = self._blocks(rows)
+                own = self._block_law(self._custom, blocks, batch_size) * (blocks[..., 0] == rows)
+        return np.asarray(own).reshape(law.shape)
 
     def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
         """Return the stored steps of these ids, as columns nested like the fields, ``[R] ... *field.shape``.
@@ -315,6 +322,8 @@ class ReplayBuffer:
         with nullcontext() if self._custom is None else self._custom.lock:
             if self._custom is not None:
                 about["generators"] = self._custom.generators()
+            if self._rescorer is not None:
+                about["generators"] = self._rescorer.generators()
 
             def write(state: dict[str, Any]) -> None:
                 if self._custom is not None:
@@ -351,6 +360,8 @@ class ReplayBuffer:
         buffer._core.restore(state)
         if buffer._custom is not None:
             buffer._custom.restore(state, about["generators"])
+        if buffer._rescorer is not None:
+            buffer._rescorer.restore(about["generators"])
         buffer._saved[folder] = manifest["token"]
         return buffer
 
@@ -454,6 +465,16 @@ class ReplayBuffer:
             ids = store()
             self._custom.stored(ids, values, (self.replicas or 1, length, self.num_envs or 1))
         return ids
+
+    def _drawn(self, batch_size: int, scheduled: list[float]) -> Batch:
+        columns = self._core.sample(batch_size, scheduled, None)
+        self._made.relabel(columns)
+        return self._made.batch(columns)
+
+    def _pool(self, batch_size: int, times: int, scheduled: list[float]) -> Batch:
+        rows = positive("batch_size", batch_size, most=MOST // times) * times
+        check_batch_memory(self._made.flat, rows * (self.replicas or 1))
+        return self._drawn(rows, scheduled)
 
     def _sample_custom(self, custom: CustomState, batch_size: int, progress: float | None) -> Batch:
         with custom.lock:

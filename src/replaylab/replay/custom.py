@@ -1,6 +1,5 @@
 """Samplers of your own, in Python: what they see, and what the buffer does for them."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
@@ -95,10 +94,15 @@ class CustomSampler(Sampler):
 
     law_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
+    in_core: ClassVar[bool] = False
 
-    @abstractmethod
     def law(self, view: View, batch_size: int) -> Floats:
-        """Return the chance of each stored step to be one row of a batch, float64 (N,), summing to 1."""
+        """Return the chance of each stored step to be one row of a batch, float64 (N,), summing to 1.
+
+        A sampler that has no exact law says why in its class attribute `no_law` and defines `draw` instead; the
+        ``probability`` of its rows is NaN.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `law`, or `draw` and the reason in `no_law`")
 
     def draw(self, view: View, batch_size: int, rng: np.random.Generator) -> Ids:
         """Return the ids of a batch, int64 (B,). By default B independent draws from `law`."""
@@ -218,7 +222,7 @@ class CustomState:
             view = View(record)
             if len(view) == 0:
                 raise EmptyBufferError("the buffer is empty; add at least one step before sampling")
-            law = self._law(view, batch_size)
+            law = self._law(view, batch_size) if self.sampler.has_law else np.full(len(view), np.nan)
             ids.append(np.asarray(self.sampler.draw(view, batch_size, rng), np.int64))
             _, stored = record.find(ids[-1])
             if ids[-1].ndim != 1 or not stored.all():

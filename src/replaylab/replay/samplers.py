@@ -22,12 +22,21 @@ class Sampler(ABC):
         law_needs_batch_size: Whether `probabilities` depends on the batch size.
         law_needs_progress: Whether it depends on the scheduled number.
         needs_order: Whether it goes by the steps' order or age, which a `Reservoir` does not keep.
+        no_law: Why `probabilities` cannot state the law of one row; "" where it can.
+        in_core: Whether the compiled core draws; if not, the sampler cannot be part of a `Mixture`.
     """
 
     wants_feedback: ClassVar[bool] = False
     law_needs_batch_size: ClassVar[bool] = False
     law_needs_progress: ClassVar[bool] = False
     needs_order: ClassVar[bool] = False
+    no_law: ClassVar[str] = ""
+    in_core: ClassVar[bool] = True
+
+    @property
+    def has_law(self) -> bool:
+        """Whether `ReplayBuffer.probabilities` states the exact law of one row."""
+        return not self.no_law
 
     @property
     def scheduled(self) -> float | Schedule:
@@ -269,8 +278,10 @@ class Mixture(Sampler):
     law_needs_batch_size: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        sound = all(isinstance(part, Sampler) and not isinstance(part, Mixture) for part in self.parts)
-        check_option(self, "parts", "two or more samplers, none of them a Mixture", sound and len(self.parts) > 1)
+        sound = all(isinstance(part, Sampler) and part.in_core and part.has_law for part in self.parts)
+        sound = sound and len(self.parts) > 1 and not any(isinstance(part, Mixture) for part in self.parts)
+        rule = "two or more samplers of this library with an exact law, none of them a Mixture or written in Python"
+        check_option(self, "parts", rule, sound)
         shares = (1.0,) * len(self.parts) if self.shares is None else self.shares
         rule = "one positive number for each part"
         check_option(self, "shares", rule, len(shares) == len(self.parts) and all(0 < s < math.inf for s in shares))

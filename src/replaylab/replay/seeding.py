@@ -8,13 +8,13 @@ from replaylab.errors import ConfigError
 
 Seed = int | np.random.SeedSequence | Sequence[int] | None
 
-SAMPLING = 0
-"""Spawn key of the stream that draws batches; further purposes take further keys."""
+SAMPLING, RESCORING = 0, 1
+"""Spawn keys of the streams that draw batches, and that pick rows of a pool; further purposes take further keys."""
 
 
-def sampling_generators(seed: Seed, replicas: int | None) -> list[np.random.Generator]:
-    """Return each replica's sampling stream as a NumPy generator, for samplers written in Python."""
-    return [np.random.default_rng(_child(root, SAMPLING)) for root in _roots(seed, replicas)]
+def sampling_generators(seed: Seed, replicas: int | None, purpose: int = SAMPLING) -> list[np.random.Generator]:
+    """Return each replica's stream of a purpose as a NumPy generator, for samplers written in Python."""
+    return [np.random.default_rng(_child(root, purpose)) for root in _roots(seed, replicas)]
 
 
 def sampling_streams(seed: Seed, replicas: int | None) -> list[list[int]]:
