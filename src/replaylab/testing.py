@@ -64,6 +64,7 @@ class SamplerTestCase:
             give(buffer, 1)
             batch = self.draw(buffer)
             np.testing.assert_array_equal(batch.x, batch.id)
+            assert batch.id.shape[-1] == self.sampler.rows(self.batch_size)
             assert batch.id.min() >= stored_ids(buffer)[0]
 
     def test_one_seed_one_sequence(self) -> None:

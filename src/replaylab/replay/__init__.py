@@ -6,6 +6,7 @@ from replaylab.replay.custom import CustomSampler, Oracle, View
 from replaylab.replay.fields import Field
 from replaylab.replay.hindsight import Hindsight
 from replaylab.replay.laber import LaBER
+from replaylab.replay.mixed import MixedReplay
 from replaylab.replay.priority_samplers import (
     LAP,
     AntiPrioritized,
@@ -52,6 +53,7 @@ __all__ = [
     "LAP",
     "LaBER",
     "Linear",
+    "MixedReplay",
     "Mixture",
     "NStep",
     "Online",

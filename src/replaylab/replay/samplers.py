@@ -6,6 +6,7 @@ steps, B the batch size asked for, δ a TD error. Those that learn from feedback
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -43,6 +44,10 @@ class Sampler(ABC):
         """The number that may change over a run; if it does, `sample` needs ``progress``."""
         return 0.0
 
+    def rows(self, batch_size: int) -> int:
+        """Return how many rows a batch has when `batch_size` were asked for."""
+        return batch_size
+
     @abstractmethod
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -56,6 +61,10 @@ class Online(Sampler):
     """
 
     needs_order: ClassVar[bool] = True
+
+    def rows(self, batch_size: int) -> int:  # noqa: ARG002
+        """Return 1."""
+        return 1
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -109,6 +118,10 @@ class Combined(Sampler):
 
     def __post_init__(self) -> None:
         check_option(self, "mode", '"plus" or "replace"', self.mode in ("plus", "replace"))
+
+    def rows(self, batch_size: int) -> int:
+        """Return B, and one more for mode "plus"."""
+        return batch_size + (self.mode == "plus")
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -301,11 +314,29 @@ class Mixture(Sampler):
         """Whether any part does."""
         return any(part.needs_order for part in self.parts)
 
+    def rows(self, batch_size: int) -> int:
+        """Return the rows of all parts."""
+        asked = split_rows(self._parts_shares(), batch_size)
+        return sum(part.rows(rows) for part, rows in zip(self.parts, asked, strict=True) if rows)
+
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
-        shares = self.shares or (1.0,) * len(self.parts)
-        options = {f"share{j}": share / sum(shares) for j, share in enumerate(shares)}
+        options = {f"share{j}": share for j, share in enumerate(self._parts_shares())}
         return _core.SamplerConfig("mixture", options, [part.core_config() for part in self.parts])
+
+    def _parts_shares(self) -> tuple[float, ...]:
+        shares = self.shares or (1.0,) * len(self.parts)
+        return tuple(share / sum(shares) for share in shares)
+
+
+def split_rows(shares: Sequence[float], batch_size: int) -> list[int]:
+    """Return each share's rows of a batch, rounded so that all rows are given; as the core splits a mixture."""
+    asked: list[int] = []
+    wanted = 0.0
+    for share in shares:
+        wanted += share * batch_size
+        asked.append(int(wanted + 0.5) - sum(asked))
+    return asked
 
 
 def check_option(sampler: Sampler, name: str, rule: str, holds: bool) -> None:
