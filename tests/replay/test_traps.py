@@ -1,26 +1,36 @@
 """Places where existing replay libraries break, numbered as in the project's list of traps.
 
-Traps 3, 4, 5, 10, 12, 13 and 14 concern parts that are tested where they live.
+Those about priorities (6 to 9, 15, 16) stand in `test_traps_of_priorities.py`, the one about cost (10) in
+`test_traps_of_cost.py`.
 """
 
+import os
+import pickle
 import random
+import re
+import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from replaylab.replay import Field, Prioritized, ReplayBuffer
+from replaylab.replay import Field, NStep, Prioritized, ReplayBuffer
 from tests.oracle import flatten
 
-RAW = Prioritized(alpha=1.0, beta=1.0)
+from .test_traps_of_priorities import make
+
+UNWRITTEN = {4, 5, 12}
+"""Traps of parts that do not exist yet."""
 
 
-def make(capacity, sampler=RAW, steps=None, **options):
-    buffer = ReplayBuffer(capacity, {"x": Field((), np.int64)}, sampler=sampler, seed=2, **options)
-    buffer.extend(x=np.arange(capacity if steps is None else steps))
-    return buffer
+def test_every_trap_has_a_test():
+    here = Path(__file__).parent
+    source = "".join(path.read_text() for path in sorted(here.glob("test_*.py")))
+    found = {int(number) for number in re.findall(r"def test_trap_(\d\d)_", source)}
+    assert found == set(range(1, 17)) - UNWRITTEN
 
 
-def test_trap_1_the_next_sample_does_not_overwrite_the_last_batch():
+def test_trap_01_the_next_sample_does_not_overwrite_the_last_batch():
     buffer = make(1000)
     batches = [buffer.sample(32) for _ in range(50)]
     copies = [{name: np.array(value) for name, value in batch.items()} for batch in batches]
@@ -32,7 +42,7 @@ def test_trap_1_the_next_sample_does_not_overwrite_the_last_batch():
             np.testing.assert_array_equal(batch[name], again[name])
 
 
-def test_trap_2_the_seed_controls_prioritized_draws():
+def test_trap_02_the_seed_controls_prioritized_draws():
     found = []
     for global_seed in (0, 1):
         random.seed(global_seed)
@@ -43,96 +53,65 @@ def test_trap_2_the_seed_controls_prioritized_draws():
     assert found[0] == found[1]
 
 
-def test_trap_6_a_td_error_for_an_overwritten_step_does_not_reach_its_successor():
-    buffer = make(10)
-    batch = buffer.sample(8)
-    buffer.extend(x=np.arange(10))  # every step of the batch is gone, its slots are taken
-    before = buffer.probabilities(np.arange(10, 20))
-    assert buffer.update_priorities(batch.id, np.full(8, 1000.0)) == 0
-    np.testing.assert_array_equal(buffer.probabilities(np.arange(10, 20)), before)
-
-
-class TestTrap7NewStepsGetTheLargestPriorityNowInTheBuffer:
-    def test_an_early_spike_is_forgotten_with_its_step(self):
-        buffer = make(4)
-        buffer.update_priorities(np.arange(4), priority=np.array([1e6, 2.0, 3.0, 1.0]))
-        buffer.add(x=4)  # takes the place of the spike; the largest left is 3
-        np.testing.assert_allclose(buffer.probabilities(np.arange(1, 5)), np.array([2, 3, 1, 3]) / 9, rtol=1e-12)
-
-    def test_all_of_one_call(self):
-        buffer = make(4)
-        buffer.update_priorities(np.arange(4), priority=np.array([1e6, 2.0, 3.0, 1.0]))
-        buffer.extend(x=np.arange(2))
-        np.testing.assert_allclose(buffer.probabilities(np.arange(2, 6)), np.array([3, 1, 3, 3]) / 10, rtol=1e-12)
-
-    def test_where_all_are_zero_it_is_one(self):
-        buffer = make(4)
-        buffer.update_priorities(np.arange(4), priority=np.zeros(4))
-        buffer.add(x=4)
-        assert buffer.probabilities(np.arange(1, 5)).tolist() == [0, 0, 0, 1]
-        buffer.update_priorities(np.array([3]), priority=np.array([1.0]))
-        assert buffer.probabilities(np.arange(1, 5)).tolist() == [0, 0, 0.5, 0.5]
-
-    def test_it_falls_when_the_largest_is_lowered(self):
-        buffer = make(8, steps=3)
-        buffer.update_priorities(np.arange(3), priority=np.array([5.0, 1.0, 1.0]))
-        buffer.add(x=3)
-        buffer.update_priorities(np.array([0, 3]), priority=np.array([0.5, 0.5]))
-        buffer.add(x=4)
-        np.testing.assert_allclose(buffer.probabilities(np.arange(5)), np.array([0.5, 1, 1, 0.5, 1]) / 4, rtol=1e-12)
-
-    def test_the_first_step_gets_one(self):
-        buffer = make(4, steps=2)
-        buffer.update_priorities(np.array([0]), priority=np.array([3.0]))
-        np.testing.assert_allclose(buffer.probabilities(np.arange(2)), [0.75, 0.25], rtol=1e-12)
-
-    def test_the_priority_is_raised_to_alpha_once(self):
-        """New steps get the largest p, not p^alpha raised again."""
-        buffer = make(8, Prioritized(alpha=0.5, beta=0.0), steps=2)
-        buffer.update_priorities(np.arange(2), priority=np.array([16.0, 1.0]))
-        buffer.add(x=2)
-        np.testing.assert_allclose(buffer.probabilities(np.arange(3)), np.array([4, 1, 4]) / 9, rtol=1e-12)
-
-
-def test_trap_8_a_huge_priority_leaves_no_rounding_behind():
-    """1 + 1e30 - 1e30 is 0 in floating point: sums updated by differences would now be empty or negative."""
-    buffer = make(1000)
-    for i in range(1000):
-        buffer.update_priorities(np.array([i]), priority=np.array([1e30]))
-        buffer.update_priorities(np.array([i]), priority=np.array([1.0]))
-    np.testing.assert_allclose(buffer.probabilities(np.arange(1000)), 1e-3, rtol=1e-12)
-    assert len(set(buffer.sample(1000).id.tolist())) > 400
-    buffer.update_priorities(np.arange(999), priority=np.zeros(999))
-    assert set(buffer.sample(1000).id.tolist()) == {999}
-
-
-@pytest.mark.parametrize("capacity", [1, 3, 5, 6, 7, 100, 1000, 4097])
-def test_trap_9_capacity_need_not_be_a_power_of_two(capacity):
-    buffer = make(capacity, steps=capacity * 2 + 1)
-    ids = np.arange(capacity + 1, capacity * 2 + 1)
-    priority = 1.0 + np.arange(capacity) % 3
-    buffer.update_priorities(ids, priority=priority)
-    np.testing.assert_allclose(buffer.probabilities(ids), priority / priority.sum(), rtol=1e-12)
-    assert set(buffer.sample(capacity * 4).id.tolist()) == set(ids.tolist())
-
-
-ENDS = {
+TRANSITION = {
+    "reward": Field(),
     "next_obs": Field((), np.int64),
-    "terminated": Field((), np.bool_),
-    "truncated": Field((), np.bool_),
+    "terminated": Field((), bool),
+    "truncated": Field((), bool),
 }
+
+
+class TestTrap03TheTailOfAnNStepReturn:
+    """Rewards 1, 2, 4, ...; step t leads to the observation 10·t + 1, an episode's first is 10·t."""
+
+    def rows(self, ends, capacity=10, steps=3):
+        transform = NStep(steps, gamma=0.5)
+        buffer = ReplayBuffer(capacity, TRANSITION, transforms=[transform], seed=0)
+        for t, end in enumerate(ends):
+            flags = {"terminated": end == "terminated", "truncated": end == "truncated"}
+            buffer.add(reward=2.0**t, next_obs=10 * t + 1, **flags)
+        batch = buffer.sample(500)
+        return {i: {name: batch[name][batch.id == i][0] for name in batch} for i in set(batch.id.tolist())}
+
+    def test_trap_03_a_truncated_tail_has_its_own_next_obs_and_a_live_bootstrap(self):
+        rows = self.rows(["", "", "truncated", "", ""])
+        for t, reward, n in ((0, 1 + 1 + 1, 3), (1, 2 + 2, 2), (2, 4, 1)):
+            assert (rows[t]["reward"], rows[t]["next_obs"], rows[t]["discount"]) == (reward, 21, 0.5**n)
+
+    def test_trap_03_a_terminated_tail_has_none(self):
+        rows = self.rows(["", "", "terminated", "", ""])
+        assert [rows[t]["discount"] for t in range(3)] == [0, 0, 0]
+        assert [rows[t]["next_obs"] for t in range(3)] == [21, 21, 21]
+
+    def test_trap_03_no_tail_is_dropped(self):
+        assert set(self.rows(["", "", "truncated", "", "terminated"])) == {0, 1, 2, 3, 4}
+
+    def test_trap_03_an_episodes_first_step_stays_in_its_episode(self):
+        rows = self.rows(["truncated", "truncated", "", "", ""])
+        assert [(rows[t]["reward"], rows[t]["n_steps"], rows[t]["next_obs"]) for t in (0, 1)] == [(1, 1, 1), (2, 1, 11)]
+        assert (rows[2]["reward"], rows[2]["n_steps"]) == (4 + 4 + 4, 3)
+
+    def test_trap_03_the_write_head_is_not_crossed(self):
+        """In a ring of four, step 6 lies before step 3 and after step 2, which is gone."""
+        rows = self.rows([""] * 7, capacity=4)
+        assert set(rows) == {3, 4, 5, 6}
+        assert [rows[t]["n_steps"] for t in (3, 4, 5, 6)] == [3, 3, 2, 1]
+        assert [rows[t]["next_obs"] for t in (3, 4, 5, 6)] == [51, 61, 61, 61]
+
+
+ENDS = {name: TRANSITION[name] for name in ("next_obs", "terminated", "truncated")}
 
 
 class TestTrap11Autoreset:
     """The full tests, against real environments, stand in `test_law_4_autoreset.py`."""
 
-    def test_next_step_the_reset_is_not_a_transition(self):
+    def test_trap_11_next_step_the_reset_is_not_a_transition(self):
         buffer = ReplayBuffer(10, ENDS, autoreset="next_step")
         buffer.add(next_obs=1, terminated=False, truncated=True)
         assert buffer.add(next_obs=0, terminated=False, truncated=False) == -1
         assert len(buffer) == 1
 
-    def test_same_step_the_reset_observation_is_not_the_final_one(self):
+    def test_trap_11_same_step_the_reset_observation_is_not_the_final_one(self):
         buffer = ReplayBuffer(10, ENDS, autoreset="same_step", num_envs=2)
         final = np.array([None, 77], object)
         ends = {"terminated": np.array([False, True]), "truncated": np.zeros(2, bool)}
@@ -140,68 +119,69 @@ class TestTrap11Autoreset:
         assert buffer.columns["next_obs"][:2].tolist() == [5, 77]
 
 
-class TestTrap15WeightsAreNormalisedByPowersOfTheRightQuantity:
-    """With p = 1, 4, 16, 64 and alpha 1/2 the law is 1, 2, 4, 8 fifteenths."""
+class TestTrap13Checkpoints:
+    """The full tests, with kills, stand in `test_snapshot.py`."""
 
-    P = np.array([1, 2, 4, 8]) / 15
+    def trained(self):
+        buffer = make(100)
+        buffer.update_priorities(np.arange(100), np.linspace(0.0, 3.0, 100) ** 2)
+        buffer.sample(32)
+        return buffer
 
-    def weights(self, normalize, beta=0.7):
-        sampler = Prioritized(alpha=0.5, beta=beta, normalize=normalize)
-        buffer = make(9, sampler, steps=4)
-        buffer.update_priorities(np.arange(4), priority=np.array([1.0, 4, 16, 64]))
-        return buffer.sample(3)  # of 3 draws, the first two thirds never fall on the rarest step
+    def test_trap_13_priorities_and_random_streams_are_in_them(self, tmp_path):
+        buffer = self.trained()
+        buffer.save(tmp_path)
+        twin = ReplayBuffer.load(tmp_path)
+        np.testing.assert_array_equal(twin.probabilities(np.arange(100)), buffer.probabilities(np.arange(100)))
+        for _ in range(10):
+            np.testing.assert_array_equal(twin.sample(32).id, buffer.sample(32).id)
+        assert twin.add(x=0) == buffer.add(x=0) == 100
 
-    def test_buffer(self):
-        batch = self.weights("buffer")
-        np.testing.assert_allclose(batch.weight, (self.P[0] / self.P[batch.id]) ** 0.7, rtol=1e-6)
-        np.testing.assert_allclose(batch.probability, self.P[batch.id], rtol=1e-12)
+    def test_trap_13_they_take_no_memory_and_no_pickle(self, tmp_path, monkeypatch):
+        def refuse(*_, **__):
+            raise AssertionError("pickled")
 
-    def test_batch(self):
-        batch = self.weights("batch")
-        assert batch.weight.max() == 1
-        rarest = self.P[batch.id].min()
-        np.testing.assert_allclose(batch.weight, (rarest / self.P[batch.id]) ** 0.7, rtol=1e-6)
+        for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
+            monkeypatch.setattr(pickle, name, refuse)
+        buffer = ReplayBuffer(10_000, {"x": Field((1000,))}, sampler=Prioritized(beta=0.4))
+        buffer.extend(x=np.ones((10_000, 1000), np.float32))
+        tracemalloc.start()
+        buffer.save(tmp_path)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 0.05 * buffer.nbytes
+        assert (ReplayBuffer.load(tmp_path).columns["x"] == 1).all()
 
-    def test_none(self):
-        batch = self.weights("none")
-        np.testing.assert_allclose(batch.weight, (4 * self.P[batch.id]) ** -0.7, rtol=1e-6)
+    @pytest.mark.parametrize("call", ["replace", "fsync"])
+    def test_trap_13_a_death_while_writing_leaves_the_old_one_whole(self, tmp_path, monkeypatch, call):
+        class DeathError(BaseException):
+            pass
 
-    def test_a_zero_priority_does_not_count_as_the_smallest(self):
-        """A step that can never be drawn has no weight; it must not push the others' weights to zero."""
-        buffer = make(4, Prioritized(alpha=1.0, beta=1.0))
-        buffer.update_priorities(np.arange(4), priority=np.array([0.0, 1, 2, 4]))
-        batch = buffer.sample(64)
-        np.testing.assert_allclose(batch.weight, 1 / np.array([np.nan, 1, 2, 4])[batch.id], rtol=1e-6)
+        def die(*_, **__):
+            raise DeathError
 
-    def test_beta_one_makes_the_mean_unbiased(self):
-        """Sum over ids of P w x, with w = 1 / (N P), is the plain mean."""
-        buffer = make(4, Prioritized(alpha=0.5, beta=1.0, normalize="none"))
-        buffer.update_priorities(np.arange(4), priority=np.array([1.0, 4, 16, 64]))
-        batch = buffer.sample(256)
-        weight = dict(zip(batch.id.tolist(), batch.weight.tolist(), strict=True))
-        assert len(weight) == 4
-        assert sum(self.P[i] * weight[i] * i for i in range(4)) == pytest.approx(np.mean(range(4)), rel=1e-6)
+        buffer = self.trained()
+        buffer.save(tmp_path)
+        laws = ReplayBuffer.load(tmp_path).probabilities(np.arange(100))
+        buffer.extend(x=np.zeros(50, np.int64))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, die)
+            patch.setattr(Path, call, die, raising=False)
+            with pytest.raises(DeathError):
+                buffer.save(tmp_path)
+        old = ReplayBuffer.load(tmp_path)
+        assert old.columns["x"].tolist() == list(range(100))
+        np.testing.assert_array_equal(old.probabilities(np.arange(100)), laws)
 
 
-class TestTrap16TheLastOfDuplicateIdsWins:
-    def test_in_one_call(self):
-        buffer = make(4)
-        ids = np.array([1, 1, 2, 1, 2])
-        assert buffer.update_priorities(ids, priority=np.array([9.0, 0, 8, 3, 1])) == 5
-        np.testing.assert_allclose(buffer.probabilities(np.arange(4)), np.array([1, 3, 1, 1]) / 6, rtol=1e-12)
-
-    @pytest.mark.parametrize("capacity", [16, 1000, 70_000])
-    def test_many_at_once_keep_the_tree_consistent(self, capacity):
-        buffer = make(capacity)
-        rng = np.random.default_rng(0)
-        ids = rng.integers(0, capacity, 5 * capacity)
-        priority = rng.exponential(size=len(ids)).astype(np.float32) * (rng.random(len(ids)) < 0.5)
-        buffer.update_priorities(ids, priority=priority)
-        leaves = np.ones(capacity)
-        for i, p in zip(ids.tolist(), priority.tolist(), strict=True):
-            leaves[i] = p
-        np.testing.assert_allclose(buffer.probabilities(np.arange(capacity)), leaves / leaves.sum(), rtol=1e-12)
-        assert (leaves[buffer.sample(10_000).id] > 0).all()
+def test_trap_14_an_update_applies_to_its_ids_whatever_was_sampled_since():
+    """As a prefetching loop needs it: three batches are drawn before the first one's errors come."""
+    buffer = make(100)
+    first, *_ = [buffer.sample(8) for _ in range(3)]
+    assert buffer.update_priorities(first.id, priority=np.full(8, 5.0)) == 8
+    wanted = np.ones(100)
+    wanted[first.id] = 5.0
+    np.testing.assert_allclose(buffer.probabilities(np.arange(100)), wanted / wanted.sum(), rtol=1e-12)
 
 
 def test_dtypes_are_kept():
