@@ -70,6 +70,9 @@ class Episodes {
         prefetch(reinterpret_cast<const char*>(&step_[static_cast<std::size_t>(slot)]));
     }
 
+    // Records of episodes: at least as many as have stored steps.
+    std::int64_t records() const { return static_cast<std::int64_t>(live_.size()); }
+
     void visit(StateVisitor& state);
 
     // Bytes before any is taken; records of episodes come on top, 32 bytes each.

@@ -18,11 +18,11 @@ constexpr double kMost = std::numeric_limits<float>::max();
 }  // namespace
 
 Prioritized::Prioritized(const SamplerConfig& config, std::int64_t capacity)
-    : exponent_(config.option("exponent")),
+    : tree_(capacity),
+      exponent_(config.option("exponent")),
       epsilon_(config.option("epsilon")),
       feedback_(static_cast<Feedback>(static_cast<int>(config.option("feedback")))),
-      normalize_(static_cast<Normalize>(static_cast<int>(config.option("normalize")))),
-      tree_(capacity) {}
+      normalize_(static_cast<Normalize>(static_cast<int>(config.option("normalize")))) {}
 
 void Prioritized::check(const Ring& ring, std::int64_t batch) const {
     Sampler::check(ring, batch);
@@ -59,6 +59,7 @@ void Prioritized::fill_weights(const Ring& ring, std::int64_t n, double beta, co
         for (std::int64_t k = 1; k < n; ++k)
             reference = std::min(reference, static_cast<double>(tree_.leaf(out.slot[k])));
     }
+    scratch_.resize(static_cast<std::size_t>(n));
     for (std::int64_t k = 0; k < n; ++k)
         scratch_[static_cast<std::size_t>(k)] = reference / tree_.leaf(out.slot[k]);
     power(scratch_.data(), n, beta);

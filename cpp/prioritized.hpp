@@ -30,14 +30,16 @@ class Prioritized : public Sampler {
     void update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors) override;
     void visit(StateVisitor& state) override;
 
-  private:
+  protected:
     void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out);
 
+    SumTree tree_;  // leaves hold p^α
+
+  private:
     double exponent_;  // α, or −α
     double epsilon_;
     Feedback feedback_;
     Normalize normalize_;
-    SumTree tree_;  // leaves hold p^α
     std::vector<double> scratch_;
     std::vector<float> values_;
 };

@@ -35,12 +35,13 @@ std::unique_ptr<Sampler> Sampler::make(const SamplerConfig& config, std::int64_t
     if (auto sampler = make_epoch_sampler(config, capacity)) return sampler;
     if (auto sampler = make_mixture(config, capacity)) return sampler;
     if (auto sampler = make_prioritized_sampler(config, capacity)) return sampler;
+    if (auto sampler = make_dispersed_sampler(config, capacity)) return sampler;
     if (auto sampler = make_rank_sampler(config, capacity)) return sampler;
     fail("ConfigError", "the core has no sampler of kind `", config.kind, "`");
 }
 
 std::int64_t sampler_nbytes(const SamplerConfig& config, std::int64_t capacity) {
-    if (config.kind == "prioritized") return SumTree::nbytes(capacity);
+    if (config.kind == "prioritized" || config.kind == "dispersed") return SumTree::nbytes(capacity);
     if (config.kind == "permuted") return SumTree::nbytes(capacity) + 16 * capacity;
     if (config.kind == "rank" || config.kind == "greedy") return RankIndex::nbytes(capacity) + 12 * capacity;
     if (config.kind == "distinct") return capacity / 8;

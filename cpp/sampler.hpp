@@ -78,6 +78,7 @@ std::unique_ptr<Sampler> make_dial_sampler(const SamplerConfig& config);
 std::unique_ptr<Sampler> make_epoch_sampler(const SamplerConfig& config, std::int64_t capacity);
 std::unique_ptr<Sampler> make_mixture(const SamplerConfig& config, std::int64_t capacity);
 std::unique_ptr<Sampler> make_prioritized_sampler(const SamplerConfig& config, std::int64_t capacity);
+std::unique_ptr<Sampler> make_dispersed_sampler(const SamplerConfig& config, std::int64_t capacity);
 std::unique_ptr<Sampler> make_rank_sampler(const SamplerConfig& config, std::int64_t capacity);
 
 // Bytes of one replica's sampler state, before any is taken.

@@ -13,6 +13,7 @@ from replaylab.replay import (
     Blocks,
     Combined,
     CustomSampler,
+    Dispersed,
     Geometric,
     Greedy,
     LaBER,
@@ -65,6 +66,7 @@ SAMPLERS = [
     AntiPrioritized(),
     Permuted(),
     Permuted(bins=4),
+    Dispersed(),
     LAP(),
     RankBased(),
     RankBased(alpha=1.0, normalize="none"),
@@ -96,9 +98,19 @@ class LaBERTestCase(SamplerTestCase):
         return law, drawn, np.take_along_axis(law, drawn.reshape(len(law), -1) - ids[0], axis=1)
 
 
+class DispersedTestCase(SamplerTestCase):
+    """The first row follows the prioritized law; `test_dispersed.py` has the joint law of all."""
+
+    def draw_with_law(self, buffer, ids):
+        rows = ids if buffer.replicas is None else np.tile(ids, (buffer.replicas, 1))
+        law = buffer._core.probabilities(rows, self.batch_size, [0.4]).reshape(-1, len(ids))
+        batch = self.draw(buffer)
+        return law, batch.id, batch.probability
+
+
 def case(sampler):
-    base = LaBERTestCase if isinstance(sampler, LaBER) else SamplerTestCase
-    own = {"sampler": sampler, "independent": not isinstance(sampler, Blocks)}
+    base = {LaBER: LaBERTestCase, Dispersed: DispersedTestCase}.get(type(sampler), SamplerTestCase)
+    own = {"sampler": sampler, "independent": not isinstance(sampler, (Blocks, Dispersed))}
     return type("Case", (base,), own | ({} if sampler.in_core else {"batches": 300}))
 
 

@@ -10,6 +10,7 @@ from replaylab.replay.mixed import MixedReplay
 from replaylab.replay.priority_samplers import (
     LAP,
     AntiPrioritized,
+    Dispersed,
     Greedy,
     Permuted,
     Prioritized,
@@ -43,6 +44,7 @@ __all__ = [
     "Combined",
     "Constant",
     "CustomSampler",
+    "Dispersed",
     "Exponential",
     "Field",
     "Fifo",

@@ -120,6 +120,27 @@ class Permuted(Prioritized):
 
 
 @dataclass(frozen=True)
+class Dispersed(Prioritized):
+    """A placebo: prioritized replay with at most one step of each episode in a batch.
+
+    The information of the priorities without the dependence inside an episode. Rows are drawn one by one by the law
+    of `Prioritized`, a step whose episode has given one again; when every episode that has a positive priority has
+    given one, a new round begins. Without fields ``terminated`` and ``truncated`` an environment's steps are one
+    episode. Law of the first row: P(i) = pᵢ^α / Σ p^α, which is also every row's ``probability`` and what its
+    weight is made of.
+
+    Later rows depend on the rows before. Source: none; attributes and defaults: those of `Prioritized`.
+    """
+
+    no_law: ClassVar[str] = "a row depends on the episodes of the rows before; batch.probability is a first row's"
+    needs_order: ClassVar[bool] = True
+    _kind: ClassVar[str] = "dispersed"
+
+    def _options(self) -> dict[str, float]:
+        return super()._options() | {"episodes": 1.0}
+
+
+@dataclass(frozen=True)
 class LAP(Sampler):
     """Loss-adjusted prioritized replay: for the Huber loss, without weights.
 
