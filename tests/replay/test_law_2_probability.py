@@ -1,11 +1,16 @@
-"""Law 2: every sampler draws from exactly the law `probabilities` states. False alarms: see `chi2.py`."""
+"""Law 2: every sampler draws from exactly the law `probabilities` states. False alarms: see `chi2.py`.
+
+Here stand the extremes: buffers of one step, of five and of a million. Every sampler in every state, with replicas and
+environments, stands in `test_conformance.py`.
+"""
 
 import numpy as np
 import pytest
 
-from replaylab.replay import Combined, Field, Online, Prioritized, ReplayBuffer, SlidingWindow, Uniform
+from replaylab.replay import Blocks, Combined, Field, Online, Prioritized, ReplayBuffer, SlidingWindow, Uniform
 
 from .chi2 import ALARM, assert_law, p_value
+from .test_conformance import SAMPLERS as EVERY_SAMPLER
 
 SAMPLERS = {
     "online": Online(),
@@ -78,6 +83,22 @@ class TestDrawsFollowTheLaw:
         """Batches of one are independent draws: nothing about stratification can hide a wrong law."""
         buffer, ids = fill(5, steps_added(state, 5), SAMPLERS[name], replicas)
         check(buffer, ids, 1, batches=4000)
+
+
+@pytest.mark.parametrize("replicas", [None, 3])
+@pytest.mark.parametrize("capacity", [1, 3])
+@pytest.mark.parametrize("sampler", EVERY_SAMPLER, ids=repr)
+def test_the_only_step_is_certain(sampler, capacity, replicas):
+    """Before the ring has wrapped and, in a ring of one, after."""
+    buffer = ReplayBuffer(capacity, {"x": Field()}, replicas=replicas, sampler=sampler, seed=0)
+    rows = 4 if isinstance(sampler, Blocks) else 1
+    for step in range(1 if capacity > 1 else 4):
+        buffer.add(x=0.0 if replicas is None else np.zeros(replicas))
+        batch = buffer.sample(rows, progress=0.5)
+        assert (batch.id == step).all()
+        if sampler.has_law:
+            assert (batch.probability == 1).all()
+            assert (buffer.probabilities(batch.id, batch_size=rows, progress=0.5) == 1).all()
 
 
 MILLIONS = [(name, state, None) for name in SAMPLERS for state in STATES]

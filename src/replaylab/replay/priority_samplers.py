@@ -29,11 +29,11 @@ class Prioritized(Sampler):
     batch, or by nothing.
 
     Attributes:
-        alpha: Exponent α in [0, 1]; 0 makes the law uniform.
+        alpha: Exponent α in [0, 1]; 0 makes the law uniform. Default: 0.6.
         beta: Exponent β of the weights in [0, 1], a number or a schedule over training progress. With a
-            schedule that is not constant, `sample` needs ``progress``.
-        epsilon: ε ≥ 0, added to every |δ|.
-        normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none".
+            schedule that is not constant, `sample` needs ``progress``. Default: Linear(0.4, 1.0).
+        epsilon: ε ≥ 0, added to every |δ|. Default: 1e-6.
+        normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none". Default: "buffer".
     """
 
     alpha: float = 0.6
@@ -72,8 +72,9 @@ class Prioritized(Sampler):
 class ReLo(Prioritized):
     """Prioritizing by reducible loss: what the online network still loses against the target network.
 
-    Law: that of `Prioritized` with p = max(0, L_online − L_target) + ε, both losses to the same target; give
-    the difference to `update_priorities` as ``td_error``. Source: Sujit et al. 2023.
+    Law: P(i) = pᵢ^α / Σ p^α with p = max(0, L_online − L_target) + ε, both losses to the same target; give
+    the difference to `update_priorities` as ``td_error``. Source: Sujit et al. 2023; attributes and defaults: those
+    of `Prioritized`.
     """
 
     _feedback: ClassVar[int] = POSITIVE
@@ -83,7 +84,8 @@ class ReLo(Prioritized):
 class AntiPrioritized(Prioritized):
     """A placebo: the smallest TD errors most often.
 
-    Law: P(i) ∝ (|δ| + ε)^−α. With ``priority=`` given, P(i) ∝ p^−α, and 0 is never drawn.
+    Law: P(i) ∝ (|δ| + ε)^−α. With ``priority=`` given, P(i) ∝ p^−α, and 0 is never drawn. Source: none, a placebo of
+    this library; attributes and defaults: those of `Prioritized`.
     """
 
     _sign: ClassVar[float] = -1.0
@@ -95,11 +97,12 @@ class Permuted(Prioritized):
 
     The same multiset of priorities, so the same entropy and as many repeated draws, but no information about
     a step's TD error. Law: P(i) = P_prioritized(π⁻¹(i)) with π a uniformly random permutation of the stored
-    steps that changes a little with every added step.
+    steps that changes a little with every added step. Source: none, a placebo of this library; attributes and
+    defaults: those of `Prioritized`, and one more.
 
     Attributes:
         bins: 1: any step may get any priority. More: only steps of about the same age change places, so that
-            what recency contributes is kept; the ring is cut into so many stretches.
+            what recency contributes is kept; the ring is cut into so many stretches. Default: 1.
     """
 
     bins: int = 1
@@ -129,7 +132,8 @@ class Dispersed(Prioritized):
     episode. Law of the first row: P(i) = pᵢ^α / Σ p^α, which is also every row's ``probability`` and what its
     weight is made of.
 
-    Later rows depend on the rows before. Source: none; attributes and defaults: those of `Prioritized`.
+    Later rows depend on the rows before. Source: none, a placebo of this library; attributes and defaults: those of
+    `Prioritized`.
     """
 
     no_law: ClassVar[str] = "a row depends on the episodes of the rows before; batch.probability is a first row's"
@@ -147,7 +151,7 @@ class LAP(Sampler):
     Law: P(i) ∝ max(|δ|, 1)^α. Source: Fujimoto, Meger & Precup 2020.
 
     Attributes:
-        alpha: Exponent α in [0, 1].
+        alpha: Exponent α in [0, 1]. Default: 0.4.
     """
 
     alpha: float = 0.4
@@ -172,9 +176,10 @@ class RankBased(Sampler):
     from each of B equal segments of the total. Draws and updates take O(log N). Source: Schaul et al. 2016.
 
     Attributes:
-        alpha: Exponent α in [0, 1]; 0 makes the law uniform.
+        alpha: Exponent α in [0, 1]; 0 makes the law uniform. Default: 0.7.
         beta: Exponent β of the weights in [0, 1], a number or a schedule over training progress.
-        normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none".
+            Default: Linear(0.5, 1.0).
+        normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none". Default: "buffer".
     """
 
     alpha: float = 0.7

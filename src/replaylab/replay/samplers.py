@@ -57,7 +57,7 @@ class Sampler(ABC):
 class Online(Sampler):
     """The newest step alone: learning without replay. A batch has one row, whatever B is.
 
-    Law: P(newest) = 1.
+    Law: P(newest) = 1. Source: none, it is what learning without replay does.
     """
 
     needs_order: ClassVar[bool] = True
@@ -75,7 +75,7 @@ class Online(Sampler):
 class SlidingWindow(Sampler):
     """The newest B steps, newest first; sampling while fewer are stored is an error.
 
-    Law: P(i) = 1/B for the newest B, else 0.
+    Law: P(i) = 1/B for the newest B, else 0. Source: none, the usual window of a stream.
     """
 
     law_needs_batch_size: ClassVar[bool] = True
@@ -93,7 +93,7 @@ class Uniform(Sampler):
     Law: P(i) = 1/N. Source: Lin 1992; Mnih et al. 2015.
 
     Attributes:
-        replace: Whether a step may come twice in a batch. If not, a batch needs B ≤ N.
+        replace: Whether a step may come twice in a batch. If not, a batch needs B ≤ N. Default: True.
     """
 
     replace: bool = True
@@ -107,8 +107,11 @@ class Uniform(Sampler):
 class Combined(Sampler):
     """Uniform draws and always the newest step, as the batch's last row.
 
-    Law of one row: ``(U/N + [i is newest]) / (U + 1)`` with U uniform draws; U = B for mode "plus" (B + 1
+    Law of one row: ``P(i) = (U/N + [i is newest]) / (U + 1)`` with U uniform draws; U = B for mode "plus" (B + 1
     rows), U = B − 1 for mode "replace" (B rows). Source: Zhang & Sutton 2017.
+
+    Attributes:
+        mode: "plus" or "replace". Default: "plus".
     """
 
     mode: Literal["plus", "replace"] = "plus"
@@ -134,7 +137,7 @@ class ShuffledEpochs(Sampler):
 
     An epoch is made of the steps stored when it begins; those overwritten meanwhile are passed over, those
     stored meanwhile wait for the next. Law of one row, with M steps of the epoch still due:
-    ``(min(B, M)·[i is due]/M + max(B − M, 0)/N) / B``. Source: Fujita 2025.
+    ``P(i) = (min(B, M)·[i is due]/M + max(B − M, 0)/N) / B``. Source: Fujita 2025.
     """
 
     law_needs_batch_size: ClassVar[bool] = True
@@ -152,9 +155,9 @@ class Recency(Sampler):
     Source: Wang & Ross 2019 (ERE).
 
     Attributes:
-        eta: η in (0, 1], a number or a schedule over training progress; 1 is uniform.
-        least: c_min, the steps that are always within reach.
-        burst: K, calls of `sample` in a burst.
+        eta: η in (0, 1], a number or a schedule over training progress; 1 is uniform. Default: Linear(0.996, 1.0).
+        least: c_min, the steps that are always within reach. Default: 5_000.
+        burst: K, calls of `sample` in a burst. Default: 1.
     """
 
     eta: float | Schedule = field(default=Linear(0.996, 1.0))
@@ -188,6 +191,7 @@ class Geometric(Sampler):
 
     Attributes:
         expected_age: Mean age (1 − q)/q of the law before it is cut off at N; q = 1 / (1 + expected_age).
+            Default: 10_000.0.
     """
 
     expected_age: float = 10_000.0
@@ -209,7 +213,7 @@ class ReverseSweep(Sampler):
     Law: the next B steps of the sweep are certain; P(i) is their share of the batch. Source: Lin 1992.
 
     Attributes:
-        stride: Every how many steps one is taken.
+        stride: Every how many steps one is taken. Default: 1.
     """
 
     stride: int = 1
@@ -230,10 +234,10 @@ class Blocks(Sampler):
     """A dial for the dependence inside a batch: B/L uniform starts, L consecutive steps each.
 
     The ring is taken as a circle, so every step's chance stays exactly uniform and only the dependence
-    between the rows changes. Law: P(i) = 1/N.
+    between the rows changes. Law: P(i) = 1/N. Source: none, a dial of this library.
 
     Attributes:
-        length: L, which must divide B; 1 is uniform sampling.
+        length: L, which must divide B; 1 is uniform sampling. Default: 8.
     """
 
     length: int = 8
@@ -254,10 +258,10 @@ class Sticky(Sampler):
 
     ⌊φB⌋ rows of the last batch, picked at random among those still stored, and uniform draws. Law of one
     row, with m repeated rows, of which a live last batch of M rows holds step i cᵢ times:
-    ``(m·cᵢ/M + (B − m)/N) / B``.
+    ``P(i) = (m·cᵢ/M + (B − m)/N) / B``. Source: none, a dial of this library.
 
     Attributes:
-        fraction: φ in [0, 1]; 0 is uniform sampling.
+        fraction: φ in [0, 1]; 0 is uniform sampling. Default: 0.5.
     """
 
     fraction: float = 0.5
@@ -277,12 +281,12 @@ class Mixture(Sampler):
     """Fixed shares of every batch from several samplers over the same buffer.
 
     Part j gives Bⱼ of the B rows, its share rounded so that all rows are given. Law of one row:
-    ``Σⱼ (Bⱼ/B)·Pⱼ(i)``, which is also every row's ``probability``; the rows' ``weight`` is 1. Every part gets
+    ``P(i) = Σⱼ (Bⱼ/B)·Pⱼ(i)``, which is also every row's ``probability``; the rows' ``weight`` is 1. Every part gets
     the learner's feedback. Source: Ball et al. 2023 (equal shares).
 
     Attributes:
-        parts: Samplers, at least two, none of them a mixture.
-        shares: Of each part, positive; None: equal shares. They need not sum to 1.
+        parts: At least two samplers with an exact law, none of them a mixture or written in Python.
+        shares: Of each part, positive; None: equal shares. They need not sum to 1. Default: None.
     """
 
     parts: tuple[Sampler, ...]
