@@ -88,14 +88,14 @@ def test_trap_09_capacity_need_not_be_a_power_of_two(capacity):
 
 
 class TestTrap15WeightsAreNormalisedByPowersOfTheRightQuantity:
-    """With p = 1, 4, 16, 64 and alpha 1/2 the law is 1, 2, 4, 8 fifteenths."""
+    """With p = 4, 16, 64, 256 and alpha 1/2 the law is 1, 2, 4, 8 fifteenths; no p is its own power."""
 
     P = np.array([1, 2, 4, 8]) / 15
 
     def weights(self, normalize, beta=0.7):
         sampler = Prioritized(alpha=0.5, beta=beta, normalize=normalize)
         buffer = make(9, sampler, steps=4)
-        buffer.update_priorities(np.arange(4), priority=np.array([1.0, 4, 16, 64]))
+        buffer.update_priorities(np.arange(4), priority=np.array([4.0, 16, 64, 256]))
         return buffer.sample(3)  # of 3 draws, the first two thirds never fall on the rarest step
 
     def test_trap_15_buffer(self):
@@ -123,7 +123,7 @@ class TestTrap15WeightsAreNormalisedByPowersOfTheRightQuantity:
     def test_trap_15_beta_one_makes_the_mean_unbiased(self):
         """Sum over ids of P w x, with w = 1 / (N P), is the plain mean."""
         buffer = make(4, Prioritized(alpha=0.5, beta=1.0, normalize="none"))
-        buffer.update_priorities(np.arange(4), priority=np.array([1.0, 4, 16, 64]))
+        buffer.update_priorities(np.arange(4), priority=np.array([4.0, 16, 64, 256]))
         batch = buffer.sample(256)
         weight = dict(zip(batch.id.tolist(), batch.weight.tolist(), strict=True))
         assert len(weight) == 4
