@@ -33,7 +33,7 @@ class TestImportIsLight:
     def test_a_buffer_in_use_is_as_light(self):
         code = (
             "import replaylab as r; b = r.ReplayBuffer(4, {'x': r.Field()}); b.add(x=1.0); b.sample(2); "
-            "b.extend(x=[1.0, 2.0]); repr(b)"
+            "b.extend(x=[1.0, 2.0]); repr(b); next(b.batches(2, prefetch=1))"
         )
         assert modules_after(code) <= {"replaylab", "numpy"}
 

@@ -136,8 +136,8 @@ def values_array(name: str, values: Any) -> npt.NDArray[np.float64]:
     return np.require(array, np.float64, ["C", "A"])
 
 
-def positive(name: str, value: Any, most: int = 2**62) -> int:
-    """Return the value as an int from 1 to `most`.
+def positive(name: str, value: Any, most: int = 2**62, least: int = 1) -> int:
+    """Return the value as an int from `least` to `most`.
 
     Raises:
         ConfigError: It is no whole number, or outside.
@@ -146,8 +146,8 @@ def positive(name: str, value: Any, most: int = 2**62) -> int:
         number = index(value)
     except TypeError:
         raise ConfigError(f"`{name}` must be a whole number, but got {value!r}") from None
-    if number < 1:
-        raise ConfigError(f"`{name}` must be at least 1, but got {value!r}")
+    if number < least:
+        raise ConfigError(f"`{name}` must be at least {least}, but got {value!r}")
     if number > most:
         raise ConfigError(f"`{name}` must be at most {most:,}, but got {number:,}")
     return number

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from replaylab.errors import FieldError, ShapeError
+from replaylab.replay import output
 from replaylab.replay.fields import flatten
 
 
@@ -18,12 +19,59 @@ class Batch(Mapping[str, Any]):
     * ``id`` ``[R] B`` int64: the step's number, for `ReplayBuffer.update_priorities`.
 
     The arrays belong to the caller: no later call overwrites them unless it is given this batch as ``out``.
+    They are NumPy's; `torch` and `jax` return the same batch as those libraries' arrays.
     """
 
     __slots__ = ("__dict__",)
 
     def __init__(self, columns: dict[str, Any]) -> None:
         self.__dict__ = columns
+
+    def torch(self, device: Any = None, *, non_blocking: bool = True) -> "Batch":
+        """Return the batch with PyTorch tensors, of the same dtypes and nesting.
+
+        On the CPU nothing is copied: the tensors share the arrays' memory. ``id`` and ``probability`` stay there
+        whatever the device, since they go back to the buffer and not into a network.
+
+        Args:
+            device: Where to copy the tensors, such as "cuda"; None: leave them on the CPU.
+            non_blocking: Return before a copy has ended, where the batch is pinned (`pin_memory`).
+
+        Raises:
+            DtypeError: PyTorch has no such dtype (longdouble).
+            MissingExtraError: PyTorch is not installed.
+        """
+        return Batch(output.to_torch(self, device, non_blocking=non_blocking))
+
+    def jax(self, device: Any = None, *, copy: bool = False) -> "Batch":
+        """Return the batch with JAX arrays, of the same nesting; compiled functions take it as it is.
+
+        On the CPU columns of 1 KiB or more are not copied: the JAX arrays share their memory. Since a JAX array
+        must never change, this batch's arrays become read-only, so that it cannot be given as ``out`` any more.
+        JAX itself cuts 64-bit columns to 32 bits, which copies, unless ``jax_enable_x64`` is set; ``id`` and
+        ``probability`` therefore stay NumPy arrays.
+
+        Args:
+            device: The `jax.Device` or sharding to put the arrays on; None: JAX's default.
+            copy: Copy, and leave this batch writable.
+
+        Raises:
+            MissingExtraError: JAX is not installed.
+        """
+        return Batch(output.to_jax(self, device, copy=copy))
+
+    def pin_memory(self) -> "Batch":
+        """Return a copy of the batch in pinned memory, still as NumPy arrays.
+
+        From there ``torch("cuda")`` copies to the device while Python goes on. Given as ``out`` it is filled
+        again and again; wait then for the last copy to end before the next `sample`
+        (``torch.cuda.current_stream().synchronize()``).
+
+        Raises:
+            ConfigError: PyTorch has no accelerator to pin memory for.
+            MissingExtraError: PyTorch is not installed.
+        """
+        return Batch(output.to_pinned(self))
 
     def __getitem__(self, name: str) -> Any:
         return self.__dict__[name]
@@ -65,4 +113,4 @@ def _describe(value: Any) -> str:
         return "{" + ", ".join(f"{name}: {_describe(child)}" for name, child in value.items()) + "}"
     if isinstance(value, tuple):
         return "(" + ", ".join(map(_describe, value)) + ")"
-    return f"{value.dtype}{list(value.shape)}"
+    return f"{value.dtype}{list(value.shape)}".removeprefix("torch.")

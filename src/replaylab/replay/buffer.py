@@ -1,7 +1,7 @@
 """The replay buffer: what a training loop adds to and samples from."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from collections.abc import Sequence as ListOf
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError, FieldError
+from replaylab.replay import prefetch as ahead
 from replaylab.replay import seeding, show, snapshot
 from replaylab.replay.arrays import MOST, ids_array, positive
 from replaylab.replay.batch import Batch, copy_batch
@@ -222,6 +223,51 @@ class ReplayBuffer:
         own = dict(flatten(out.__dict__)) if self._made.nested else out.__dict__
         self._made.relabel(self._core.sample(batch_size, scheduled, own))
         return out
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        prefetch: int = 0,
+        total: int | None = None,
+        progress: float | Callable[[int], float] | None = None,
+        pin_memory: bool = False,
+    ) -> Generator[Batch, None, None]:
+        """Yield batches without end, or `total` of them, drawing ahead in a background thread if told so.
+
+        Batch k is drawn from the buffer as it stands when batch k − `prefetch` is asked for (at the start, for the
+        first ones). Until a draw that was asked for is made, `add`, `extend`, `update_priorities` and the other
+        calls that would change it wait. So what comes is a function of the seed and of the calls, however fast the
+        thread is; an iterator that is closed has drawn what it asked for. A step may be overwritten between the
+        draw and the feedback: ids see to it that `update_priorities` then changes nothing.
+
+        Args:
+            batch_size: B, as for `sample`.
+            prefetch: How many batches to draw ahead; 0: none, and no thread.
+            total: How many batches to yield; None: no end.
+            progress: As for `sample`, or a function of k that gives it, called when batch k is asked for.
+            pin_memory: Pin every batch, so that ``batch.torch("cuda")`` copies while Python goes on. Each has its
+                own memory, which PyTorch uses again after its copy has ended.
+
+        Raises:
+            ConfigError: An option is out of its range; the other errors are those of `sample`, raised where the
+                batch would have come.
+
+        Example:
+            >>> from replaylab import Field, ReplayBuffer
+            >>> buffer = ReplayBuffer(100, {"x": Field()}, seed=0)
+            >>> buffer.extend(x=[1.0, 2.0, 3.0]).tolist()
+            [0, 1, 2]
+            >>> for batch in buffer.batches(2, prefetch=1, total=3):
+            ...     print(buffer.update_priorities(batch.id, batch.x))
+            2
+            2
+            2
+        """
+        batch_size = positive("batch_size", batch_size, most=MOST)
+        prefetch = positive("prefetch", prefetch, most=MOST, least=0)
+        total = None if total is None else positive("total", total)
+        return ahead.batches(self, batch_size, prefetch, total, progress, pin_memory)
 
     def update_priorities(
         self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None

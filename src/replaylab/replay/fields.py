@@ -15,7 +15,10 @@ import numpy.typing as npt
 
 from replaylab.errors import FieldError
 
-RESERVED = ("weight", "probability", "id", "where", "final_obs", "keys", "values", "items", "get")
+RESERVED = (
+    *("weight", "probability", "id", "where", "final_obs"),
+    *("keys", "values", "items", "get", "torch", "jax", "pin_memory"),
+)
 """Names a field cannot have: a batch's own columns and methods, and `add`'s own arguments."""
 
 

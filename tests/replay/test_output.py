@@ -1,0 +1,288 @@
+"""Batches as PyTorch's and JAX's arrays: the same bytes, the same memory, the same dtypes and nesting."""
+
+import pickle
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
+from replaylab.replay import Batch, Field, NStep, Prioritized, ReplayBuffer
+from tests.oracle import flatten
+
+FIELDS = {
+    "obs": {"camera": Field((12, 9), np.uint8), "joints": (Field((7,)), Field((3,), np.float16))},
+    "action": Field((), np.int64),
+    "reward": Field((), np.float64),
+    "flag": Field((), np.bool_),
+    "small": Field((), np.int16),
+}
+NUMPY = {torch.uint8: np.uint8, torch.bool: np.bool_, torch.float16: np.float16, torch.float32: np.float32}
+NUMPY |= {torch.int16: np.int16, torch.int64: np.int64, torch.float64: np.float64}
+
+
+def make(replicas=None):
+    buffer = ReplayBuffer(40, FIELDS, sampler=Prioritized(beta=0.5), replicas=replicas, seed=0)
+    rng = np.random.default_rng(1)
+    lead = (50,) if replicas is None else (replicas, 50)
+    buffer.extend(
+        obs={
+            "camera": rng.integers(0, 256, (*lead, 12, 9), np.uint8),
+            "joints": (rng.random((*lead, 7), np.float32), rng.random((*lead, 3)).astype(np.float16)),
+        },
+        action=rng.integers(0, 9, lead),
+        reward=rng.random(lead),
+        flag=rng.random(lead) < 0.5,
+        small=rng.integers(-99, 99, lead, np.int16),
+    )
+    return buffer
+
+
+def leaves(batch):
+    return flatten(dict(batch))
+
+
+@pytest.mark.parametrize("replicas", [None, 3])
+class TestTorch:
+    def test_shares_the_memory_of_every_column(self, replicas):
+        batch = make(replicas).sample(32)
+        tensors, arrays = leaves(batch.torch()), leaves(batch)
+        assert tensors.keys() == arrays.keys()
+        for path, tensor in tensors.items():
+            assert isinstance(tensor, torch.Tensor)
+            assert tensor.data_ptr() == arrays[path].ctypes.data
+            assert NUMPY[tensor.dtype] == arrays[path].dtype
+            np.testing.assert_array_equal(tensor.numpy(), arrays[path])
+        batch.obs["camera"][...] = 7
+        assert (tensors["obs", "camera"] == 7).all()
+
+    def test_nesting_is_kept(self, replicas):
+        made = make(replicas).sample(4).torch()
+        assert isinstance(made, Batch)
+        assert isinstance(made.obs, dict)
+        assert isinstance(made.obs["joints"], tuple)
+        assert made.obs["camera"].dtype == torch.uint8
+        assert made.flag.dtype == torch.bool
+
+    def test_ids_go_back(self, replicas):
+        buffer = make(replicas)
+        made = buffer.sample(8).torch()
+        td_error = torch.rand(made.weight.shape)
+        assert buffer.update_priorities(made.id, td_error) == td_error.numel()
+
+
+class TestTorchDevice:
+    """The "meta" device stands in for a GPU: it has no memory, but the same rules."""
+
+    def test_columns_go_there_and_bookkeeping_stays(self):
+        made = leaves(make().sample(4).torch("meta"))
+        kept = {path[0] for path, tensor in made.items() if tensor.device.type == "cpu"}
+        assert kept == {"id", "probability"}
+
+    def test_again_on_a_batch_of_tensors(self):
+        made = make().sample(4).torch()
+        assert made.torch().action is made.action
+        assert made.torch("cpu").action is made.action
+        assert made.torch("meta").action.device.type == "meta"
+
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+    def test_cuda(self):
+        buffer = make()
+        batch = buffer.sample(32)
+        for source in (batch, batch.pin_memory()):
+            made = source.torch("cuda")
+            torch.cuda.synchronize()
+            for path, tensor in leaves(made).items():
+                np.testing.assert_array_equal(tensor.cpu().numpy(), leaves(batch)[path])
+
+    @pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="the same as float64 here")
+    def test_a_dtype_pytorch_lacks(self):
+        buffer = ReplayBuffer(4, {"x": Field((), np.longdouble)})
+        buffer.add(x=np.longdouble(1))
+        with pytest.raises(DtypeError, match=r"PyTorch has no dtype for .*; declare the field with one it has"):
+            buffer.sample(2).torch()
+
+
+def test_a_transform_s_own_columns_come_too():
+    fields = {"obs": Field((3,)), "reward": Field(), "next_obs": Field((3,))}
+    fields |= {"terminated": Field((), bool), "truncated": Field((), bool)}
+    buffer = ReplayBuffer(10, fields, transforms=[NStep(3)])
+    buffer.add(obs=np.zeros(3), reward=1.0, next_obs=np.ones(3), terminated=False, truncated=False)
+    made = buffer.sample(4).torch()
+    assert made.discount.dtype == torch.float32
+    assert made.n_steps.tolist() == [1] * 4
+
+
+class TestJax:
+    def test_large_columns_are_not_copied(self):
+        batch = make().sample(256)
+        arrays = leaves(batch)
+        addresses = {path: array.ctypes.data for path, array in arrays.items()}
+        made = leaves(batch.jax())
+        shared = {path for path, a in made.items() if path[0] not in ("id", "probability", "action", "reward")}
+        assert len(shared) == 6
+        for path in shared:
+            assert isinstance(made[path], jax.Array)
+            assert made[path].dtype == arrays[path].dtype
+            if arrays[path].nbytes >= 1024:
+                assert made[path].unsafe_buffer_pointer() == addresses[path], path
+            np.testing.assert_array_equal(made[path], arrays[path])
+
+    def test_64_bits_are_cut_as_jax_does_but_not_the_bookkeeping(self):
+        batch = make().sample(32)
+        made = batch.jax()
+        assert made.action.dtype == np.int32
+        assert made.reward.dtype == np.float32
+        np.testing.assert_array_equal(made.action, batch.action)
+        assert made.id is batch.id
+        assert made.probability is batch.probability
+
+    def test_64_bits_are_kept_where_jax_is_told_so(self):
+        with jax.enable_x64(True):
+            batch = make().sample(256)
+            made = batch.jax()
+            assert made.reward.dtype == np.float64
+            assert made.reward.unsafe_buffer_pointer() == batch.reward.ctypes.data
+
+    def test_what_jax_shares_cannot_change(self):
+        """JAX's arrays are immutable, so the memory they share is too."""
+        buffer = make()
+        batch = buffer.sample(256)
+        made = batch.jax()
+        with pytest.raises(ValueError, match="read-only"):
+            batch.obs["camera"][...] = 0
+        with pytest.raises(ShapeError, match="writable"):
+            buffer.sample(256, out=batch)
+        again = batch.jax()  # a second time it is copied
+        np.testing.assert_array_equal(again.obs["camera"], made.obs["camera"])
+        assert batch.torch().obs["camera"].data_ptr() != batch.obs["camera"].ctypes.data
+        assert made.jax().obs["camera"] is made.obs["camera"]
+
+    def test_it_outlives_the_batch(self):
+        buffer = make()
+        batch = buffer.sample(256)
+        expected = batch.obs["camera"].copy()
+        made = batch.jax()
+        del batch
+        for _ in range(50):
+            buffer.sample(256)
+        np.testing.assert_array_equal(made.obs["camera"], expected)
+
+    def test_copy_leaves_the_batch_writable(self):
+        buffer = make()
+        batch = buffer.sample(256)
+        expected = batch.obs["camera"].copy()
+        made = batch.jax(copy=True)
+        for _ in range(5):
+            buffer.sample(256, out=batch)
+        np.testing.assert_array_equal(made.obs["camera"], expected)
+
+    def test_a_device(self):
+        batch = make().sample(32)
+        device = jax.devices()[0]
+        made = batch.jax(device)
+        assert made.weight.device == device
+        np.testing.assert_array_equal(made.obs["camera"], batch.obs["camera"])
+        assert made.jax(device).weight.device == device
+
+    def test_compiled_functions_take_a_batch(self):
+        batch = make().sample(8).jax()
+        scaled = jax.jit(lambda batch: jax.tree.map(lambda x: x * 2, batch))(batch)
+        assert isinstance(scaled, Batch)
+        np.testing.assert_array_equal(scaled.obs["joints"][0], batch.obs["joints"][0] * 2)
+        assert list(scaled) == list(batch)
+
+
+def test_any_library_takes_a_column_through_dlpack():
+    batch = make().sample(8)
+    assert np.shares_memory(np.from_dlpack(batch.obs["camera"]), batch.obs["camera"])
+    assert torch.from_dlpack(batch.flag).data_ptr() == batch.flag.ctypes.data
+
+
+class TestPinned:
+    def test_without_an_accelerator_the_error_says_so(self):
+        if torch.cuda.is_available():
+            pytest.skip("there is one")
+        with pytest.raises(ConfigError, match=r"pinned for copies to an accelerator.*Leave pinning out"):
+            make().sample(4).pin_memory()
+
+    @pytest.fixture
+    def pinning(self, monkeypatch):
+        """Pinned memory from ordinary memory, where there is no accelerator to pin it for."""
+        if torch.cuda.is_available():
+            return
+        empty = torch.empty
+        monkeypatch.setattr(torch, "empty", lambda shape, dtype, pin_memory: empty(shape, dtype=dtype))
+
+    def test_a_copy_to_reuse(self, pinning):
+        buffer, twin = make(), make()
+        batch = buffer.sample(8)
+        twin.sample(8)
+        pinned = batch.pin_memory()
+        for path, array in leaves(pinned).items():
+            assert isinstance(array, np.ndarray)
+            np.testing.assert_array_equal(array, leaves(batch)[path])
+            assert not np.shares_memory(array, leaves(batch)[path])
+        kept = leaves(pinned)
+        assert buffer.sample(8, out=pinned) is pinned
+        for path, array in leaves(twin.sample(8)).items():
+            assert leaves(pinned)[path] is kept[path]
+            np.testing.assert_array_equal(kept[path], array)
+
+    def test_its_tensors_are_the_pinned_ones(self, pinning):
+        pinned = make().sample(8).pin_memory()
+        for path, tensor in leaves(pinned.torch()).items():
+            array = leaves(pinned)[path]
+            assert tensor.data_ptr() == array.ctypes.data
+            if path[0] not in ("id", "probability"):
+                assert tensor is array.base
+                assert not torch.cuda.is_available() or tensor.is_pinned()
+
+    def test_an_iterator_pins_each_batch_on_its_own(self, pinning):
+        plain, pinned = make(), make()
+        for ahead in (0, 2):
+            kept = list(pinned.batches(8, prefetch=ahead, total=4, pin_memory=True))
+            for batch in kept:
+                np.testing.assert_array_equal(batch.obs["camera"], plain.sample(8).obs["camera"])
+                assert isinstance(batch.obs["camera"].base, torch.Tensor)
+
+
+@pytest.mark.parametrize(("library", "call"), [("torch", "torch()"), ("jax", "jax()"), ("torch", "pin_memory()")])
+def test_a_missing_library_names_the_install_command(library, call):
+    code = (
+        f"import sys; sys.modules['{library}'] = None\n"
+        "from replaylab import Field, ReplayBuffer\n"
+        "buffer = ReplayBuffer(4, {'x': Field()}); buffer.add(x=1.0)\n"
+        f"try: buffer.sample(2).{call}\n"
+        "except ImportError as error: print(type(error).__name__, error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == (
+        f"MissingExtraError Batch.{call} needs {library}, which is not installed. "
+        f'Run: pip install "replaylab[{library}]"\n'
+    )
+
+
+def test_a_field_cannot_hide_a_method():
+    for name in ("torch", "jax", "pin_memory"):
+        with pytest.raises(FieldError, match="reserved"):
+            ReplayBuffer(4, {name: Field()})
+
+
+@pytest.mark.parametrize("convert", [lambda batch: batch, lambda batch: batch.torch()])
+def test_a_batch_can_be_pickled(convert):
+    """As PyTorch's worker processes do."""
+    batch = convert(make().sample(4))
+    again = pickle.loads(pickle.dumps(batch))
+    assert list(again) == list(batch)
+    np.testing.assert_array_equal(again.obs["joints"][0], batch.obs["joints"][0])
+    with pytest.raises(AttributeError, match="the batch has no column `nothing`"):
+        again.nothing  # noqa: B018
+
+
+def test_the_repr_is_the_same_for_tensors():
+    batch = make().sample(4)
+    assert repr(batch.torch()) == repr(batch)
