@@ -35,6 +35,7 @@ from replaylab.replay.samplers import (
 )
 from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule
 from replaylab.replay.stats import ReplayStats
+from replaylab.replay.streaming import ReplayStream
 from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "ReplayBuffer",
     "ReplayRecorder",
     "ReplayStats",
+    "ReplayStream",
     "Reservoir",
     "Retention",
     "ReverseSweep",

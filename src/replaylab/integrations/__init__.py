@@ -1,0 +1,5 @@
+"""The replay library inside other libraries: one module for each, which imports it.
+
+`replaylab.integrations.torch` has a dataset for PyTorch's data loaders, `replaylab.integrations.torchdata` a node for
+torchdata's pipelines.
+"""

@@ -1,0 +1,87 @@
+"""A replay as a dataset for `torch.utils.data.DataLoader`."""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from replaylab.errors import ConfigError, MissingExtraError
+from replaylab.replay import Batch, ReplayBuffer, ReplayStream
+from replaylab.replay.seeding import Seed
+
+try:
+    from torch.utils.data import IterableDataset, get_worker_info
+except ModuleNotFoundError as error:
+    raise MissingExtraError(
+        'replaylab.integrations.torch needs torch, which is not installed. Run: pip install "replaylab[torch]"'
+    ) from error
+
+IN_WORKER = (
+    "a data loader's worker process would draw from its own copy of the buffer, which no feedback reaches; use "
+    "num_workers=0, or give the capacity instead, so that each worker makes a memory of its own"
+)
+
+
+class ReplayDataset(ReplayStream, IterableDataset[Batch]):
+    """A `ReplayStream` for PyTorch's data loaders.
+
+    Its items are batches already, so: ``DataLoader(dataset, batch_size=None)``, which turns them into tensors. In
+    worker processes each worker has a memory of its own, from every ``num_workers``-th item of the source, with a
+    random stream of its own; priorities cannot be fed back to it. A buffer that was given, or that holds steps
+    already, lives in the main process and is therefore refused there.
+
+    Args:
+        source: As for `ReplayStream`; with worker processes it must give each of them the same items, and with the
+            "spawn" start method be picklable.
+        buffer: A buffer, or a capacity, which is of each worker's memory.
+        batch_size: B.
+        warmup: As for `ReplayStream`, in each worker.
+        progress: As for `ReplayStream`.
+        seed: As for `ReplayStream`; every worker has a stream of its own from it.
+        shard: Whether to deal the items out to the workers; False: the source does it itself.
+
+    Raises:
+        ConfigError: An option is out of its range; or, from the data loader, a buffer came into a worker.
+
+    Example:
+        >>> from torch.utils.data import DataLoader
+        >>> dataset = ReplayDataset([{"obs": [1.0, 2.0]}] * 10, 100, batch_size=4)
+        >>> [tuple(batch.obs.shape) for batch in DataLoader(dataset, batch_size=None)][:2]
+        [(4, 2), (4, 2)]
+    """
+
+    def __init__(
+        self,
+        source: Iterable[Any],
+        buffer: ReplayBuffer | int,
+        batch_size: int,
+        *,
+        warmup: int | None = None,
+        progress: float | Callable[[int], float] | None = None,
+        seed: Seed = None,
+        shard: bool = True,
+    ) -> None:
+        super().__init__(source, buffer, batch_size, warmup=warmup, progress=progress, seed=seed)
+        self._shard = shard
+        self._home: int | None = None  # the worker whose memory this is
+
+    def _items(self) -> Iterable[Any]:
+        worker = get_worker_info()
+        if worker is None:
+            return self.source
+        if self._buffer is not None and self._home != worker.id:
+            raise ConfigError(IN_WORKER)
+        self._home = worker.id
+        return islice(self.source, worker.id, None, worker.num_workers) if self._shard else self.source
+
+    def _first_seed(self) -> Seed:
+        if self._home is None:
+            return self._seed
+        root = self._seed if isinstance(self._seed, np.random.SeedSequence) else np.random.SeedSequence(self._seed)
+        return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, self._home))
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._buffer is not None:
+            raise ConfigError(IN_WORKER)
+        return self.__dict__

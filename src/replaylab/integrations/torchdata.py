@@ -1,0 +1,98 @@
+"""A replay as a node of a torchdata pipeline, saved and restored with it."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from replaylab.errors import MissingExtraError
+from replaylab.replay import Batch, ReplayBuffer, ReplayStream
+from replaylab.replay.seeding import Seed
+from replaylab.replay.streaming import Step, steps_of
+
+try:
+    from torchdata.nodes import BaseNode, IterableWrapper
+except ModuleNotFoundError as error:
+    raise MissingExtraError(
+        f"replaylab.integrations.torchdata needs {error.name}, which is not installed. "
+        'Run: pip install "replaylab[data]"'
+    ) from error
+
+
+class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchdata has no type marker
+    """A `ReplayStream` as a `torchdata.nodes.BaseNode`.
+
+    Its state is the source's, the memory with its priorities and random streams, and the counters: restored, the
+    pipeline goes on exactly as the saved one would have. ``reset()`` without a state begins the source anew and keeps
+    the memory, as a second epoch should. Nodes that save their source's state after each item, such as `Prefetcher`,
+    need a large ``snapshot_frequency`` here.
+
+    Args:
+        source: A node, or any iterable; as for `ReplayStream`.
+        buffer: As for `ReplayStream`.
+        batch_size: B.
+        warmup: As for `ReplayStream`.
+        progress: As for `ReplayStream`.
+        seed: As for `ReplayStream`.
+        folder: Where to save the memory when the state is asked for; the state then says only where it is, and only
+            the latest can be restored. None: the state holds the memory itself, as bytes.
+
+    Raises:
+        ConfigError: An option is out of its range.
+
+    Example:
+        >>> from torchdata.nodes import Loader
+        >>> node = ReplayNode([{"obs": [1.0, 2.0]}] * 10, 100, batch_size=4)
+        >>> [batch.obs.shape for batch in Loader(node)][:2]
+        [(4, 2), (4, 2)]
+    """
+
+    def __init__(
+        self,
+        source: BaseNode[Any] | Iterable[Any],
+        buffer: ReplayBuffer | int,
+        batch_size: int,
+        *,
+        warmup: int | None = None,
+        progress: float | Callable[[int], float] | None = None,
+        seed: Seed = None,
+        folder: str | Path | None = None,
+    ) -> None:
+        BaseNode.__init__(self)
+        self._node: BaseNode[Any] = source if isinstance(source, BaseNode) else IterableWrapper(source)
+        ReplayStream.__init__(self, source, buffer, batch_size, warmup=warmup, progress=progress, seed=seed)
+        self._folder = folder
+        self._pending: deque[Step] = deque()  # steps of a list that is not used up
+
+    def reset(self, initial_state: dict[str, Any] | None = None) -> None:
+        """Begin the source anew, or go back to a state.
+
+        Raises:
+            SnapshotError: See `ReplayStream.restore`.
+        """
+        super().reset(initial_state)
+        self._pending.clear()
+        if initial_state is None:
+            self._node.reset()
+            return
+        self.restore(initial_state["memory"])
+        self._node.reset(initial_state["source"])
+        self._pending.extend(deepcopy(initial_state["pending"]))
+
+    def next(self) -> Batch:
+        """Take steps until there is a batch, and return it."""
+        while True:
+            while not self._pending:
+                self._pending.extend(steps_of(next(self._node)))
+            batch = self.push(self._pending.popleft())
+            if batch is not None:
+                return batch
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the state, for `reset`: plain values, NumPy arrays and bytes."""
+        return {
+            "source": self._node.state_dict(),
+            "pending": deepcopy(list(self._pending)),
+            "memory": self.state(self._folder),
+        }

@@ -1,0 +1,113 @@
+"""`ReplayDataset` under PyTorch's data loaders, in this process and in workers."""
+
+import multiprocessing
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from replaylab.errors import ConfigError
+from replaylab.integrations.torch import ReplayDataset
+from replaylab.replay import Batch, Field, Prioritized, ReplayBuffer, ReplayStream
+
+FIELDS = {"obs": {"image": Field((3, 2), np.uint8)}, "step": Field((), np.int64), "end": Field((), bool)}
+STEPS = [{"obs": {"image": np.full((3, 2), i, np.uint8)}, "step": i, "end": i % 5 == 0} for i in range(60)]
+
+
+def make(**options):
+    return ReplayBuffer(20, FIELDS, seed=1, **options)
+
+
+def loaded(dataset, **options):
+    return list(DataLoader(dataset, batch_size=None, **options))
+
+
+class TestInThisProcess:
+    def test_batches_of_tensors_the_same_as_the_stream_s(self):
+        batches = loaded(ReplayDataset(STEPS, make(), 8))
+        for batch, expected in zip(batches, ReplayStream(STEPS, make(), 8), strict=True):
+            assert isinstance(batch, Batch)
+            assert batch.obs["image"].dtype == torch.uint8
+            assert batch.end.dtype == torch.bool
+            np.testing.assert_array_equal(batch.obs["image"].numpy(), expected.obs["image"])
+            np.testing.assert_array_equal(batch.id.numpy(), expected.id)
+
+    def test_the_learner_feeds_back_and_no_step_is_taken_too_early(self):
+        dataset = ReplayDataset(STEPS, make(sampler=Prioritized(beta=0.4)), 8)
+        for taken, batch in enumerate(DataLoader(dataset, batch_size=None), 8):
+            assert dataset.taken == taken
+            assert dataset.buffer.update_priorities(batch.id, torch.rand(8)) == 8
+
+    def test_a_second_epoch_keeps_the_memory(self):
+        dataset = ReplayDataset(STEPS, make(), 8)
+        loader = DataLoader(dataset, batch_size=None)
+        assert [len(list(loader)) for _ in range(2)] == [53, 60]
+        assert dataset.cycles == 6
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+class TestInWorkers:
+    def test_each_has_a_memory_of_its_share_of_the_steps(self):
+        dataset = ReplayDataset(STEPS, 20, 8, seed=3)
+        batches = loaded(dataset, num_workers=2)
+        assert len(batches) == 2 * (30 - 8 + 1)
+        for w in range(2):  # the loader takes from its workers in turn
+            mine = batches[w::2]
+            expected = ReplayStream(STEPS[w::2], 20, 8, seed=np.random.SeedSequence(3, spawn_key=(w,)))
+            for batch, one in zip(mine, expected, strict=True):
+                np.testing.assert_array_equal(batch.step, one.step)
+                np.testing.assert_array_equal(batch.id, one.id)
+        assert any((a.id != b.id).any() for a, b in zip(batches[::2], batches[1::2], strict=True))
+        assert dataset.taken == 0  # nothing came back
+
+    def test_a_source_may_deal_out_itself(self):
+        batches = loaded(ReplayDataset(STEPS, 20, 8, shard=False), num_workers=2)
+        assert len(batches) == 2 * (60 - 8 + 1)
+
+    def test_persistent_workers_keep_their_memories(self):
+        loader = DataLoader(ReplayDataset(STEPS, 20, 8), batch_size=None, num_workers=1, persistent_workers=True)
+        assert [len(list(loader)) for _ in range(2)] == [53, 60]
+
+    @pytest.mark.parametrize("used", [False, True])
+    def test_a_buffer_of_this_process_is_refused(self, used):
+        dataset = ReplayDataset(STEPS, 20 if used else make(), 8)
+        if used:
+            next(iter(dataset))
+        with pytest.raises(ConfigError, match="which no feedback reaches; use num_workers=0, or give the capacity"):
+            loaded(dataset, num_workers=1)
+
+    def test_spawned_ones(self):
+        batches = loaded(ReplayDataset(STEPS, 20, 8, seed=3), num_workers=1, multiprocessing_context="spawn")
+        expected = ReplayStream(STEPS, 20, 8, seed=np.random.SeedSequence(3, spawn_key=(0,)))
+        for batch, one in zip(batches, expected, strict=True):
+            np.testing.assert_array_equal(batch.obs["image"], one.obs["image"])
+
+    def test_a_buffer_of_this_process_is_refused_to_spawned_ones(self):
+        with pytest.raises(ConfigError, match="which no feedback reaches"):
+            loaded(ReplayDataset(STEPS, make(), 8), num_workers=1, multiprocessing_context="spawn")
+        assert not multiprocessing.active_children()
+
+
+def test_it_can_be_pickled_before_its_first_step():
+    dataset = pickle.loads(pickle.dumps(ReplayDataset(STEPS, 20, 8, warmup=9, seed=2)))
+    np.testing.assert_array_equal(next(iter(dataset)).id, next(iter(ReplayDataset(STEPS, 20, 8, warmup=9, seed=2))).id)
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "extra"), [("torch", "torch", "torch"), ("torchdata", "torchdata", "data")]
+)
+def test_a_missing_library_names_the_install_command(module, library, extra):
+    code = (
+        f"import sys; sys.modules['{library}'] = None\n"
+        f"try: import replaylab.integrations.{module}\n"
+        "except ImportError as error: print(type(error).__name__, error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == (
+        f"MissingExtraError replaylab.integrations.{library} needs {library}, which is not installed. "
+        f'Run: pip install "replaylab[{extra}]"\n'
+    )
