@@ -80,6 +80,7 @@ class TestInWorkers:
         with pytest.raises(ConfigError, match="which no feedback reaches; use num_workers=0, or give the capacity"):
             loaded(dataset, num_workers=1)
 
+    @pytest.mark.slow
     def test_spawned_ones(self):
         batches = loaded(ReplayDataset(STEPS, 20, 8, seed=3), num_workers=1, multiprocessing_context="spawn")
         expected = ReplayStream(STEPS, 20, 8, seed=np.random.SeedSequence(3, spawn_key=(0,)))

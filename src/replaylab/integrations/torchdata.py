@@ -15,8 +15,7 @@ try:
     from torchdata.nodes import BaseNode, IterableWrapper
 except ModuleNotFoundError as error:
     raise MissingExtraError(
-        f"replaylab.integrations.torchdata needs {error.name}, which is not installed. "
-        'Run: pip install "replaylab[data]"'
+        'replaylab.integrations.torchdata needs torchdata, which is not installed. Run: pip install "replaylab[data]"'
     ) from error
 
 
