@@ -1,6 +1,5 @@
 """`ReplayDataset` under PyTorch's data loaders, in this process and in workers."""
 
-import multiprocessing
 import pickle
 import subprocess
 import sys
@@ -90,7 +89,6 @@ class TestInWorkers:
     def test_a_buffer_of_this_process_is_refused_to_spawned_ones(self):
         with pytest.raises(ConfigError, match="which no feedback reaches"):
             loaded(ReplayDataset(STEPS, make(), 8), num_workers=1, multiprocessing_context="spawn")
-        assert not multiprocessing.active_children()
 
 
 def test_it_can_be_pickled_before_its_first_step():

@@ -12,7 +12,18 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.replay import CustomSampler, Field, Linear, Prioritized, ReplayBuffer, ShuffledEpochs, Uniform, prefetch
+from replaylab.replay import (
+    CustomSampler,
+    Field,
+    Hindsight,
+    Linear,
+    NStep,
+    Prioritized,
+    ReplayBuffer,
+    ShuffledEpochs,
+    Uniform,
+    prefetch,
+)
 
 FIELDS = {"x": Field((), np.int64), "y": Field((2,))}
 SAMPLERS = [Uniform(), Prioritized(beta=0.4), ShuffledEpochs()]
@@ -114,6 +125,37 @@ def test_two_iterators_share_one_thread_in_the_order_of_the_calls():
     mine = run(make(kind=SlowBuffer), lambda buffer, size, ahead: buffer.batches(size, prefetch=ahead))
     assert_same(mine, run(make(), plainly))
     assert threading.active_count() == before
+
+
+def test_with_transforms_and_episodes_ended_by_hand():
+    goal = {"achieved_goal": Field(), "desired_goal": Field()}
+    fields = {"obs": goal, "next_obs": goal, "reward": Field()}
+    fields |= {"terminated": Field((), bool), "truncated": Field((), bool)}
+    goals = Hindsight(lambda got, wanted, info: -np.abs(got - wanted), lambda got, wanted, info: got == wanted)
+    step = {"reward": -1.0, "terminated": False, "truncated": False}
+
+    def run(kind, iterate):
+        buffer = kind(
+            30, fields, next_obs="derived", transforms=[NStep(3), goals], sampler=Prioritized(beta=0.4), seed=2
+        )
+        seen = []
+
+        def act(t):
+            obs, next_obs = ({"achieved_goal": float(at), "desired_goal": 50.0} for at in (t, t + 1))
+            buffer.add(obs=obs, next_obs=next_obs, **step)
+            if t % 9 == 8:
+                buffer.end_episode()
+
+        for t in range(20):
+            act(t)
+        for t, batch in zip(range(20, 60), iterate(buffer), strict=False):
+            seen.append({name: np.array(batch[name]) for name in ("id", "reward", "relabelled", "discount", "weight")})
+            act(t)
+            buffer.update_priorities(batch.id, batch.reward)
+        return seen
+
+    expected = run(ReplayBuffer, lambda buffer: plainly(buffer, 8, 2))
+    assert_same(run(SlowBuffer, lambda buffer: buffer.batches(8, prefetch=2)), expected)
 
 
 def test_total_draws_no_batch_too_many():

@@ -10,6 +10,7 @@ from replaylab.replay import (
     Batch,
     CustomSampler,
     Field,
+    Hindsight,
     Linear,
     NStep,
     Prioritized,
@@ -18,7 +19,7 @@ from replaylab.replay import (
     ShuffledEpochs,
     Uniform,
 )
-from replaylab.replay.streaming import fields_of_step
+from replaylab.replay.steps import fields_of_step
 from tests.oracle import flatten
 
 FIELDS = {"obs": {"image": Field((3, 2), np.uint8), "joints": (Field((2,)),)}, "reward": Field()}
@@ -279,6 +280,30 @@ class TestState:
         again = ReplayStream(pipeline(0), make(sampler=stream.buffer.sampler), 4)
         again.restore(stream.state(folder))
         np.testing.assert_array_equal(again.buffer.sample(8).id, stream.buffer.sample(8).id)
+
+    def test_with_goals_whose_functions_no_snapshot_holds(self, folder):
+        goals = Hindsight(lambda got, wanted, info: -np.abs(got - wanted), lambda got, wanted, info: got == wanted)
+        goal = {"achieved_goal": Field(), "desired_goal": Field()}
+        fields = {"obs": goal, "next_obs": goal, "reward": Field()}
+        fields |= {"terminated": Field((), bool), "truncated": Field((), bool)}
+
+        def stream():
+            steps = (
+                {
+                    "obs": {"achieved_goal": float(t), "desired_goal": 9.0},
+                    "next_obs": {"achieved_goal": t + 1.0, "desired_goal": 9.0},
+                    "reward": -1.0,
+                    "terminated": False,
+                    "truncated": t % 8 == 7,
+                }
+                for t in range(40)
+            )
+            return ReplayStream(steps, ReplayBuffer(20, fields, transforms=[NStep(3), goals], seed=0), 4)
+
+        one, two = stream(), stream()
+        list(one)
+        two.restore(one.state(folder))
+        assert_same_batches([one.buffer.sample(16)], [two.buffer.sample(16)])
 
     def test_another_kind_of_memory_is_refused(self, folder):
         stream = ReplayStream(pipeline(0), make(), 4)

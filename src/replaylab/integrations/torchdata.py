@@ -9,7 +9,7 @@ from typing import Any
 from replaylab.errors import MissingExtraError
 from replaylab.replay import Batch, ReplayBuffer, ReplayStream
 from replaylab.replay.seeding import Seed
-from replaylab.replay.streaming import Step, steps_of
+from replaylab.replay.steps import Step, steps_of
 
 try:
     from torchdata.nodes import BaseNode, IterableWrapper

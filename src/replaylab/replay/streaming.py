@@ -1,23 +1,21 @@
 """A replay inside a data pipeline: steps go in, batches come out."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from replaylab.errors import ConfigError, EmptyBufferError, FieldError, SnapshotError
+from replaylab.errors import ConfigError, EmptyBufferError, SnapshotError
 from replaylab.replay import snapshot
 from replaylab.replay.arrays import MOST, positive
 from replaylab.replay.batch import Batch
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.custom import CustomSampler
-from replaylab.replay.fields import Field, Tree
+from replaylab.replay.hindsight import Hindsight
 from replaylab.replay.seeding import Seed
-
-Step = Mapping[str, Any]
-"""One time step by field name: the arguments of `ReplayBuffer.add`."""
+from replaylab.replay.steps import Step, fields_of_step, steps_of
 
 
 class ReplayStream:
@@ -182,9 +180,13 @@ class ReplayStream:
     def _load(self, place: str) -> None:
         """Put a saved buffer's inside into the one here."""
         own = self._buffer
-        sampler = own.sampler if own is not None and isinstance(own.sampler, CustomSampler) else None
-        loaded = ReplayBuffer.load(place, sampler=sampler)
-        names = ("capacity", "fields", "num_envs", "replicas", "sampler", "autoreset")
+        given: dict[str, Any] = {}  # what a snapshot cannot hold: samplers and functions of the user's own
+        if own is not None and isinstance(own.sampler, CustomSampler):
+            given["sampler"] = own.sampler
+        if own is not None and any(isinstance(one, Hindsight) for one in own.transforms):
+            given["transforms"] = own.transforms
+        loaded = ReplayBuffer.load(place, **given)
+        names = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
         expected = {"capacity": self._capacity} if own is None else {name: getattr(own, name) for name in names}
         for name, mine in expected.items():
             if getattr(loaded, name) != mine:
@@ -212,38 +214,3 @@ class ReplayStream:
             return 0
         next_ids = self._buffer._core.counts()[1]
         return next_ids[0] if self._buffer.replicas is None else np.array(next_ids, np.int64)
-
-
-def steps_of(item: Any) -> Sequence[Step]:
-    """Return an item of a source as a sequence of steps.
-
-    Raises:
-        FieldError: It is neither a step nor a list of steps.
-    """
-    if isinstance(item, Mapping):
-        return (item,)
-    if isinstance(item, (list, tuple)) and all(isinstance(step, Mapping) for step in item):
-        return item
-    raise FieldError(
-        f"the source must give steps (mappings of a field's name to its value) or lists of them, but gave {item!r:.80}"
-    )
-
-
-def fields_of_step(step: Step) -> dict[str, Tree]:
-    """Return the fields that hold one step: arrays keep shape and dtype; Python's floats become float32.
-
-    Example:
-        >>> fields_of_step({"obs": np.zeros((2, 2), np.uint8), "reward": 1.0})
-        {'obs': Field(shape=(2, 2), dtype=dtype('uint8')), 'reward': Field(shape=(), dtype=dtype('float32'))}
-    """
-
-    def field(value: Any) -> Tree:
-        if isinstance(value, Mapping):
-            return {name: field(child) for name, child in value.items()}
-        if isinstance(value, tuple):
-            return tuple(field(child) for child in value)
-        array = np.asarray(value)
-        plain = not hasattr(value, "dtype") and array.dtype == np.float64
-        return Field(array.shape, np.float32 if plain else array.dtype)
-
-    return {name: field(value) for name, value in step.items()}
