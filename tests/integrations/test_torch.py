@@ -49,9 +49,7 @@ class TestInThisProcess:
         assert dataset.cycles == 6
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*fork", "ignore:.*fork:DeprecationWarning"
-)  # other threads of this process are idle
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 class TestInWorkers:
     def test_each_has_a_memory_of_its_share_of_the_steps(self):
         dataset = ReplayDataset(STEPS, 20, 8, seed=3)
