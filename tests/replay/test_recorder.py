@@ -80,6 +80,15 @@ class TestVectorEnvironments:
         check(recorder, vector.envs)
 
 
+def test_what_a_step_returned_outlives_the_reset_after_it():
+    makers = [lambda i=i, s=s: ScriptedEnv("tuple", i, s) for i, s in enumerate(SCRIPTS)]
+    vector = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+    recorder = ReplayRecorder.for_env(vector, 100, reset_ended=True)
+    recorder.reset()
+    *_, info = recorder.step(np.zeros(4, int))
+    assert_same_obs(info["final_obs"][1], vector.envs[1].log[-1][3])
+
+
 @pytest.mark.parametrize("kind", ["box", "dict"])
 @pytest.mark.parametrize("mode", MODES)
 def test_environments_in_other_processes(kind, mode):

@@ -105,13 +105,11 @@ class _Replica:
         self._capacity, self._size = capacity, min(next_id, capacity)
         self._added = int(own["offered"][0]) if "offered" in own else next_id
         if "ids" in own:  # of a reservoir, by slot
-            slots = np.argsort(own["ids"][: self._size])
-            self.ids = own["ids"][slots].astype(np.int64)
+            self.ids = np.sort(own["ids"][: self._size])
         else:
             self.ids = np.arange(next_id - self._size, next_id)
-            slots = self.ids % capacity
         self.ages = next_id - 1 - self.ids
-        self._replays = own["replay_counts"][slots].astype(np.int64)
+        self._replays = own["replay_counts"][: self._size].astype(np.int64)
         self._samples, self._stale = int(own["samples"][0]), int(own["stale"][0])
         self._priorities = next((own[name] for name in own if name.endswith((".leaves", ".priorities"))), None)
 
