@@ -185,6 +185,18 @@ class TestFurtherFields:
         recorder.step(np.zeros(4, int))
         assert recorder.buffer.columns["obs"][:4, 0].tolist() == [0, 1, 2, 3]
 
+    @pytest.mark.parametrize("mode", MODES)
+    def test_no_reward(self, mode):
+        """What a buffer does not store changes nothing about the rest."""
+        vector = make_vector("box", mode)
+        whole = ReplayRecorder.for_env(make_vector("box", mode), 1000)
+        fields = {name: tree for name, tree in whole.buffer.fields.items() if name != "reward"}
+        recorder = ReplayRecorder(vector, ReplayBuffer(1000, fields, num_envs=4, autoreset=mode))
+        play(recorder, 40)
+        play(whole, 40)
+        for name in fields:
+            np.testing.assert_array_equal(recorder.buffer.columns[name], whole.buffer.columns[name])
+
 
 class TestItIsTheEnvironments:
     def test_attributes_are_theirs(self):

@@ -12,14 +12,21 @@ from replaylab.replay.arrays import fitted
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.env_face import EnvFace, Returned, map_arrays, spaces_of
 from replaylab.replay.fields import flatten, flatten_as, names_error, unflatten
+from replaylab.replay.transforms import OUTCOME
 
-FROM_ENV = ("obs", "reward", "next_obs", "terminated", "truncated")
+FROM_ENV = ("obs", "next_obs", *OUTCOME)
 """Fields whose values the environments give."""
 
 UNRECORDED = ("step_async", "step_wait", "reset_async", "reset_wait")
 """Methods of vector environments that would step them past the recorder."""
 
+NEW, READY, MOVING, OVER = range(4)
+"""What an environment waits for: its first observation, an action, what comes of one, a reset."""
+
+ALL = slice(None)
 Rows = npt.NDArray[np.int32]
+Arrays = dict[str, npt.NDArray[Any]]
+"""By path, with one row for each environment."""
 
 
 class ReplayRecorder:
@@ -73,22 +80,24 @@ class ReplayRecorder:
 
         self._trees = buffer.fields
         self._leaves = {name: dict(flatten(tree, name)) for name, tree in self._trees.items()}
+        self._nested = any(name not in leaves for name, leaves in self._leaves.items())
         self._asked = [name for name in self._trees if name not in FROM_ENV]
-        self._sees_ends = {"terminated", "truncated"} <= self._trees.keys()
-        self._all = np.arange(face.num_envs, dtype=np.int32)
+        self._extra = set(self._asked) - {"action"}
+        self._outcome = [name for name in OUTCOME if name in self._trees]
+        self._sees_ends = {"terminated", "truncated"} <= self._trees.keys()  # so that the buffer knows episodes
         self._reshapes = self._lead != (face.num_envs,)
-        # By path, with one row for each environment: its last observation, what the caller gave for the step it
-        # is about to make, and its next observation where only some return theirs.
-        self._obs: dict[str, npt.NDArray[Any]] = {}
-        self._given = {
+
+        self._numbers = np.arange(face.num_envs, dtype=np.int32)
+        self._state = np.full(face.num_envs, NEW, np.int8)
+        self._cut_short = False  # environments went on, and what they did is not stored
+        self._last_rows = self._numbers  # environments of the last observations
+        self._obs: Arrays = {}  # the last observation of each environment
+        self._next: Arrays = {}  # scratch, where only some environments return theirs
+        self._given: Arrays = {  # what the caller gave for the step each environment is about to make
             path: np.zeros((face.num_envs, *field.shape), field.dtype)
             for name in self._asked
             for path, field in self._leaves[name].items()
         }
-        self._next: dict[str, npt.NDArray[Any]] = {}
-        self._known, self._in_flight, self._over = np.zeros((3, face.num_envs), np.bool_)
-        self._last_rows = self._all  # environments of the last observations
-        self._cut_short = False  # environments went on, and what they did is not stored
         self.ids: Any = self._none_stored()
 
     @classmethod
@@ -116,15 +125,15 @@ class ReplayRecorder:
         rows, call = self._checked_rows(env_ids), () if env_ids is None else (self._checked_rows(env_ids),)
         if options is not None and options.get("reset_mask") is not None:
             rows = np.flatnonzero(options["reset_mask"]).astype(np.int32)
-        if self._cut_short and len(rows) < len(self._all):
+        if self._cut_short and len(rows) < len(self._numbers):
             raise ConfigError("the last step was cut short before it was stored; call reset() for all environments")
         given = {"seed": seed, "options": None if options is None else dict(options)}  # theirs to take the mask out of
         self._end_episodes(rows)
-        self._known[rows] = False
+        self._state[rows] = NEW
         result = self.env.reset(*call, **{name: value for name, value in given.items() if value is not None})
-        self._keep(self._face.read(result, self._trees["obs"]), rows)
-        self._over[rows] = False
-        self._cut_short &= len(rows) < len(self._all)
+        got = self._face.read(result, self._trees["obs"])
+        self._keep(self._obs_arrays(got, rows), rows)
+        self._cut_short &= len(rows) < len(self._numbers)
         return result
 
     def step(self, actions: Any, env_ids: Any = None, **extra: Any) -> Any:
@@ -144,9 +153,9 @@ class ReplayRecorder:
             return self.recv()
         if env_ids is not None:
             raise ConfigError("`env_ids` is for EnvPool; these environments are stepped all together, leave it out")
-        self._give(self._all, actions, extra)
+        self._give(ALL, actions, extra)
         result = self._returned(self.env.step, actions)
-        return self._with_resets(result) if self._reset_ended and self._over.any() else result
+        return self._with_resets(result) if self._reset_ended and (self._state == OVER).any() else result
 
     def send(self, actions: Any, env_ids: Any = None, **extra: Any) -> None:
         """Send actions to EnvPool; the transitions are stored when `recv` gets what came of them.
@@ -170,13 +179,14 @@ class ReplayRecorder:
         Raises:
             ConfigError: Some step has not been received; it could not be told from a reset.
         """
-        if self._in_flight.any():
+        moving = np.flatnonzero(self._state == MOVING).tolist()
+        if moving:
             raise ConfigError(
-                "`async_reset` needs every step received, but environments "
-                f"{np.flatnonzero(self._in_flight).tolist()} are still under way; call recv() for them first"
+                f"`async_reset` needs every step received, but environments {moving} are still under way; call recv() "
+                "for them first"
             )
-        self._end_episodes(self._all)
-        self._known[:] = False
+        self._end_episodes(self._numbers)
+        self._state[:] = NEW
         self.env.async_reset()
 
     def __getattr__(self, name: str) -> Any:
@@ -208,89 +218,107 @@ class ReplayRecorder:
 
     def _checked_rows(self, env_ids: Any) -> Rows:
         if env_ids is None:
-            return self._all
-        rows, count = np.asarray(env_ids), len(self._all)
+            return self._numbers
+        rows, count = np.asarray(env_ids), len(self._numbers)
         sound = rows.ndim == 1 and rows.dtype.kind in "iu" and 0 < len(np.unique(rows)) == len(rows)
         if not sound or rows.min() < 0 or rows.max() >= count:
             raise ConfigError(f"`env_ids` must be different whole numbers from 0 to {count - 1}, but got {env_ids!r}")
         return rows.astype(np.int32)
 
-    def _check_ready(self, rows: Rows) -> None:
+    def _check_ready(self, rows: Rows | slice) -> None:
         if self._cut_short:
             raise ConfigError("the last step was cut short before it was stored; call reset() to go on")
-        if not self._known[rows].all():
-            new = rows[~self._known[rows]].tolist()
+        state = self._state[rows]
+        if (state == READY).all():
+            return
+        of = {wanted: self._numbers[rows][state == wanted].tolist() for wanted in (NEW, MOVING, OVER)}
+        if of[NEW]:
             mend = "recv() what `async_reset` started" if self._face.is_async else "call reset()"
-            raise ConfigError(f"environments {new} have no observation to act on yet; {mend} first")
-        if self._in_flight[rows].any():
-            sent = rows[self._in_flight[rows]].tolist()
-            raise ConfigError(f"environments {sent} are at the step sent last; call recv() before sending another")
-        if self._over[rows].any():
-            over = rows[self._over[rows]].tolist()
-            call = 'reset(options={"reset_mask": terminated | truncated})' if self._face.batched else "reset()"
+            raise ConfigError(f"environments {of[NEW]} have no observation to act on yet; {mend} first")
+        if of[MOVING]:
             raise ConfigError(
-                f"the episodes of environments {over} ended, and these do not reset themselves; call {call}, or make "
-                "the recorder with reset_ended=True"
+                f"environments {of[MOVING]} are at the step sent last; call recv() before sending another"
             )
+        call = 'reset(options={"reset_mask": terminated | truncated})' if self._face.batched else "reset()"
+        raise ConfigError(
+            f"the episodes of environments {of[OVER]} ended, and these do not reset themselves; call {call}, or make "
+            "the recorder with reset_ended=True"
+        )
 
-    def _give(self, rows: Rows, actions: Any, extra: dict[str, Any]) -> None:
+    def _give(self, rows: Rows | slice, actions: Any, extra: dict[str, Any]) -> None:
         """Keep what belongs to the steps these environments are about to make."""
         self._check_ready(rows)
-        own = [name for name in self._asked if name != "action"]
-        if extra.keys() != set(own):
-            raise names_error("step", extra, own)
-        count = len(rows) if self._face.batched else None
+        if extra.keys() != self._extra:
+            raise names_error("step", extra, [name for name in self._asked if name in self._extra])
+        axis = (len(self._numbers[rows]),) if self._face.batched else ()
         fresh = {}
         for name in self._asked:
             for path, value in self._by_path(name, actions if name == "action" else extra[name]).items():
                 field = self._leaves[name][path]
-                fresh[path] = fitted(path, value, field.dtype, field.shape, None, None, count)
+                if type(value) is np.ndarray and value.dtype == field.dtype and value.shape == (*axis, *field.shape):
+                    fresh[path] = value
+                else:
+                    fresh[path] = fitted(path, value, field.dtype, field.shape, None, None, *axis or (None,))
         for path, values in fresh.items():
             self._given[path][rows] = values
-        self._in_flight[rows] = True
+        self._state[rows] = MOVING
 
     def _returned(self, call: Any, *args: Any) -> Any:
         """Return what the environments return, when it is stored."""
         self._cut_short = True
         result = call(*args)
         got = self._face.read(result, self._trees["obs"])
-        self._store(got)
-        self._keep(got, self._all if got.rows is None else got.rows)
+        rows, obs = ALL if got.rows is None else got.rows, self._obs_arrays(got, ALL)
+        self._store(got, obs)
+        self._keep(obs, rows)
+        if self._resets_wanted:  # in the other modes a buffer always sees the ends itself
+            self._mark_ends(self._numbers[rows][got.terminated | got.truncated])
         self._cut_short = False
         return result
 
-    def _store(self, got: Returned) -> None:
+    def _store(self, got: Returned, obs: Arrays) -> None:
         """Store the steps that came to these observations."""
-        stepped = self._in_flight if got.rows is None else self._in_flight & self._everywhere(got, got.rows >= 0)
-        ended = self._everywhere(got, got.terminated | got.truncated) & stepped
-        self.ids = self._none_stored()
-        if not stepped.any():
-            return
+        where = None
+        if got.rows is not None:
+            where = self._everywhere(got, self._state[got.rows] == MOVING)
+            if not where.any():
+                self.ids = self._none_stored()
+                return
         values = {**self._obs, **self._given}
-        for path, leaf in self._by_path("obs", got.obs).items():
-            self._next[path] = values["next_" + path] = self._everywhere(got, np.asarray(leaf), self._next.get(path))
-        for name in ("reward", "terminated", "truncated"):
+        if "next_obs" in self._trees:
+            for path, leaf in obs.items():
+                values["next_" + path] = self._everywhere(got, leaf, self._next.get(path))
+        for name in self._outcome:
             values[name] = self._everywhere(got, getattr(got, name))
-        steps = {}
-        for name, tree in self._trees.items():
-            steps[name] = unflatten(tree, iter([self._shaped(values[path]) for path in self._leaves[name]]))
-        if self._face.mode == "same_step" and ended.any():
+        steps = {path: self._shaped(value) for path, value in values.items()} if self._reshapes else values
+        if self._nested:
+            steps = {
+                name: unflatten(tree, iter([steps[path] for path in self._leaves[name]]))
+                for name, tree in self._trees.items()
+            }
+        if got.final_obs is not None and self._face.mode == "same_step":
             steps["final_obs"] = map_arrays(self._shaped, got.final_obs)
-        self.ids = self.buffer.add(where=None if stepped.all() else self._shaped(stepped), **steps)
-        if self._resets_wanted:
-            self._over = ended
-        if not self._sees_ends and ended.any():
-            self._end_episodes(np.flatnonzero(ended))
+        self.ids = self.buffer.add(where=None if where is None else self._shaped(where), **steps)
 
-    def _keep(self, got: Returned, rows: Rows) -> None:
+    def _keep(self, obs: Arrays, rows: Rows | slice) -> None:
         """Copy the observations that these environments' next steps begin with."""
-        for path, value in self._by_path("obs", got.obs).items():
-            leaf = np.asarray(value)
+        for path, leaf in obs.items():
             if path not in self._obs:
-                self._obs[path] = np.zeros((len(self._all), *leaf.shape[1:]), leaf.dtype)
-            at = rows if got.rows is None else got.rows
-            self._obs[path][at] = leaf[rows] if got.rows is None else leaf
-        self._known[rows], self._in_flight[rows], self._last_rows = True, False, rows
+                self._obs[path] = np.zeros((len(self._numbers), *leaf.shape[1:]), leaf.dtype)
+                self._next[path] = self._obs[path].copy()
+            self._obs[path][rows] = leaf
+        self._state[rows], self._last_rows = READY, self._numbers[rows]
+
+    def _mark_ends(self, ended: Rows) -> None:
+        """Wait for these environments to be reset, and tell a buffer that does not see why."""
+        self._state[ended] = OVER
+        if not self._sees_ends and len(ended):
+            self._end_episodes(ended)
+
+    def _obs_arrays(self, got: Returned, rows: Rows | slice) -> Arrays:
+        """Return the observations by path; of those that returned all, the ones of these environments."""
+        leaves = {path: np.asarray(leaf) for path, leaf in self._by_path("obs", got.obs).items()}
+        return leaves if got.rows is not None else {path: leaf[rows] for path, leaf in leaves.items()}
 
     def _by_path(self, name: str, value: Any) -> dict[str, Any]:
         """Return a field's value, or its parts if the field is nested, by path."""
@@ -305,7 +333,7 @@ class ReplayRecorder:
         """Return values of the environments that returned, (M, ...), as an array of all (N, ...)."""
         if got.rows is None:
             return values
-        out = np.zeros((len(self._all), *values.shape[1:]), values.dtype) if out is None else out
+        out = np.zeros((len(self._numbers), *values.shape[1:]), values.dtype) if out is None else out
         out[got.rows] = values
         return out
 
@@ -317,7 +345,7 @@ class ReplayRecorder:
         return np.full(self._lead, -1, np.int64) if self._lead else -1
 
     def _end_episodes(self, rows: npt.NDArray[Any]) -> None:
-        where = np.zeros(len(self._all), np.bool_)
+        where = np.zeros(len(self._numbers), np.bool_)
         where[rows] = True
         self.buffer.end_episode(where=self._shaped(where))
 
@@ -328,7 +356,7 @@ class ReplayRecorder:
         if not self._face.batched:
             first, reset_info = self.reset()
             return first, reward, terminated, truncated, {**info, "final_obs": obs, "reset_info": reset_info}
-        over = self._over.copy()
+        over = self._state == OVER
         final_obs = np.full(len(over), None, object)
         for i in np.flatnonzero(over):
             final_obs[i] = map_arrays(lambda leaf, i=i: leaf[i], obs)
