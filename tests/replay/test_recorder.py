@@ -13,6 +13,7 @@ from .test_law_4_autoreset import assert_same_transitions, stored_by_env
 
 # EnvPool never reports both ends at once.
 POOL_SCRIPTS = [[(length, ends and not late, late) for length, ends, late in script] for script in SCRIPTS]
+NUMBERED = list(enumerate(POOL_SCRIPTS))
 MISSING = object()
 LAYOUTS = [{}, {"replicas": 4}, {"replicas": 2}]
 
@@ -267,6 +268,32 @@ class TestItIsTheEnvironments:
             obs, *_ = recorder.step(torch.as_tensor(action))
         assert isinstance(obs, torch.Tensor)
         check(recorder, vector.unwrapped.envs)
+
+
+class TestWithTransforms:
+    @pytest.mark.parametrize("mode", [*MODES, None])
+    @pytest.mark.parametrize("next_obs", ["stored", "derived"])
+    def test_stacks_that_the_environments_made(self, mode, next_obs):
+        """Gymnasium's own stacks go in, single frames are stored, the same stacks come out."""
+        makers = [lambda i=i, s=s: gym.wrappers.FrameStackObservation(ScriptedEnv("box", i, s), 3) for i, s in NUMBERED]
+        env = makers[0]() if mode is None else SyncVectorEnv(makers, autoreset_mode=mode)
+        options = {"transforms": (FrameStack(3, stacked_input=True),), "next_obs": next_obs}
+        recorder = ReplayRecorder.for_env(env, 1000, reset_ended=True, **options)
+        truth = {}
+        obs, _ = recorder.reset()
+        for action in actions(4, 60):
+            after, _, terminated, truncated, info = recorder.step(action if mode else action[0])
+            last = info.get("final_obs")
+            for i, ended in enumerate(np.atleast_1d(terminated | truncated)):
+                step = np.atleast_1d(recorder.ids)[i]
+                reached = last if mode is None else None if last is None else last[i]
+                reached = reached if ended and reached is not None else after[i] if mode else after
+                truth[step] = (obs[i] if mode else obs, reached)
+            obs = after
+        batch = recorder.buffer.sample(300)
+        for step, found, found_next in zip(batch.id.tolist(), batch.obs, batch.next_obs, strict=True):
+            np.testing.assert_array_equal(found, truth[step][0])
+            np.testing.assert_array_equal(found_next, truth[step][1])
 
 
 class TestErrors:
