@@ -123,6 +123,22 @@ class TestRealEnvPool:
         self.check(recorder.buffer)
 
 
+def test_real_dict_observations_are_the_same_in_both_apis():
+    envpool = pytest.importorskip("envpool", reason="EnvPool has no wheel for every machine")
+    stored = []
+    for form in ("gymnasium", "dm"):
+        env = envpool.make("BallInCupCatch-v1", env_type=form, num_envs=3, seed=0, max_episode_steps=7)
+        recorder = ReplayRecorder.for_env(env, 500)
+        recorder.reset()
+        rng = np.random.default_rng(0)
+        for _ in range(40):
+            recorder.step(rng.uniform(-1, 1, (3, 2)))
+        stored.append(recorder.buffer.get(np.arange(105)))
+    assert len(recorder.buffer) == 105
+    assert stored[0]["truncated"].sum() == 15
+    np.testing.assert_equal(*stored)
+
+
 def test_asynchronous_pools():
     recorder = ReplayRecorder.for_env(ScriptedPool("box", SCRIPTS, 2, lambda who, n: who[:n]), 10)
     with pytest.raises(ConfigError, match=r"call async_reset\(\), then recv\(\)"):
