@@ -2,6 +2,9 @@
 
 import re
 
+from numpy.typing import ArrayLike
+from sphinx.util.typing import stringify_annotation
+
 import replaylab
 
 project = "replaylab"
@@ -20,11 +23,14 @@ autodoc_class_signature = "mixed"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False
 
 # No network while building, so types of other packages are named, not linked; nor are those that are not public.
 nitpick_ignore_regex = [
     ("py:.*", name) for name in (r"(?!replaylab\.).*", r"replaylab\._core.*", r"replaylab\.replay\..*")
 ]
+
+LONG = {stringify_annotation(ArrayLike, "smart"): "ArrayLike", stringify_annotation(ArrayLike): "ArrayLike"}
 
 html_theme = "furo"
 html_title = "replaylab"
@@ -41,6 +47,19 @@ def bars(app, what, name, obj, options, lines):  # noqa: ARG001
             lines[i] = "".join(part if k % 2 else part.replace("|", r"\|") for k, part in enumerate(code.split(line)))
 
 
+def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG001
+    """Name NumPy's types by the names they are written with."""
+
+    def shorten(text):
+        for long, short in LONG.items():
+            text = text.replace(long, short)
+        array = r"~numpy\.ndarray\[tuple\[~typing\.Any, \.\.\.\], ~numpy\.dtype\[~numpy\.(\w+)\]\]"
+        return re.sub(array, r"NDArray[\1]", text)
+
+    return (signature and shorten(signature), returns and shorten(returns))
+
+
 def setup(app):
     """Register the above."""
     app.connect("autodoc-process-docstring", bars)
+    app.connect("autodoc-process-signature", short_types)
