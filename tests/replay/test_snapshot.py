@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import SnapshotError
-from replaylab.replay import CustomSampler, Field, Prioritized, ReplayBuffer, Uniform
+from replaylab.replay import CustomSampler, Field, Prioritized, ReplayBuffer, Uniform, snapshot
 
 from .test_conformance import SAMPLERS
 
@@ -133,6 +133,27 @@ class TestTheFormat:
         assert len(list(tmp_path.iterdir())) == 3
 
 
+def members(value, path=()):
+    """The paths of all members of nested JSON objects."""
+    if isinstance(value, dict):
+        for name, child in value.items():
+            yield (*path, name)
+            yield from members(child, (*path, name))
+
+
+def changed(value, path, change):
+    """A copy of nested JSON with the member at this path another, or left out where `change` is None."""
+    copy = json.loads(json.dumps(value))
+    inside = copy
+    for name in path[:-1]:
+        inside = inside[name]
+    if change is None:
+        del inside[path[-1]]
+    else:
+        inside[path[-1]] = change
+    return copy
+
+
 class TestRefusals:
     @pytest.fixture
     def saved(self, tmp_path):
@@ -172,6 +193,37 @@ class TestRefusals:
         file = saved / "manifest.json"
         file.write_text(change(json.loads(file.read_text())))
         with pytest.raises(SnapshotError, match=words):
+            ReplayBuffer.load(saved)
+
+    def test_a_manifest_with_any_other_value(self, saved):
+        """Each member in turn is left out, or is another: never is half a snapshot read for a whole one."""
+        file = saved / "manifest.json"
+        manifest = json.loads(file.read_text())
+        for path in members(manifest):
+            for change in (None, 7, "x"):
+                file.write_text(json.dumps(changed(manifest, path, change)))
+                with pytest.raises(SnapshotError):
+                    ReplayBuffer.load(saved)
+        file.write_text(json.dumps(manifest, indent=4))  # the same in other words
+        assert len(ReplayBuffer.load(saved)) == 10
+
+    @pytest.mark.parametrize("path", [("about",), ("about", "fields"), ("rows", 0, "slots"), ("state",)])
+    def test_a_manifest_of_another_make(self, saved, path):
+        """Well sealed, but not as this library writes them."""
+        file = saved / "manifest.json"
+        manifest = changed(json.loads(file.read_text()), path, None)
+        file.write_text(json.dumps(manifest | {"crc32": snapshot._seal(manifest)}))
+        with pytest.raises(SnapshotError, match="is no snapshot that this library wrote: KeyError"):
+            ReplayBuffer.load(saved)
+
+    def test_rows_of_another_layout(self, saved):
+        file = next(saved.glob("rows-*"))
+        np.save(file, np.zeros(10, np.int32))
+        manifest = json.loads((saved / "manifest.json").read_text())
+        manifest["rows"][0] |= snapshot._listed(file)
+        manifest["crc32"] = snapshot._seal(manifest)
+        (saved / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(SnapshotError, match="holds rows of another layout than this buffer's; it cannot be read"):
             ReplayBuffer.load(saved)
 
     def test_a_sampler_of_ones_own_must_be_given(self, tmp_path):

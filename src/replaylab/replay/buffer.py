@@ -399,15 +399,18 @@ class ReplayBuffer:
         """
         folder = Path(path).resolve()
         manifest = snapshot.read_manifest(folder)
-        about = manifest["about"]
-        buffer = cls(**Declaration.arguments_from_json(about, sampler, transforms))
-        snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
-        state = snapshot.read_state(folder, manifest)
-        buffer._core.restore(state)
-        if buffer._custom is not None:
-            buffer._custom.restore(state, about["generators"])
-        if buffer._rescorer is not None:
-            buffer._rescorer.restore(about["generators"])
+        with snapshot.reading(folder):
+            about = manifest["about"]
+            arguments = Declaration.arguments_from_json(about, sampler, transforms)
+        buffer = cls(**arguments)
+        with snapshot.reading(folder):
+            snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
+            state = snapshot.read_state(folder, manifest)
+            buffer._core.restore(state)
+            if buffer._custom is not None:
+                buffer._custom.restore(state, about["generators"])
+            if buffer._rescorer is not None:
+                buffer._rescorer.restore(about["generators"])
         buffer._saved[folder] = manifest["token"]
         return buffer
 

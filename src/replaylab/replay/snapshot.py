@@ -2,7 +2,7 @@
 
 A snapshot is a folder:
 
-* ``manifest.json`` says what the buffer is and lists every other file with its length and CRC-32;
+* ``manifest.json`` says what the buffer is and lists every other file with its length and CRC-32, and its own;
 * ``rows-….npy``: stretches of rows, each a NumPy array of a structured dtype with one entry a slot;
 * ``state-….npz``: everything else as plain one-dimensional arrays: next ids, random streams, priorities.
 
@@ -14,6 +14,8 @@ is whole and all files it lists are. A second save to the same folder writes onl
 import json
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,7 +23,7 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import SnapshotError
+from replaylab.errors import ReplayError, SnapshotError
 
 FORMAT, VERSION = "replaylab-snapshot", 2
 STRETCH = 32 * 2**20
@@ -81,7 +83,7 @@ def write(
     }
     _settle_folder(path)
     with (path / "manifest.json.new").open("w") as file:
-        json.dump(manifest, file, indent=1)
+        json.dump(manifest | {"crc32": _seal(manifest)}, file, indent=1)
         _settle(file)
     (path / "manifest.json.new").replace(path / "manifest.json")
     _settle_folder(path)
@@ -101,6 +103,17 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not (path / "manifest.json").is_file():
         raise SnapshotError(f"{path} holds no snapshot: there is no manifest.json in it; pass the folder save() wrote")
     return _manifest(path)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Call what a snapshot holds damaged, where it is not made as `write` makes it."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, ReplayError):
+            raise
+        raise SnapshotError(f"{path} is no snapshot that this library wrote: {error!r}; use another copy") from error
 
 
 def read_state(path: Path, manifest: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
@@ -161,6 +174,8 @@ def _manifest(path: Path) -> dict[str, Any]:
         raise SnapshotError(f"{path / 'manifest.json'} is damaged: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise SnapshotError(f"{path / 'manifest.json'} does not belong to a {FORMAT}")
+    if not isinstance(manifest.get("version"), int):
+        raise SnapshotError(f"{path / 'manifest.json'} is damaged: it states no version")
     if manifest["version"] > VERSION:
         raise SnapshotError(
             f"the snapshot has version {manifest['version']}, but this release reads up to {VERSION}; "
@@ -171,7 +186,15 @@ def _manifest(path: Path) -> dict[str, Any]:
             f"the snapshot has version {manifest['version']}, which only development releases wrote; this one reads "
             f"version {VERSION}"
         )
+    if manifest.get("crc32") != _seal(manifest):
+        raise SnapshotError(f"{path / 'manifest.json'} is damaged: it is not what was written; use another copy")
     return manifest
+
+
+def _seal(manifest: dict[str, Any]) -> int:
+    """Return the CRC-32 of all members but itself, as JSON with sorted keys, no spaces and ASCII alone."""
+    members = {name: value for name, value in manifest.items() if name != "crc32"}
+    return zlib.crc32(json.dumps(members, sort_keys=True, separators=(",", ":")).encode())
 
 
 def _touched(slots: tuple[int, int], old: int, new: int, capacity: int) -> bool:
