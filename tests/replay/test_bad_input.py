@@ -133,6 +133,11 @@ class TestShape:
         )
         assert_refused(ShapeError, message, lambda b: b.extend(**step((4,), reward=np.zeros(5, np.float32))))
 
+    def test_no_time_axis(self):
+        message = "field `obs.image` of `extend` must have a steps axis at place 1, but got shape (2,)"
+        bad = step((2, 4)) | {"obs": {"image": np.zeros(2, np.uint8), "speed": np.zeros((2, 4), np.float32)}}
+        assert_refused(ShapeError, message, lambda b: b.extend(**bad), replicas=2)
+
     def test_where(self):
         message = (
             "field `where` must have shape (2,), that is the leading axes (num_envs=2) and its own shape (), "
@@ -362,6 +367,12 @@ class TestIds:
             text = message.format(dtype)
             assert_refused(DtypeError, text, lambda b, bad=bad: b.update_priorities(bad, [1, 2]))
             assert_refused(DtypeError, text, lambda b, bad=bad: b.probabilities(bad))
+
+    def test_beyond_what_an_id_can_be(self):
+        for bad in (2**63, 2**64 - 1):
+            text = f"id {bad} was never given out: ids are int64"
+            assert_refused(IdError, text, lambda b, bad=bad: b.probabilities(np.array([1, bad], np.uint64)))
+        assert make().probabilities(np.array([12], np.uint64)).shape == (1,)
 
     def test_before_anything_is_stored(self):
         message = "id 0 was never given out: no step was stored yet"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, FieldError, OverSizeError
-from replaylab.replay import Field, Prioritized, ReplayBuffer, SlidingWindow
+from replaylab.replay import Field, Prioritized, ReplayBuffer, SlidingWindow, memory
 
 
 def refusal(error, **options):
@@ -124,6 +124,14 @@ class TestMemory:
         assert buffer.nbytes > 1_000_000
         refusal(OverSizeError, capacity=100_000, sampler=Prioritized())
 
+    def test_replicas_that_fit_one_by_one(self, monkeypatch):
+        monkeypatch.setattr("replaylab.replay.memory.machine_memory", lambda: 10**6)
+        message = refusal(OverSizeError, capacity=1000, fields={"x": Field((25,))}, replicas=30)
+        most = int(message.split("use at most ")[1].split(" replicas")[0])
+        assert 1 <= most < 30
+        ReplayBuffer(1000, {"x": Field((25,))}, replicas=most)
+        refusal(OverSizeError, capacity=1000, fields={"x": Field((25,))}, replicas=most + 1)
+
     @pytest.mark.parametrize("capacity", [10**12, 2**62])
     def test_on_this_machine(self, capacity):
         message = refusal(OverSizeError, capacity=capacity)
@@ -141,3 +149,27 @@ class TestMemory:
         message = refusal(OverSizeError, capacity=10**6, sampler=Prioritized())
         most = int(message.split("use a capacity of at most ")[1].split(", s")[0].replace(",", ""))
         assert ReplayBuffer(most, {"x": Field()}, sampler=Prioritized()).nbytes <= 10**6
+
+
+class TestThisMachinesMemory:
+    def test_a_container_may_have_less(self, monkeypatch, tmp_path):
+        for text, expected in [("4096\n", 4096), ("max\n", memory.machine_memory())]:
+            (tmp_path / "memory.max").write_text(text)
+            with monkeypatch.context() as patch:
+                patch.setattr(memory, "Path", lambda _: tmp_path / "memory.max")
+                assert memory.machine_memory() <= expected
+                if text.strip().isdigit():
+                    assert memory.machine_memory() == expected
+
+    def test_it_may_be_unknown(self, monkeypatch, tmp_path):
+        def unknown(name):
+            raise ValueError(name)
+
+        monkeypatch.setattr(memory, "Path", lambda _: tmp_path / "none")
+        assert memory.machine_memory() > 2**20
+        monkeypatch.setattr(memory.os, "sysconf", unknown)
+        assert memory.machine_memory() == 2**62
+
+    def test_sizes_are_said_in_the_unit_a_person_would_use(self):
+        sizes = {0: "0 bytes", 1023: "1,023 bytes", 1024: "1.0 KiB", 3 * 2**29: "1.5 GiB", 2**53: "8,192.0 TiB"}
+        assert {size: memory.size_text(size) for size in sizes} == sizes

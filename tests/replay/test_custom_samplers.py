@@ -1,0 +1,96 @@
+"""Samplers written in Python: what they see, and what they may not return."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.replay import CustomSampler, Field, Oracle, ReplayBuffer
+
+
+@dataclass(frozen=True)
+class Written(CustomSampler):
+    """Draws and states what it is told to."""
+
+    chances: tuple[float, ...] | None = None
+    drawn: object = None
+
+    def law(self, view, batch_size):
+        return np.full(len(view), 1.0 / len(view)) if self.chances is None else np.array(self.chances)
+
+    def draw(self, view, batch_size, rng):
+        return super().draw(view, batch_size, rng) if self.drawn is None else self.drawn
+
+
+def filled(sampler, capacity=4, steps=6):
+    buffer = ReplayBuffer(capacity, {"x": Field()}, sampler=sampler, seed=0)
+    buffer.extend(x=np.arange(float(steps)))
+    return buffer
+
+
+class TestRefusals:
+    def test_nothing_is_stored(self):
+        buffer = ReplayBuffer(4, {"x": Field()}, sampler=Written())
+        with pytest.raises(EmptyBufferError) as caught:
+            buffer.sample(2)
+        assert str(caught.value) == "the buffer is empty; add at least one step before sampling"
+
+    @pytest.mark.parametrize("chances", [(0.5, 0.5), (0.5, 0.5, 0.5, 0.5), (-1.0, 1.0, 0.5, 0.5), (np.nan,) * 4])
+    def test_a_law_that_is_none(self, chances):
+        buffer = filled(Written(chances=chances))
+        for ask in (lambda: buffer.sample(2), lambda: buffer.probabilities([5], batch_size=2)):
+            with pytest.raises(ConfigError) as caught:
+                ask()
+            assert str(caught.value) == (
+                "`law` of Written must return 4 chances that sum to 1, but returned an array of shape "
+                f"({len(chances)},) that sums to {np.sum(chances)}"
+            )
+
+    @pytest.mark.parametrize("drawn", [[1, 5], [5, 6], [-1], [[5, 4]]])
+    def test_ids_that_are_not_stored(self, drawn):
+        with pytest.raises(ConfigError) as caught:
+            filled(Written(drawn=drawn)).sample(2)
+        assert str(caught.value).startswith("`draw` of Written must return the ids of stored steps, int64 (B,), but")
+        assert str(caught.value).endswith("; take them from view.ids")
+
+    def test_more_different_steps_than_there_are(self):
+        buffer = filled(Oracle(lambda ids: ids))
+        assert sorted(buffer.sample(4).id) == [2, 3, 4, 5]
+        with pytest.raises(EmptyBufferError) as caught:
+            buffer.sample(5)
+        assert str(caught.value) == (
+            "Oracle gives `batch_size` different steps, but batch_size=5 and only 4 steps are stored; ask for fewer, "
+            "or add more steps first"
+        )
+
+
+def test_dropped_steps_have_no_chance():
+    buffer = filled(Written())
+    assert buffer.probabilities([0, 1, 2, 5], batch_size=2).tolist() == [0.0, 0.0, 0.25, 0.25]
+    assert buffer.probabilities([0, 1], batch_size=2).tolist() == [0.0, 0.0]  # none of them is stored
+
+
+def test_what_a_view_holds():
+    seen = {}
+
+    class Looking(Written):
+        def law(self, view, batch_size):
+            names = ("ids", "ages", "episodes", "steps_in_episode", "replay_counts", "feedback", "priorities")
+            seen.update({name: getattr(view, name).tolist() for name in names})
+            return super().law(view, batch_size)
+
+    fields = {"x": Field(), "terminated": Field((), bool)}
+    buffer = ReplayBuffer(4, fields, sampler=Looking(drawn=np.array([3, 3, 5])), seed=0)
+    buffer.extend(x=np.zeros(6), terminated=np.arange(6) == 3)
+    assert buffer.sample(3).id.tolist() == [3, 3, 5]
+    assert seen["priorities"] == [1.0, 1.0, 1.0, 1.0]  # where no feedback came at all
+    buffer.update_priorities([0, 3, 4], [9.0, -2.0, 0.5])  # step 0 is gone
+    buffer.sample(3)
+    assert seen["ids"] == [2, 3, 4, 5]
+    assert seen["ages"] == [3, 2, 1, 0]
+    assert seen["episodes"] == [0, 0, 1, 1]
+    assert seen["steps_in_episode"] == [2, 3, 0, 1]
+    assert seen["replay_counts"] == [0, 2, 0, 1]
+    np.testing.assert_array_equal(seen["feedback"], [np.nan, 2.0, 0.5, np.nan])
+    assert seen["priorities"] == [2.0, 2.0, 0.5, 2.0]  # the largest, where none came
