@@ -6,7 +6,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from replaylab.envs import make_vector_env
-from replaylab.errors import DtypeError, ReplayError, ShapeError
+from replaylab.errors import DtypeError, FieldError, ReplayError, ShapeError
 from replaylab.replay import Field, ReplayBuffer
 from tests.oracle import flatten, map_leaves
 
@@ -237,6 +237,23 @@ class TestSameStepNeedsTheFinalObservation:
         ends = {"terminated": np.array([False, True]), "truncated": np.zeros(2, bool)}
         with pytest.raises(ValueError, match="final_obs"):
             buffer.add(next_obs=np.zeros((2, 2), np.float32), final_obs=final, **ends)
+        assert len(buffer) == 0
+
+    @pytest.mark.parametrize(
+        ("final", "path"),
+        [({"a": np.ones((2, 3))}, "b.0"), ({"a": np.ones((2, 3)), "b": ()}, "b.0"), ({"a": 1, "b": 2}, "b.0")],
+    )
+    def test_nested_otherwise_than_next_obs(self, final, path):
+        next_obs = {"a": Field((3,)), "b": (Field(),)}
+        flags = {"terminated": Field((), np.bool_), "truncated": Field((), np.bool_)}
+        buffer = ReplayBuffer(10, {"next_obs": next_obs, **flags}, autoreset="same_step", num_envs=2)
+        given = {"a": np.zeros((2, 3), np.float32), "b": (np.zeros(2, np.float32),)}
+        final["a"] = np.ones((2, 3), np.float32)
+        with pytest.raises(FieldError) as caught:
+            buffer.add(next_obs=given, terminated=np.array([True, False]), truncated=np.zeros(2, bool), final_obs=final)
+        assert str(caught.value) == (
+            f'`final_obs` must be nested as `next_obs` is, but has no `{path}`; pass final_obs=infos["final_obs"]'
+        )
         assert len(buffer) == 0
 
 
