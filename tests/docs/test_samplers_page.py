@@ -22,7 +22,8 @@ def test_every_sampler_has_its_row_and_its_entry():
 @pytest.mark.parametrize("kind", [kind for kind in SAMPLERS if kind is not Mixture], ids=lambda kind: kind.__name__)
 def test_the_row_is_right(kind):
     batch_size, progress, feedback = ROWS[kind.__name__]
-    assert (batch_size == "B") == kind.law_needs_batch_size
+    assert (batch_size == "no law") == bool(kind.no_law)
+    assert (batch_size == "B") == (kind.law_needs_batch_size and not kind.no_law)
     assert (progress == "law") == kind.law_needs_progress
     assert (feedback == "yes") == kind.wants_feedback
     fields = getattr(kind, "__dataclass_fields__", {}).values()
@@ -30,5 +31,7 @@ def test_the_row_is_right(kind):
     assert (progress in ("law", "weights")) == scheduled
 
 
-TestCurious = run("samplers.md", TEXT)["TestCurious"]
-"""The page's own sampler passes the suite the page recommends."""
+class TestCurious(run("samplers.md", TEXT)["TestCurious"]):
+    """The page's own sampler passes the suite the page recommends."""
+
+    batches = 200
