@@ -22,6 +22,7 @@ from replaylab.replay import (
 from .test_traps_of_priorities import make
 
 
+@pytest.mark.no_sanitizer
 class TestTrap10WorkDoesNotGrowWithTheBuffer:
     """A hundred times as many steps must not take twenty times as long; what is O(N) takes a hundred times."""
 
