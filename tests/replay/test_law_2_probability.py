@@ -87,7 +87,7 @@ class TestDrawsFollowTheLaw:
 
 @pytest.mark.parametrize("replicas", [None, 3])
 @pytest.mark.parametrize("capacity", [1, 3])
-@pytest.mark.parametrize("sampler", EVERY_SAMPLER, ids=repr)
+@pytest.mark.parametrize("sampler", EVERY_SAMPLER, ids=lambda sampler: type(sampler).__name__)
 def test_the_only_step_is_certain(sampler, capacity, replicas):
     """Before the ring has wrapped and, in a ring of one, after."""
     buffer = ReplayBuffer(capacity, {"x": Field()}, replicas=replicas, sampler=sampler, seed=0)

@@ -68,7 +68,7 @@ finish() { # exit status of the tests
 # The streams are captured as Python objects only, so that a report made while the process dies is still seen.
 tests() { # pytest's arguments
     local status=0
-    sanitized -m pytest -q -p no:cacheprovider --capture=sys "$@" || status=$?
+    sanitized -m pytest -q -p no:cacheprovider -p tests.sanitize.quick --capture=sys --durations=5 "$@" || status=$?
     finish $status
 }
 
