@@ -198,7 +198,7 @@ class ReplayBuffer:
         Raises:
             EmptyBufferError: Nothing, or not enough, is stored, or every priority is zero.
             ConfigError: `batch_size` or `progress` is out of its range, or `progress` is missing; or `out` is
-                given with a `CustomSampler`.
+                given with a sampler written in Python.
             ShapeError, FieldError: `out` does not fit.
         """
         if not (type(batch_size) is int and 0 < batch_size <= 2**20):  # the usual case needs no closer look
