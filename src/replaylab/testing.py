@@ -40,7 +40,7 @@ class SamplerTestCase:
 
     sampler: Sampler
     batch_size: int = 8
-    batches: int = 800
+    batches: int = 500
     independent: bool = True
 
     @pytest.mark.parametrize("num_envs", NUM_ENVS)

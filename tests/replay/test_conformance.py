@@ -111,7 +111,7 @@ class DispersedTestCase(SamplerTestCase):
 def case(sampler):
     base = {LaBER: LaBERTestCase, Dispersed: DispersedTestCase}.get(type(sampler), SamplerTestCase)
     own = {"sampler": sampler, "independent": not isinstance(sampler, (Blocks, Dispersed))}
-    return type("Case", (base,), own | ({} if sampler.in_core else {"batches": 300}))
+    return type("Case", (base,), own | ({} if sampler.in_core else {"batches": 200}))
 
 
 globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(SAMPLERS)})
