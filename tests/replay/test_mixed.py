@@ -7,6 +7,7 @@ from replaylab.errors import ConfigError, EmptyBufferError, FieldError, IdError,
 from replaylab.replay import (
     Combined,
     Field,
+    FrameStack,
     MixedReplay,
     Mixture,
     NStep,
@@ -179,6 +180,14 @@ class TestRefusals:
         for part in parts:
             part.add(reward=0, next_obs=0, terminated=False, truncated=False)
         with pytest.raises(FieldError, match=r"must have the same columns, .* use equal transforms"):
+            MixedReplay(parts).sample(4)
+
+    def test_stacks_of_other_lengths(self):
+        fields = {name: {"a": (Field((3,)),)} for name in ("obs", "next_obs")}
+        parts = [ReplayBuffer(3, fields, transforms=[FrameStack(length)]) for length in (2, 4)]
+        for part in parts:
+            part.add(obs={"a": (np.zeros(3),)}, next_obs={"a": (np.zeros(3),)})
+        with pytest.raises(FieldError, match=r"the column `obs.a.0` has another shape .* use equal transforms"):
             MixedReplay(parts).sample(4)
 
     def test_an_empty_buffer_draws_nothing_from_the_others(self):

@@ -223,7 +223,10 @@ class CustomState:
             if len(view) == 0:
                 raise EmptyBufferError("the buffer is empty; add at least one step before sampling")
             law = self._law(view, batch_size) if self.sampler.has_law else np.full(len(view), np.nan)
-            ids.append(np.asarray(self.sampler.draw(view, batch_size, rng), np.int64))
+            if self.sampler.has_law and type(self.sampler).draw is CustomSampler.draw:  # would ask for it again
+                ids.append(rng.choice(view.ids, size=batch_size, p=law))
+            else:
+                ids.append(np.asarray(self.sampler.draw(view, batch_size, rng), np.int64))
             _, stored = record.find(ids[-1])
             if ids[-1].ndim != 1 or not stored.all():
                 raise ConfigError(
