@@ -1,8 +1,10 @@
 """The replay library: buffers, fields, samplers and schedules."""
 
+from replaylab.replay.age_samplers import Geometric, Recency, ReverseSweep
 from replaylab.replay.batch import Batch
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.custom import CustomSampler, Oracle, View
+from replaylab.replay.dial_samplers import Blocks, Sticky
 from replaylab.replay.fields import Field
 from replaylab.replay.hindsight import Hindsight
 from replaylab.replay.laber import LaBER
@@ -20,17 +22,12 @@ from replaylab.replay.priority_samplers import (
 from replaylab.replay.recorder import ReplayRecorder
 from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.samplers import (
-    Blocks,
     Combined,
-    Geometric,
     Mixture,
     Online,
-    Recency,
-    ReverseSweep,
     Sampler,
     ShuffledEpochs,
     SlidingWindow,
-    Sticky,
     Uniform,
 )
 from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule

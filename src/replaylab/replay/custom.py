@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.replay.record import Record
 from replaylab.replay.samplers import Sampler
 
 Ids = npt.NDArray[np.int64]
@@ -29,7 +30,7 @@ class View:
         priorities: float64 (N,); `feedback`, or where none came yet the largest there is, 1 if there is none.
     """
 
-    def __init__(self, record: "Record") -> None:
+    def __init__(self, record: Record) -> None:
         self._slots = record.slots()
         self._record = record
         self.ids: Ids = record.ids[self._slots]
@@ -147,46 +148,6 @@ class Oracle(CustomSampler):
 
     def _best(self, view: View, batch_size: int) -> Ids:
         return np.argsort(-np.asarray(self.score(view.ids), np.float64), kind="stable")[:batch_size]
-
-
-class Record:
-    """What a view is made of, by slot, for one replica."""
-
-    def __init__(self, capacity: int, num_envs: int) -> None:
-        self.ids = np.full(capacity, -1, np.int64)
-        self.episodes, self.steps, self.counts = (np.zeros(capacity, np.int64) for _ in range(3))
-        self.feedback = np.full(capacity, np.nan)
-        self._episode = np.arange(num_envs)  # of each environment, now
-        self._step = np.zeros(num_envs, np.int64)
-        self._episodes = np.array(num_envs)
-
-    def slots(self) -> Ids:
-        """Return the slots in use, oldest step first."""
-        used = np.flatnonzero(self.ids >= 0)
-        return used[np.argsort(self.ids[used])]
-
-    def stored(self, ids: Ids, ended: npt.NDArray[np.bool_]) -> None:
-        """Take note of steps (T, E) with these ids (−1: not stored); `ended` marks the last of an episode."""
-        for row, last in zip(ids, ended, strict=True):
-            kept = np.flatnonzero(row >= 0)
-            slots = row[kept] % len(self.ids)
-            self.ids[slots] = row[kept]
-            self.episodes[slots], self.steps[slots] = self._episode[kept], self._step[kept]
-            self.counts[slots], self.feedback[slots] = 0, np.nan
-            self._step[kept] += 1
-            self.cut(last & (row >= 0))
-
-    def cut(self, where: npt.NDArray[np.bool_]) -> None:
-        """Begin a new episode in these environments (E,)."""
-        over = np.flatnonzero(where)
-        self._step[over] = 0
-        self._episode[over] = self._episodes + np.arange(len(over))
-        self._episodes += len(over)
-
-    def find(self, ids: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
-        """Return the slots of ids, and which of them still hold their step."""
-        slots = ids % len(self.ids)
-        return slots, (ids >= 0) & (self.ids[slots] == ids)
 
 
 class CustomState:

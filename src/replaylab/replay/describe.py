@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 
 from replaylab.errors import SnapshotError
-from replaylab.replay import priority_samplers, retention, samplers, schedules, transforms
+from replaylab.replay import (
+    age_samplers,
+    dial_samplers,
+    priority_samplers,
+    retention,
+    samplers,
+    schedules,
+    transforms,
+)
 from replaylab.replay.fields import Field, Tree
 
-MODULES = (samplers, priority_samplers, schedules, transforms, retention)
+MODULES = (samplers, age_samplers, dial_samplers, priority_samplers, schedules, transforms, retention)
 
 
 def fields_to_json(tree: Tree) -> Any:

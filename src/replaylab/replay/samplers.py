@@ -1,18 +1,19 @@
 """Samplers: which stored steps a batch is made of, with what exact probability.
 
 A sampler is a small frozen configuration; the state it needs lives in the buffer. N is the number of stored
-steps, B the batch size asked for, δ a TD error. Those that learn from feedback are in `priority_samplers`.
+steps, B the batch size asked for, δ a TD error. Those that go by age are in `age_samplers`, dials in
+`dial_samplers`, those that learn from feedback in `priority_samplers`, your own in `custom`.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from replaylab import _core
 from replaylab.errors import ConfigError
-from replaylab.replay.schedules import Linear, Schedule, as_schedule
+from replaylab.replay.schedules import Schedule
 
 
 class Sampler(ABC):
@@ -145,135 +146,6 @@ class ShuffledEpochs(Sampler):
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         return _core.SamplerConfig("epochs")
-
-
-@dataclass(frozen=True)
-class Recency(Sampler):
-    """Emphasis on recent experience: uniform over the newest c_k steps, fewer with every update of a burst.
-
-    Law: P(i) = 1/c_k for the newest c_k = max(N·η^(1000·k/K), c_min), for update k = 1 .. K of a burst of K.
-    Source: Wang & Ross 2019 (ERE).
-
-    Attributes:
-        eta: η in (0, 1], a number or a schedule over training progress; 1 is uniform. Default: Linear(0.996, 1.0).
-        least: c_min, the steps that are always within reach. Default: 5_000.
-        burst: K, calls of `sample` in a burst. Default: 1.
-    """
-
-    eta: float | Schedule = field(default=Linear(0.996, 1.0))
-    least: int = 5_000
-    burst: int = 1
-
-    law_needs_progress: ClassVar[bool] = True
-    needs_order: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        low, high = as_schedule(self.eta).bounds
-        check_option(self, "eta", "in (0, 1]", 0.0 < low <= high <= 1.0)
-        check_option(self, "least", "at least 1", self.least >= 1)
-        check_option(self, "burst", "at least 1", self.burst >= 1)
-
-    @property
-    def scheduled(self) -> float | Schedule:
-        """η."""
-        return self.eta
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("recency", {"least": self.least, "burst": self.burst})
-
-
-@dataclass(frozen=True)
-class Geometric(Sampler):
-    """Younger steps more often, by a truncated geometric law of age.
-
-    Law: P(age) = q(1 − q)^age / (1 − (1 − q)^N) for age 0 (the newest) to N − 1. Source: Korniak 2026.
-
-    Attributes:
-        expected_age: Mean age (1 − q)/q of the law before it is cut off at N; q = 1 / (1 + expected_age).
-            Default: 10_000.0.
-    """
-
-    expected_age: float = 10_000.0
-
-    needs_order: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_option(self, "expected_age", "positive and at most 1e12", 0.0 < self.expected_age <= 1e12)
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("geometric", {"q": 1.0 / (1.0 + self.expected_age)})
-
-
-@dataclass(frozen=True)
-class ReverseSweep(Sampler):
-    """Stored order backwards, from the newest step to the oldest, then from the newest again.
-
-    Law: the next B steps of the sweep are certain; P(i) is their share of the batch. Source: Lin 1992.
-
-    Attributes:
-        stride: Every how many steps one is taken. Default: 1.
-    """
-
-    stride: int = 1
-
-    law_needs_batch_size: ClassVar[bool] = True
-    needs_order: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_option(self, "stride", "at least 1", self.stride >= 1)
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("reverse", {"stride": self.stride})
-
-
-@dataclass(frozen=True)
-class Blocks(Sampler):
-    """A dial for the dependence inside a batch: B/L uniform starts, L consecutive steps each.
-
-    The ring is taken as a circle, so every step's chance stays exactly uniform and only the dependence
-    between the rows changes. Law: P(i) = 1/N. Source: none, a dial of this library.
-
-    Attributes:
-        length: L, which must divide B; 1 is uniform sampling. Default: 8.
-    """
-
-    length: int = 8
-
-    needs_order: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_option(self, "length", "at least 1", self.length >= 1)
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("blocks", {"length": self.length})
-
-
-@dataclass(frozen=True)
-class Sticky(Sampler):
-    """A dial for the dependence between batches: a fraction of the last batch is drawn again.
-
-    ⌊φB⌋ rows of the last batch, picked at random among those still stored, and uniform draws. Law of one
-    row, with m repeated rows, of which a live last batch of M rows holds step i cᵢ times:
-    ``P(i) = (m·cᵢ/M + (B − m)/N) / B``. Source: none, a dial of this library.
-
-    Attributes:
-        fraction: φ in [0, 1]; 0 is uniform sampling. Default: 0.5.
-    """
-
-    fraction: float = 0.5
-
-    law_needs_batch_size: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_option(self, "fraction", "in [0, 1]", 0.0 <= self.fraction <= 1.0)
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("sticky", {"fraction": self.fraction})
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""Samplers that go by age: the younger the likelier, or the stored order backwards. N steps are stored."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from replaylab import _core
+from replaylab.replay.samplers import Sampler, check_option
+from replaylab.replay.schedules import Linear, Schedule, as_schedule
+
+
+@dataclass(frozen=True)
+class Recency(Sampler):
+    """Emphasis on recent experience: uniform over the newest c_k steps, fewer with every update of a burst.
+
+    Law: P(i) = 1/c_k for the newest c_k = max(N·η^(1000·k/K), c_min), for update k = 1 .. K of a burst of K.
+    Source: Wang & Ross 2019 (ERE).
+
+    Attributes:
+        eta: η in (0, 1], a number or a schedule over training progress; 1 is uniform. Default: Linear(0.996, 1.0).
+        least: c_min, the steps that are always within reach. Default: 5_000.
+        burst: K, calls of `sample` in a burst. Default: 1.
+    """
+
+    eta: float | Schedule = field(default=Linear(0.996, 1.0))
+    least: int = 5_000
+    burst: int = 1
+
+    law_needs_progress: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        low, high = as_schedule(self.eta).bounds
+        check_option(self, "eta", "in (0, 1]", 0.0 < low <= high <= 1.0)
+        check_option(self, "least", "at least 1", self.least >= 1)
+        check_option(self, "burst", "at least 1", self.burst >= 1)
+
+    @property
+    def scheduled(self) -> float | Schedule:
+        """η."""
+        return self.eta
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("recency", {"least": self.least, "burst": self.burst})
+
+
+@dataclass(frozen=True)
+class Geometric(Sampler):
+    """Younger steps more often, by a truncated geometric law of age.
+
+    Law: P(age) = q(1 − q)^age / (1 − (1 − q)^N) for age 0 (the newest) to N − 1. Source: Korniak 2026.
+
+    Attributes:
+        expected_age: Mean age (1 − q)/q of the law before it is cut off at N; q = 1 / (1 + expected_age).
+            Default: 10_000.0.
+    """
+
+    expected_age: float = 10_000.0
+
+    needs_order: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_option(self, "expected_age", "positive and at most 1e12", 0.0 < self.expected_age <= 1e12)
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("geometric", {"q": 1.0 / (1.0 + self.expected_age)})
+
+
+@dataclass(frozen=True)
+class ReverseSweep(Sampler):
+    """Stored order backwards, from the newest step to the oldest, then from the newest again.
+
+    Law: the next B steps of the sweep are certain; P(i) is their share of the batch. Source: Lin 1992.
+
+    Attributes:
+        stride: Every how many steps one is taken. Default: 1.
+    """
+
+    stride: int = 1
+
+    law_needs_batch_size: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_option(self, "stride", "at least 1", self.stride >= 1)
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("reverse", {"stride": self.stride})
