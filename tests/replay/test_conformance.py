@@ -71,7 +71,7 @@ SAMPLERS = [
     RankBased(),
     RankBased(alpha=1.0, normalize="none"),
     Greedy(),
-    LaBER(lambda pool: pool.x % 5),
+    LaBER(lambda pool: pool.id % 5),
     Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
     Fresh(),
     Mixture((Uniform(), Prioritized())),
