@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from replaylab.errors import FieldError
 from replaylab.replay import FrameStack, Hindsight, NStep, Prioritized, RankBased, Sequence, Uniform
 
 from .chi2 import ALARM, assert_law
-from .transform_worlds import ByAge, TransformWorld, compute_reward, compute_terminated
+from .transform_worlds import ByAge, TransformWorld, compute_reward, compute_reward_from_outcome, compute_terminated
 
 ROWS, BATCH = 24_000, 1000
 STRATEGIES = ("future", "final", "episode", "random")
@@ -59,7 +60,7 @@ def check(world, share):
 
 def make(strategy, *others, ratio=4.0, **options):
     """A world in which some episodes are over, some go on, and the oldest are partly overwritten."""
-    transforms = [Hindsight(compute_reward, compute_terminated, strategy, ratio), *others]
+    transforms = [Hindsight(compute_reward_from_outcome, compute_terminated, strategy, ratio), *others]
     world = TransformWorld(23, transforms, fields="goal", lengths=(1, 9), seed=3, **options)
     world.give(31)
     if isinstance(world.sampler, Prioritized | RankBased):
@@ -92,3 +93,32 @@ def test_the_share_of_relabelled_rows(ratio):
         check(world, ratio / (ratio + 1))
     else:
         assert not world.buffer.sample(BATCH).relabelled.any()
+
+
+class TestWhatTheFunctionsAreTold:
+    """Info holds the steps' other columns by path: the action, the reward given, extra fields."""
+
+    def check(self, *others, fields="goal"):
+        world = TransformWorld(
+            50, [Hindsight(compute_reward, compute_terminated), *others], fields=fields, lengths=(2, 9), seed=1
+        )
+        world.give(70)
+        world.check_sample(50)
+
+    def test_alone(self):
+        self.check()
+
+    def test_with_sequences_and_stacks(self):
+        self.check(Sequence(4, 1, 2), FrameStack(2, ("obs.observation",)))
+
+    @pytest.mark.xfail(raises=KeyError, reason="with NStep info holds only the outcome and next_obs")
+    def test_with_n_step(self):
+        self.check(NStep(3))
+
+    @pytest.mark.xfail(raises=KeyError, reason="a sequence's state is not in info")
+    def test_with_a_state(self):
+        self.check(Sequence(4, 1, 2, state=("memory",)))
+
+    @pytest.mark.xfail(raises=FieldError, reason="Hindsight asks for `truncated`")
+    def test_without_truncated(self):
+        self.check(fields="goal, never truncated")
