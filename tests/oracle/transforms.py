@@ -33,7 +33,8 @@ class TransformOracle:
 
     def kept(self, i):
         """Ids of the steps of i's episode that are still stored."""
-        return [j for j in self.replay.episodes[i] if j in self.replay.stored]
+        stored = self.replay.stored
+        return [j for j in self.replay.episodes[i] if j in stored]
 
     def time(self, i):
         """How many steps of its episode came before step i, stored or not."""
@@ -118,7 +119,8 @@ class TransformOracle:
     def block(self, i):
         """Ids of the stored steps of i's block, oldest first."""
         stride = self.sequence.length - self.sequence.overlap
-        return [j for j in self.kept(i) if self.time(j) // stride == self.time(i) // stride]
+        number = self.time(i) // stride
+        return [j for j in self.kept(i) if self.time(j) // stride == number]
 
     def window(self, i, goal):
         """The sequence of i's block."""
