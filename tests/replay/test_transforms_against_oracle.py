@@ -100,7 +100,7 @@ TestTransforms.settings = settings(max_examples=60, stateful_step_count=15, **CO
 
 @pytest.mark.slow
 class TestTransformsLong(TransformMachine.TestCase):
-    settings = settings(max_examples=2000, stateful_step_count=30, **COMMON)
+    settings = settings(max_examples=500, stateful_step_count=30, **COMMON)
 
 
 # The sweep: each combination of transforms meets every capacity, number of environments, way of keeping next_obs and

@@ -1,7 +1,7 @@
 """Places where existing replay libraries break, numbered as in the project's list of traps.
 
-Those about priorities (6 to 9, 15, 16) stand in `test_traps_of_priorities.py`, the one about cost (10) in
-`test_traps_of_cost.py`.
+Those about time (3, 4, 5 and 12, and more of 11) stand in `test_traps_of_time.py`, those about priorities (6 to 9, 15,
+16) in `test_traps_of_priorities.py`, the one about cost (10) in `test_traps_of_cost.py`.
 """
 
 import os

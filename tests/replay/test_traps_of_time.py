@@ -108,6 +108,20 @@ class TestTrap4DerivedNextObs:
         self.check(buffer, {0: 2, 1: 51})
 
 
+def test_trap_4_closing_rows_are_used_again():
+    fields = {"obs": Field((50,), np.uint8), "next_obs": Field((50,), np.uint8)}
+    buffer = ReplayBuffer(100, fields, next_obs="derived", seed=0)
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(6):
+        given = rng.integers(0, 256, (2, 100, 50), np.uint8)  # no step follows another
+        ids = buffer.extend(obs=given[0], next_obs=given[1])
+        np.testing.assert_array_equal(buffer.get(ids)["next_obs"], given[1])
+        held.append(buffer.nbytes)
+    assert set(held[1:]) == {held[1]}
+    assert held[1] < 100 * 50 * 3
+
+
 GOAL = {"achieved_goal": Field((1,)), "desired_goal": Field((1,))}
 GOALS = {"obs": GOAL, "action": Field((), np.int64), "reward": Field(), "next_obs": GOAL, **FLAGS}
 
