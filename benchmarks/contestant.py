@@ -63,11 +63,13 @@ class Contestant(ABC):
     Attributes:
         package: The distribution's name.
         label: The name in the table.
+        extra: The extra of this package that installs it.
         rings: How many buffers of that capacity one instance holds.
     """
 
     package: ClassVar[str]
     label: ClassVar[str]
+    extra: ClassVar[str] = "bench"
     rings: ClassVar[int] = 1
 
     def __init__(self, capacity: int, prioritized: bool) -> None:

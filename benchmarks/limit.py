@@ -1,4 +1,4 @@
-"""The limit as a process: compiles `limit.cpp` and asks it for one timed block at a time."""
+"""The limit as a process: compiles `limit.cpp` or `limit_copies.cpp` and asks it for one timed block at a time."""
 
 import os
 import shutil
@@ -6,29 +6,34 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-SOURCE = Path(__file__).with_name("limit.cpp")
+ROWS = Path(__file__).with_name("limit.cpp")
+COPIES = Path(__file__).with_name("limit_copies.cpp")
 LABEL = "limit"
 
 
-def compile_limit(folder: Path) -> Path | None:
-    """Compile `limit.cpp` for this machine; return the program, or `None` without a working compiler."""
+def compile_limit(folder: Path, source: Path = ROWS) -> Path | None:
+    """Compile a limit for this machine; return the program, or `None` without a working compiler."""
     compiler = shutil.which(os.environ.get("CXX", "")) or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         return None
-    program = folder / "limit"
-    flags = ["-std=c++17", "-O3", "-march=native", "-o", str(program), str(SOURCE)]
+    program = folder / source.stem
+    flags = ["-std=c++17", "-O3", "-march=native", "-o", str(program), str(source)]
     done = subprocess.run([compiler, *flags], capture_output=True, text=True, check=False)
     return program if done.returncode == 0 else None
 
 
 class Limit:
-    """A running limit program; use it in a `with` statement."""
+    """A running limit program; use it in a `with` statement.
 
-    def __init__(self, program: Path, rows: int) -> None:
+    Args:
+        program: What `compile_limit` made.
+        sizes: Its arguments: rows, and for the copying one also the bytes of a row.
+    """
+
+    def __init__(self, program: Path, *sizes: int) -> None:
         self._process = subprocess.Popen(
-            [str(program), str(rows), "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [str(program), *map(str, sizes), "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.block("add", 1)
 
     def block(self, operation: str, calls: int) -> float:
         """Run one block of calls; return nanoseconds a call.

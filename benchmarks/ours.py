@@ -10,6 +10,15 @@ from benchmarks.peers import cycle, wrapped
 from replaylab import Field, ReplayBuffer
 from replaylab.replay import Prioritized, Uniform
 
+FIELDS = {
+    "obs": Field((OBS,)),
+    "action": Field((ACTION,)),
+    "reward": Field(),
+    "next_obs": Field((OBS,)),
+    "terminated": Field((), np.bool_),
+    "truncated": Field((), np.bool_),
+}
+
 
 class Replaylab(Contestant):
     """This library: one row a step, a wide sum tree, ids that are never reused."""
@@ -19,16 +28,8 @@ class Replaylab(Contestant):
 
     def __init__(self, capacity: int, prioritized: bool) -> None:
         super().__init__(capacity, prioritized)
-        fields = {
-            "obs": Field((OBS,)),
-            "action": Field((ACTION,)),
-            "reward": Field(),
-            "next_obs": Field((OBS,)),
-            "terminated": Field((), np.bool_),
-            "truncated": Field((), np.bool_),
-        }
         sampler = Prioritized(alpha=ALPHA, beta=BETA) if prioritized else Uniform()
-        self.buffer = ReplayBuffer(capacity, fields, sampler=sampler, seed=1)
+        self.buffer = ReplayBuffer(capacity, FIELDS, sampler=sampler, seed=1)
         self.added = 0
 
     def fill(self, pool: Pool, priorities: NDArray[np.float64]) -> None:

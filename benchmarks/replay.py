@@ -1,31 +1,36 @@
 """Times this buffer beside its peers and beside the machine's limit: `python -m benchmarks.replay`.
 
-Two buffers of each library, uniform and prioritized, hold a million steps of (17, 6, 17) float32, full and
-wrapped. See README.md for what is timed and how.
+In five parts, one after the other: plain rows, uniform and prioritized; n-step returns; frame stacks;
+hindsight; sequences. Then cost against capacity, as a plot. See README.md for what is timed and how.
 """
 
 import argparse
-import importlib.util
+import gc
 import json
 import platform
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks import report
+from benchmarks import capacity, frames, hindsight, n_step, report, scene, sequences
 from benchmarks.contestant import Contestant, Pool, resident_bytes
-from benchmarks.limit import Limit, compile_limit
+from benchmarks.limit import COPIES, ROWS, Limit, compile_limit
 from benchmarks.ours import Replaylab
-from benchmarks.peers import PEERS
-from benchmarks.timing import draw_priorities, run_rounds
+from benchmarks.peers import PEERS, Cpprb, Rlox
+from benchmarks.scene import Scene, installed
+from benchmarks.timing import Times, draw_priorities, rows_of, run_rounds
 
 POOL = 64_000
-MODULES = {"stable-baselines3": "stable_baselines3"}
+SCENES = {one.name: one for one in (n_step.SCENE, frames.SCENE, hindsight.SCENE, sequences.SCENE)}
+PARTS = ("rows", *SCENES, "capacity")
+HERE = Path(__file__).parent
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -33,15 +38,17 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.replay",
         description=__doc__,
-        epilog="example: python -m benchmarks.replay --rounds 100 --out results.json",
+        epilog="example: python -m benchmarks.replay --parts rows frames --rounds 50 --out results.json",
     )
-    parser.add_argument("--steps", type=int, default=1_000_000, help="capacity of every buffer")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to time (default: all)")
+    parser.add_argument("--steps", type=int, default=1_000_000, help="capacity of the rings; frames: a tenth")
     parser.add_argument("--rounds", type=int, default=200, help="interleaved rounds (default: 200)")
     parser.add_argument("--quick", action="store_true", help="100,000 steps and 10 rounds: a smoke test")
     parser.add_argument("--no-peers", action="store_true", help="only this library and the limit")
-    parser.add_argument("--no-limit", action="store_true", help="without the C++ limit loop")
+    parser.add_argument("--no-limit", action="store_true", help="without the C++ limit loops")
     parser.add_argument("--seed", type=int, default=0, help="seed of all inputs")
     parser.add_argument("--out", type=Path, help="JSON file (default: benchmarks/results/replay-<time>.json)")
+    parser.add_argument("--figures", type=Path, default=HERE / "figures", help="folder of the plot")
     options = parser.parse_args(arguments)
     if options.quick:
         options.steps, options.rounds = 100_000, 10
@@ -52,13 +59,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def contenders(no_peers: bool) -> list[type[Contestant]]:
     """Return this library and the peers that are installed, saying which are not."""
-    found: list[type[Contestant]] = [Replaylab]
-    for peer in () if no_peers else PEERS:
-        if importlib.util.find_spec(MODULES.get(peer.package, peer.package)) is None:
-            print(f'{peer.label}: not installed: pip install "replaylab[bench]"')
-        else:
-            found.append(peer)
-    return found
+    return [Replaylab, *installed(() if no_peers else PEERS)]
 
 
 def build(
@@ -66,10 +67,9 @@ def build(
 ) -> tuple[list[Contestant], dict[str, dict[str, float | None]]]:
     """Fill two buffers of each library; return them and the memory each takes for a step, in bytes."""
     contestants: list[Contestant] = []
-    memory: dict[str, dict[str, float | None]] = {}
+    memory: dict[str, dict[str, float | None]] = {"bytes a step, uniform": {}, "bytes a step, prioritized": {}}
     priorities = draw_priorities(rng, steps)
     for kind in kinds:
-        memory[kind.label] = {}
         for prioritized in (False, True):
             try:
                 kind(POOL, prioritized).fill(pool, priorities[:POOL])  # imports, compiles
@@ -81,7 +81,7 @@ def build(
             after = resident_bytes()
             contestant.check()
             grown = None if before is None or after is None else (after - before) / steps / kind.rings
-            memory[kind.label]["prioritized" if prioritized else "uniform"] = grown
+            memory[f"bytes a step, {'prioritized' if prioritized else 'uniform'}"][kind.label] = grown
             contestants.append(contestant)
         print(f"{kind.label} {kind.version()}: filled", flush=True)
     return contestants, memory
@@ -95,44 +95,114 @@ def show_round(number: int, rounds: int) -> None:
         print(f"round {number} of {rounds}", flush=True)
 
 
+class Run:
+    """One run: what was asked for, and what has been found so far."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options = options
+        self.folder = folder
+        self.times: Times = {}
+        self.memory: report.Memory = {}
+        self.versions = {"python": platform.python_version(), "numpy": np.__version__}
+        self.curves: capacity.Curves = {}
+
+    def program(self, source: Path) -> Path | None:
+        """Compile a limit, or say why there is none."""
+        if self.options.no_limit:
+            return None
+        program = compile_limit(self.folder, source)
+        if program is None:
+            print("limit: not timed, for no C++ compiler works here (set CXX, or install g++)")
+        return program
+
+    def time(self, rows: Callable[[Limit | None], Any], source: Path, *sizes: int) -> None:
+        """Time some rows beside the limit of that source."""
+        program = self.program(source) if sizes else None
+        rounds = self.options.rounds
+        with Limit(program, *sizes) if program else nullcontext() as limit:
+            self.times |= run_rounds(rows(limit), rounds, self.options.seed, partial(show_round, rounds=rounds))
+
+    def plain(self) -> None:
+        """Time plain rows, uniform and prioritized."""
+        rng = np.random.default_rng(self.options.seed)
+        pool = Pool.draw(rng, POOL)
+        contestants, memory = build(contenders(self.options.no_peers), self.options.steps, pool, rng)
+        self.memory |= memory
+        self.versions |= {c.label: c.version() for c in contestants}
+        self.time(lambda limit: rows_of(contestants, limit, pool), ROWS, self.options.steps)
+
+    def scene(self, one: Scene) -> None:
+        """Time a transform."""
+        ours = [kind for kind in one.drawers if kind.package == Replaylab.package]
+        peers = [] if self.options.no_peers else [kind for kind in one.drawers if kind not in ours]
+        steps = one.steps(self.options.steps)
+        drawers, memory = scene.build([*ours, *installed(peers)], steps, one.steps(POOL // 4))
+        self.memory[f"bytes a step, {one.name}"] = memory
+        self.versions |= {d.label: d.version() for d in drawers}
+        self.time(lambda limit: one.rows(drawers, limit), COPIES, *((steps, one.item) if one.item else ()))
+
+    def capacity(self) -> None:
+        """Time draws against capacity, and plot them."""
+        kinds = [Replaylab, *installed(() if self.options.no_peers else (Cpprb, Rlox))]
+        most = 10 * self.options.steps
+        capacities = (
+            [c for c in capacity.CAPACITIES if c <= most] if not self.options.quick else capacity.CAPACITIES[:2]
+        )
+        rounds = min(self.options.rounds, 30)
+        program = self.program(ROWS)
+        self.curves = capacity.measure(kinds, program, capacities, rounds, self.options.seed, show_ring)
+        self.options.figures.mkdir(parents=True, exist_ok=True)
+        capacity.draw(self.curves, self.options.figures / "capacity.svg")
+
+    def part(self, name: str) -> None:
+        """Run one part and give its memory back."""
+        print(f"\n{name}", flush=True)
+        if name == "rows":
+            self.plain()
+        elif name == "capacity":
+            self.capacity()
+        else:
+            self.scene(SCENES[name])
+        gc.collect()
+
+
+def show_ring(label: str, steps: int) -> None:
+    """Say how far the curves are."""
+    print(f"{label}, {steps:,} steps: timed", flush=True)
+
+
+def one_thread() -> None:
+    """Keep PyTorch to one thread, where it is installed: everybody gets one."""
+    try:
+        import torch
+    except ImportError:
+        return
+    torch.set_num_threads(1)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark, print the table and the targets, write the JSON file."""
     options = parse(arguments)
-    rng = np.random.default_rng(options.seed)
     np.random.seed(options.seed)  # noqa: NPY002  (some peers draw from the global generator)
-    pool = Pool.draw(rng, POOL)
-    contestants, memory = build(contenders(options.no_peers), options.steps, pool, rng)
-
+    one_thread()
     with tempfile.TemporaryDirectory() as folder:
-        program = None if options.no_limit else compile_limit(Path(folder))
-        if program is None and not options.no_limit:
-            print("limit: not timed, for no C++ compiler works here (set CXX, or install g++)")
-        with Limit(program, options.steps) if program else nullcontext() as limit:
-            times = run_rounds(
-                contestants,
-                limit,
-                pool,
-                options.rounds,
-                options.seed,
-                lambda number: show_round(number, options.rounds),
-            )
+        run = Run(options, Path(folder))
+        for name in PARTS:
+            if name in options.parts:
+                run.part(name)
 
-    versions = {"python": platform.python_version(), "numpy": np.__version__}
-    versions |= {c.label: c.version() for c in contestants}
-    settings = {"steps": options.steps, "rounds": options.rounds, "seed": options.seed}
-    result = report.as_json(times, settings, versions, memory)
+    settings = {"steps": options.steps, "rounds": options.rounds, "seed": options.seed, "parts": list(options.parts)}
+    result = report.as_json(run.times, settings, run.versions, run.memory) | {"capacity": run.curves}
 
     print(f"\n{options.steps:,} steps, {options.rounds} rounds, {result['machine']['processor']}\n")
-    print(report.table(times))
-    print("\n* the fastest peer\n\nbytes of memory a step (a row's own data: 166)")
-    for label, figures in memory.items():
-        values = ", ".join(f"{kind} {value:.0f}" for kind, value in figures.items() if value is not None)
-        print(f"  {label:14} {values}")
+    print(report.table(run.times, run.memory))
+    print("\n* the fastest peer, or the smallest")
+    print("\n".join(capacity.lines(run.curves)))
     print("\ntargets")
-    print("\n".join(report.target_lines(times)))
+    print("\n".join(report.target_lines(run.times)))
 
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    out: Path = options.out or Path(__file__).parent / "results" / f"replay-{stamp}.json"
+    out: Path = options.out or HERE / "results" / f"replay-{stamp}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=2) + "\n")
     print(f"\nwritten to {out}")

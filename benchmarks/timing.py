@@ -3,7 +3,9 @@
 import dataclasses
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +45,9 @@ OPERATIONS = (
 
 PARTS = 10  # of a timed block
 Times = dict[str, dict[str, NDArray[np.float64]]]
+Turn = Callable[[tuple[int, ...]], float | None]
+"""Times one block, its inputs made from the seed: nanoseconds a call, or None where the library lacks it."""
+Rows = Mapping[str, Mapping[str, Turn]]
 
 
 def prepare(contestant: Contestant, operation: Operation, pool: Pool, seed: tuple[int, ...]) -> list[object] | None:
@@ -64,12 +69,11 @@ def draw_priorities(rng: np.random.Generator, shape: int | tuple[int, ...]) -> N
     return np.abs(rng.standard_normal(shape)) + 1e-6
 
 
-def time_block(contestant: Contestant, method: str, inputs: list[object]) -> float:
+def time_block(run: Callable[[list[Any]], None], inputs: list[Any]) -> float:
     """Time a block of calls in parts; return nanoseconds a call in the median part.
 
     A part is a few calls, so that an interruption by another process spoils that part and not the block.
     """
-    run: Callable[[list[object]], None] = getattr(contestant, method)
     length = max(len(inputs) // PARTS, 1)
     times = []
     for first in range(0, len(inputs), length):
@@ -80,38 +84,49 @@ def time_block(contestant: Contestant, method: str, inputs: list[object]) -> flo
     return float(np.median(times))
 
 
-def run_rounds(
-    contestants: Sequence[Contestant],
-    limit: Limit | None,
-    pool: Pool,
-    rounds: int,
-    seed: int,
-    on_round: Callable[[int], None],
-) -> Times:
+def rows_of(contestants: Sequence[Contestant], limit: Limit | None, pool: Pool) -> Rows:
+    """Return the turns of every operation."""
+    rows: dict[str, dict[str, Turn]] = {}
+    for operation in OPERATIONS:
+        turns: dict[str, Turn] = {
+            c.label: partial(_time_operation, c, operation, pool)
+            for c in contestants
+            if c.prioritized == operation.prioritized
+        }
+        if limit is not None:
+            turns[LABEL] = limit_turn(limit, operation.limit, operation.calls)
+        rows[operation.name] = turns
+    return rows
+
+
+def limit_turn(limit: Limit, operation: str, calls: int) -> Turn:
+    """Return the limit's turn, which needs no inputs."""
+    return lambda _: limit.block(operation, calls)
+
+
+def _time_operation(contestant: Contestant, operation: Operation, pool: Pool, seed: tuple[int, ...]) -> float | None:
+    inputs = prepare(contestant, operation, pool, seed)
+    return None if inputs is None else time_block(getattr(contestant, operation.method), inputs)
+
+
+def run_rounds(rows: Rows, rounds: int, seed: int, on_round: Callable[[int], None]) -> Times:
     """Time everything; return microseconds a call by operation and label, one value a round.
 
     The garbage collector is off, inputs are made just before each block and outside its timing, and the limit
     takes its turn like everybody else, so that noise from outside hits all alike.
     """
-    times: dict[str, dict[str, list[float]]] = {operation.name: {} for operation in OPERATIONS}
+    times: dict[str, dict[str, list[float]]] = {name: {} for name in rows}
     gc.collect()
     gc.disable()
     try:
         for number in range(rounds):
-            for row, operation in enumerate(OPERATIONS):
-                turns: list[Contestant | Limit] = [c for c in contestants if c.prioritized == operation.prioritized]
-                if limit is not None:
-                    turns.append(limit)
-                shift = number % len(turns)
-                for turn in turns[shift:] + turns[:shift]:
-                    if isinstance(turn, Limit):
-                        label, nanoseconds = LABEL, turn.block(operation.limit, operation.calls)
-                    else:
-                        inputs = prepare(turn, operation, pool, (seed, number, row))
-                        if inputs is None:
-                            continue
-                        label, nanoseconds = turn.label, time_block(turn, operation.method, inputs)
-                    times[operation.name].setdefault(label, []).append(nanoseconds / 1000)
+            for row, (name, turns) in enumerate(rows.items()):
+                labels = list(turns)
+                shift = number % max(len(labels), 1)
+                for label in labels[shift:] + labels[:shift]:
+                    nanoseconds = turns[label]((seed, number, row))
+                    if nanoseconds is not None:
+                        times[name].setdefault(label, []).append(nanoseconds / 1000)
             on_round(number + 1)
     finally:
         gc.enable()

@@ -1,0 +1,214 @@
+"""Sequences of 80 steps, 32 in a batch, that don't cross an episode's end."""
+
+import os
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.peers import wrapped
+from benchmarks.scene import Drawer, Scene, Work
+from benchmarks.stream import Stream, number_of
+
+BATCH, LENGTH, OVERLAP = 32, 80, 40
+CHUNK = 1000
+
+
+class SequenceDrawer(Drawer):
+    """What every library must return: `fetch` gives columns `(32, 80, ...)`, `mask` where it has one."""
+
+    inside: ClassVar[bool] = True  # its sequences stay inside an episode
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self.stream = Stream(0)
+        self.added = 0
+
+    def fetch(self) -> dict[str, NDArray[Any]]:
+        """Draw one batch as columns obs, action, reward, next_obs and perhaps mask."""
+        raise NotImplementedError
+
+    def verify(self) -> None:
+        for _ in range(10):
+            batch = self.fetch()
+            mask = batch.get("mask", np.ones((BATCH, LENGTH), bool))
+            i = np.where(mask, number_of(batch["obs"]), -1)
+            start = i[:, :1] if self.inside else i[:, :1] * mask[:, :1]
+            self.expect("order of steps", i[mask], (start + np.arange(LENGTH))[mask])
+            if self.inside:
+                episode = start // 400
+                self.expect("episode", (i // 400)[mask], np.broadcast_to(episode, i.shape)[mask])
+            truth = {
+                "obs": self.stream.obs(i),
+                "action": self.stream.action(i),
+                "reward": self.stream.reward(i),
+                "next_obs": self.stream.next_obs(i),
+            }
+            for name, column in truth.items():
+                self.expect(name, batch[name][mask], column[mask])
+                self.expect(f"{name} outside the mask", batch[name][~mask], np.zeros_like(column[~mask]))
+
+    def chunks(self) -> Any:
+        """Go through the steps that fill and wrap the ring."""
+        for first in range(0, wrapped(self.capacity), CHUNK):
+            self.added = first + CHUNK
+            yield self.stream.steps(first, CHUNK)
+
+
+class Replaylab(SequenceDrawer):
+    """This library: `Sequence` of overlapping blocks, with a mask."""
+
+    package: ClassVar[str] = "replaylab"
+    label: ClassVar[str] = "replaylab"
+    options: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, capacity: int) -> None:
+        from benchmarks.ours import FIELDS
+        from replaylab import ReplayBuffer
+        from replaylab.replay import Sequence
+
+        super().__init__(capacity)
+        transform = Sequence(LENGTH, OVERLAP, burn_in=0)
+        self.buffer = ReplayBuffer(capacity, FIELDS, transforms=(transform,), seed=1, **self.options)
+
+    def fill(self) -> None:
+        for s in self.chunks():
+            self.buffer.extend(**vars(s))
+
+    def fetch(self) -> dict[str, NDArray[Any]]:
+        return dict(self.buffer.sample(BATCH))
+
+    def draw(self, batch: int, inputs: list[Any]) -> None:
+        sample = self.buffer.sample
+        for _ in inputs:
+            drawn = sample(batch)
+        del drawn
+
+
+class ReplaylabDerived(Replaylab):
+    """This library, keeping each observation once."""
+
+    label: ClassVar[str] = "replaylab derived"
+    options: ClassVar[dict[str, Any]] = {"next_obs": "derived"}
+
+
+class Rlox(SequenceDrawer):
+    """rlox's `SequenceReplayBuffer`: windows of finished episodes."""
+
+    package: ClassVar[str] = "rlox"
+    label: ClassVar[str] = "rlox"
+
+    def __init__(self, capacity: int) -> None:
+        import rlox
+
+        super().__init__(capacity)
+        self.buffer = rlox.SequenceReplayBuffer(capacity, 17, 6)
+
+    def fill(self) -> None:
+        push = self.buffer.push
+        for s in self.chunks():
+            scalars = (s.reward.tolist(), s.terminated.tolist(), s.truncated.tolist())
+            for row in zip(s.obs, s.next_obs, s.action, *scalars, strict=True):
+                push(*row)
+
+    def fetch(self) -> dict[str, NDArray[Any]]:
+        self._seed = getattr(self, "_seed", 0) + 1
+        batch = self.buffer.sample_sequences(BATCH, LENGTH, self._seed)
+        return {**batch, "action": batch["actions"], "reward": batch["rewards"]}
+
+    def draw(self, batch: int, inputs: list[Any]) -> None:
+        sample = self.buffer.sample_sequences
+        for seed in inputs:
+            drawn = sample(batch, LENGTH, seed)
+        del drawn
+
+
+class Torchrl(SequenceDrawer):
+    """torchrl's `SliceSampler` over tensors in memory; episode ends are found once and cached."""
+
+    package: ClassVar[str] = "torchrl"
+    label: ClassVar[str] = "torchrl"
+
+    def __init__(self, capacity: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import torch
+            from tensordict import TensorDict
+            from torchrl.data import LazyTensorStorage, SliceSampler, TensorDictReplayBuffer
+
+        super().__init__(capacity)
+        self._tensor, self._dict = torch.from_numpy, TensorDict
+        sampler = SliceSampler(slice_len=LENGTH, end_key="end", cache_values=True, strict_length=True)
+        self.buffer = TensorDictReplayBuffer(
+            storage=LazyTensorStorage(capacity), sampler=sampler, batch_size=BATCH * LENGTH
+        )
+
+    def fill(self) -> None:
+        for s in self.chunks():
+            columns = {name: self._tensor(column) for name, column in vars(s).items()}
+            columns["end"] = columns["terminated"] | columns["truncated"]
+            self.buffer.extend(self._dict(columns, batch_size=[CHUNK]))
+
+    def fetch(self) -> dict[str, NDArray[Any]]:
+        batch = self.buffer.sample()
+        names = ("obs", "action", "reward", "next_obs")
+        return {name: batch[name].numpy().reshape(BATCH, LENGTH, *batch[name].shape[1:]) for name in names}
+
+    def draw(self, batch: int, inputs: list[Any]) -> None:
+        del batch
+        sample = self.buffer.sample
+        for _ in inputs:
+            drawn = sample()
+        del drawn
+
+
+class Flashbax(SequenceDrawer):
+    """flashbax's trajectory buffer, compiled by XLA; it knows no episodes."""
+
+    package: ClassVar[str] = "flashbax"
+    label: ClassVar[str] = "flashbax"
+    extra: ClassVar[str] = "bench-jax"
+    inside: ClassVar[bool] = False
+
+    def __init__(self, capacity: int) -> None:
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import flashbax
+            import jax
+
+        super().__init__(capacity)
+        self._jax = jax
+        buffer = flashbax.make_trajectory_buffer(1, BATCH, LENGTH, 1, LENGTH, max_length_time_axis=capacity)
+        self._sample, self._add = jax.jit(buffer.sample), jax.jit(buffer.add, donate_argnums=0)
+        first = {name: jax.numpy.asarray(column[0]) for name, column in vars(self.stream.steps(0, 1)).items()}
+        self.state = buffer.init(first)
+
+    def fill(self) -> None:
+        for s in self.chunks():
+            self.state = self._add(self.state, {name: column[None] for name, column in vars(s).items()})
+        self._jax.block_until_ready(self.state)
+
+    def prepare_draw(self, seeds: list[int]) -> list[Any]:
+        return list(self._jax.random.split(self._jax.random.PRNGKey(seeds[0]), len(seeds)))
+
+    def fetch(self) -> dict[str, NDArray[Any]]:
+        self._seed = getattr(self, "_seed", 0) + 1
+        (key,) = self.prepare_draw([self._seed])
+        return {name: np.asarray(column) for name, column in self._sample(self.state, key).experience.items()}
+
+    def draw(self, batch: int, inputs: list[Any]) -> None:
+        del batch
+        sample, state, ready = self._sample, self.state, self._jax.block_until_ready
+        for key in inputs:
+            drawn = ready(sample(state, key))
+        del drawn
+
+
+SCENE = Scene(
+    "sequences",
+    (Work("sequences of 80, sample(32)", BATCH, 20, "sequence_32"),),
+    (Replaylab, ReplaylabDerived, Rlox, Torchrl, Flashbax),
+    item=166,
+)
