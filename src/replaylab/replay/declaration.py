@@ -60,6 +60,7 @@ class Declaration:
         self._core_transforms = transform_config(self.transforms, self.flat, next_obs == "derived")
         self.n_step, self.stack = self._transform(NStep), self._transform(FrameStack)
         self.hindsight, self.sequence = self._transform(Hindsight), self._transform(Sequence)
+        self._known = self._known_of_outcome()
         self.retention = Fifo() if retention is None else retention
         self._check_retention()
         self.autoreset = checked_mode(autoreset, self.flat)
@@ -141,12 +142,14 @@ class Declaration:
         """Recompute what depends on the goal in a batch's flat columns, if goals are relabelled."""
         if self.hindsight is None:
             return
-        if self.n_step is None:
-            states = self.sequence.state if self.sequence else ()
-            known = [path for path in self.flat if not any(path == s or path.startswith(f"{s}.") for s in states)]
-        else:
-            known = [path for path in self.flat if path in OUTCOME or path.split(".")[0] == "next_obs"]
-        self.hindsight.recompute(columns, known, self.n_step)
+        self.hindsight.recompute(columns, self._known, self.n_step)
+
+    def _known_of_outcome(self) -> list[str]:
+        """Return the fields that a batch holds for every step whose outcome is recomputed."""
+        if self.n_step is not None:
+            return [path for path in self.flat if path in OUTCOME or path.split(".")[0] == "next_obs"]
+        states = self.sequence.state if self.sequence else ()
+        return [path for path in self.flat if not any(path == s or path.startswith(f"{s}.") for s in states)]
 
     def batch(self, columns: dict[str, Any]) -> Batch:
         """Return flat columns as a batch, nested as the fields are."""

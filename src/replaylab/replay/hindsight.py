@@ -1,6 +1,6 @@
 """Hindsight experience replay: a drawn step, seen as if its goal had been one that was reached."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -90,18 +90,23 @@ class Hindsight(Transform):
         `known` are the fields that info may hold.
         """
         reward = columns["reward"]
-        picked = np.broadcast_to(_along(columns["relabelled"], reward.ndim), reward.shape)
+        picked = columns["relabelled"]
+        if picked.ndim < reward.ndim:
+            picked = np.broadcast_to(_along(picked, reward.ndim), reward.shape)
         if n_step is not None:
             picked = picked & (np.arange(n_step.steps) < columns["n_steps"][..., None])
         elif "mask" in columns:
             picked = picked & columns["mask"]
-        before = columns["terminated"].copy()
-        if picked.any():
-            achieved, desired = (columns[f"next_obs.{key}"][picked] for key in (self.achieved, self.desired))
-            info = {path: columns[path][picked] for path in known}
-            reward[picked] = self._checked("compute_reward", achieved, desired, info)
-            columns["terminated"][picked] = self._checked("compute_terminated", achieved, desired, info)
-            columns["truncated"] |= before & ~columns["terminated"]
+        rows = Rows(columns, known, np.flatnonzero(picked), reward.ndim)
+        if len(rows.numbers):
+            achieved, desired = (rows.of(f"next_obs.{key}") for key in (self.achieved, self.desired))
+            terminated = columns["terminated"]
+            before = terminated.copy()
+            new_reward = self._checked("compute_reward", achieved, desired, rows)
+            new_terminated = self._checked("compute_terminated", achieved, desired, rows)
+            reward.reshape(-1)[rows.numbers] = new_reward
+            terminated.reshape(-1)[rows.numbers] = new_terminated
+            columns["truncated"] |= before & ~terminated
         if n_step is not None:
             _take_together(columns, n_step)
 
@@ -115,6 +120,33 @@ class Hindsight(Transform):
         if name == "compute_terminated" and values.dtype != np.bool_:
             raise ConfigError(f"`compute_terminated` of Hindsight must return booleans, but returned {values.dtype}")
         return values
+
+
+class Rows(Mapping[str, Any]):
+    """Some of a batch's rows, path → column, each picked out when it is first asked for."""
+
+    def __init__(self, columns: Columns, known: ListOf[str], numbers: npt.NDArray[np.intp], leading: int) -> None:
+        self.numbers = numbers
+        self._columns, self._known, self._leading = columns, known, leading
+        self._picked: Columns = {}
+
+    def of(self, path: str) -> Any:
+        """Return the rows of any column, known or not."""
+        if path not in self._picked:
+            column = self._columns[path]
+            self._picked[path] = column.reshape(-1, *column.shape[self._leading :]).take(self.numbers, 0)
+        return self._picked[path]
+
+    def __getitem__(self, path: str) -> Any:
+        if path not in self._known:
+            raise KeyError(path)
+        return self.of(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
 
 def _take_together(columns: Columns, n_step: NStep) -> None:
