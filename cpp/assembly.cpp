@@ -11,6 +11,8 @@ namespace replaylab {
 namespace {
 
 constexpr std::int64_t kAhead = 8;
+constexpr std::int64_t kCached =
+    1 << 18;  // bytes of stacks that stay in the cache while they are put together
 
 }  // namespace
 
@@ -51,10 +53,9 @@ void Assembly::gather(const Source& source, const std::int64_t* slots, std::int6
     copy_all(source, own_, first, false, false, targets);
     if (config_.n_step > 0) copy_all(source, last_, first * inner_steps(), true, false, targets);
     if (source.next_rows != nullptr) copy_all(source, next_, first * inner_steps(), true, true, targets);
-    for (std::size_t field = 0; field < shown_.size(); ++field) {
-        if (shown_[field].before >= 0) stack(source, shown_[field], first, targets[field]);
+    if (config_.frames > 0) stack_all(source, n, first, targets);
+    for (std::size_t field = 0; field < shown_.size(); ++field)
         if (shown_[field].state) show_state(source, shown_[field], n, from, targets[field]);
-    }
     if (extra.mask != nullptr)
         for (std::size_t i = 0; i < positions_.size(); ++i)
             extra.mask[first + static_cast<std::int64_t>(i)] = positions_[i].stored;
@@ -167,16 +168,33 @@ void Assembly::copy(const Source& source, std::int64_t column, const std::vector
                  targets_.data());
 }
 
-// Frames of a stack, oldest first. What lies before the oldest stored step of the episode is padding.
-void Assembly::stack(const Source& source, const Shown& field, std::int64_t from, char* target) {
+// All stacks of a few drawn rows, then of the next few: the frames that obs and next_obs share, and those of
+// overlapping stacks, are read from memory once and from the cache after that.
+void Assembly::stack_all(const Source& source, std::int64_t n, std::int64_t from, char* const* targets) {
+    std::int64_t bytes = 1;
+    for (const Shown& field : shown_)
+        if (field.before >= 0) bytes += rows_.columns()[static_cast<std::size_t>(field.column)].bytes;
+    const std::int64_t each = static_cast<std::int64_t>(positions_.size()) / std::max<std::int64_t>(n, 1);
+    const std::int64_t few = std::max<std::int64_t>(1, kCached / (bytes * config_.frames * each));
+    for (std::int64_t k = 0; k < n; k += few)
+        for (std::size_t field = 0; field < shown_.size(); ++field)
+            if (shown_[field].before >= 0)
+                stack(source, shown_[field], k * each, std::min(n, k + few) * each, from, targets[field]);
+}
+
+// Frames of the stacks of steps begin .. end − 1, oldest first. What lies before the oldest stored step of
+// the episode is padding.
+void Assembly::stack(const Source& source, const Shown& field, std::int64_t begin, std::int64_t end,
+                     std::int64_t from, char* target) {
     const bool last = field.of_last && config_.n_step > 0;
     const std::vector<Position>& positions = last ? ends_ : positions_;
     const std::vector<std::int64_t>& newest = field.of_next ? next_ : last ? last_ : own_;
-    const std::int64_t k = config_.frames, first = last ? from * inner_steps() : from;
+    const std::int64_t k = config_.frames, inner = last ? inner_steps() : 1;
+    const auto place = [&](std::int64_t i, std::int64_t j) { return (from * inner + i) * k + j; };
     some_.clear();
     places_.clear();
-    for (std::size_t i = 0; i < positions.size(); ++i) {
-        const Position& position = positions[i];
+    for (std::int64_t i = begin * inner; i < end * inner; ++i) {
+        const Position& position = positions[static_cast<std::size_t>(i)];
         for (std::int64_t j = 0; j < k - 1; ++j) {
             const std::int64_t back = k - 1 - j - (field.after ? 1 : 0);
             const std::int64_t step = position.span.step - back;
@@ -184,14 +202,14 @@ void Assembly::stack(const Source& source, const Shown& field, std::int64_t from
             if (position.stored && (step >= position.span.low || config_.repeat))
                 row = source.episodes->slot(position.span, std::max(step, position.span.low));
             some_.push_back(row);
-            places_.push_back((first + static_cast<std::int64_t>(i)) * k + j);
+            places_.push_back(place(i, j));
         }
     }
     copy(source, field.before, some_, places_, target);
+    some_.assign(newest.begin() + begin * inner, newest.begin() + end * inner);
     places_.clear();
-    for (std::size_t i = 0; i < positions.size(); ++i)
-        places_.push_back((first + static_cast<std::int64_t>(i)) * k + k - 1);
-    copy(source, field.column, newest, places_, target);
+    for (std::int64_t i = begin * inner; i < end * inner; ++i) places_.push_back(place(i, k - 1));
+    copy(source, field.column, some_, places_, target);
 }
 
 // The value that the first stored step of each sequence holds.

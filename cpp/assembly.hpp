@@ -106,7 +106,9 @@ class Assembly {
     std::int64_t row_of(const Position& position) const;
     void place(const Source& source, const std::int64_t* slots, std::int64_t n);
     void follow(const Source& source, std::int64_t from, char* const* targets, const ExtraTargets& extra);
-    void stack(const Source& source, const Shown& field, std::int64_t from, char* target);
+    void stack_all(const Source& source, std::int64_t n, std::int64_t from, char* const* targets);
+    void stack(const Source& source, const Shown& field, std::int64_t begin, std::int64_t end,
+               std::int64_t from, char* target);
     void show_state(const Source& source, const Shown& field, std::int64_t n, std::int64_t from,
                     char* target);
     void relabel(const Source& source, const std::int64_t* slots, std::int64_t n, std::int64_t from,
