@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "batch_memory.hpp"
 #include "error.hpp"
 
 #ifdef __linux__
@@ -245,10 +246,18 @@ std::int64_t FieldBorder::steps_of(nb::handle value, const Leading& leading) con
     return nb::cast<std::int64_t>(arrays_function("steps_of")(key_, value, axis));
 }
 
+nb::object FieldBorder::new_batch_array(const std::vector<std::int64_t>& leading) const {
+    std::size_t bytes = static_cast<std::size_t>(column_.bytes);
+    for (const std::int64_t length : leading) bytes *= static_cast<std::size_t>(length);
+    if (bytes < kLargeArray) return new_array(leading, column_.shape, dtype_);
+    const UseBatchMemory memory;
+    return new_array(leading, column_.shape, dtype_);
+}
+
 nb::object FieldBorder::target(const std::vector<std::int64_t>& leading, nb::handle out, char*& data) const {
     nb::object array;
     if (out.is_none()) {
-        array = new_array(leading, column_.shape, dtype_);
+        array = new_batch_array(leading);
     } else {
         const std::vector<std::int64_t> dims = joined(leading, column_.shape);
         if (!PyArray_Check(out.ptr()) || !has_shape(as_array(out), dims) ||
