@@ -2,7 +2,7 @@
 #
 #   make study    build, install and run the quick study; prints where its report lies
 #   make test     build, install and run the tests
-#   make bench    time the buffer beside its peers (installs them)
+#   make bench    time the buffer beside its peers (installs them; ARGS=... for options)
 #   make lint     formatting, lint, types and the core's generated stubs
 #   make format   apply the formatters
 #   make docs     build the documentation into build/docs
@@ -34,7 +34,7 @@ test-slow: $(VENV)/.test
 	@$(BIN)/python -m pytest -q -n $(JOBS)
 
 bench: $(VENV)/.bench
-	@$(BIN)/python -m benchmarks.replay
+	@$(BIN)/python -m benchmarks.replay $(ARGS)
 
 bench-training: $(VENV)/.lab
 	@$(BIN)/python -m benchmarks.training

@@ -2,28 +2,81 @@
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 from benchmarks.contestant import Pool
-from benchmarks.limit import Limit, compile_limit
-from benchmarks.timing import OPERATIONS, prepare
+from benchmarks.limit import COPIES, Limit, compile_limit
+from benchmarks.timing import OPERATIONS, prepare, run_rounds
 
-from benchmarks import peers, replay, report
+from benchmarks import peers, replay, report, scene, sequences
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 
 
 def test_quick_run_without_peers_times_every_operation(tmp_path, capsys):
     out = tmp_path / "result.json"
-    assert replay.main(["--quick", "--no-peers", "--no-limit", "--out", str(out)]) == 0
+    quick = ["--quick", "--no-peers", "--no-limit", "--out", str(out), "--figures", str(tmp_path)]
+    assert replay.main([*quick, "--parts", "rows", "capacity"]) == 0
     result = json.loads(out.read_text())
     assert set(result["microseconds"]) == {operation.name for operation in OPERATIONS}
+    assert set(result["capacity"]["uniform sample(256)"]["replaylab"]) == {"10000", "30000"}
+    assert "capacity, steps" in (tmp_path / "capacity.svg").read_text()
     assert all(row["replaylab"]["median"] > 0 for row in result["microseconds"].values())
     assert {entry["verdict"] for entry in result["targets"].values()} == {"not measured"}
     assert result["machine"]["processor"]
     assert result["versions"]["replaylab"]
     assert "not measured" in capsys.readouterr().out
+
+
+SMALL = {"n-step": 3000, "frames": 600, "hindsight": 1000, "sequences": 3000}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_our_part_in_each_scene_is_verified_and_timed(name):
+    one, ours = replay.SCENES[name], []
+    for kind in one.drawers:
+        if kind.package == "replaylab":
+            ours.append(scene.filled(partial(kind, SMALL[name]), SMALL[name])[0])
+            ours[-1].verify()
+    times = run_rounds(one.rows(ours, None), 1, 0, lambda number: None)
+    assert set(times) == {work.name for work in one.works}
+    assert all(set(row) == {drawer.label for drawer in ours} for row in times.values())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_wrong_value_in_a_batch_is_found(name, monkeypatch):
+    drawer, _ = scene.filled(partial(replay.SCENES[name].drawers[0], SMALL[name]), SMALL[name])
+    draw = drawer.fetch
+
+    def spoiled(*arguments):
+        batch = draw(*arguments)
+        batch["action"][-1] += 1
+        return batch
+
+    monkeypatch.setattr(drawer, "fetch", spoiled)
+    with pytest.raises(RuntimeError, match="replaylab drew a wrong action"):
+        drawer.verify()
+
+
+def test_every_peer_of_a_scene_says_where_it_comes_from(monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert scene.installed(sequences.SCENE.drawers[-2:]) == []
+    assert capsys.readouterr().out.splitlines() == [
+        'torchrl: not installed: pip install "replaylab[bench]"',
+        'flashbax: not installed: pip install "replaylab[bench-jax]"',
+    ]
+
+
+@needs_compiler
+def test_the_copying_limit_answers_for_every_scene_that_has_it(tmp_path):
+    program = compile_limit(tmp_path, COPIES)
+    assert program is not None
+    for one in replay.SCENES.values():
+        if one.item:
+            with Limit(program, 1000, one.item) as limit:
+                assert all(limit.block(work.limit, 2) > 0 for work in one.works)
 
 
 @needs_compiler
@@ -62,23 +115,32 @@ def flat(inputs):
 
 
 def test_verdicts_compare_medians():
-    times = {
-        operation.name: {
-            "replaylab": np.array([1.0, 1.0, 9.0]),
-            "rlox": np.array([5.0, 5.0, 1.0]),
-            "cpprb": np.array([6.0, 6.0, 6.0]),
-            "limit": np.array([0.4, 0.4, 0.4]),
-        }
-        for operation in OPERATIONS
+    row = {
+        "replaylab": np.array([1.0, 1.0, 9.0]),
+        "replaylab derived": np.array([0.1, 0.1, 0.1]),
+        "rlox": np.array([5.0, 5.0, 1.0]),
+        "cpprb": np.array([6.0, 6.0, 6.0]),
+        "limit": np.array([0.4, 0.4, 0.4]),
     }
-    verdicts = [target.verdict(times) for target in report.TARGETS]
-    assert verdicts == [
-        ("met", 5.0),
-        ("not met", 2.5),
-        ("met", 5.0),
-        ("met", 5.0),
-        ("met", 0.2),
-        ("met", 6.0),
-    ]
-    assert report.fastest_peer(times["uniform add"]) == "rlox"
-    assert "rlox *" in report.table(times)
+    times = {"draw": row}
+    assert report.Target("draw", 5.0).verdict(times) == ("met", 5.0)
+    assert report.Target("draw", 5.5).verdict(times) == ("not met", 5.0)
+    assert report.Target("draw", 5.5, among=("cpprb", "SB3")).verdict(times) == ("met", 6.0)
+    assert report.Target("draw", 1.5, of_limit=True).verdict(times) == ("not met", 2.5)
+    assert report.Target("draw", 1.5, among=("SB3",)).verdict(times) == ("not measured", None)
+    assert report.Target("update", 1.5).verdict(times) == ("not measured", None)
+    assert report.fastest_peer(row) == "rlox"
+
+
+def test_the_table_holds_times_and_memory():
+    times = {"draw": {"replaylab": np.array([1.0]), "rlox": np.array([5.0])}}
+    lines = report.table(times, {"bytes a step": {"replaylab": 10.0, "rlox": 20.0, "SB3": None}}).splitlines()
+    assert any("rlox *" in line and "5.00" in line for line in lines)
+    assert lines[-1].split() == ["rlox", "*", "20", "2.00"]
+
+
+def test_every_target_names_a_row_and_peers_that_exist():
+    rows = {work.name: one.drawers for one in replay.SCENES.values() for work in one.works}
+    plain = {operation.name: peers.PEERS for operation in OPERATIONS}
+    for target in report.TARGETS:
+        assert set(target.among) <= {kind.label for kind in (rows | plain)[target.operation]}
