@@ -7,6 +7,7 @@
 #include <deque>
 #include <vector>
 
+#include "arena.hpp"
 #include "prefetch.hpp"
 #include "state.hpp"
 
@@ -25,8 +26,8 @@ class Episodes {
 
     Episodes(std::int64_t capacity, std::int64_t num_envs)
         : capacity_(capacity),
-          episode_(static_cast<std::size_t>(capacity)),
-          step_(static_cast<std::size_t>(capacity)),
+          episode_(zeros_by_slot(capacity)),
+          step_(zeros_by_slot(capacity)),
           lines_(static_cast<std::size_t>(num_envs)) {}
 
     // A step of this environment now lies in this slot; what lay there was dropped before.

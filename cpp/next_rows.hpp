@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "arena.hpp"
 #include "row_store.hpp"
 #include "state.hpp"
 
@@ -21,7 +22,7 @@ class NextRows {
         : rows_(rows),
           replica_(replica),
           pairs_(std::move(pairs)),
-          next_(static_cast<std::size_t>(rows.capacity()), 0),
+          next_(zeros_by_slot(rows.capacity())),
           newest_(static_cast<std::size_t>(num_envs), kNone) {}
 
     // Step number `place` of the sources, of this environment, goes to this slot; what lay there was dropped.

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "error.hpp"
+#include "prefetch.hpp"
 
 namespace replaylab {
 
@@ -93,11 +94,11 @@ Replay::Replay(const ReplayConfig& config)
         if (assembly_.shown()[f].of_next)
             pairs[static_cast<std::size_t>(assembly_.shown()[f].column)] = static_cast<std::int64_t>(f);
     for (std::int64_t r = 0; r < config.replicas; ++r) {
-        replays_.push_back(Single{
-            Ring(config.capacity, config.retention), Random(config.streams[static_cast<std::size_t>(r)]),
-            Sampler::make(config.sampler, config.capacity),
-            std::vector<char>(static_cast<std::size_t>(num_envs_), 0), nullptr, nullptr,
-            std::vector<std::uint32_t>(static_cast<std::size_t>(config.capacity)), Tally{}});
+        replays_.push_back(Single{Ring(config.capacity, config.retention),
+                                  Random(config.streams[static_cast<std::size_t>(r)]),
+                                  Sampler::make(config.sampler, config.capacity),
+                                  std::vector<char>(static_cast<std::size_t>(num_envs_), 0), nullptr, nullptr,
+                                  zeros_by_slot(config.capacity), Tally{}});
         Single& one = replays_.back();
         if (keeps_episodes(config)) one.episodes = std::make_unique<Episodes>(config.capacity, num_envs_);
         if (config.transforms.derived) one.next_rows = std::make_unique<NextRows>(rows_, r, num_envs_, pairs);
@@ -178,8 +179,11 @@ void Replay::sample(std::int64_t batch, const double* scheduled, char* const* ta
         Single& one = replays_[static_cast<std::size_t>(r)];
         one.sampler->draw(one.ring, one.random, batch, scheduled,
                           Draw{slots_.data(), probabilities + r * n, weights + r * n});
-        for (std::int64_t k = 0; k < n; ++k)
-            ids[r * n + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
+        for (std::int64_t k = 0; k < n; ++k) {
+            const std::int64_t slot = slots_[static_cast<std::size_t>(k)];
+            ids[r * n + k] = one.ring.id(slot);
+            prefetch(&one.counts[static_cast<std::size_t>(slot)]);  // for count(), after the gather
+        }
         if (assembly_.config().length > 0) {  // the row is the whole block's: so are its id and its chance
             for (std::int64_t k = 0; k < n; ++k) {
                 places_.clear();
