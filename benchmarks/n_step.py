@@ -22,7 +22,7 @@ class NStepDrawer(Drawer):
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
-        self.stream = Stream(0)
+        self.stream = Stream.shared()
         self.added = 0
 
     def fetch(self) -> dict[str, NDArray[Any]]:

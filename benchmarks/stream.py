@@ -1,5 +1,7 @@
 """Steps in episodes, without end, each known by its number: so a drawn row can be compared with the truth."""
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,12 @@ class Stream:
     Episodes have 400 steps; every second one is terminated, the others are truncated. `next_obs` is the next
     step's observation, and after an episode's last step an observation of its own: number −(i + 1).
     """
+
+    @classmethod
+    @cache
+    def shared(cls) -> "Stream":
+        """Return the one that every contestant gets, so that it counts as nobody's memory."""
+        return cls(0)
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng(seed)

@@ -57,8 +57,8 @@ void Assembly::gather(const Source& source, const std::int64_t* slots, std::int6
     for (std::size_t field = 0; field < shown_.size(); ++field)
         if (shown_[field].state) show_state(source, shown_[field], n, from, targets[field]);
     if (extra.mask != nullptr)
-        for (std::size_t i = 0; i < positions_.size(); ++i)
-            extra.mask[first + static_cast<std::int64_t>(i)] = positions_[i].stored;
+        for (std::size_t i = 0; i < own_.size(); ++i)
+            extra.mask[first + static_cast<std::int64_t>(i)] = own_[i] != rows_.zero_row();
     if (config_.strategy != Strategy::none) relabel(source, slots, n, from, targets, extra.relabelled);
 }
 
@@ -77,6 +77,8 @@ std::int64_t Assembly::row_of(const Position& position) const {
 
 // The steps that the drawn rows show: themselves, or the sequences of their blocks.
 void Assembly::place(const Source& source, const std::int64_t* slots, std::int64_t n) {
+    // Where no other transform looks around from the steps of a sequence, their rows are all that is needed.
+    const bool rows_alone = config_.n_step == 0 && config_.frames == 0 && config_.strategy == Strategy::none;
     positions_.clear();
     own_.clear();
     for (std::int64_t k = 0; k < n; ++k) {
@@ -88,9 +90,14 @@ void Assembly::place(const Source& source, const std::int64_t* slots, std::int64
             continue;
         }
         const std::int64_t start = span.step / config_.stride * config_.stride - config_.burn_in;
-        for (std::int64_t p = 0; p < steps(); ++p) {
-            positions_.push_back(at(source, span, start + p));
-            own_.push_back(row_of(positions_.back()));
+        for (std::int64_t step = start; step < start + steps(); ++step) {
+            if (rows_alone) {
+                const bool stored = step >= span.low && step <= span.high;
+                own_.push_back(stored ? source.episodes->slot(span, step) : rows_.zero_row());
+            } else {
+                positions_.push_back(at(source, span, step));
+                own_.push_back(row_of(positions_.back()));
+            }
         }
     }
 }
@@ -107,9 +114,18 @@ void Assembly::follow(const Source& source, std::int64_t from, char* const* targ
     const auto n = static_cast<std::int64_t>(positions_.size());
     ends_.clear();
     last_.clear();
+    const auto expect =
+        [&](std::int64_t i) {  // the first and the last of the rows that step i takes together
+            const Position& begin = positions_[static_cast<std::size_t>(i)];
+            if (!begin.stored) return;
+            const std::int64_t last = std::min(begin.span.step + config_.n_step - 1, begin.span.high);
+            const char* end = rows_.row(source.replica, source.episodes->slot(begin.span, last));
+            prefetch(rows_.row(source.replica, begin.span.slot) + reward.offset);
+            prefetch(end + reward.offset);
+            prefetch(end + terminated.offset);
+        };
     for (std::int64_t i = 0; i < n; ++i) {
-        if (i + kAhead < n)
-            prefetch(rows_.row(source.replica, own_[static_cast<std::size_t>(i + kAhead)]) + reward.offset);
+        if (i + kAhead < n) expect(i + kAhead);
         const Position& begin = positions_[static_cast<std::size_t>(i)];
         const std::int64_t ahead = begin.stored ? begin.span.high - begin.span.step + 1 : 0;
         const std::int64_t steps = std::min(config_.n_step, ahead);

@@ -113,14 +113,21 @@ template <typename Direction>
 void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places,
                     std::int64_t n, char* const* packed) const {
     char* base = row(replica, 0);
-    const std::int64_t asked = std::min(stride_, kPrefetch);
+    // Only the part of a row that holds the columns wanted.
+    std::int64_t first = stride_, last = 0;
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+        if (packed[c] == nullptr) continue;
+        first = std::min(first, columns_[c].offset);
+        last = std::max(last, columns_[c].offset + columns_[c].bytes);
+    }
+    last = std::min(last, first + kPrefetch);
     char* blocks[2][kBlock];
     const auto ask = [&](std::int64_t from, char** rows) {
         const std::int64_t count = std::min(kBlock, n - from);
         for (std::int64_t k = 0; k < count; ++k) {
             rows[k] = base + slots[from + k] * stride_;
-            for (std::int64_t at = 0; at < asked; at += kLine) prefetch(rows[k] + at);
-            prefetch(rows[k] + asked - 1);
+            for (std::int64_t at = first; at < last; at += kLine) prefetch(rows[k] + at);
+            prefetch(rows[k] + last - 1);
         }
         return count;
     };
