@@ -1,0 +1,283 @@
+#include "packed_log.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "error.hpp"
+#include "lz4.hpp"
+#include "prefetch.hpp"
+
+namespace replaylab {
+
+namespace {
+
+constexpr std::int64_t kSmallest = std::int64_t{1} << 16, kLargest = std::int64_t{1} << 23;  // of a segment
+constexpr std::int64_t kSegments = 64;  // about so many hold everything, if nothing can be compressed
+constexpr std::int64_t kValues = 16;    // a segment holds at least so many
+constexpr std::int64_t kPage = 4096;
+constexpr std::int64_t kPlaces = std::int64_t{1} << 24;  // more are only ever read from a damaged snapshot
+constexpr std::size_t kKeys = 16;                        // unpacked keys kept for the next reader
+constexpr int kLongestPause = 31;
+
+void exclusive_or(char* __restrict into, const char* __restrict other, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) into[i] = static_cast<char>(into[i] ^ other[i]);
+}
+
+[[noreturn]] void damaged() {
+    fail("SnapshotError", "a compressed value is damaged: its bytes cannot be unpacked");
+}
+
+}  // namespace
+
+PackedLog::PackedLog(std::int64_t bytes, std::int64_t values)
+    : bytes_(static_cast<std::size_t>(bytes)), key_value_(bytes_), difference_(bytes_) {
+    const std::int64_t all = values > kLargest * kSegments / bytes ? kLargest * kSegments : values * bytes;
+    const std::int64_t wanted = std::min(std::max(all / kSegments, kSmallest), kLargest);
+    segment_bytes_ = (std::max(wanted, kValues * (bytes + 8)) + kPage - 1) / kPage * kPage;
+}
+
+void PackedLog::reserve(std::int64_t n) {
+    const std::int64_t most = static_cast<std::int64_t>(bytes_) + header(Kind::kRaw);
+    const std::int64_t each = segment_bytes_ / most;
+    const std::int64_t left =
+        open_ < 0 ? 0 : (segment_bytes_ - segments_[static_cast<std::size_t>(open_)].used) / most;
+    if (n <= left) return;
+    const std::int64_t needed = (n - left + each - 1) / each;
+    while (static_cast<std::int64_t>(spare_.size()) < needed)
+        spare_.push_back(std::make_unique<Arena>(static_cast<std::size_t>(segment_bytes_)));
+    segments_.reserve(segments_.size() + static_cast<std::size_t>(needed));
+}
+
+void PackedLog::trim() {
+    if (spare_.size() > 1) spare_.resize(1);
+}
+
+void PackedLog::open() {
+    if (open_ >= 0) {
+        Segment& full = segments_[static_cast<std::size_t>(open_)];
+        open_ = -1;
+        if (full.held == 0) drop(full);
+    }
+    const auto free = std::find_if(segments_.begin(), segments_.end(),
+                                   [](const Segment& segment) { return segment.memory == nullptr; });
+    open_ = free - segments_.begin();
+    if (spare_.empty()) spare_.push_back(std::make_unique<Arena>(static_cast<std::size_t>(segment_bytes_)));
+    if (free == segments_.end()) segments_.emplace_back();
+    Segment& segment = segments_[static_cast<std::size_t>(open_)];
+    segment.memory = std::move(spare_.back());
+    spare_.pop_back();
+    segment.serial = next_serial_++;
+    key_at_ = -1;
+}
+
+void PackedLog::drop(Segment& segment) {
+    used_ -= segment.used;
+    if (spare_.empty()) spare_.push_back(std::move(segment.memory));
+    segment = Segment{};
+}
+
+// The value's difference to the key as a block, if that is worth it: a value far from the key is a better key
+// for those that come.
+std::size_t PackedLog::pack_difference(const char* value, char* target) {
+    if (key_at_ < 0) return 0;
+    if (pause_ > 0) {
+        --pause_;
+        return 0;
+    }
+    std::memcpy(difference_.data(), value, bytes_);
+    exclusive_or(difference_.data(), key_value_.data(), bytes_);
+    const std::size_t size = lz4::compress(difference_.data(), bytes_, target, key_size_ / 2);
+    failed_ = size > 0 ? 0 : std::min(2 * failed_ + 1, kLongestPause);
+    pause_ = failed_ / 2;
+    return size;
+}
+
+PackedLog::Ref PackedLog::put(const char* value) {
+    const std::int64_t most = static_cast<std::int64_t>(bytes_) + header(Kind::kRaw);
+    if (open_ < 0 || segments_[static_cast<std::size_t>(open_)].used + most > segment_bytes_) open();
+    Segment& segment = segments_[static_cast<std::size_t>(open_)];
+    char* const at = segment.memory->data() + segment.used;
+    Kind kind = Kind::kDifference;
+    std::size_t size = pack_difference(value, at + header(kind));
+    if (size == 0) {
+        kind = Kind::kBlock;
+        size = lz4::compress(value, bytes_, at + header(kind), bytes_ - 1);
+        if (size == 0) {
+            kind = Kind::kRaw;
+            size = bytes_;
+            std::memcpy(at + header(kind), value, size);
+        }
+        key_at_ = segment.used;
+        key_size_ = size;
+        std::memcpy(key_value_.data(), value, bytes_);
+    }
+    const std::uint32_t words[2] = {static_cast<std::uint32_t>(size) << 2 | static_cast<std::uint32_t>(kind),
+                                    static_cast<std::uint32_t>(key_at_)};
+    std::memcpy(at, words, static_cast<std::size_t>(header(kind)));
+    const Ref where = ref(open_, segment.used);
+    const std::int64_t total = static_cast<std::int64_t>(size) + header(kind);
+    segment.used += total;
+    segment.living += total;
+    ++segment.held;
+    used_ += total;
+    living_ += total;
+    return where;
+}
+
+// Every read goes through here, so nothing outside a segment is ever touched, whatever the bytes are.
+PackedLog::Entry PackedLog::entry(std::int64_t segment, std::int64_t offset) const {
+    if (segment < 0 || segment >= static_cast<std::int64_t>(segments_.size())) damaged();
+    const Segment& one = segments_[static_cast<std::size_t>(segment)];
+    if (one.memory == nullptr || offset + header(Kind::kRaw) > one.used) damaged();
+    const char* const at = one.memory->data() + offset;
+    std::uint32_t words[2] = {0, 0};
+    std::memcpy(words, at, 4);
+    const auto kind = static_cast<Kind>(words[0] & 3);
+    const std::size_t size = words[0] >> 2;
+    if (kind > Kind::kDifference || static_cast<std::int64_t>(size) + header(kind) > one.used - offset)
+        damaged();
+    if (kind == Kind::kRaw && size != bytes_) damaged();
+    std::memcpy(words, at, static_cast<std::size_t>(header(kind)));
+    return Entry{kind, size, at + header(kind), static_cast<std::int64_t>(words[1])};
+}
+
+void PackedLog::unpack(const Entry& entry, char* value) const {
+    if (entry.kind == Kind::kRaw)
+        std::memcpy(value, entry.packed, bytes_);
+    else if (!lz4::decompress(entry.packed, entry.size, value, bytes_))
+        damaged();
+}
+
+// Frames drawn together often share a key (a stack of them nearly always does): the last few stay unpacked.
+const char* PackedLog::key(std::int64_t segment, std::int64_t offset) {
+    if (keys_.empty()) keys_.resize(kKeys);
+    const std::int64_t serial = segments_[static_cast<std::size_t>(segment)].serial;
+    const auto hash =
+        (static_cast<std::uint64_t>(serial) * 31 + static_cast<std::uint64_t>(offset)) * 0x9E3779B97F4A7C15u;
+    Key& kept = keys_[static_cast<std::size_t>(hash >> 60)];
+    if (kept.serial != serial || kept.offset != offset) {
+        const Entry found = entry(segment, offset);
+        if (found.kind == Kind::kDifference) damaged();
+        kept.serial = -1;
+        kept.value.resize(bytes_);
+        unpack(found, kept.value.data());
+        kept.serial = serial;
+        kept.offset = offset;
+    }
+    return kept.value.data();
+}
+
+void PackedLog::get(Ref ref, char* value) {
+    if (ref == 0) {
+        std::memset(value, 0, bytes_);
+        return;
+    }
+    const std::int64_t segment = segment_of(ref);
+    const Entry found = entry(segment, static_cast<std::int64_t>(ref & 0xFFFFFFFFu));
+    unpack(found, value);
+    if (found.kind == Kind::kDifference) exclusive_or(value, key(segment, found.key), bytes_);
+}
+
+void PackedLog::prefetch(Ref ref) const {
+    if (ref == 0) return;
+    const char* at =
+        segments_[static_cast<std::size_t>(segment_of(ref))].memory->data() + (ref & 0xFFFFFFFFu);
+    for (int line = 0; line < 4; ++line) replaylab::prefetch(at + 64 * line);
+}
+
+void PackedLog::release(Ref ref) {
+    if (ref == 0) return;
+    const std::int64_t index = segment_of(ref);
+    const std::int64_t total = entry(index, static_cast<std::int64_t>(ref & 0xFFFFFFFFu)).total();
+    Segment& segment = segments_[static_cast<std::size_t>(index)];
+    segment.living -= total;
+    living_ -= total;
+    if (--segment.held == 0 && index != open_) drop(segment);
+}
+
+std::int64_t PackedLog::sparse() const {
+    if (used_ <= 2 * living_ + 4 * segment_bytes_) return -1;
+    std::int64_t least = -1;
+    for (std::size_t i = 0; i < segments_.size(); ++i) {
+        const auto index = static_cast<std::int64_t>(i);
+        if (segments_[i].memory == nullptr || index == open_) continue;
+        if (least < 0 || segments_[i].living < segments_[static_cast<std::size_t>(least)].living)
+            least = index;
+    }
+    return least;
+}
+
+std::int64_t PackedLog::nbytes() const {
+    auto taken = static_cast<std::int64_t>(spare_.size());
+    for (const Segment& segment : segments_) taken += segment.memory != nullptr;
+    std::size_t kept = key_value_.size() + difference_.size();
+    for (const Key& one : keys_) kept += one.value.size();
+    return taken * segment_bytes_ + static_cast<std::int64_t>(kept);
+}
+
+void PackedLog::visit(const std::string& name, StateVisitor& state) {
+    // The place written to, the next serial, then place, serial and length of every segment.
+    std::vector<std::int64_t> numbers;
+    if (!state.restoring()) {
+        numbers = {open_, next_serial_};
+        for (std::size_t i = 0; i < segments_.size(); ++i)
+            if (segments_[i].memory != nullptr)
+                numbers.insert(numbers.end(),
+                               {static_cast<std::int64_t>(i), segments_[i].serial, segments_[i].used});
+    }
+    state.visit(name, numbers);
+    if (!state.restoring()) return;
+    const auto refuse = [&] {
+        fail("SnapshotError", "the snapshot's array `", name, "` does not describe segments");
+    };
+    segments_.clear();
+    keys_.clear();
+    open_ = key_at_ = -1;
+    used_ = living_ = 0;
+    if (numbers.size() % 3 != 2) refuse();
+    const std::size_t count = (numbers.size() - 2) / 3;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::int64_t place = numbers[3 * i + 2], serial = numbers[3 * i + 3], used = numbers[3 * i + 4];
+        // Places rise, with gaps where segments were let go of.
+        if (place < static_cast<std::int64_t>(segments_.size()) || place >= kPlaces || serial < 0 ||
+            serial >= numbers[1] || used < 0 || used > segment_bytes_)
+            refuse();
+        segments_.resize(static_cast<std::size_t>(place) + 1);
+        Segment& segment = segments_.back();
+        segment.memory = std::make_unique<Arena>(static_cast<std::size_t>(segment_bytes_));
+        segment.serial = serial;
+        segment.used = used;
+        used_ += used;
+    }
+    next_serial_ = numbers[1];
+    const std::int64_t open = numbers[0];
+    if (open < -1 || open >= static_cast<std::int64_t>(segments_.size())) refuse();
+    if (open >= 0 && segments_[static_cast<std::size_t>(open)].memory == nullptr) refuse();
+    open_ = open;
+}
+
+std::vector<PackedLog::Part> PackedLog::parts() const {
+    std::vector<Part> parts;
+    for (const Segment& segment : segments_)
+        if (segment.memory != nullptr)
+            parts.push_back({segment.serial, segment.memory->data(), segment.used});
+    return parts;
+}
+
+void PackedLog::hold(Ref ref) {
+    if (ref == 0) return;
+    const std::int64_t index = segment_of(ref);
+    const std::int64_t total = entry(index, static_cast<std::int64_t>(ref & 0xFFFFFFFFu)).total();
+    Segment& segment = segments_[static_cast<std::size_t>(index)];
+    ++segment.held;
+    segment.living += total;
+    living_ += total;
+}
+
+void PackedLog::settle() {
+    for (std::size_t i = 0; i < segments_.size(); ++i)
+        if (segments_[i].memory != nullptr && segments_[i].held == 0 && static_cast<std::int64_t>(i) != open_)
+            drop(segments_[i]);
+}
+
+}  // namespace replaylab
