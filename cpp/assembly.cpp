@@ -38,6 +38,7 @@ std::vector<std::int64_t> Assembly::axes(std::size_t field) const {
 
 void Assembly::gather(const Source& source, const std::int64_t* slots, std::int64_t n, std::int64_t from,
                       char* const* targets, const ExtraTargets& extra) {
+    rows_.begin_turn();
     if (config_.looks_around()) {
         place(source, slots, n);
     } else {
@@ -251,7 +252,8 @@ void Assembly::relabel(const Source& source, const std::int64_t* slots, std::int
         if (!relabelled[from + k]) continue;
         const std::int64_t slot = goal(source, slots[k]);
         const std::int64_t row = achieved.of_next ? source.next_rows->row(slot) : slot;
-        const char* value = rows_.row(source.replica, row) + goals.offset;
+        const char* value =
+            rows_.value(source.replica, row, static_cast<std::size_t>(achieved.column), scratch_);
         for (const std::int64_t field : config_.desired) {
             const bool last = shown_[static_cast<std::size_t>(field)].of_last && config_.n_step > 0;
             const std::vector<Position>& positions = last ? ends_ : positions_;

@@ -130,6 +130,7 @@ class Assembly {
     std::vector<std::int64_t> last_, next_;    // rows: of those, and of what comes after them
     std::vector<std::int64_t> some_, places_;  // scratch: rows, and where their values go
     std::vector<char*> targets_;
+    std::vector<char> scratch_;
 };
 
 }  // namespace replaylab

@@ -171,13 +171,15 @@ std::vector<std::int64_t> Leading::dims() const {
     return dims;
 }
 
-FieldBorder::FieldBorder(const std::string& name, const std::vector<std::int64_t>& shape, nb::object dtype)
+FieldBorder::FieldBorder(const std::string& name, const std::vector<std::int64_t>& shape, nb::object dtype,
+                         bool compressed)
     : dtype_(std::move(dtype)) {
     key_ = checked(PyUnicode_InternFromString(name.c_str()));
     scalar_type_ = nb::borrow<nb::object>(reinterpret_cast<PyObject*>(as_descr(dtype_)->typeobj));
     kind_ = as_descr(dtype_)->type_num;
     column_.name = name;
     column_.shape = shape;
+    column_.compressed = compressed;
     column_.itemsize = PyDataType_ELSIZE(as_descr(dtype_));
     column_.bytes = column_.itemsize;
     for (const std::int64_t dim : shape) column_.bytes *= dim;

@@ -41,7 +41,8 @@ struct Input {
 // One declared field, as Python sees it.
 class FieldBorder {
   public:
-    FieldBorder(const std::string& name, const std::vector<std::int64_t>& shape, nb::object dtype);
+    FieldBorder(const std::string& name, const std::vector<std::int64_t>& shape, nb::object dtype,
+                bool compressed = false);
 
     const Column& column() const { return column_; }
     nb::handle key() const { return key_; }

@@ -59,6 +59,8 @@ std::size_t common(const Byte* a, const Byte* b, const Byte* end) {
     return static_cast<std::size_t>(a - start);
 }
 
+std::size_t count_bytes(std::size_t count) { return count < 15 ? 0 : (count - 15) / 255 + 1; }
+
 // What of a count does not fit the token's four bits.
 Byte* write_count(Byte* to, std::size_t rest) {
     for (; rest >= 255; rest -= 255) *to++ = 255;
@@ -112,7 +114,7 @@ std::size_t compress_with(const Byte* source, std::size_t size, Byte* target, st
                 const std::size_t literals = at - anchor;
                 const std::size_t match =
                     common(source + at + kLeastMatch, source + before + kLeastMatch, match_end);
-                const std::size_t most = 1 + literals / 255 + 1 + literals + 2 + match / 255 + 1;
+                const std::size_t most = 1 + count_bytes(literals) + literals + 2 + count_bytes(match);
                 if (static_cast<std::size_t>(end - to) < most) return 0;
                 Byte* const token = to++;
                 *token = static_cast<Byte>((literals < 15 ? literals : 15) << 4 | (match < 15 ? match : 15));
@@ -143,7 +145,7 @@ std::size_t compress_with(const Byte* source, std::size_t size, Byte* target, st
     }
 tail:
     const std::size_t literals = size - anchor;
-    if (static_cast<std::size_t>(end - to) < 1 + literals / 255 + 1 + literals) return 0;
+    if (static_cast<std::size_t>(end - to) < 1 + count_bytes(literals) + literals) return 0;
     *to++ = static_cast<Byte>((literals < 15 ? literals : 15) << 4);
     if (literals >= 15) to = write_count(to, literals - 15);
     if (literals > 0) std::memcpy(to, source + anchor, literals);

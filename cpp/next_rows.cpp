@@ -14,6 +14,13 @@ std::int64_t NextRows::take() {
     return row;
 }
 
+// Calls function(column number, column, source number) for every column a closing row has.
+template <typename Function>
+void NextRows::each_pair(Function function) const {
+    for (std::size_t c = 0; c < pairs_.size(); ++c)
+        if (pairs_[c] >= 0) function(c, rows_.columns()[c], static_cast<std::size_t>(pairs_[c]));
+}
+
 void NextRows::stored(std::int64_t slot, std::int64_t env, const char* const* sources,
                       const char* const* columns, std::int64_t place) {
     std::int64_t& newest = newest_[static_cast<std::size_t>(env)];
@@ -22,24 +29,31 @@ void NextRows::stored(std::int64_t slot, std::int64_t env, const char* const* so
         std::uint32_t& next = next_[static_cast<std::size_t>(newest)];
         const char* led_to = rows_.row(replica_, next);
         bool same = true;
-        for (std::size_t c = 0; c < pairs_.size() && same; ++c) {
-            const Column& column = rows_.columns()[c];
-            if (pairs_[c] >= 0)
-                same = std::memcmp(columns[c] + place * column.bytes, led_to + column.offset,
-                                   static_cast<std::size_t>(column.bytes)) == 0;
-        }
+        each_pair([&](std::size_t c, const Column& column, std::size_t) {
+            const char* begun = columns[c] + place * column.bytes;
+            const auto bytes = static_cast<std::size_t>(column.bytes);
+            same = same && (column.compressed ? rows_.log(replica_, c).is_loose(env, begun)
+                                              : std::memcmp(begun, led_to + column.offset, bytes) == 0);
+        });
         if (same) {
             row = next;
             next = static_cast<std::uint32_t>(slot);
+        } else {
+            each_pair([&](std::size_t c, const Column& column, std::size_t) {
+                if (column.compressed)
+                    rows_.set_ref(replica_, next, c, rows_.log(replica_, c).put_loose(env));
+            });
         }
     }
     if (row == kNone) row = take();
-    for (std::size_t c = 0; c < pairs_.size(); ++c) {
-        const Column& column = rows_.columns()[c];
-        if (pairs_[c] >= 0)
-            std::memcpy(rows_.row(replica_, row) + column.offset, sources[pairs_[c]] + place * column.bytes,
+    each_pair([&](std::size_t c, const Column& column, std::size_t source) {
+        const char* led_to = sources[source] + place * column.bytes;
+        if (column.compressed)
+            rows_.set_ref(replica_, row, c, rows_.log(replica_, c).set_loose(env, led_to));
+        else
+            std::memcpy(rows_.row(replica_, row) + column.offset, led_to,
                         static_cast<std::size_t>(column.bytes));
-    }
+    });
     owners_[static_cast<std::size_t>(row - rows_.closing_row())] = static_cast<std::uint32_t>(env);
     next_[static_cast<std::size_t>(slot)] = static_cast<std::uint32_t>(row);
     newest = slot;
@@ -48,6 +62,11 @@ void NextRows::stored(std::int64_t slot, std::int64_t env, const char* const* so
 void NextRows::dropped(std::int64_t slot) {
     const std::uint32_t row = next_[static_cast<std::size_t>(slot)];
     if (row < rows_.closing_row()) return;
+    each_pair([&](std::size_t c, const Column& column, std::size_t) {
+        if (!column.compressed) return;
+        rows_.log(replica_, c).release(rows_.ref(replica_, row, c));
+        rows_.set_ref(replica_, row, c, 0);
+    });
     free_.push_back(row);
     std::int64_t& newest =
         newest_[owners_[static_cast<std::size_t>(row - static_cast<std::uint32_t>(rows_.closing_row()))]];

@@ -13,7 +13,9 @@ namespace replaylab {
 // A step's next observation is the observation of the row that follows it in its environment, if its bytes
 // are the same; if not (the episode ended, or the caller began anew), or if there is no such row yet, it has
 // a closing row of its own, which lives as long as the step. So what was given is what comes back, always.
-// Closing rows lie behind the ring in the row store, whose pages cost nothing until they are used.
+// Closing rows lie behind the ring in the row store, whose pages cost nothing until they are used. Of a
+// compressed column, the closing row of an environment's newest step lies loose: it is mostly given up at
+// once.
 class NextRows {
   public:
     // pairs[c] is the source whose values column c of a closing row takes (the field next_obs.x for the
@@ -46,6 +48,8 @@ class NextRows {
     static constexpr std::int64_t kNone = -1;
 
     std::int64_t take();
+    template <typename Function>
+    void each_pair(Function function) const;
 
     RowStore& rows_;
     std::int64_t replica_;

@@ -172,21 +172,38 @@ void PackedLog::get(Ref ref, char* value) {
         std::memset(value, 0, bytes_);
         return;
     }
+    if ((ref & kLoose) != 0) {
+        if (ref - kLoose >= loose_.size()) damaged();
+        std::memcpy(value, loose_[static_cast<std::size_t>(ref - kLoose)].data(), bytes_);
+        return;
+    }
     const std::int64_t segment = segment_of(ref);
     const Entry found = entry(segment, static_cast<std::int64_t>(ref & 0xFFFFFFFFu));
     unpack(found, value);
     if (found.kind == Kind::kDifference) exclusive_or(value, key(segment, found.key), bytes_);
 }
 
+PackedLog::Ref PackedLog::set_loose(std::int64_t number, const char* value) {
+    const auto index = static_cast<std::size_t>(number);
+    if (index >= loose_.size()) loose_.resize(index + 1, std::vector<char>(bytes_));
+    std::memcpy(loose_[index].data(), value, bytes_);
+    return kLoose | static_cast<Ref>(number);
+}
+
+bool PackedLog::is_loose(std::int64_t number, const char* value) const {
+    const auto index = static_cast<std::size_t>(number);
+    return index < loose_.size() && std::memcmp(loose_[index].data(), value, bytes_) == 0;
+}
+
 void PackedLog::prefetch(Ref ref) const {
-    if (ref == 0) return;
+    if (ref == 0 || (ref & kLoose) != 0) return;
     const char* at =
         segments_[static_cast<std::size_t>(segment_of(ref))].memory->data() + (ref & 0xFFFFFFFFu);
     for (int line = 0; line < 4; ++line) replaylab::prefetch(at + 64 * line);
 }
 
 void PackedLog::release(Ref ref) {
-    if (ref == 0) return;
+    if (ref == 0 || (ref & kLoose) != 0) return;
     const std::int64_t index = segment_of(ref);
     const std::int64_t total = entry(index, static_cast<std::int64_t>(ref & 0xFFFFFFFFu)).total();
     Segment& segment = segments_[static_cast<std::size_t>(index)];
@@ -212,36 +229,47 @@ std::int64_t PackedLog::nbytes() const {
     for (const Segment& segment : segments_) taken += segment.memory != nullptr;
     std::size_t kept = key_value_.size() + difference_.size();
     for (const Key& one : keys_) kept += one.value.size();
+    kept += loose_.size() * bytes_;
     return taken * segment_bytes_ + static_cast<std::int64_t>(kept);
 }
 
 void PackedLog::visit(const std::string& name, StateVisitor& state) {
-    // The place written to, the next serial, then place, serial and length of every segment.
-    std::vector<std::int64_t> numbers;
+    // The open place, the next serial, moves; then place, serial and length of every segment.
+    std::vector<std::int64_t> numbers, loose;
+    const std::size_t words = (bytes_ + 7) / 8;
     if (!state.restoring()) {
-        numbers = {open_, next_serial_};
+        numbers = {open_, next_serial_, moves_};
         for (std::size_t i = 0; i < segments_.size(); ++i)
             if (segments_[i].memory != nullptr)
                 numbers.insert(numbers.end(),
                                {static_cast<std::int64_t>(i), segments_[i].serial, segments_[i].used});
+        loose.resize(loose_.size() * words);
+        for (std::size_t i = 0; i < loose_.size(); ++i)
+            std::memcpy(loose.data() + i * words, loose_[i].data(), bytes_);
     }
-    state.visit(name, numbers);
-    if (!state.restoring()) return;
-    const auto refuse = [&] {
-        fail("SnapshotError", "the snapshot's array `", name, "` does not describe segments");
+    state.visit(name + ".segments", numbers);
+    state.visit(name + ".loose", loose);
+    if (state.restoring()) restore(name, numbers, loose);
+}
+
+void PackedLog::restore(const std::string& name, const std::vector<std::int64_t>& numbers,
+                        const std::vector<std::int64_t>& loose) {
+    const auto check = [&](bool right) {
+        if (!right)
+            fail("SnapshotError", "the snapshot's array `", name, ".segments` does not describe segments");
     };
+    check(numbers.size() % 3 == 0 && !numbers.empty());
     segments_.clear();
     keys_.clear();
-    open_ = key_at_ = -1;
+    key_at_ = -1;
     used_ = living_ = 0;
-    if (numbers.size() % 3 != 2) refuse();
-    const std::size_t count = (numbers.size() - 2) / 3;
-    for (std::size_t i = 0; i < count; ++i) {
-        const std::int64_t place = numbers[3 * i + 2], serial = numbers[3 * i + 3], used = numbers[3 * i + 4];
+    next_serial_ = numbers[1];
+    moves_ = numbers[2];
+    for (std::size_t i = 3; i < numbers.size(); i += 3) {
         // Places rise, with gaps where segments were let go of.
-        if (place < static_cast<std::int64_t>(segments_.size()) || place >= kPlaces || serial < 0 ||
-            serial >= numbers[1] || used < 0 || used > segment_bytes_)
-            refuse();
+        const std::int64_t place = numbers[i], serial = numbers[i + 1], used = numbers[i + 2];
+        check(place >= static_cast<std::int64_t>(segments_.size()) && place < kPlaces);
+        check(serial >= 0 && serial < next_serial_ && used >= 0 && used <= segment_bytes_);
         segments_.resize(static_cast<std::size_t>(place) + 1);
         Segment& segment = segments_.back();
         segment.memory = std::make_unique<Arena>(static_cast<std::size_t>(segment_bytes_));
@@ -249,11 +277,13 @@ void PackedLog::visit(const std::string& name, StateVisitor& state) {
         segment.used = used;
         used_ += used;
     }
-    next_serial_ = numbers[1];
-    const std::int64_t open = numbers[0];
-    if (open < -1 || open >= static_cast<std::int64_t>(segments_.size())) refuse();
-    if (open >= 0 && segments_[static_cast<std::size_t>(open)].memory == nullptr) refuse();
-    open_ = open;
+    open_ = numbers[0];
+    check(open_ >= -1 && open_ < static_cast<std::int64_t>(segments_.size()));
+    check(open_ < 0 || segments_[static_cast<std::size_t>(open_)].memory != nullptr);
+    const std::size_t words = (bytes_ + 7) / 8;
+    loose_.assign(loose.size() / words, std::vector<char>(bytes_));
+    for (std::size_t i = 0; i < loose_.size(); ++i)
+        std::memcpy(loose_[i].data(), loose.data() + i * words, bytes_);
 }
 
 std::vector<PackedLog::Part> PackedLog::parts() const {
@@ -265,7 +295,8 @@ std::vector<PackedLog::Part> PackedLog::parts() const {
 }
 
 void PackedLog::hold(Ref ref) {
-    if (ref == 0) return;
+    if ((ref & kLoose) != 0 && ref - kLoose >= loose_.size()) damaged();
+    if (ref == 0 || (ref & kLoose) != 0) return;
     const std::int64_t index = segment_of(ref);
     const std::int64_t total = entry(index, static_cast<std::int64_t>(ref & 0xFFFFFFFFu)).total();
     Segment& segment = segments_[static_cast<std::size_t>(index)];

@@ -20,7 +20,8 @@ namespace replaylab {
 // Not safe from several threads, reading included: it keeps the keys it last unpacked.
 class PackedLog {
   public:
-    using Ref = std::uint64_t;  // 0 is a value of zeros, as a fresh row holds it
+    using Ref = std::uint64_t;                   // 0 is a value of zeros, as a fresh row holds it
+    static constexpr Ref kLoose = Ref{1} << 63;  // with a number below: the loose value of this number
 
     // For values of so many bytes, of which about `values` are held at a time.
     PackedLog(std::int64_t bytes, std::int64_t values);
@@ -37,10 +38,17 @@ class PackedLog {
     void get(Ref ref, char* value);
     void prefetch(Ref ref) const;
 
+    // Values that will soon be others lie loose, as they are, each at its number until it is set again.
+    Ref set_loose(std::int64_t number, const char* value);
+    bool is_loose(std::int64_t number, const char* value) const;
+    Ref put_loose(std::int64_t number) { return put(loose_[static_cast<std::size_t>(number)].data()); }
+
     // A segment so far from full of values still held that they are better put again elsewhere; −1 if there
     // is none. First in, first out leaves none ever.
     std::int64_t sparse() const;
     static std::int64_t segment_of(Ref ref) { return static_cast<std::int64_t>(ref >> 32) - 1; }
+
+    void moved() { ++moves_; }  // a value was put again: its row changed, though its step did not
 
     std::int64_t nbytes() const;
 
@@ -86,6 +94,8 @@ class PackedLog {
     const char* key(std::int64_t segment, std::int64_t offset);
     std::size_t pack_difference(const char* value, char* target);
     void open();
+    void restore(const std::string& name, const std::vector<std::int64_t>& numbers,
+                 const std::vector<std::int64_t>& loose);
     void drop(Segment& segment);
 
     std::size_t bytes_;
@@ -102,6 +112,8 @@ class PackedLog {
     int pause_ = 0,
         failed_ = 0;         // values to go before differences are tried again, and how many that last was
     std::vector<Key> keys_;  // unpacked, by a hash of where they lie
+    std::vector<std::vector<char>> loose_;
+    std::int64_t moves_ = 0;
 };
 
 }  // namespace replaylab

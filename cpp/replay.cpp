@@ -110,7 +110,7 @@ std::int64_t Replay::nbytes() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::int64_t closing = 0;
     for (const Single& one : replays_) closing += one.next_rows ? one.next_rows->nbytes() : 0;
-    return nbytes_ + closing;
+    return nbytes_ + closing + rows_.packed_nbytes();
 }
 
 void Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
@@ -122,6 +122,7 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
         Single& one = replays_[static_cast<std::size_t>(r)];
         slots_.clear();
         places_.clear();
+        if (rows_.compressed()) rows_.reserve(r, (one.next_rows ? 2 : 1) * steps * num_envs_);
         for (std::int64_t t = 0; t < steps; ++t) {
             for (std::int64_t e = 0; e < num_envs_; ++e, ++step) {
                 ids[step] = -1;
@@ -147,8 +148,9 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
             }
         }
         const auto stored = static_cast<std::int64_t>(slots_.size());
+        if (stored > 0) rows_.scatter(r, slots_.data(), places_.data(), stored, columns_.data());
+        if (rows_.compressed()) rows_.tidy(r);
         if (stored == 0) continue;
-        rows_.scatter(r, slots_.data(), places_.data(), stored, columns_.data());
         one.sampler->stored(one.ring, one.random, slots_.data(), stored);
     }
 }
@@ -349,6 +351,7 @@ void Replay::visit(StateVisitor& state) {
         state.visit("samples", one.tally.samples);
         state.visit("stale", one.tally.stale);
         if (one.episodes) one.episodes->visit(state);
+        rows_.visit(r, state);
         if (one.next_rows) one.next_rows->visit(state);
         state.within(state.prefix() + "sampler.");
         one.sampler->visit(state);

@@ -88,6 +88,9 @@ class Replay {
     }
 
     const RowStore& rows() const { return rows_; }
+
+    // After visit() has restored and the bytes of compressed columns are there: finds out what they hold.
+    void settle() { rows_.settle(); }
     const Assembly& assembly() const { return assembly_; }
     std::int64_t replicas() const { return static_cast<std::int64_t>(replays_.size()); }
     std::int64_t nbytes() const;

@@ -17,7 +17,7 @@ namespace replaylab {
 
 namespace {
 
-using FieldTuple = std::tuple<std::string, std::vector<std::int64_t>, nb::object>;
+using FieldTuple = std::tuple<std::string, std::vector<std::int64_t>, nb::object, bool>;
 
 std::vector<Column> columns_of(const std::vector<FieldBorder>& fields) {
     std::vector<Column> columns;
@@ -27,7 +27,8 @@ std::vector<Column> columns_of(const std::vector<FieldBorder>& fields) {
 
 std::vector<FieldBorder> borders_of(const std::vector<FieldTuple>& fields) {
     std::vector<FieldBorder> borders;
-    for (const auto& [name, shape, dtype] : fields) borders.emplace_back(name, shape, dtype);
+    for (const auto& [name, shape, dtype, compressed] : fields)
+        borders.emplace_back(name, shape, dtype, compressed);
     return borders;
 }
 
@@ -260,11 +261,12 @@ class BoundReplay {
         return nb::make_tuple(sizes, next_ids);
     }
 
-    // The rows of one field, None if it is not stored.
+    // The rows of one field, None if they do not hold it.
     nb::object column(std::size_t index, nb::handle owner) const {
         const Shown& shown = replay_->assembly().shown().at(index);
-        if (shown.of_next) return nb::none();
         const RowStore& rows = replay_->rows();
+        if (shown.of_next || rows.columns()[static_cast<std::size_t>(shown.column)].compressed)
+            return nb::none();
         std::vector<std::int64_t> dims, strides;
         if (replicas_ >= 0) {
             dims.push_back(replicas_);
@@ -294,6 +296,22 @@ class BoundReplay {
         Restorer restorer(std::move(state));
         replay_->visit(restorer);
     }
+
+    // The packed bytes of one replica's compressed fields, by segment: field, serial, writable bytes.
+    nb::list packed(std::int64_t replica, nb::handle owner) const {
+        nb::list parts;
+        const RowStore& rows = replay_->rows();
+        for (std::size_t f = 0; f < fields_.size() && rows.compressed(); ++f) {
+            const Shown& shown = replay_->assembly().shown()[f];
+            const auto column = static_cast<std::size_t>(shown.column);
+            if (shown.of_next || !rows.columns()[column].compressed) continue;
+            for (const PackedLog::Part& part : rows.log(replica, column).parts())
+                parts.append(nb::make_tuple(f, part.serial, bytes_view(part.data, 1, part.used, owner)));
+        }
+        return parts;
+    }
+
+    void settle() { replay_->settle(); }
 
     // All rows of one replica as bytes (C, stride), writable.
     nb::object bytes(std::int64_t replica, nb::handle owner) const {
@@ -534,6 +552,15 @@ void bind_replay(nb::module_& module) {
                 return nb::cast<const BoundReplay&>(self).bytes(replica, self);
             },
             nb::arg("replica"), nb::sig("def bytes(self, replica: int) -> numpy.typing.NDArray[numpy.uint8]"))
+        .def(
+            "packed",
+            [](nb::handle_t<BoundReplay> self, std::int64_t replica) {
+                return nb::cast<const BoundReplay&>(self).packed(replica, self);
+            },
+            nb::arg("replica"),
+            nb::sig("def packed(self, replica: int) -> list[tuple[int, int, "
+                    "numpy.typing.NDArray[numpy.uint8]]]"))
+        .def("settle", &BoundReplay::settle)
         .def("offsets", &BoundReplay::offsets)
         .def_prop_ro("nbytes", &BoundReplay::nbytes);
 

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "arena.hpp"
+#include "packed_log.hpp"
+#include "state.hpp"
 
 namespace replaylab {
 
@@ -17,6 +20,7 @@ struct Column {
     std::int64_t itemsize = 0;
     std::int64_t bytes = 0;   // itemsize × product of shape
     std::int64_t offset = 0;  // from the start of the row
+    bool compressed = false;  // the row holds only where its log has the value
 };
 
 class RowStore {
@@ -31,6 +35,7 @@ class RowStore {
     std::int64_t stride() const { return stride_; }
     std::int64_t capacity() const { return capacity_; }
     std::int64_t nbytes() const { return stride_ * (capacity_ + 1) * replicas_; }
+    std::int64_t packed_nbytes() const;  // on top, for compressed columns: as much as it takes at the moment
     char* row(std::int64_t replica, std::int64_t index) const {
         return arena_.data() + (replica * rows_ + index) * stride_;
     }
@@ -50,6 +55,29 @@ class RowStore {
     void gather(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
                 char* const* targets) const;
 
+    // What follows is one turn, until the next begins: values it has unpacked stay where they were put.
+    void begin_turn() const { ++turn_; }
+
+    // One value, wherever it is: in the row, or unpacked into `scratch` first.
+    const char* value(std::int64_t replica, std::int64_t index, std::size_t column,
+                      std::vector<char>& scratch) const;
+
+    // Compressed columns, each with a log in every replica.
+    bool compressed() const { return compressed_; }
+    PackedLog& log(std::int64_t replica, std::size_t column) const {
+        return *logs_[static_cast<std::size_t>(replica) * columns_.size() + column];
+    }
+    PackedLog::Ref ref(std::int64_t replica, std::int64_t index, std::size_t column) const;
+    void set_ref(std::int64_t replica, std::int64_t index, std::size_t column, PackedLog::Ref ref) const;
+
+    // Takes what the next n values of each compressed column may need, so that nothing fails half-way.
+    void reserve(std::int64_t replica, std::int64_t n);
+    // Gives back what of that was not needed, and what is held for values long dropped.
+    void tidy(std::int64_t replica);
+    void visit(std::int64_t replica, StateVisitor& state);
+    // After restoring: finds out what every segment still holds.
+    void settle();
+
     // Bytes of one row, before any memory is taken.
     static std::int64_t lay_out(std::vector<Column>& columns);
 
@@ -58,12 +86,26 @@ class RowStore {
     void move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
               char* const* packed) const;
 
+    struct Unpacked {
+        std::uint64_t turn = 0;
+        const PackedLog* log = nullptr;
+        PackedLog::Ref ref = 0;
+        const char* value = nullptr;
+    };
+
+    void unpack_column(std::int64_t replica, std::size_t column, char* const* rows, char* packed,
+                       const std::int64_t* places, std::int64_t n) const;
+
     std::vector<Column> columns_;
     std::int64_t stride_;
     std::int64_t capacity_;
     std::int64_t replicas_;
     std::int64_t rows_;  // of each replica
     Arena arena_;
+    bool compressed_ = false;
+    mutable std::uint64_t turn_ = 0;
+    mutable std::vector<Unpacked> unpacked_;        // by a hash of the reference
+    std::vector<std::unique_ptr<PackedLog>> logs_;  // by replica and column; null where it is as it is
 };
 
 }  // namespace replaylab

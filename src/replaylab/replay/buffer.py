@@ -17,7 +17,7 @@ from replaylab.replay.arrays import MOST, ids_array, positive
 from replaylab.replay.batch import Batch, copy_batch
 from replaylab.replay.custom import CustomSampler, CustomState
 from replaylab.replay.declaration import Declaration
-from replaylab.replay.fields import Tree, flatten
+from replaylab.replay.fields import Tree, flatten, without_missing
 from replaylab.replay.laber import LaBER, Rescorer
 from replaylab.replay.memory import check_batch_memory
 from replaylab.replay.retention import Reservoir, Retention
@@ -375,7 +375,9 @@ class ReplayBuffer:
                 if self._custom is not None:
                     state |= self._custom.arrays()
                 known = None if isinstance(self.retention, Reservoir) else self._saved.get(folder)
-                self._saved[folder] = snapshot.write(folder, about, state, self._row_bytes(), self._row_dtype(), known)
+                self._saved[folder] = snapshot.write(
+                    folder, about, state, self._row_bytes(), self._row_dtype(), known, self._packed()
+                )
 
             self._core.freeze(write)
 
@@ -407,6 +409,8 @@ class ReplayBuffer:
             snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
             state = snapshot.read_state(folder, manifest)
             buffer._core.restore(state)
+            snapshot.read_packed(folder, manifest, buffer._packed())
+            buffer._core.settle()
             if buffer._custom is not None:
                 buffer._custom.restore(state, about["generators"])
             if buffer._rescorer is not None:
@@ -417,13 +421,21 @@ class ReplayBuffer:
     def _row_bytes(self) -> list[npt.NDArray[np.uint8]]:
         return [self._core.bytes(r) for r in range(self.replicas or 1)]
 
+    def _packed(self) -> list[snapshot.Packed]:
+        """Return the segments of compressed fields."""
+        return [
+            ((r, field, serial), memory)
+            for r in range(self.replicas or 1)
+            for field, serial, memory in self._core.packed(r)
+        ]
+
     def _row_dtype(self) -> np.dtype[Any]:
         placed = sorted(zip(self._core.offsets(), self._made.flat.items(), strict=True), key=lambda one: one[0])
         placed = [one for one in placed if one[0] >= 0]
         return np.dtype(
             {
                 "names": [name for _, (name, _) in placed],
-                "formats": [(field.dtype, field.shape) for _, (_, field) in placed],
+                "formats": [np.uint64 if field.compressed else (field.dtype, field.shape) for _, (_, field) in placed],
                 "offsets": [offset for offset, _ in placed],
                 "itemsize": self._row_bytes()[0].shape[1],
             }
@@ -433,12 +445,11 @@ class ReplayBuffer:
     def columns(self) -> dict[str, Any]:
         """Read-only views of every field by slot, ``[R] C *field.shape``; id i lies in slot i mod C.
 
-        A derived ``next_obs`` is not among them. In a `Reservoir` a step may lie in any slot.
+        A derived ``next_obs`` and compressed fields are not among them (in a tuple: None); `get` has them. In a
+        `Reservoir` a step may lie in any slot.
         """
-        columns = self._made.unflatten(iter([self._core.column(i) for i in range(len(self._made.flat))]))
-        if self.next_obs == "derived":
-            del columns["next_obs"]
-        return columns
+        views = self._made.unflatten(iter([self._core.column(i) for i in range(len(self._made.flat))]))
+        return {name: there for name, tree in views.items() if (there := without_missing(tree)) is not None}
 
     @property
     def size(self) -> Any:

@@ -22,12 +22,15 @@ MODULES = (samplers, age_samplers, dial_samplers, priority_samplers, schedules, 
 
 
 def fields_to_json(tree: Tree) -> Any:
-    """Return nested fields as ``{"shape", "dtype"}``, ``{"mapping": {...}}`` or ``{"tuple": [...]}``."""
+    """Return nested fields as ``{"shape", "dtype"}``, ``{"mapping": {...}}`` or ``{"tuple": [...]}``.
+
+    A compressed field also has ``"compressed": true``.
+    """
     if isinstance(tree, Mapping):
         return {"mapping": {key: fields_to_json(child) for key, child in tree.items()}}
     if isinstance(tree, tuple):
         return {"tuple": [fields_to_json(child) for child in tree]}
-    return {"shape": list(tree.shape), "dtype": tree.dtype.str}
+    return {"shape": list(tree.shape), "dtype": tree.dtype.str} | ({"compressed": True} if tree.compressed else {})
 
 
 def fields_from_json(value: Any) -> Tree:
@@ -36,7 +39,7 @@ def fields_from_json(value: Any) -> Tree:
         return {key: fields_from_json(child) for key, child in value["mapping"].items()}
     if "tuple" in value:
         return tuple(fields_from_json(child) for child in value["tuple"])
-    return Field(tuple(value["shape"]), np.dtype(value["dtype"]))
+    return Field(tuple(value["shape"]), np.dtype(value["dtype"]), compressed=value.get("compressed", False))
 
 
 def config_to_json(config: Any) -> Any:

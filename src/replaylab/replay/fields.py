@@ -6,7 +6,7 @@ flat fields only; a nested one is called by its path, ``obs.camera`` or ``obs.0`
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -22,6 +22,10 @@ RESERVED = (
 """Names a field cannot have: a batch's own columns and methods, and `add`'s own arguments."""
 
 
+LEAST_COMPRESSED, MOST_COMPRESSED = 64, 2**26
+"""Bytes of a value that can be compressed: less is not worth it, and more does not fit the log."""
+
+
 @dataclass(frozen=True, init=False)
 class Field:
     """One field of a step.
@@ -29,15 +33,21 @@ class Field:
     Attributes:
         shape: Shape of one step's value; () for a number.
         dtype: NumPy dtype it is stored in: boolean, integer, float or complex.
+        compressed: Whether values are packed without loss where they are stored, for large ones with much
+            sameness such as screens. Batches hold them as they were given. Not part of equality.
 
     Raises:
-        FieldError: The shape has a length below 1, or the dtype is no plain number.
+        FieldError: The shape has a length below 1, the dtype is no plain number, or a compressed value has
+            fewer than 64 bytes or more than 64 MiB.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    compressed: bool = field(default=False, compare=False)
 
-    def __init__(self, shape: tuple[int, ...] | int = (), dtype: npt.DTypeLike = np.float32) -> None:
+    def __init__(
+        self, shape: tuple[int, ...] | int = (), dtype: npt.DTypeLike = np.float32, *, compressed: bool = False
+    ) -> None:
         shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
         kind = np.dtype(dtype)
         if any(n < 1 for n in shape):
@@ -46,6 +56,12 @@ class Field:
             raise FieldError(f"a field's dtype must be a native boolean, integer, float or complex one, but got {kind}")
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", kind)
+        object.__setattr__(self, "compressed", bool(compressed))
+        if compressed and not LEAST_COMPRESSED <= self.nbytes <= MOST_COMPRESSED:
+            raise FieldError(
+                f"a compressed field must hold {LEAST_COMPRESSED} bytes to {MOST_COMPRESSED:,} bytes a step, but "
+                f"{shape} of {kind} holds {self.nbytes:,}; leave out compressed=True"
+            )
 
     @property
     def nbytes(self) -> int:
@@ -86,6 +102,17 @@ def unflatten(template: Tree, leaves: Iterator[Any]) -> Any:
     if isinstance(template, tuple):
         return tuple(unflatten(child, leaves) for child in template)
     return next(leaves)
+
+
+def without_missing(tree: Any) -> Any:
+    """Return nested leaves without those that are None; None itself if there are no others."""
+    if isinstance(tree, Mapping):
+        kept = {key: left for key, child in tree.items() if (left := without_missing(child)) is not None}
+        return kept or None
+    if isinstance(tree, tuple):
+        children = tuple(without_missing(child) for child in tree)
+        return children if any(child is not None for child in children) else None
+    return tree
 
 
 def check_fields(fields: Mapping[str, Tree]) -> dict[str, Field]:

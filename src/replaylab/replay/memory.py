@@ -22,7 +22,10 @@ def check_memory(
     transforms: _core.TransformConfig,
     reservoir: bool,
 ) -> None:
-    """Raise `OverSizeError` if the buffer needs more memory than the machine has."""
+    """Raise `OverSizeError` if the buffer needs more memory than the machine has.
+
+    Of compressed fields only what their rows hold is counted: how far they shrink is known once they are there.
+    """
     row = sum(field.nbytes for field in fields.values())
     if row < LARGEST:
         row = _core.row_nbytes(core_fields(fields), transforms)
@@ -36,6 +39,9 @@ def check_memory(
         mend = f"use at most {available // one:,} replicas, or a smaller capacity"
     else:
         mend = f"use a capacity of at most {int(capacity * available / (replicas * one) * 0.99):,}"
+    packed = sum(field.nbytes for field in fields.values() if field.compressed)
+    if packed:
+        mend = f"(compressed fields come on top, at most {size_text(replicas * capacity * packed)}) {mend}"
     raise OverSizeError(
         f"capacity={capacity:,} needs {size_text(replicas * one)} ({row:,} bytes a step"
         f"{f', {replicas:,} replicas' if replicas > 1 else ''}), but this machine has {size_text(available)}; "
@@ -53,9 +59,9 @@ def check_batch_memory(fields: Mapping[str, Field], rows: int) -> None:
         )
 
 
-def core_fields(fields: Mapping[str, Field]) -> list[tuple[str, list[int], Any]]:
-    """Return the fields as the compiled core takes them: name, shape, dtype."""
-    return [(name, list(field.shape), field.dtype) for name, field in fields.items()]
+def core_fields(fields: Mapping[str, Field]) -> list[tuple[str, list[int], Any, bool]]:
+    """Return the fields as the compiled core takes them: name, shape, dtype, whether compressed."""
+    return [(name, list(field.shape), field.dtype, field.compressed) for name, field in fields.items()]
 
 
 def machine_memory() -> int:

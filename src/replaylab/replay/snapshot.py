@@ -4,6 +4,7 @@ A snapshot is a folder:
 
 * ``manifest.json`` says what the buffer is and lists every other file with its length and CRC-32, and its own;
 * ``rows-….npy``: stretches of rows, each a NumPy array of a structured dtype with one entry a slot;
+* ``packed-….npy``: a segment of a compressed field, whose rows hold references into it (see `docs/compression.md`);
 * ``state-….npz``: everything else as plain one-dimensional arrays: next ids, random streams, priorities.
 
 Files are never changed, only replaced: `save` writes new ones under new names, makes them durable, and then
@@ -26,6 +27,9 @@ import numpy.typing as npt
 from replaylab.errors import ReplayError, SnapshotError
 
 FORMAT, VERSION = "replaylab-snapshot", 2
+Packed = tuple[tuple[int, int, int], npt.NDArray[np.uint8]]
+"""A segment of a compressed field: its (replica, field, serial) and its bytes."""
+
 STRETCH = 32 * 2**20
 """About how many bytes of rows go into one file."""
 
@@ -37,6 +41,7 @@ def write(
     rows: list[npt.NDArray[np.uint8]],
     row_dtype: np.dtype[Any],
     known: str | None,
+    packed: list[Packed],
 ) -> str:
     """Write a snapshot and return its token.
 
@@ -48,10 +53,15 @@ def write(
         row_dtype: What one row is.
         known: Token of the snapshot this buffer last wrote to or read from this folder: if it is still the one
             there, stretches of rows that did not change since are left as they are.
+        packed: The segments of compressed fields.
     """
     path.mkdir(parents=True, exist_ok=True)
     old = _manifest(path) if (path / "manifest.json").exists() else None
     before = old if old is not None and known is not None and old["token"] == known else None
+    # Compressed values put together anew changed rows whose steps did not change.
+    moves = sum(int(array[2]) for name, array in state.items() if ".packed." in name and name.endswith(".segments"))
+    if before is not None and before["moves"] != moves:
+        before = None
     token = uuid4().hex
     next_ids = [int(state[f"replica{r}.next_id"][0]) for r in range(len(rows))]
     width = max(1, STRETCH // row_dtype.itemsize)
@@ -68,6 +78,15 @@ def write(
             stretches.append(
                 {"replica": r, "slots": list(slots), **_write_rows(path / name, memory[slice(*slots)], row_dtype)}
             )
+    segments = []
+    written = {tuple(one["segment"]): one for one in before["packed"]} if before else {}
+    for number, memory in packed:
+        if number in written and written[number]["used"] == memory.size:  # segments only ever grow
+            segments.append(written[number])
+            continue
+        name = f"packed-{'-'.join(map(str, number))}-{token}.npy"
+        listed = _write_rows(path / name, memory.reshape(-1), memory.dtype)
+        segments.append({"segment": list(number), "used": memory.size, **listed})
     name = f"state-{token}.npz"
     with (path / name).open("wb") as file:
         np.savez(file, allow_pickle=False, **state)
@@ -79,6 +98,8 @@ def write(
         "about": about,
         "next_ids": next_ids,
         "rows": stretches,
+        "packed": segments,
+        "moves": moves,
         "state": _listed(path / name),
     }
     _settle_folder(path)
@@ -87,9 +108,9 @@ def write(
         _settle(file)
     (path / "manifest.json.new").replace(path / "manifest.json")
     _settle_folder(path)
-    listed = {one["file"] for one in [*stretches, manifest["state"]]}
-    for other in [*path.glob("rows-*.npy"), *path.glob("state-*.npz")]:
-        if other.name not in listed:
+    files = {one["file"] for one in [*stretches, *segments, manifest["state"]]}
+    for other in [*path.glob("rows-*.npy"), *path.glob("packed-*.npy"), *path.glob("state-*.npz")]:
+        if other.name not in files:
             other.unlink()
     return token
 
@@ -136,6 +157,19 @@ def read_rows(
                 f"{path / one['file']} holds rows of another layout than this buffer's; it cannot be read"
             )
         into[...] = stored.view(np.uint8).reshape(into.shape)
+
+
+def read_packed(path: Path, manifest: dict[str, Any], packed: list[Packed]) -> None:
+    """Read the segments of compressed fields into a buffer's own memory, checking every file."""
+    listed = {tuple(one["segment"]): one for one in manifest.get("packed", [])}
+    for number, memory in packed:
+        if number not in listed or listed[number]["used"] != memory.size:
+            raise SnapshotError(f"the snapshot is not complete: it lists no file for segment {number}")
+        _check(path, listed[number])
+        stored = np.load(path / listed[number]["file"], mmap_mode="r", allow_pickle=False)
+        if stored.dtype != np.uint8 or stored.size != memory.size:
+            raise SnapshotError(f"{path / listed[number]['file']} does not hold the bytes of a segment")
+        memory[...] = stored.reshape(memory.shape)
 
 
 def _write_rows(file: Path, memory: npt.NDArray[np.uint8], row_dtype: np.dtype[Any]) -> dict[str, Any]:

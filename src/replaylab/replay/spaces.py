@@ -62,7 +62,7 @@ def single_frames(fields: dict[str, Tree], stack: FrameStack) -> dict[str, Tree]
                 f"environment's `{path}` has shape {field.shape}; wrap it in FrameStackObservation, or leave "
                 "stacked_input out"
             )
-        flat[path] = Field(field.shape[1:], field.dtype)
+        flat[path] = Field(field.shape[1:], field.dtype, compressed=field.compressed)
     leaves = iter(flat.values())
     return {name: unflatten(tree, leaves) for name, tree in fields.items()}
 
