@@ -60,7 +60,7 @@ def write(
     before = old if old is not None and known is not None and old["token"] == known else None
     # Compressed values put together anew changed rows whose steps did not change.
     moves = sum(int(array[2]) for name, array in state.items() if ".packed." in name and name.endswith(".segments"))
-    if before is not None and before["moves"] != moves:
+    if before is not None and before.get("moves", 0) != moves:
         before = None
     token = uuid4().hex
     next_ids = [int(state[f"replica{r}.next_id"][0]) for r in range(len(rows))]
@@ -78,15 +78,7 @@ def write(
             stretches.append(
                 {"replica": r, "slots": list(slots), **_write_rows(path / name, memory[slice(*slots)], row_dtype)}
             )
-    segments = []
-    written = {tuple(one["segment"]): one for one in before["packed"]} if before else {}
-    for number, memory in packed:
-        if number in written and written[number]["used"] == memory.size:  # segments only ever grow
-            segments.append(written[number])
-            continue
-        name = f"packed-{'-'.join(map(str, number))}-{token}.npy"
-        listed = _write_rows(path / name, memory.reshape(-1), memory.dtype)
-        segments.append({"segment": list(number), "used": memory.size, **listed})
+    segments = _write_packed(path, packed, before.get("packed", []) if before else [], token)
     name = f"state-{token}.npz"
     with (path / name).open("wb") as file:
         np.savez(file, allow_pickle=False, **state)
@@ -179,6 +171,20 @@ def _write_rows(file: Path, memory: npt.NDArray[np.uint8], row_dtype: np.dtype[A
         out.write(memory.data)
         _settle(out)
     return _listed(file)
+
+
+def _write_packed(path: Path, packed: list[Packed], before: list[dict[str, Any]], token: str) -> list[dict[str, Any]]:
+    """Write the segments that are new or have grown since; none ever changes otherwise."""
+    written = {tuple(one["segment"]): one for one in before}
+    segments = []
+    for number, memory in packed:
+        if number in written and written[number]["used"] == memory.size:
+            segments.append(written[number])
+            continue
+        name = f"packed-{'-'.join(map(str, number))}-{token}.npy"
+        listed = _write_rows(path / name, memory.reshape(-1), memory.dtype)
+        segments.append({"segment": list(number), "used": memory.size, **listed})
+    return segments
 
 
 def _listed(file: Path) -> dict[str, Any]:
