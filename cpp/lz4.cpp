@@ -1,8 +1,8 @@
 #include "lz4.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 
 namespace replaylab::lz4 {
 
@@ -241,11 +241,14 @@ bool decompress(const char* source, std::size_t packed, char* target, std::size_
         if (distance == 0 || distance > left(start, to)) return false;
         if (match == 15 && !read_count(from, from_end, left(to, to_end), match)) return false;
         match += kLeastMatch;
-        if (left(to, to_end) >= match + kWide) {
-            repeat_wide(to, distance, match);
-        } else {
-            if (match > left(to, to_end)) return false;
-            for (std::size_t i = 0; i < match; ++i) to[i] = *(to + i - distance);
+        const std::size_t room = left(to, to_end);
+        if (match > room) return false;
+        if (distance == 1) {
+            std::memset(to, to[-1], match);
+        } else {  // at the very end byte by byte, so as not to write past it
+            const std::size_t wide = std::min(match, room > kWide ? room - kWide : 0);
+            if (wide > 0) repeat_wide(to, distance, wide);
+            for (std::size_t i = wide; i < match; ++i) to[i] = *(to + i - distance);
         }
         to += match;
     }
