@@ -36,6 +36,14 @@ class Episodes {
     // The oldest step, in this slot, is about to be overwritten.
     void dropped(std::int64_t slot);
 
+    // The environment's next step is this one of its episode: where steps are missing, it follows none.
+    void resume(std::int64_t env, std::int64_t step) {
+        Line& line = lines_[static_cast<std::size_t>(env)];
+        if (line.steps == step) return;
+        cut(env);
+        line.steps = step;
+    }
+
     // The environment starts anew: its next step follows none.
     void cut(std::int64_t env);
 

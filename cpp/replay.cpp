@@ -75,13 +75,15 @@ std::int64_t Replay::nbytes(const ReplayConfig& config) {
            (config.transforms.derived ? NextRows::nbytes(config.capacity) : 0);
 }
 
-Replay::Replay(const ReplayConfig& config)
-    : rows_(stored_columns(config), config.capacity, config.replicas,
-            config.transforms.derived ? config.capacity : 0),
+Replay::Replay(ReplayConfig config)
+    : outside_(std::move(config.outside)),
+      rows_(stored_columns(config), config.capacity, config.replicas,
+            config.transforms.derived ? config.capacity : 0, outside_.get()),
       num_envs_(config.num_envs),
       skip_after_end_(config.skip_after_end),
       stored_(stored_fields(config)),
-      nbytes_(config.replicas * nbytes(config)),
+      nbytes_(config.replicas *
+              (nbytes(config) - (outside_ ? (row_nbytes(config) - 4) * (config.capacity + 1) : 0))),
       assembly_(config.transforms, shown_fields(config, true), rows_),
       plain_(TransformConfig{}, shown_fields(config, false), rows_) {
     for (std::size_t f = 0; f < config.fields.size(); ++f) {
@@ -100,7 +102,9 @@ Replay::Replay(const ReplayConfig& config)
                                   std::vector<char>(static_cast<std::size_t>(num_envs_), 0), nullptr, nullptr,
                                   zeros_by_slot(config.capacity), Tally{}});
         Single& one = replays_.back();
-        if (keeps_episodes(config)) one.episodes = std::make_unique<Episodes>(config.capacity, num_envs_);
+        if (keeps_episodes(config))
+            one.episodes =
+                std::make_unique<Episodes>(config.capacity, outside_ ? outside_->streams() : num_envs_);
         if (config.transforms.derived) one.next_rows = std::make_unique<NextRows>(rows_, r, num_envs_, pairs);
         one.ring.attach(one.episodes.get());
     }
@@ -113,10 +117,23 @@ std::int64_t Replay::nbytes() const {
     return nbytes_ + closing + rows_.packed_nbytes();
 }
 
+// Whether this step of an environment is to be stored, and whether it ends its episode.
+inline bool Replay::takes(Single& one, std::int64_t env, const char* const* sources, std::int64_t step,
+                          const bool* where, bool& ends) const {
+    if (where != nullptr && !where[step]) return false;
+    ends = (terminated_ >= 0 && sources[terminated_][step] != 0) ||
+           (truncated_ >= 0 && sources[truncated_][step] != 0);
+    char& ended = one.ended[static_cast<std::size_t>(env)];
+    const bool resetting = skip_after_end_ && ended != 0;
+    ended = ends && !resetting;
+    return !resetting;
+}
+
 void Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
     const std::lock_guard<std::mutex> lock(mutex_);
     columns_.clear();
     for (const std::int64_t field : stored_) columns_.push_back(sources[field]);
+    if (outside_) return add_outside(sources, steps, where, ids);
     std::int64_t step = 0;
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
@@ -126,13 +143,8 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
         for (std::int64_t t = 0; t < steps; ++t) {
             for (std::int64_t e = 0; e < num_envs_; ++e, ++step) {
                 ids[step] = -1;
-                if (where != nullptr && !where[step]) continue;
-                const bool ends = (terminated_ >= 0 && sources[terminated_][step] != 0) ||
-                                  (truncated_ >= 0 && sources[truncated_][step] != 0);
-                char& ended = one.ended[static_cast<std::size_t>(e)];
-                const bool resetting = skip_after_end_ && ended != 0;
-                ended = ends && !resetting;
-                if (resetting) continue;
+                bool ends;
+                if (!takes(one, e, sources, step, where, ends)) continue;
                 const std::int64_t id = one.ring.next_id();
                 const std::int64_t dropped = one.ring.to_drop();
                 if (dropped >= 0 && one.episodes) one.episodes->dropped(dropped);
@@ -155,13 +167,114 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
     }
 }
 
+// Steps go out one by one, and come back in by catch_up() with those of other processes.
+void Replay::add_outside(const char* const* sources, std::int64_t steps, const bool* where,
+                         std::int64_t* ids) {
+    if (closed_) fail("StorageError", "the buffer was closed; make it again to open its rows");
+    std::int64_t step = 0;
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        outside_->blank(r);  // first of all: whether this process may add
+        for (std::int64_t t = 0; t < steps; ++t) {
+            for (std::int64_t e = 0; e < num_envs_; ++e, ++step) {
+                ids[step] = -1;
+                bool ends;
+                if (!takes(replays_[static_cast<std::size_t>(r)], e, sources, step, where, ends)) continue;
+                rows_.fill(outside_->blank(r), step, columns_.data());
+                ids[step] = outside_->publish(r, e, ends);
+            }
+        }
+    }
+}
+
+// Takes in what was added outside since, by whichever process.
+void Replay::catch_up() {
+    for (std::int64_t r = 0; outside_ && r < replicas(); ++r) catch_up(r);
+}
+
+void Replay::catch_up(std::int64_t replica) {
+    if (closed_) fail("StorageError", "the buffer was closed; make it again to open its rows");
+    Single& one = replays_[static_cast<std::size_t>(replica)];
+    Ring& ring = one.ring;
+    std::int64_t held = ring.size();  // steps up to next_id − 1 that are taken in
+    const auto forget = [&](std::int64_t next_id) {
+        for (std::int64_t age = held - 1; age >= 0 && one.episodes; --age)
+            one.episodes->dropped(ring.slot_of_age(age));
+        held = 0;
+        slots_.clear();
+        ring.jump(next_id);
+    };
+    slots_.clear();
+    std::int64_t next = outside_->next_id(replica);
+    if (next - ring.next_id() > ring.capacity()) forget(next - ring.capacity());
+    while (ring.next_id() < next) {
+        MappedRows::Step step;
+        if (!outside_->find(replica, ring.next_id(), step)) {  // overtaken by all that the rows have room for
+            next = outside_->next_id(replica);
+            forget(next - ring.capacity());
+            continue;
+        }
+        if (held < ring.capacity())
+            ++held;
+        else if (one.episodes)
+            one.episodes->dropped(ring.to_drop());
+        const std::int64_t slot = ring.push(one.random);
+        slots_.push_back(slot);
+        rows_.point(replica, slot, step.row);
+        one.counts[static_cast<std::size_t>(slot)] = 0;
+        if (!one.episodes) continue;
+        one.episodes->resume(step.stream, step.step);
+        one.episodes->stored(slot, step.stream, step.ends);
+    }
+    if (!slots_.empty())
+        one.sampler->stored(ring, one.random, slots_.data(), static_cast<std::int64_t>(slots_.size()));
+}
+
+// Whether what was just read of a replica's rows was all theirs; if not, catches up for another try.
+bool Replay::whole(std::int64_t replica, std::int64_t tries) {
+    constexpr std::int64_t kTries = 1000;
+    if (!outside_) return true;
+    const Ring& ring = replays_[static_cast<std::size_t>(replica)].ring;
+    if (outside_->whole_since(replica, ring.next_id() - ring.size())) return true;
+    if (tries == kTries)
+        fail("StorageError", "more than headroom=", outside_->headroom(),
+             " steps were added while one batch was read, ", kTries,
+             " times in a row; make the storage with more headroom");
+    catch_up(replica);
+    return false;
+}
+
+bool Replay::find_rows() {
+    if (!outside_) return true;
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        const Ring& ring = replays_[static_cast<std::size_t>(r)].ring;
+        if (ring.next_id() > outside_->next_id(r)) return false;
+        MappedRows::Step step;
+        for (std::int64_t age = 0; age < ring.size(); ++age)
+            if (outside_->find(r, ring.next_id() - 1 - age, step))
+                rows_.point(r, ring.slot_of_age(age), step.row);
+    }
+    return true;
+}
+
+void Replay::flush() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (outside_ && !closed_) outside_->flush();
+}
+
+void Replay::close() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    if (outside_) outside_->close();
+}
+
 void Replay::cut(const bool* where) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (Single& one : replays_) {
         for (std::int64_t e = 0; e < num_envs_; ++e) {
             if (where != nullptr && !*where++) continue;
-            if (one.episodes) one.episodes->cut(e);
+            if (one.episodes && !outside_) one.episodes->cut(e);
             one.ended[static_cast<std::size_t>(e)] = 0;
+            if (outside_) outside_->cut(&one - replays_.data(), e);
         }
     }
 }
@@ -175,32 +288,39 @@ void Replay::sample(std::int64_t batch, const double* scheduled, char* const* ta
                     double* probabilities, float* weights, const ExtraTargets& extra) {
     const std::int64_t n = batch_rows(batch);
     const std::lock_guard<std::mutex> lock(mutex_);
+    catch_up();
     for (const Single& one : replays_) one.sampler->check(one.ring, batch);
-    slots_.resize(static_cast<std::size_t>(n));
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
-        one.sampler->draw(one.ring, one.random, batch, scheduled,
-                          Draw{slots_.data(), probabilities + r * n, weights + r * n});
-        for (std::int64_t k = 0; k < n; ++k) {
-            const std::int64_t slot = slots_[static_cast<std::size_t>(k)];
-            ids[r * n + k] = one.ring.id(slot);
-            prefetch(&one.counts[static_cast<std::size_t>(slot)]);  // for count(), after the gather
-        }
-        if (assembly_.config().length > 0) {  // the row is the whole block's: so are its id and its chance
-            for (std::int64_t k = 0; k < n; ++k) {
-                places_.clear();
-                assembly_.block(*one.episodes, slots_[static_cast<std::size_t>(k)], places_);
-                values_.resize(places_.size());
-                one.sampler->law(one.ring, places_.data(), static_cast<std::int64_t>(places_.size()), batch,
-                                 scheduled, values_.data());
-                ids[r * n + k] = one.ring.id(places_.front());
-                probabilities[r * n + k] = std::accumulate(values_.begin(), values_.end(), 0.0);
-            }
-        }
+        std::int64_t tries = 0;
+        do draw(r, batch, scheduled, targets, ids, probabilities, weights, extra);
+        while (!whole(r, ++tries));
         one.sampler->finish(one.ring, slots_.data(), n);
-        assembly_.gather(source(r), slots_.data(), n, r * n, targets, extra);
         count(one, n);
     }
+}
+
+// One replica's batch; its slots are then in slots_.
+void Replay::draw(std::int64_t replica, std::int64_t batch, const double* scheduled, char* const* targets,
+                  std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra) {
+    const std::int64_t n = batch_rows(batch), from = replica * n;
+    Single& one = replays_[static_cast<std::size_t>(replica)];
+    slots_.resize(static_cast<std::size_t>(n));
+    one.sampler->draw(one.ring, one.random, batch, scheduled,
+                      Draw{slots_.data(), probabilities + from, weights + from});
+    for (std::int64_t k = 0; k < n; ++k) ids[from + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
+    if (assembly_.config().length > 0) {  // the row is the whole block's: so are its id and its chance
+        for (std::int64_t k = 0; k < n; ++k) {
+            places_.clear();
+            assembly_.block(*one.episodes, slots_[static_cast<std::size_t>(k)], places_);
+            values_.resize(places_.size());
+            one.sampler->law(one.ring, places_.data(), static_cast<std::int64_t>(places_.size()), batch,
+                             scheduled, values_.data());
+            ids[from + k] = one.ring.id(places_.front());
+            probabilities[from + k] = std::accumulate(values_.begin(), values_.end(), 0.0);
+        }
+    }
+    assembly_.gather(source(replica), slots_.data(), n, from, targets, extra);
 }
 
 // Takes note of the rows just put together.
@@ -237,6 +357,7 @@ std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::
                  "; no priority was changed");
     }
     const std::lock_guard<std::mutex> lock(mutex_);
+    catch_up();
     for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
     std::int64_t updated = 0;
     for (std::int64_t r = 0; r < replicas(); ++r) {
@@ -264,6 +385,7 @@ std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::
 void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch,
                            const double* scheduled, double* out) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    catch_up();
     for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
     std::fill(out, out + n * replicas(), 0.0);
     for (std::int64_t r = 0; r < replicas(); ++r) {
@@ -291,18 +413,23 @@ void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t
 void Replay::gather(const std::int64_t* ids, std::int64_t n, bool transformed, char* const* targets,
                     const ExtraTargets& extra) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    check_stored(ids, n);
+    catch_up();
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
-        slots_.clear();
-        for (std::int64_t k = r * n; k < (r + 1) * n; ++k) slots_.push_back(one.ring.slot(ids[k]));
-        (transformed ? assembly_ : plain_).gather(source(r), slots_.data(), n, r * n, targets, extra);
+        std::int64_t tries = 0;
+        do {
+            check_stored(ids, n);
+            slots_.clear();
+            for (std::int64_t k = r * n; k < (r + 1) * n; ++k) slots_.push_back(one.ring.slot(ids[k]));
+            (transformed ? assembly_ : plain_).gather(source(r), slots_.data(), n, r * n, targets, extra);
+        } while (!whole(r, ++tries));
         if (transformed) count(one, n);
     }
 }
 
 void Replay::blocks(const std::int64_t* ids, std::int64_t n, std::int64_t* out) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    catch_up();
     for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
     const std::int64_t stride = assembly_.config().stride;
     std::fill(out, out + n * replicas() * stride, -1);
@@ -319,8 +446,9 @@ void Replay::blocks(const std::int64_t* ids, std::int64_t n, std::int64_t* out) 
 void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (std::size_t r = 0; r < replays_.size(); ++r) {
-        sizes[r] = replays_[r].ring.size();
-        next_ids[r] = replays_[r].ring.next_id();
+        const Ring& ring = replays_[r].ring;
+        next_ids[r] = outside_ && !closed_ ? outside_->next_id(static_cast<std::int64_t>(r)) : ring.next_id();
+        sizes[r] = outside_ ? std::min(next_ids[r], ring.capacity()) : ring.size();
     }
 }
 
@@ -329,8 +457,9 @@ Tally Replay::tally(std::int64_t replica) const {
     return replays_[static_cast<std::size_t>(replica)].tally;
 }
 
-void Replay::replay_counts(std::int64_t replica, std::int64_t* out) const {
+void Replay::replay_counts(std::int64_t replica, std::int64_t* out) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    catch_up();
     const auto& counts = replays_[static_cast<std::size_t>(replica)].counts;
     std::copy(counts.begin(), counts.end(), out);
 }

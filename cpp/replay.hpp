@@ -9,6 +9,7 @@
 
 #include "assembly.hpp"
 #include "episodes.hpp"
+#include "mapped_rows.hpp"
 #include "next_rows.hpp"
 #include "random.hpp"
 #include "ring.hpp"
@@ -27,6 +28,7 @@ struct ReplayConfig {
     bool skip_after_end = false;
     TransformConfig transforms;
     Retention retention = Retention::fifo;
+    std::unique_ptr<MappedRows> outside;  // where the rows are if not in this process's memory
 };
 
 // What happened so far in one replica.
@@ -37,7 +39,7 @@ struct Tally {
 
 class Replay {
   public:
-    explicit Replay(const ReplayConfig& config);
+    explicit Replay(ReplayConfig config);
 
     // Stores steps laid out [R][T][E]; sources[f] points at field f of all of them. Rows where `where` is
     // false, and those a reservoir does not keep, get id −1. ids receives [R][T][E] numbers.
@@ -75,7 +77,7 @@ class Replay {
     Tally tally(std::int64_t replica) const;
 
     // How often the step in each slot was drawn.
-    void replay_counts(std::int64_t replica, std::int64_t* out) const;
+    void replay_counts(std::int64_t replica, std::int64_t* out);
 
     // Walks over everything but the rows, to save or to restore it, replica by replica.
     void visit(StateVisitor& state);
@@ -84,8 +86,17 @@ class Replay {
     template <typename Function>
     void frozen(Function function) {
         const std::lock_guard<std::mutex> lock(mutex_);
+        catch_up();
         function();
     }
+
+    // After visit() has restored: finds the rows that are outside again. False if they are not the same.
+    bool find_rows();
+
+    // Makes the rows outside durable; and lets go of them, after which every call fails.
+    void flush();
+    void close();
+    const MappedRows* outside() const { return outside_.get(); }
 
     const RowStore& rows() const { return rows_; }
 
@@ -112,11 +123,21 @@ class Replay {
         Tally tally;
     };
 
+    bool takes(Single& one, std::int64_t env, const char* const* sources, std::int64_t step,
+               const bool* where, bool& ends) const;
+    void add_outside(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
+    void catch_up();
+    void catch_up(std::int64_t replica);
+    bool whole(std::int64_t replica, std::int64_t tries);
+    void draw(std::int64_t replica, std::int64_t batch, const double* scheduled, char* const* targets,
+              std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra);
     Source source(std::int64_t replica);
     void check_id(std::int64_t replica, std::int64_t id) const;
     void check_stored(const std::int64_t* ids, std::int64_t n) const;
     void count(Single& one, std::int64_t rows);
 
+    std::unique_ptr<MappedRows> outside_;  // null: the rows are in this process's memory
+    bool closed_ = false;
     RowStore rows_;
     std::int64_t num_envs_;
     bool skip_after_end_;

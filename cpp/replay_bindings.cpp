@@ -96,14 +96,22 @@ class BoundReplay {
     BoundReplay(const std::vector<FieldTuple>& fields, std::int64_t capacity, std::int64_t replicas,
                 std::int64_t num_envs, const SamplerConfig& sampler,
                 const std::vector<std::vector<std::uint64_t>>& streams, bool skip_after_end,
-                const TransformConfig& transforms, bool reservoir)
+                const TransformConfig& transforms, bool reservoir, const MappedConfig* storage)
         : fields_(borders_of(fields)), replicas_(replicas), num_envs_(num_envs) {
         ReplayConfig config =
             config_of(fields_, capacity, replicas, num_envs, sampler, transforms, reservoir);
         for (const auto& words : streams)
             config.streams.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
         config.skip_after_end = skip_after_end;
-        replay_ = std::make_unique<Replay>(config);
+        if (storage != nullptr) {
+            MappedConfig asked = *storage;
+            asked.capacity = config.capacity;
+            asked.replicas = config.replicas;
+            asked.num_envs = config.num_envs;
+            asked.stride = Replay::row_nbytes(config);
+            config.outside = std::make_unique<MappedRows>(asked);
+        }
+        replay_ = std::make_unique<Replay>(std::move(config));
     }
 
     nb::object add(const nb::dict& values, nb::handle where) { return extend(values, where, -1); }
@@ -281,6 +289,22 @@ class BoundReplay {
 
     std::int64_t nbytes() const { return replay_->nbytes(); }
 
+    // Of rows outside: empty and 0 where there are none.
+    std::string storage_identity() const {
+        return replay_->outside() != nullptr ? replay_->outside()->identity() : std::string();
+    }
+    std::int64_t storage_nbytes() const {
+        return replay_->outside() != nullptr ? replay_->outside()->file_bytes() : 0;
+    }
+    void flush() {
+        const nb::gil_scoped_release no_gil;
+        replay_->flush();
+    }
+    void close() {
+        const nb::gil_scoped_release no_gil;
+        replay_->close();
+    }
+
     // Calls function(state) with every array but the rows, while nothing can change.
     void freeze(nb::handle function) {
         std::unique_ptr<nb::gil_scoped_release> no_gil = std::make_unique<nb::gil_scoped_release>();
@@ -295,6 +319,10 @@ class BoundReplay {
     void restore(nb::dict state) {
         Restorer restorer(std::move(state));
         replay_->visit(restorer);
+        if (!replay_->find_rows())
+            fail("SnapshotError",
+                 "the storage holds fewer steps than when the snapshot was saved; it was made "
+                 "anew, or put back to an earlier state, and does not belong to this snapshot");
     }
 
     // The packed bytes of one replica's compressed fields, by segment: field, serial, writable bytes.
@@ -464,6 +492,15 @@ std::int64_t row_nbytes(const std::vector<FieldTuple>& fields, const TransformCo
     return Replay::row_nbytes(config);
 }
 
+// Where each of these fields would lie in a row.
+std::vector<std::int64_t> row_offsets(const std::vector<FieldTuple>& fields) {
+    std::vector<Column> columns = columns_of(borders_of(fields));
+    RowStore::lay_out(columns);
+    std::vector<std::int64_t> offsets;
+    for (const Column& column : columns) offsets.push_back(column.offset);
+    return offsets;
+}
+
 std::int64_t replica_nbytes(const std::vector<FieldTuple>& fields, std::int64_t capacity,
                             std::int64_t num_envs, const SamplerConfig& sampler,
                             const TransformConfig& transforms, bool reservoir) {
@@ -504,14 +541,24 @@ void bind_replay(nb::module_& module) {
         .def_rw("derived", &TransformConfig::derived)
         .def_rw("partners", &TransformConfig::partners);
 
+    nb::class_<MappedConfig>(module, "StorageConfig", "Where rows lie that are not in this process's memory.")
+        .def(nb::init<>())
+        .def_rw("path", &MappedConfig::path)
+        .def_rw("declaration", &MappedConfig::declaration)
+        .def_rw("headroom", &MappedConfig::headroom)
+        .def_rw("writers", &MappedConfig::writers)
+        .def_rw("may_create", &MappedConfig::may_create)
+        .def_rw("may_open", &MappedConfig::may_open)
+        .def_rw("after_crash", &MappedConfig::after_crash);
+
     nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots),
                             "The compiled part of a ReplayBuffer.")
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
                       const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool,
-                      const TransformConfig&, bool>(),
+                      const TransformConfig&, bool, const MappedConfig*>(),
              nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"),
              nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"), nb::arg("transforms"),
-             nb::arg("reservoir"))
+             nb::arg("reservoir"), nb::arg("storage").none())
         .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none(),
              nb::sig("def add(self, values: dict[str, typing.Any], where: typing.Any) -> typing.Any"))
         .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),
@@ -562,9 +609,15 @@ void bind_replay(nb::module_& module) {
                     "numpy.typing.NDArray[numpy.uint8]]]"))
         .def("settle", &BoundReplay::settle)
         .def("offsets", &BoundReplay::offsets)
+        .def("flush", &BoundReplay::flush)
+        .def("close", &BoundReplay::close)
+        .def_prop_ro("storage_identity", &BoundReplay::storage_identity)
+        .def_prop_ro("storage_nbytes", &BoundReplay::storage_nbytes)
         .def_prop_ro("nbytes", &BoundReplay::nbytes);
 
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));
+    module.def("row_offsets", &row_offsets, nb::arg("fields"));
+    module.def("storage_declaration", &MappedRows::declaration_of, nb::arg("path"));
     module.def("replica_nbytes", &replica_nbytes, nb::arg("fields"), nb::arg("capacity"), nb::arg("num_envs"),
                nb::arg("sampler"), nb::arg("transforms"), nb::arg("reservoir"));
 }

@@ -50,6 +50,13 @@ class Ring {
     }
     std::int64_t id(std::int64_t slot) const { return next_id_ - 1 - age(slot); }
 
+    // The next step gets this id. Its predecessors are gone: capacity pushes must follow before anything
+    // else.
+    void jump(std::int64_t next_id) {
+        next_id_ = next_id;
+        head_ = next_id % capacity_;
+    }
+
     // The slot whose step the next push drops, −1 if there is room. First in, first out only.
     std::int64_t to_drop() const { return next_id_ < capacity_ ? -1 : head_; }
 

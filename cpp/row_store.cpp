@@ -124,13 +124,18 @@ std::int64_t RowStore::lay_out(std::vector<Column>& columns) {
 }
 
 RowStore::RowStore(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas,
-                   std::int64_t closing_rows)
+                   std::int64_t closing_rows, const MappedRows* outside)
     : columns_(std::move(columns)),
       stride_(lay_out(columns_)),
       capacity_(capacity),
       replicas_(replicas),
       rows_(capacity + 1 + closing_rows),
-      arena_(static_cast<std::size_t>(stride_ * rows_ * replicas)) {
+      arena_(outside != nullptr ? 0 : static_cast<std::size_t>(stride_ * rows_ * replicas)),
+      base_(outside != nullptr ? outside->rows(0) : arena_.data()),
+      replica_bytes_(outside != nullptr ? outside->replica_bytes() : rows_ * stride_) {
+    if (outside != nullptr)
+        outside_.assign(static_cast<std::size_t>(replicas * rows_),
+                        static_cast<std::uint32_t>(outside->zero_row()));
     for (std::int64_t r = 0; r < replicas; ++r) {
         for (const Column& column : columns_) {
             logs_.push_back(column.compressed ? std::make_unique<PackedLog>(column.bytes, capacity)
@@ -141,11 +146,18 @@ RowStore::RowStore(std::vector<Column> columns, std::int64_t capacity, std::int6
     if (compressed_) unpacked_.resize(std::size_t{1} << kKnown);
 }
 
+void RowStore::fill(char* row, std::int64_t place, const char* const* sources) const {
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+        const auto bytes = static_cast<std::size_t>(columns_[c].bytes);
+        std::memcpy(row + columns_[c].offset, sources[c] + place * columns_[c].bytes, bytes);
+    }
+}
+
 // Block by block: while one block's columns are moved, the next one's lines are asked for.
 template <typename Direction>
 void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places,
                     std::int64_t n, char* const* packed) const {
-    char* base = row(replica, 0);
+    char* base = base_ + replica * replica_bytes_;
     // Only the part of a row that holds the columns wanted.
     std::int64_t first = stride_, last = 0;
     for (std::size_t c = 0; c < columns_.size(); ++c) {
@@ -158,7 +170,7 @@ void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::
     const auto ask = [&](std::int64_t from, char** rows) {
         const std::int64_t count = std::min(kBlock, n - from);
         for (std::int64_t k = 0; k < count; ++k) {
-            rows[k] = base + slots[from + k] * stride_;
+            rows[k] = base + place(replica, slots[from + k]) * stride_;
             for (std::int64_t at = first; at < last; at += kLine) prefetch(rows[k] + at);
             prefetch(rows[k] + last - 1);
         }

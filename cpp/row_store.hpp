@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arena.hpp"
+#include "mapped_rows.hpp"
 #include "packed_log.hpp"
 #include "state.hpp"
 
@@ -28,8 +29,9 @@ class RowStore {
     // Lays the columns out (widest items first, so that each is aligned without padding between them) and
     // takes the memory of every replica's rows: the ring's, a row of zeros, and as many closing rows, whose
     // pages the system gives only when they are written to.
+    // With `outside` the rows are there instead: slot i of the ring is whichever row point() said last.
     RowStore(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas,
-             std::int64_t closing_rows = 0);
+             std::int64_t closing_rows = 0, const MappedRows* outside = nullptr);
 
     const std::vector<Column>& columns() const { return columns_; }
     std::int64_t stride() const { return stride_; }
@@ -37,8 +39,16 @@ class RowStore {
     std::int64_t nbytes() const { return stride_ * (capacity_ + 1) * replicas_; }
     std::int64_t packed_nbytes() const;  // on top, for compressed columns: as much as it takes at the moment
     char* row(std::int64_t replica, std::int64_t index) const {
-        return arena_.data() + (replica * rows_ + index) * stride_;
+        return base_ + replica * replica_bytes_ + place(replica, index) * stride_;
     }
+
+    // From now on the slot is this row outside.
+    void point(std::int64_t replica, std::int64_t slot, std::int64_t row) {
+        outside_[static_cast<std::size_t>(replica * rows_ + slot)] = static_cast<std::uint32_t>(row);
+    }
+
+    // Fills a row with values number `place` of all columns.
+    void fill(char* row, std::int64_t place, const char* const* sources) const;
 
     // Behind the ring's rows 0 .. capacity − 1: a row that is always zero, and the closing rows.
     std::int64_t zero_row() const { return capacity_; }
@@ -82,6 +92,11 @@ class RowStore {
     static std::int64_t lay_out(std::vector<Column>& columns);
 
   private:
+    std::int64_t place(std::int64_t replica, std::int64_t index) const {
+        if (outside_.empty()) return index;
+        return outside_[static_cast<std::size_t>(replica * rows_ + index)];
+    }
+
     template <typename Direction>
     void move(std::int64_t replica, const std::int64_t* slots, const std::int64_t* places, std::int64_t n,
               char* const* packed) const;
@@ -102,6 +117,10 @@ class RowStore {
     std::int64_t replicas_;
     std::int64_t rows_;  // of each replica
     Arena arena_;
+    char* base_;  // of the first replica's rows, and from there to the next replica's
+    std::int64_t replica_bytes_;
+    std::vector<std::uint32_t>
+        outside_;  // by replica and row: where it lies; empty where the rows are in here
     bool compressed_ = false;
     mutable std::uint64_t turn_ = 0;
     mutable std::vector<Unpacked> unpacked_;        // by a hash of the reference
