@@ -122,6 +122,8 @@ void MappedRows::measure(std::int64_t replicas, std::int64_t declaration_bytes) 
     if (zero_row() >= std::int64_t{std::numeric_limits<std::uint32_t>::max()})
         fail("StorageError", "capacity + headroom + writers must be below 2^32, but is ", zero_row(),
              "; use a smaller capacity");
+    if (stride_ > (std::int64_t{1} << 60) / (zero_row() + 1) / replicas)
+        fail("StorageError", "`", path_, "` would be larger than any file can be; use a smaller capacity");
     first_section_ = kPage + up_to(declaration_bytes, kPage);
     const std::int64_t before_rows =
         2 * kLine + writers_ * kLine + up_to(8 * log_, kLine) + 16 * (zero_row() + 1) + 8 * kLine;
@@ -212,7 +214,7 @@ MappedRows::MappedRows(const MappedConfig& config)
 // Opens what is there, or makes it where nothing is, or something whose maker was killed.
 void MappedRows::open_existing(const MappedConfig& config, std::int64_t size) {
     Header header{};
-    const bool ours = pread(file_, static_cast<void*>(&header), sizeof header, 0) == sizeof header &&
+    const bool ours = pread(file_, static_cast<void*>(&header), sizeof header, 0) >= 0 &&
                       std::memcmp(header.magic, kMagic, sizeof kMagic) == 0;
     if (size != 0 && !ours)
         fail("StorageError", "`", path_, "` is no file of replaylab rows; use another name");
@@ -283,18 +285,20 @@ bool MappedRows::consistent() const {
 
 void MappedRows::make(const MappedConfig& config) {
     measure(config.replicas, static_cast<std::int64_t>(config.declaration.size()));
-    if (ftruncate(file_, 0) != 0 || ftruncate(file_, file_bytes_) != 0)
-        fail("StorageError", "`", path_, "` cannot be made ", file_bytes_,
-             " bytes long: ", std::strerror(errno));
-    // Space promised now is not missing later, when a write to it would kill the process.
-    if (fallocate(file_, 0, 0, file_bytes_) != 0 && errno != EOPNOTSUPP) {
-        const int why = errno;
-        struct statvfs disk{};
-        fstatvfs(file_, &disk);
+    struct statvfs disk{};
+    fstatvfs(file_, &disk);
+    const auto room = static_cast<std::int64_t>(disk.f_bavail * disk.f_frsize);
+    // Known for ours from the first moment on, should this process be killed on the way. Space promised now
+    // is not missing later, when a write to it would kill the process.
+    bool made = file_bytes_ <= room && ftruncate(file_, 0) == 0 &&
+                pwrite(file_, kMagic, sizeof kMagic, 0) == sizeof kMagic &&
+                ftruncate(file_, file_bytes_) == 0;
+    made = made && (fallocate(file_, 0, 0, file_bytes_) == 0 || errno == EOPNOTSUPP);
+    if (!made) {
+        const int why = file_bytes_ <= room ? errno : ENOSPC;
         static_cast<void>(ftruncate(file_, 0) == 0);
-        fail("StorageError", "`", path_, "` needs ", file_bytes_, " bytes, but its file system has ",
-             static_cast<std::int64_t>(disk.f_bavail * disk.f_frsize), " free (", std::strerror(why),
-             "); make room, or use a smaller capacity");
+        fail("StorageError", "`", path_, "` needs ", file_bytes_, " bytes, but its file system has ", room,
+             " free (", std::strerror(why), "); make room, or use a smaller capacity");
     }
     map();
     Header* header = header_;

@@ -289,6 +289,8 @@ class BoundReplay {
 
     std::int64_t nbytes() const { return replay_->nbytes(); }
 
+    std::int64_t row_stride() const { return replay_->rows().stride(); }
+
     // Of rows outside: empty and 0 where there are none.
     std::string storage_identity() const {
         return replay_->outside() != nullptr ? replay_->outside()->identity() : std::string();
@@ -611,6 +613,7 @@ void bind_replay(nb::module_& module) {
         .def("offsets", &BoundReplay::offsets)
         .def("flush", &BoundReplay::flush)
         .def("close", &BoundReplay::close)
+        .def_prop_ro("row_stride", &BoundReplay::row_stride)
         .def_prop_ro("storage_identity", &BoundReplay::storage_identity)
         .def_prop_ro("storage_nbytes", &BoundReplay::storage_nbytes)
         .def_prop_ro("nbytes", &BoundReplay::nbytes);

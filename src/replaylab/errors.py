@@ -12,6 +12,7 @@ Each is also the built-in a caller would expect, so ``except ValueError`` works 
     ├── OverSizeError (MemoryError)      the buffer would not fit into this machine's memory
     ├── ConfigError (ValueError)         an option is out of its range
     ├── SnapshotError (ValueError)       a saved buffer is damaged, foreign, or not complete
+    ├── StorageError (OSError)           rows outside this process cannot be made, opened or added to
     ├── SpecError (ValueError)           a study file is wrong
     └── MissingExtraError (ImportError)  an optional dependency is not installed
 
@@ -32,6 +33,7 @@ __all__ = [
     "ShapeError",
     "SnapshotError",
     "SpecError",
+    "StorageError",
 ]
 
 
@@ -73,6 +75,10 @@ class ConfigError(ReplayError, ValueError):
 
 class SnapshotError(ReplayError, ValueError):
     """A saved buffer is damaged, foreign, or not complete."""
+
+
+class StorageError(ReplayError, OSError):
+    """Rows in a file or in shared memory cannot be made, opened or added to."""
 
 
 class SpecError(ReplayError, ValueError):

@@ -33,6 +33,7 @@ from replaylab.replay.samplers import (
 from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule
 from replaylab.replay.stats import ReplayStats
 from replaylab.replay.streaming import ReplayStream
+from replaylab.replay.storage import Handle, MemoryMap, SharedMemory, Storage
 from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform
 
 __all__ = [
@@ -49,10 +50,12 @@ __all__ = [
     "FrameStack",
     "Geometric",
     "Greedy",
+    "Handle",
     "Hindsight",
     "LAP",
     "LaBER",
     "Linear",
+    "MemoryMap",
     "MixedReplay",
     "Mixture",
     "NStep",
@@ -73,9 +76,11 @@ __all__ = [
     "Sampler",
     "Schedule",
     "Sequence",
+    "SharedMemory",
     "ShuffledEpochs",
     "SlidingWindow",
     "Sticky",
+    "Storage",
     "Transform",
     "Uniform",
     "View",

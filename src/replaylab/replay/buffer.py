@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import ConfigError, FieldError
+from replaylab.errors import ConfigError, FieldError, SnapshotError
 from replaylab.replay import prefetch as ahead
 from replaylab.replay import seeding, show, snapshot
 from replaylab.replay.arrays import MOST, ids_array, positive
@@ -24,6 +24,7 @@ from replaylab.replay.retention import Reservoir, Retention
 from replaylab.replay.samplers import Sampler
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
 from replaylab.replay.stats import ReplayStats, stats_of
+from replaylab.replay.storage import Handle, Storage, handle_of, opened
 from replaylab.replay.transforms import FrameStack, Transform
 
 
@@ -47,6 +48,7 @@ class ReplayBuffer:
             the row that follows, or, where that is another one, in a row of its own. Half the memory, the same
             batches.
         retention: What is kept: `Fifo` (default) or `Reservoir`.
+        storage: Where the rows lie: None (default): in this process's memory; a `SharedMemory` or a `MemoryMap`.
         autoreset: How the environments reset: "next_step", "same_step", "disabled" or a Gymnasium
             `AutoresetMode`; see `add`. None: every step given is a true transition.
         seed: Seed of the buffer's own random stream; with `replicas` also one seed for each, and replica r
@@ -55,6 +57,7 @@ class ReplayBuffer:
     Raises:
         FieldError, ConfigError: An argument is out of its range.
         OverSizeError: The buffer would not fit into this machine's memory.
+        StorageError: `storage` cannot be made, or what is there was declared otherwise.
 
     Example:
         >>> import numpy as np
@@ -77,6 +80,7 @@ class ReplayBuffer:
         transforms: ListOf[Transform] = (),
         next_obs: Literal["stored", "derived"] = "stored",
         retention: Retention | None = None,
+        storage: Storage | None = None,
         autoreset: Any = None,
         seed: seeding.Seed = None,
     ) -> None:
@@ -89,6 +93,7 @@ class ReplayBuffer:
             transforms=transforms,
             next_obs=next_obs,
             retention=retention,
+            storage=storage,
             autoreset=autoreset,
         )
         self._core = self._made.make_core(seed)
@@ -361,10 +366,11 @@ class ReplayBuffer:
         """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.
 
         A kill at any moment leaves the old snapshot or the new one, whole. Saving to the same folder again
-        writes only the rows that changed. Other threads' calls wait meanwhile.
+        writes only the rows that changed. Other threads' calls wait meanwhile. Rows of a `storage` are not written
+        again: `load` opens it, and takes in what was added to it since.
         """
         folder = Path(path).resolve()
-        about = self._made.to_json()
+        about = self._made.to_json() | {"storage_identity": self._core.storage_identity}
         with nullcontext() if self._custom is None else self._custom.lock:
             if self._custom is not None:
                 about["generators"] = self._custom.generators()
@@ -388,6 +394,7 @@ class ReplayBuffer:
         *,
         sampler: Sampler | None = None,
         transforms: ListOf[Transform] | None = None,
+        storage: Storage | None = None,
     ) -> "ReplayBuffer":
         """Return the buffer that `save` wrote; it goes on exactly as the saved one would have.
 
@@ -395,16 +402,23 @@ class ReplayBuffer:
             path: The folder.
             sampler: The sampler it was saved with, if that is one of your own.
             transforms: The transforms it was saved with, if `Hindsight` is among them (functions are not written down).
+            storage: The storage it was saved with, if that lies elsewhere now.
 
         Raises:
-            SnapshotError: The snapshot is damaged, not complete, or no snapshot.
+            SnapshotError: The snapshot is damaged, not complete, or no snapshot, or the storage is another one.
+            StorageError: The storage cannot be opened.
         """
         folder = Path(path).resolve()
         manifest = snapshot.read_manifest(folder)
         with snapshot.reading(folder):
             about = manifest["about"]
-            arguments = Declaration.arguments_from_json(about, sampler, transforms)
-        buffer = cls(**arguments)
+            arguments = Declaration.arguments_from_json(about, sampler, transforms, storage)
+        buffer = cls(**arguments | {"storage": opened(arguments["storage"])})
+        if buffer._core.storage_identity != about.get("storage_identity", ""):
+            raise SnapshotError(
+                f"the rows of this snapshot were in {about['storage']}, but {buffer.storage} was made anew since; "
+                "the snapshot holds no rows itself and is of no use without them"
+            )
         with snapshot.reading(folder):
             snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
             state = snapshot.read_state(folder, manifest)
@@ -418,7 +432,35 @@ class ReplayBuffer:
         buffer._saved[folder] = manifest["token"]
         return buffer
 
+    def handle(self) -> Handle:
+        """Return what another process needs to open the rows of this buffer's `storage`.
+
+        Pickling the buffer itself does the same: what comes out elsewhere is a buffer on the same rows, with priorities
+        and a random stream of its own.
+
+        Raises:
+            ConfigError: The rows are in this process's memory.
+        """
+        return handle_of(self.storage, self._made.arguments())
+
+    def __reduce__(self) -> Any:
+        return Handle.open, (self.handle(),)
+
+    def flush(self) -> None:
+        """Bring all that was added to a `MemoryMap` so far to disk; it outlives a power cut until more is added."""
+        self._core.flush()
+
+    def close(self) -> None:
+        """Flush and let go of the `storage`; nothing can be done with the buffer after.
+
+        The rows stay until ``buffer.storage.unlink()``.
+        """
+        self._core.flush()
+        self._core.close()
+
     def _row_bytes(self) -> list[npt.NDArray[np.uint8]]:
+        if self.storage is not None:
+            return []
         return [self._core.bytes(r) for r in range(self.replicas or 1)]
 
     def _packed(self) -> list[snapshot.Packed]:
@@ -437,7 +479,7 @@ class ReplayBuffer:
                 "names": [name for _, (name, _) in placed],
                 "formats": [np.uint64 if field.compressed else (field.dtype, field.shape) for _, (_, field) in placed],
                 "offsets": [offset for offset, _ in placed],
-                "itemsize": self._row_bytes()[0].shape[1],
+                "itemsize": self._core.row_stride,
             }
         )
 
@@ -447,7 +489,14 @@ class ReplayBuffer:
 
         A derived ``next_obs`` and compressed fields are not among them (in a tuple: None); `get` has them. In a
         `Reservoir` a step may lie in any slot.
+
+        Raises:
+            ConfigError: The rows are in a `storage`, where others may write into them at any time.
         """
+        if self.storage is not None:
+            raise ConfigError(
+                f"`columns` shows rows by slot, which those in {self.storage} do not have; use get(ids), which copies"
+            )
         views = self._made.unflatten(iter([self._core.column(i) for i in range(len(self._made.flat))]))
         return {name: there for name, tree in views.items() if (there := without_missing(tree)) is not None}
 
@@ -500,6 +549,11 @@ class ReplayBuffer:
     def retention(self) -> Retention:
         """What is kept."""
         return self._made.retention
+
+    @property
+    def storage(self) -> Storage | None:
+        """Where the rows lie, None: in this process's memory."""
+        return self._made.storage
 
     @property
     def next_obs(self) -> str:

@@ -18,6 +18,7 @@ from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
 from replaylab.replay.seeding import Seed, sampling_streams
+from replaylab.replay.storage import Storage, checked_storage
 from replaylab.replay.transforms import OUTCOME, FrameStack, NStep, Sequence, Transform, transform_config
 
 Kind = TypeVar("Kind", bound=Transform)
@@ -37,6 +38,7 @@ class Declaration:
         transforms: ListOf[Transform] = (),
         next_obs: Literal["stored", "derived"] = "stored",
         retention: Retention | None = None,
+        storage: Storage | None = None,
         autoreset: Any = None,
     ) -> None:
         self.flat = check_fields(fields)
@@ -63,6 +65,7 @@ class Declaration:
         self._known = self._known_of_outcome()
         self.retention = Fifo() if retention is None else retention
         self._check_retention()
+        self.storage = checked_storage(storage, next_obs, self.retention, self.sampler)
         self.autoreset = checked_mode(autoreset, self.flat)
         self._given = self._given_fields()
         parts = self.sampler.parts if isinstance(self.sampler, Mixture) else (self.sampler,)
@@ -81,11 +84,14 @@ class Declaration:
 
         Raises:
             OverSizeError: It would not fit into this machine's memory.
+            StorageError: The storage cannot be made, or what is there was declared otherwise.
         """
         config, fields = self.sampler.core_config(), core_fields(self.flat)
         reservoir = isinstance(self.retention, Reservoir)
         sizes = (self.capacity, self.replicas or 1, self.num_envs or 1)
-        check_memory(self.flat, *sizes, config, self._core_transforms, reservoir)
+        on_disk = self.storage is not None and self.storage.on_disk
+        check_memory(self.flat, *sizes, config, self._core_transforms, reservoir, on_disk)
+        axes = {"capacity": self.capacity, "num_envs": self.num_envs, "replicas": self.replicas}
         return _core.Replay(
             fields,
             self.capacity,
@@ -96,7 +102,13 @@ class Declaration:
             self.autoreset == "next_step",
             self._core_transforms,
             reservoir,
+            None if self.storage is None else self.storage.core_config(self.flat, **axes),
         )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what makes the same declaration again."""
+        names = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
+        return {name: getattr(self, name) for name in (*names, "storage", "autoreset")}
 
     def steps(self, steps: dict[str, Any], final_obs: Any, where: Any, *, many: bool) -> tuple[dict[str, Any], int]:
         """Return the flat values of one call of `add` or `extend`, as they are stored, and how many time steps.
@@ -174,11 +186,15 @@ class Declaration:
             "transforms": [config_to_json(one) for one in self.transforms],
             "next_obs": self.next_obs,
             "retention": config_to_json(self.retention),
+            "storage": config_to_json(self.storage),
         }
 
     @staticmethod
     def arguments_from_json(
-        value: dict[str, Any], sampler: Sampler | None, transforms: ListOf[Transform] | None
+        value: dict[str, Any],
+        sampler: Sampler | None,
+        transforms: ListOf[Transform] | None,
+        storage: Storage | None,
     ) -> dict[str, Any]:
         """Return a buffer's arguments from what `to_json` returned; what is given is not taken from it.
 
@@ -195,6 +211,7 @@ class Declaration:
             "transforms": config_from_json(value["transforms"]) if transforms is None else transforms,
             "next_obs": value["next_obs"],
             "retention": config_from_json(value["retention"]),
+            "storage": config_from_json(value.get("storage")) if storage is None else storage,
         }
 
     def _transform(self, kind: type[Kind]) -> Kind | None:

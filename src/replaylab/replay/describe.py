@@ -14,11 +14,12 @@ from replaylab.replay import (
     retention,
     samplers,
     schedules,
+    storage,
     transforms,
 )
 from replaylab.replay.fields import Field, Tree
 
-MODULES = (samplers, age_samplers, dial_samplers, priority_samplers, schedules, transforms, retention)
+MODULES = (samplers, age_samplers, dial_samplers, priority_samplers, schedules, transforms, retention, storage)
 
 
 def fields_to_json(tree: Tree) -> Any:

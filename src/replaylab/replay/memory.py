@@ -21,8 +21,9 @@ def check_memory(
     sampler: _core.SamplerConfig,
     transforms: _core.TransformConfig,
     reservoir: bool,
+    on_disk: bool = False,
 ) -> None:
-    """Raise `OverSizeError` if the buffer needs more memory than the machine has.
+    """Raise `OverSizeError` if the buffer needs more memory than the machine has; rows on disk need none.
 
     Of compressed fields only what their rows hold is counted: how far they shrink is known once they are there.
     """
@@ -32,6 +33,7 @@ def check_memory(
     one = capacity * row
     if one < 2**54:  # else nothing more is needed to refuse it
         one = _core.replica_nbytes(core_fields(fields), capacity, num_envs, sampler, transforms, reservoir)
+        one -= (capacity + 1) * row if on_disk else 0
     available = machine_memory()
     if replicas * one <= available:
         return

@@ -1,0 +1,279 @@
+"""Where the rows lie: in a file on disk, or in memory that several processes share."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replaylab import _core
+from replaylab.errors import ConfigError, StorageError
+from replaylab.replay.arrays import positive
+from replaylab.replay.custom import CustomSampler
+from replaylab.replay.fields import Field
+from replaylab.replay.memory import core_fields
+from replaylab.replay.retention import Reservoir, Retention
+from replaylab.replay.samplers import Sampler
+
+if TYPE_CHECKING:
+    from replaylab.replay.buffer import ReplayBuffer
+
+SHARED_FOLDER = Path("/dev/shm")
+MOST_WRITERS = 4_000
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Base of the places for rows outside a process's own memory; give one to `ReplayBuffer(storage=...)`.
+
+    Any number of processes may have the same rows open, add to them and draw from them, at the same time. An id means
+    the same step in each of them. The sampler's state is each process's own: steps that others have added come in,
+    with the largest priority, whenever this process samples, updates or asks. `add` never waits: not for another
+    process, alive, stopped or killed. A process killed while it adds has added its step whole, or not at all.
+
+    Attributes:
+        headroom: H, steps that others may add while one batch is read, before it is drawn anew. The file has room for
+            them on top of the capacity. None: a 64th of the capacity, at least 1,024.
+        writers: Processes that may add at the same time; each takes the room of one row.
+        create: True: make it, and refuse one that is there; False: open it, and refuse to make one; None: either.
+    """
+
+    headroom: int | None = None
+    writers: int = 64
+    create: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.headroom is not None:
+            positive("headroom", self.headroom, most=2**31)
+        positive("writers", self.writers, most=MOST_WRITERS)
+
+    @property
+    def file(self) -> Path:
+        """The file that holds the rows."""
+        raise NotImplementedError
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the rows need no memory of the machine's."""
+        return True
+
+    def unlink(self) -> None:
+        """Remove the file if it is there; processes that have it open go on with it until they end."""
+        self.file.unlink(missing_ok=True)
+
+    def core_config(
+        self,
+        fields: Mapping[str, Field],
+        *,
+        capacity: int,
+        num_envs: int | None,
+        replicas: int | None,
+    ) -> _core.StorageConfig:
+        """Return what the compiled core needs to know.
+
+        Raises:
+            StorageError: The file holds rows declared otherwise.
+        """
+        offsets = _core.row_offsets(core_fields(fields))
+        declared = {
+            "capacity": capacity,
+            "num_envs": num_envs,
+            "replicas": replicas,
+            "fields": {
+                path: {"shape": list(field.shape), "dtype": field.dtype.str, "offset": offset}
+                for (path, field), offset in zip(fields.items(), offsets, strict=True)
+            },
+        }
+        config = _core.StorageConfig()
+        config.path = str(self.file)
+        config.declaration = json.dumps(declared)
+        config.headroom = max(1024, capacity // 64) if self.headroom is None else self.headroom
+        config.writers = self.writers
+        config.may_create = self.create is not False
+        config.may_open = self.create is not True
+        found = _core.storage_declaration(config.path)
+        if found not in ("", config.declaration) and config.may_open:
+            raise StorageError(
+                f"{self.file} holds rows declared otherwise: {'; '.join(differences(json.loads(found), declared))}; "
+                "declare the buffer as it was, or use another name"
+            )
+        return config
+
+
+@dataclass(frozen=True)
+class MemoryMap(Storage):
+    """Rows in a file on disk: for more steps than fit into memory, and there again when the process is not.
+
+    The machine keeps in its memory what is used and writes the rest to disk. When a process ends, however it ends, all
+    it has added is in the file; a buffer made with the same path has the steps again, their ids and their episodes.
+    (Priorities and random streams are kept by `ReplayBuffer.save`.) When the machine itself stops, what `flush` has not
+    brought to disk may be lost, and the file says so when it is opened.
+
+    Attributes:
+        path: The file.
+        headroom, writers, create: As in `Storage`.
+        after_crash: Open the file though the machine stopped with steps in it that no `flush` had followed. Right after
+            an orderly shutdown; after a power cut some rows may be damaged.
+
+    Example:
+        >>> import tempfile
+        >>> from replaylab.replay import Field, MemoryMap, ReplayBuffer
+        >>> path = tempfile.mkdtemp() + "/rows"
+        >>> buffer = ReplayBuffer(1000, {"x": Field()}, storage=MemoryMap(path))
+        >>> ids = buffer.extend(x=[1.0, 2.0, 3.0])
+        >>> buffer.close()
+        >>> again = ReplayBuffer(1000, {"x": Field()}, storage=MemoryMap(path))
+        >>> again.get(ids)["x"].tolist()
+        [1.0, 2.0, 3.0]
+    """
+
+    path: str = ""
+    after_crash: bool = False
+
+    def __init__(
+        self,
+        path: str | Path,
+        headroom: int | None = None,
+        writers: int = 64,
+        create: bool | None = None,
+        after_crash: bool = False,
+    ) -> None:
+        for name, value in (
+            ("path", str(Path(path).absolute())),
+            ("headroom", headroom),
+            ("writers", writers),
+            ("create", create),
+            ("after_crash", after_crash),
+        ):
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    @property
+    def file(self) -> Path:
+        """The file that holds the rows."""
+        return Path(self.path)
+
+    def core_config(self, *args: Any, **options: Any) -> _core.StorageConfig:
+        """Return what the compiled core needs to know."""
+        config = super().core_config(*args, **options)
+        config.after_crash = self.after_crash
+        return config
+
+
+@dataclass(frozen=True)
+class SharedMemory(Storage):
+    """Rows in memory that processes of one machine share, by name.
+
+    They stay until `unlink`, or until the machine stops, also when no process has them open.
+
+    Attributes:
+        name: A name without slashes.
+        headroom, writers, create: As in `Storage`.
+
+    Example:
+        >>> from replaylab.replay import Field, ReplayBuffer, SharedMemory
+        >>> learner = ReplayBuffer(1000, {"x": Field()}, storage=SharedMemory("replaylab-example", create=True))
+        >>> actor = learner.handle().open()  # the handle can be sent to another process
+        >>> actor.add(x=1.0)
+        0
+        >>> learner.sample(2).x.tolist()
+        [1.0, 1.0]
+        >>> learner.storage.unlink()
+    """
+
+    name: str = ""
+
+    def __init__(self, name: str, headroom: int | None = None, writers: int = 64, create: bool | None = None) -> None:
+        for key, value in (("name", name), ("headroom", headroom), ("writers", writers), ("create", create)):
+            object.__setattr__(self, key, value)
+        self.__post_init__()
+        if not isinstance(name, str) or not name or "/" in name or name in (".", ".."):
+            raise ConfigError(f"`name` of SharedMemory must be a file name without slashes, but got {name!r}")
+
+    @property
+    def file(self) -> Path:
+        """The file that holds the rows, in the machine's file system of shared memory."""
+        if not SHARED_FOLDER.is_dir():
+            raise StorageError(
+                f"SharedMemory needs {SHARED_FOLDER}, which this machine does not have; use MemoryMap(path)"
+            )
+        return SHARED_FOLDER / self.name
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether the rows need no memory of the machine's."""
+        return False
+
+
+@dataclass(frozen=True)
+class Handle:
+    """What another process needs to open the same rows; it can be pickled."""
+
+    options: Mapping[str, Any]
+
+    def open(self, **changes: Any) -> "ReplayBuffer":
+        """Return a buffer on the same rows; `changes` are options of `ReplayBuffer`, such as `sampler` or `seed`."""
+        from replaylab.replay.buffer import ReplayBuffer
+
+        return ReplayBuffer(**{**self.options, **changes})
+
+
+def checked_storage(
+    storage: Storage | None, next_obs: str, retention: Retention, sampler: Sampler
+) -> Storage | None:
+    """Return the storage if a buffer of these parts can have it.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    if storage is None:
+        return None
+    if not isinstance(storage, (MemoryMap, SharedMemory)):
+        raise ConfigError(f"`storage` must be a SharedMemory, a MemoryMap or None, but got {storage!r}")
+    for given, why in (
+        (next_obs == "derived", 'next_obs="derived" keeps rows of its own in each process; use next_obs="stored"'),
+        (isinstance(retention, Reservoir), "a Reservoir picks the slots of its steps itself; use Fifo()"),
+        (isinstance(sampler, CustomSampler), "a sampler written in Python sees only what its own process adds"),
+    ):
+        if given:
+            raise ConfigError(f"a {type(storage).__name__} takes steps from many processes, but {why}")
+    return storage
+
+
+def handle_of(storage: Storage | None, options: Mapping[str, Any]) -> Handle:
+    """Return the handle of a buffer made with these arguments.
+
+    Raises:
+        ConfigError: Its rows are in its own process's memory.
+    """
+    if storage is None:
+        raise ConfigError(
+            "the rows of this buffer are in its own process's memory, where no other can see them; make it with "
+            "storage=SharedMemory(name) or storage=MemoryMap(path)"
+        )
+    return Handle({**options, "storage": opened(storage)})
+
+
+def opened(storage: Storage | None) -> Storage | None:
+    """Return the same storage, but only to be opened."""
+    if storage is None:
+        return None
+    options = {name: getattr(storage, name) for name in storage.__dataclass_fields__}
+    return type(storage)(**{**options, "create": False})
+
+
+def differences(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[str]:
+    """Say in which ways a declaration that was found differs from the one asked for."""
+    said = [
+        f"`{name}` is {found.get(name)} there and {declared[name]} here"
+        for name in ("capacity", "num_envs", "replicas")
+        if found.get(name) != declared[name]
+    ]
+    theirs, ours = found.get("fields", {}), declared["fields"]
+    said += [f"field `{path}` is only there" for path in theirs if path not in ours]
+    said += [f"field `{path}` is only here" for path in ours if path not in theirs]
+    for path in ours:
+        if path in theirs and theirs[path] != ours[path]:
+            there, here = (f"{one['dtype']} {tuple(one['shape'])}" for one in (theirs[path], ours[path]))
+            said.append(f"field `{path}` is {there} there and {here} here")
+    return said or ["the order of the fields differs"]
