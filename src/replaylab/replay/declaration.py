@@ -91,7 +91,7 @@ class Declaration:
         sizes = (self.capacity, self.replicas or 1, self.num_envs or 1)
         on_disk = self.storage is not None and self.storage.on_disk
         check_memory(self.flat, *sizes, config, self._core_transforms, reservoir, on_disk)
-        axes = {"capacity": self.capacity, "num_envs": self.num_envs, "replicas": self.replicas}
+        axes = {"num_envs": self.num_envs, "replicas": self.replicas}
         return _core.Replay(
             fields,
             self.capacity,
@@ -102,7 +102,7 @@ class Declaration:
             self.autoreset == "next_step",
             self._core_transforms,
             reservoir,
-            None if self.storage is None else self.storage.core_config(self.flat, **axes),
+            None if self.storage is None else self.storage.core_config(self.flat, self.capacity, **axes),
         )
 
     def arguments(self) -> dict[str, Any]:

@@ -64,8 +64,8 @@ class Storage:
     def core_config(
         self,
         fields: Mapping[str, Field],
-        *,
         capacity: int,
+        *,
         num_envs: int | None,
         replicas: int | None,
     ) -> _core.StorageConfig:
@@ -218,9 +218,7 @@ class Handle:
         return ReplayBuffer(**{**self.options, **changes})
 
 
-def checked_storage(
-    storage: Storage | None, next_obs: str, retention: Retention, sampler: Sampler
-) -> Storage | None:
+def checked_storage(storage: Storage | None, next_obs: str, retention: Retention, sampler: Sampler) -> Storage | None:
     """Return the storage if a buffer of these parts can have it.
 
     Raises:
