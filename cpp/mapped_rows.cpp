@@ -193,7 +193,8 @@ MappedRows::MappedRows(const MappedConfig& config)
       log_(config.capacity + config.headroom),
       writers_(config.writers),
       num_envs_(config.num_envs),
-      stride_(config.stride) {
+      stride_(config.stride),
+      born_(forks.load()) {
     file_ = open(path_.c_str(), O_RDWR | O_CLOEXEC | (config.may_create ? O_CREAT : 0), 0666);
     if (file_ < 0)
         fail("StorageError", "`", path_, "` cannot be opened: ", std::strerror(errno),
@@ -454,11 +455,12 @@ std::int64_t MappedRows::settle(const Section& one, Record& record) const {
 
 void MappedRows::take_place() {
     const std::uint64_t fork = forks.load();
-    if (place_ >= 0) {  // a forked child shares its parent's locks: it needs an open file of its own
+    if (born_ != fork) {  // a forked child shares its parent's locks: it needs an open file of its own
         const int own = open(("/proc/self/fd/" + std::to_string(file_)).c_str(), O_RDWR | O_CLOEXEC);
         if (own < 0) fail("StorageError", "`", path_, "` cannot be opened again: ", std::strerror(errno));
         ::close(file_);
         file_ = own;
+        born_ = fork;
     }
     place_ = -1;
     for (std::int64_t w = 0; w < writers_ && place_ < 0; ++w)
@@ -466,7 +468,6 @@ void MappedRows::take_place() {
     if (place_ < 0)
         fail("StorageError", "`", path_, "` has places for ", writers_,
              " processes that add at the same time, and all are taken; make it with more `writers`");
-    born_ = fork;
     blanks_.clear();
     for (const Section& one : sections_) blanks_.push_back(settle(one, one.records[place_]));
     steps_.assign(sections_.size() * static_cast<std::size_t>(num_envs_), 0);

@@ -129,7 +129,7 @@ class MappedRows {
     std::vector<Section> sections_;
 
     std::int64_t place_ = -1;           // this writer's, −1 before it has one
-    std::uint64_t born_ = 0;            // the fork this place was taken in
+    std::uint64_t born_;                // forks before the file was opened: a forked child needs it for itself
     std::vector<std::int64_t> blanks_;  // by replica: the row this writer owns
     std::vector<std::uint32_t> steps_;  // by replica and environment: the next step's place in its episode
 };

@@ -226,26 +226,30 @@ class TestOtherBuffers:
         assert len(buffers[0]) == 3
 
 
-def child_adds(buffer, value, times):
+def child_adds(buffer, value, times, together):
     for _ in range(times):
         buffer.add(x=value)
+        together.wait(60)
 
 
 class TestProcesses:
     @pytest.mark.parametrize("method", ["spawn", "fork"])
-    def test_a_buffer_is_sent_to_children(self, storage, method):
+    @pytest.mark.parametrize("before", [0, 1])
+    def test_a_buffer_is_sent_to_children(self, storage, method, before):
+        """A forked child shares its parent's open files, and must not share its place."""
         buffer = ReplayBuffer(100, {"x": Field()}, storage=storage())
-        buffer.add(x=0.0)
+        buffer.extend(x=np.zeros(before))
         context = multiprocessing.get_context(method)
-        children = [context.Process(target=child_adds, args=(buffer, float(k + 1), 10)) for k in range(2)]
+        together = context.Barrier(3)
+        children = [context.Process(target=child_adds, args=(buffer, float(k + 1), 10, together)) for k in range(3)]
         for child in children:
             child.start()
         for child in children:
             child.join(60)
             assert child.exitcode == 0
-        buffer.add(x=3.0)
-        values = buffer.get(range(22))["x"]
-        assert sorted(values) == [0.0] + [1.0] * 10 + [2.0] * 10 + [3.0]
+        buffer.add(x=9.0)
+        values = buffer.get(range(len(buffer)))["x"]
+        assert sorted(values) == [0.0] * before + [1.0] * 10 + [2.0] * 10 + [3.0] * 10 + [9.0]
 
     def test_a_file_outlives_its_process(self, tmp_path):
         path = tmp_path / "rows"
