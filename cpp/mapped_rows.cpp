@@ -24,6 +24,8 @@ char* MappedRows::blank(std::int64_t) { return nullptr; }
 std::int64_t MappedRows::publish(std::int64_t, std::int64_t, bool) { return -1; }
 void MappedRows::cut(std::int64_t, std::int64_t) {}
 void MappedRows::flush() {}
+void MappedRows::close() {}
+void MappedRows::ask_for(const char*, std::int64_t) {}
 
 }  // namespace replaylab
 
@@ -53,6 +55,7 @@ constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kOpening = kPage - 1;  // the byte locked while a file is opened; places are below it
 constexpr std::int64_t kNone = -1;
+constexpr std::int64_t kAhead = 64;  // rows to be overwritten that are read from disk while others are filled
 constexpr std::uint32_t kEnds = 1u << 31;
 
 std::int64_t up_to(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -140,9 +143,9 @@ void MappedRows::map() {
              " bytes cannot be mapped: ", std::strerror(errno));
     base_ = static_cast<char*>(mapped);
     header_ = reinterpret_cast<Header*>(base_);
-#if defined(MADV_HUGEPAGE)
-    madvise(base_, static_cast<std::size_t>(file_bytes_), MADV_HUGEPAGE);
-#endif
+    exceeds_memory_ = file_bytes_ > memory_ / 2;  // the rest of the machine needs some, too
+    // Neighbours of a row that was drawn are not drawn next: reading them as well would fill the memory.
+    madvise(base_, static_cast<std::size_t>(file_bytes_), exceeds_memory_ ? MADV_RANDOM : MADV_HUGEPAGE);
 }
 
 void MappedRows::place_sections() {
@@ -194,6 +197,7 @@ MappedRows::MappedRows(const MappedConfig& config)
       writers_(config.writers),
       num_envs_(config.num_envs),
       stride_(config.stride),
+      memory_(config.memory),
       born_(forks.load()) {
     file_ = open(path_.c_str(), O_RDWR | O_CLOEXEC | (config.may_create ? O_CREAT : 0), 0666);
     if (file_ < 0)
@@ -343,6 +347,11 @@ std::string MappedRows::declaration_of(const std::string& path) {
 
 MappedRows::~MappedRows() { close(); }
 
+void MappedRows::ask_for(const char* row, std::int64_t bytes) {
+    const auto start = reinterpret_cast<std::uintptr_t>(row), page = start / kPage * kPage;
+    madvise(reinterpret_cast<void*>(page), start + static_cast<std::uintptr_t>(bytes) - page, MADV_WILLNEED);
+}
+
 void MappedRows::close() {
     if (base_ != nullptr) munmap(base_, static_cast<std::size_t>(file_bytes_));
     if (file_ >= 0) ::close(file_);
@@ -421,6 +430,10 @@ std::int64_t MappedRows::publish(std::int64_t replica, std::int64_t env, bool en
         record.id.store(kNone, std::memory_order_release);
         if (!swapped) continue;
         blank = old;
+        if (exceeds_memory_) {
+            const std::uint64_t later = one.log[(id + kAhead) % log_].load(std::memory_order_relaxed);
+            ask_for(one.rows + row_of(later) * stride_, stride_);
+        }
         step = ends || step + 1 == std::numeric_limits<std::uint32_t>::max() ? 0 : step + 1;
         // Whoever sees what is written into the old row now also sees the head past it: see whole_since().
         std::atomic_thread_fence(std::memory_order_release);

@@ -19,6 +19,7 @@ struct MappedConfig {
     std::int64_t replicas = 1;
     std::int64_t num_envs = 1;
     std::int64_t stride = 0;  // bytes of a row
+    std::int64_t memory = 0;  // bytes of the machine's: may all rows be kept in it?
     bool may_create = true;
     bool may_open = true;
     bool after_crash = false;  // open it though the machine stopped while it had steps not flushed
@@ -79,6 +80,10 @@ class MappedRows {
     // Lets go of the file; nothing may be called after.
     void close();
 
+    // Whether rows may have to be read from disk first; and asks for some that are about to be read.
+    bool exceeds_memory() const { return exceeds_memory_; }
+    static void ask_for(const char* row, std::int64_t bytes);
+
     char* rows(std::int64_t replica) const { return section(replica).rows; }
     std::int64_t replica_bytes() const { return section_bytes_; }  // from one replica's rows to the next's
     std::int64_t zero_row() const { return log_ + writers_; }      // the number of a row that is always zero
@@ -125,11 +130,13 @@ class MappedRows {
     char* base_ = nullptr;
     Header* header_ = nullptr;
     std::int64_t capacity_, log_, writers_, num_envs_, stride_;
+    std::int64_t memory_;
+    bool exceeds_memory_ = false;
     std::int64_t first_section_ = 0, section_bytes_ = 0, file_bytes_ = 0;
     std::vector<Section> sections_;
 
-    std::int64_t place_ = -1;           // this writer's, −1 before it has one
-    std::uint64_t born_;                // forks before the file was opened: a forked child needs it for itself
+    std::int64_t place_ = -1;  // this writer's, −1 before it has one
+    std::uint64_t born_;       // forks before the file was opened: a forked child needs it for itself
     std::vector<std::int64_t> blanks_;  // by replica: the row this writer owns
     std::vector<std::uint32_t> steps_;  // by replica and environment: the next step's place in its episode
 };

@@ -549,6 +549,7 @@ void bind_replay(nb::module_& module) {
         .def_rw("declaration", &MappedConfig::declaration)
         .def_rw("headroom", &MappedConfig::headroom)
         .def_rw("writers", &MappedConfig::writers)
+        .def_rw("memory", &MappedConfig::memory)
         .def_rw("may_create", &MappedConfig::may_create)
         .def_rw("may_open", &MappedConfig::may_open)
         .def_rw("after_crash", &MappedConfig::after_crash);

@@ -133,9 +133,11 @@ RowStore::RowStore(std::vector<Column> columns, std::int64_t capacity, std::int6
       arena_(outside != nullptr ? 0 : static_cast<std::size_t>(stride_ * rows_ * replicas)),
       base_(outside != nullptr ? outside->rows(0) : arena_.data()),
       replica_bytes_(outside != nullptr ? outside->replica_bytes() : rows_ * stride_) {
-    if (outside != nullptr)
+    if (outside != nullptr) {
+        ask_first_ = outside->exceeds_memory();
         outside_.assign(static_cast<std::size_t>(replicas * rows_),
                         static_cast<std::uint32_t>(outside->zero_row()));
+    }
     for (std::int64_t r = 0; r < replicas; ++r) {
         for (const Column& column : columns_) {
             logs_.push_back(column.compressed ? std::make_unique<PackedLog>(column.bytes, capacity)
@@ -176,6 +178,7 @@ void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::
         }
         return count;
     };
+    for (std::int64_t k = 0; ask_first_ && k < n; ++k) MappedRows::ask_for(row(replica, slots[k]), stride_);
     std::int64_t count = ask(0, blocks[0]);
     for (std::int64_t from = 0, turn = 0; from < n; turn = 1 - turn) {
         const std::int64_t next = from + count < n ? ask(from + count, blocks[1 - turn]) : 0;

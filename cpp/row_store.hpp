@@ -119,6 +119,7 @@ class RowStore {
     Arena arena_;
     char* base_;  // of the first replica's rows, and from there to the next replica's
     std::int64_t replica_bytes_;
+    bool ask_first_ = false;  // rows may be on disk still: ask for all of them before the first is waited for
     std::vector<std::uint32_t>
         outside_;  // by replica and row: where it lies; empty where the rows are in here
     bool compressed_ = false;

@@ -133,6 +133,12 @@ class TestTheSameAsInMemory:
             np.testing.assert_array_equal(batches[0].reward, batches[1].reward)
             np.testing.assert_array_equal(batches[0].obs["desired_goal"], batches[1].obs["desired_goal"])
 
+    def test_more_than_fits_into_memory(self, storage, monkeypatch):
+        """Rows are then asked for before they are read: other calls to the system, the same results."""
+        monkeypatch.setattr("replaylab.replay.storage.machine_memory", lambda: 1000)
+        options = {"transforms": (FrameStack(3),), "num_envs": 2, "seed": 4}
+        drive([ReplayBuffer(64, FIELDS, **options, storage=s) for s in (None, storage())], 100, lead=(2,))
+
     def test_an_episode_that_is_cut(self, storage):
         options = {"transforms": (NStep(3),), "seed": 0}
         buffers = [ReplayBuffer(10, FIELDS, **options, storage=s) for s in (None, storage())]

@@ -11,7 +11,7 @@ from replaylab.errors import ConfigError, StorageError
 from replaylab.replay.arrays import positive
 from replaylab.replay.custom import CustomSampler
 from replaylab.replay.fields import Field
-from replaylab.replay.memory import core_fields
+from replaylab.replay.memory import core_fields, machine_memory
 from replaylab.replay.retention import Reservoir, Retention
 from replaylab.replay.samplers import Sampler
 
@@ -89,6 +89,7 @@ class Storage:
         config.declaration = json.dumps(declared)
         config.headroom = max(1024, capacity // 64) if self.headroom is None else self.headroom
         config.writers = self.writers
+        config.memory = machine_memory()
         config.may_create = self.create is not False
         config.may_open = self.create is not True
         found = _core.storage_declaration(config.path)
