@@ -32,8 +32,8 @@ from replaylab.replay.samplers import (
 )
 from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule
 from replaylab.replay.stats import ReplayStats
-from replaylab.replay.streaming import ReplayStream
 from replaylab.replay.storage import Handle, MemoryMap, SharedMemory, Storage
+from replaylab.replay.streaming import ReplayStream
 from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform
 
 __all__ = [
