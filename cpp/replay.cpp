@@ -69,7 +69,8 @@ std::int64_t Replay::row_nbytes(const ReplayConfig& config) {
 }
 
 std::int64_t Replay::nbytes(const ReplayConfig& config) {
-    return row_nbytes(config) * (config.capacity + 1) + 4 * config.capacity +
+    return row_nbytes(config) * (config.capacity + 1) +
+           (config.count_replays ? 4 * config.capacity : 0) +
            sampler_nbytes(config.sampler, config.capacity) + Ring::nbytes(config.capacity, config.retention) +
            (keeps_episodes(config) ? Episodes::nbytes(config.capacity, config.num_envs) : 0) +
            (config.transforms.derived ? NextRows::nbytes(config.capacity) : 0);
@@ -100,7 +101,7 @@ Replay::Replay(ReplayConfig config)
                                   Random(config.streams[static_cast<std::size_t>(r)]),
                                   Sampler::make(config.sampler, config.capacity),
                                   std::vector<char>(static_cast<std::size_t>(num_envs_), 0), nullptr, nullptr,
-                                  zeros_by_slot(config.capacity), Tally{}});
+                                  zeros_by_slot(config.count_replays ? config.capacity : 0), Tally{}});
         Single& one = replays_.back();
         if (keeps_episodes(config))
             one.episodes =
@@ -154,7 +155,7 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
                 ids[step] = id;
                 slots_.push_back(slot);
                 places_.push_back(step);
-                one.counts[static_cast<std::size_t>(slot)] = 0;
+                if (!one.counts.empty()) one.counts[static_cast<std::size_t>(slot)] = 0;
                 if (one.episodes) one.episodes->stored(slot, e, ends);
                 if (one.next_rows) one.next_rows->stored(slot, e, sources, columns_.data(), step);
             }
@@ -220,7 +221,7 @@ void Replay::catch_up(std::int64_t replica) {
         const std::int64_t slot = ring.push(one.random);
         slots_.push_back(slot);
         rows_.point(replica, slot, step.row);
-        one.counts[static_cast<std::size_t>(slot)] = 0;
+        if (!one.counts.empty()) one.counts[static_cast<std::size_t>(slot)] = 0;
         if (!one.episodes) continue;
         one.episodes->resume(step.stream, step.step);
         one.episodes->stored(slot, step.stream, step.ends);
@@ -326,6 +327,7 @@ void Replay::draw(std::int64_t replica, std::int64_t batch, const double* schedu
 // Takes note of the rows just put together.
 void Replay::count(Single& one, std::int64_t rows) {
     one.tally.samples += rows;
+    if (one.counts.empty()) return;
     for (const std::int64_t slot : assembly_.own())
         if (slot < rows_.capacity()) ++one.counts[static_cast<std::size_t>(slot)];
 }
@@ -450,18 +452,6 @@ void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
         next_ids[r] = outside_ && !closed_ ? outside_->next_id(static_cast<std::int64_t>(r)) : ring.next_id();
         sizes[r] = outside_ ? std::min(next_ids[r], ring.capacity()) : ring.size();
     }
-}
-
-Tally Replay::tally(std::int64_t replica) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return replays_[static_cast<std::size_t>(replica)].tally;
-}
-
-void Replay::replay_counts(std::int64_t replica, std::int64_t* out) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    catch_up();
-    const auto& counts = replays_[static_cast<std::size_t>(replica)].counts;
-    std::copy(counts.begin(), counts.end(), out);
 }
 
 // The caller holds the mutex, or is alone with a new buffer.

@@ -28,6 +28,7 @@ struct ReplayConfig {
     bool skip_after_end = false;
     TransformConfig transforms;
     Retention retention = Retention::fifo;
+    bool count_replays = false;
     std::unique_ptr<MappedRows> outside;  // where the rows are if not in this process's memory
 };
 
@@ -74,11 +75,6 @@ class Replay {
     // Per replica: steps stored now, and the id the next one will get.
     void counts(std::int64_t* sizes, std::int64_t* next_ids) const;
 
-    Tally tally(std::int64_t replica) const;
-
-    // How often the step in each slot was drawn.
-    void replay_counts(std::int64_t replica, std::int64_t* out);
-
     // Walks over everything but the rows, to save or to restore it, replica by replica.
     void visit(StateVisitor& state);
 
@@ -119,7 +115,7 @@ class Replay {
         std::vector<char> ended;              // per environment: did its last step end an episode?
         std::unique_ptr<Episodes> episodes;   // where something looks around
         std::unique_ptr<NextRows> next_rows;  // where next_obs is derived
-        std::vector<std::uint32_t> counts;    // by slot: how often its step was drawn
+        std::vector<std::uint32_t> counts;    // by slot, if counted: how often its step was drawn
         Tally tally;
     };
 

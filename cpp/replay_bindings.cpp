@@ -34,7 +34,7 @@ std::vector<FieldBorder> borders_of(const std::vector<FieldTuple>& fields) {
 
 ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64_t capacity, std::int64_t replicas,
                        std::int64_t num_envs, const SamplerConfig& sampler, const TransformConfig& transforms,
-                       bool reservoir) {
+                       bool reservoir, bool count_replays) {
     ReplayConfig config;
     config.fields = columns_of(fields);
     config.capacity = capacity;
@@ -42,6 +42,7 @@ ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64_t capa
     config.num_envs = std::max<std::int64_t>(num_envs, 1);
     config.sampler = sampler;
     config.transforms = transforms;
+    config.count_replays = count_replays;
     config.retention = reservoir ? Retention::reservoir : Retention::fifo;
     return config;
 }
@@ -96,10 +97,11 @@ class BoundReplay {
     BoundReplay(const std::vector<FieldTuple>& fields, std::int64_t capacity, std::int64_t replicas,
                 std::int64_t num_envs, const SamplerConfig& sampler,
                 const std::vector<std::vector<std::uint64_t>>& streams, bool skip_after_end,
-                const TransformConfig& transforms, bool reservoir, const MappedConfig* storage)
+                const TransformConfig& transforms, bool reservoir, bool count_replays,
+                const MappedConfig* storage)
         : fields_(borders_of(fields)), replicas_(replicas), num_envs_(num_envs) {
         ReplayConfig config =
-            config_of(fields_, capacity, replicas, num_envs, sampler, transforms, reservoir);
+            config_of(fields_, capacity, replicas, num_envs, sampler, transforms, reservoir, count_replays);
         for (const auto& words : streams)
             config.streams.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
         config.skip_after_end = skip_after_end;
@@ -220,27 +222,6 @@ class BoundReplay {
         }
         const nb::gil_scoped_release no_gil;
         replay_->cut(given);
-    }
-
-    // By replica: rows drawn, and ids given feedback too late.
-    nb::tuple tallies() const {
-        std::vector<std::int64_t> samples, stale;
-        for (std::int64_t r = 0; r < replay_->replicas(); ++r) {
-            const nb::gil_scoped_release no_gil;
-            const Tally tally = replay_->tally(r);
-            samples.push_back(tally.samples);
-            stale.push_back(tally.stale);
-        }
-        return nb::make_tuple(samples, stale);
-    }
-
-    // How often the step in each slot was drawn.
-    nb::object replay_counts(std::int64_t replica) const {
-        char* data;
-        nb::object made = id_.target({replay_->rows().capacity()}, nb::none(), data);
-        const nb::gil_scoped_release no_gil;
-        replay_->replay_counts(replica, reinterpret_cast<std::int64_t*>(data));
-        return made;
     }
 
     std::int64_t update(nb::handle ids, nb::handle values, bool td_errors) {
@@ -490,7 +471,7 @@ PyType_Slot replay_slots[] = {{Py_tp_methods, replay_methods}, {0, nullptr}};
 
 // Bytes of one row, and of one replica, without taking them.
 std::int64_t row_nbytes(const std::vector<FieldTuple>& fields, const TransformConfig& transforms) {
-    ReplayConfig config = config_of(borders_of(fields), 1, 1, 1, SamplerConfig{}, transforms, false);
+    ReplayConfig config = config_of(borders_of(fields), 1, 1, 1, SamplerConfig{}, transforms, false, false);
     return Replay::row_nbytes(config);
 }
 
@@ -505,9 +486,9 @@ std::vector<std::int64_t> row_offsets(const std::vector<FieldTuple>& fields) {
 
 std::int64_t replica_nbytes(const std::vector<FieldTuple>& fields, std::int64_t capacity,
                             std::int64_t num_envs, const SamplerConfig& sampler,
-                            const TransformConfig& transforms, bool reservoir) {
+                            const TransformConfig& transforms, bool reservoir, bool count_replays) {
     return Replay::nbytes(
-        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir));
+        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays));
 }
 
 }  // namespace
@@ -558,10 +539,10 @@ void bind_replay(nb::module_& module) {
                             "The compiled part of a ReplayBuffer.")
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
                       const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool,
-                      const TransformConfig&, bool, const MappedConfig*>(),
+                      const TransformConfig&, bool, bool, const MappedConfig*>(),
              nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"),
              nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"), nb::arg("transforms"),
-             nb::arg("reservoir"), nb::arg("storage").none())
+             nb::arg("reservoir"), nb::arg("count_replays"), nb::arg("storage").none())
         .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none(),
              nb::sig("def add(self, values: dict[str, typing.Any], where: typing.Any) -> typing.Any"))
         .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),
@@ -576,9 +557,6 @@ void bind_replay(nb::module_& module) {
         .def("blocks", &BoundReplay::blocks, nb::arg("ids"),
              nb::sig("def blocks(self, ids: object) -> numpy.typing.NDArray[numpy.int64]"))
         .def("cut", &BoundReplay::cut, nb::arg("where").none())
-        .def("tallies", &BoundReplay::tallies, nb::sig("def tallies(self) -> tuple[list[int], list[int]]"))
-        .def("replay_counts", &BoundReplay::replay_counts, nb::arg("replica"),
-             nb::sig("def replay_counts(self, replica: int) -> numpy.typing.NDArray[numpy.int64]"))
         .def("update", &BoundReplay::update, nb::arg("ids"), nb::arg("values"), nb::arg("td_errors"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids"), nb::arg("batch"),
              nb::arg("scheduled"),
@@ -623,7 +601,7 @@ void bind_replay(nb::module_& module) {
     module.def("row_offsets", &row_offsets, nb::arg("fields"));
     module.def("storage_declaration", &MappedRows::declaration_of, nb::arg("path"));
     module.def("replica_nbytes", &replica_nbytes, nb::arg("fields"), nb::arg("capacity"), nb::arg("num_envs"),
-               nb::arg("sampler"), nb::arg("transforms"), nb::arg("reservoir"));
+               nb::arg("sampler"), nb::arg("transforms"), nb::arg("reservoir"), nb::arg("count_replays"));
 }
 
 }  // namespace replaylab

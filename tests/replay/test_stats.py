@@ -37,7 +37,7 @@ X = {"x": Field()}
 
 
 def make(capacity, sampler=None, steps=0, **options):
-    buffer = ReplayBuffer(capacity, X, sampler=sampler, seed=0, **options)
+    buffer = ReplayBuffer(capacity, X, sampler=sampler, seed=0, count_replays=True, **options)
     buffer.extend(x=np.arange(float(steps)))
     return buffer
 
@@ -64,6 +64,14 @@ class TestByHand:
         assert stats.evenness == pytest.approx(1.0)
         assert stats.largest_priority is None
         assert stats.total_priority is None
+
+    def test_replays_are_counted_where_that_was_asked_for(self):
+        buffer = ReplayBuffer(4, X, seed=0)
+        buffer.extend(x=np.zeros(4))
+        buffer.sample(3)
+        stats = buffer.stats()
+        assert (stats.mean_replays, stats.max_replays, stats.never_replayed, stats.replay_gini) == (None,) * 4
+        assert stats.samples == 3
 
     def test_replays(self):
         """The newest 2 of 4 twice, the newest 1 of 5 thrice, after which the oldest was dropped: 0, 2, 2, 3."""
@@ -177,7 +185,7 @@ SAMPLERS = [
 @pytest.mark.parametrize("replicas", [None, 2])
 def test_every_sampler(sampler, replicas):
     """Against the law that the buffer states, after feedback and a wrap-around."""
-    buffer = ReplayBuffer(20, X, sampler=sampler, replicas=replicas, seed=0)
+    buffer = ReplayBuffer(20, X, sampler=sampler, replicas=replicas, count_replays=True, seed=0)
     lead = () if replicas is None else (replicas,)
     drawn = np.zeros((replicas or 1, 50), np.int64)
     rng = np.random.default_rng(0)

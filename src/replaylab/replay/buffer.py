@@ -51,6 +51,8 @@ class ReplayBuffer:
         storage: Where the rows lie: None (default): in this process's memory; a `SharedMemory` or a `MemoryMap`.
         autoreset: How the environments reset: "next_step", "same_step", "disabled" or a Gymnasium
             `AutoresetMode`; see `add`. None: every step given is a true transition.
+        count_replays: Whether to count how often each step is drawn, for `stats`: four bytes a step and one cache miss
+            more a drawn row.
         seed: Seed of the buffer's own random stream; with `replicas` also one seed for each, and replica r
             then draws exactly as a single buffer of that seed. None: fresh entropy.
 
@@ -82,6 +84,7 @@ class ReplayBuffer:
         retention: Retention | None = None,
         storage: Storage | None = None,
         autoreset: Any = None,
+        count_replays: bool = False,
         seed: seeding.Seed = None,
     ) -> None:
         self._made = Declaration(
@@ -95,6 +98,7 @@ class ReplayBuffer:
             retention=retention,
             storage=storage,
             autoreset=autoreset,
+            count_replays=count_replays,
         )
         self._core = self._made.make_core(seed)
         self._saved: dict[Path, str] = {}  # folder → token of the snapshot there that this buffer equals or grew from

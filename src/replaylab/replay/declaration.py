@@ -40,6 +40,7 @@ class Declaration:
         retention: Retention | None = None,
         storage: Storage | None = None,
         autoreset: Any = None,
+        count_replays: bool = False,
     ) -> None:
         self.flat = check_fields(fields)
         self.fields = dict(fields)
@@ -65,7 +66,8 @@ class Declaration:
         self._known = self._known_of_outcome()
         self.retention = Fifo() if retention is None else retention
         self._check_retention()
-        self.storage = checked_storage(storage, next_obs, self.retention, self.sampler)
+        self.storage = checked_storage(storage, next_obs, self.retention, self.sampler, self.flat)
+        self.count_replays = bool(count_replays)
         self.autoreset = checked_mode(autoreset, self.flat)
         self._given = self._given_fields()
         parts = self.sampler.parts if isinstance(self.sampler, Mixture) else (self.sampler,)
@@ -90,7 +92,7 @@ class Declaration:
         reservoir = isinstance(self.retention, Reservoir)
         sizes = (self.capacity, self.replicas or 1, self.num_envs or 1)
         on_disk = self.storage is not None and self.storage.on_disk
-        check_memory(self.flat, *sizes, config, self._core_transforms, reservoir, on_disk)
+        check_memory(self.flat, *sizes, config, self._core_transforms, reservoir, self.count_replays, on_disk)
         axes = {"num_envs": self.num_envs, "replicas": self.replicas}
         return _core.Replay(
             fields,
@@ -102,13 +104,14 @@ class Declaration:
             self.autoreset == "next_step",
             self._core_transforms,
             reservoir,
+            self.count_replays,
             None if self.storage is None else self.storage.core_config(self.flat, self.capacity, **axes),
         )
 
     def arguments(self) -> dict[str, Any]:
         """Return what makes the same declaration again."""
         names = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
-        return {name: getattr(self, name) for name in (*names, "storage", "autoreset")}
+        return {name: getattr(self, name) for name in (*names, "storage", "autoreset", "count_replays")}
 
     def steps(self, steps: dict[str, Any], final_obs: Any, where: Any, *, many: bool) -> tuple[dict[str, Any], int]:
         """Return the flat values of one call of `add` or `extend`, as they are stored, and how many time steps.
@@ -186,6 +189,7 @@ class Declaration:
             "transforms": [config_to_json(one) for one in self.transforms],
             "next_obs": self.next_obs,
             "retention": config_to_json(self.retention),
+            "count_replays": self.count_replays,
             "storage": config_to_json(self.storage),
         }
 
@@ -211,6 +215,7 @@ class Declaration:
             "transforms": config_from_json(value["transforms"]) if transforms is None else transforms,
             "next_obs": value["next_obs"],
             "retention": config_from_json(value["retention"]),
+            "count_replays": value["count_replays"],
             "storage": config_from_json(value.get("storage")) if storage is None else storage,
         }
 

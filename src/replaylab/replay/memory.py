@@ -21,6 +21,7 @@ def check_memory(
     sampler: _core.SamplerConfig,
     transforms: _core.TransformConfig,
     reservoir: bool,
+    count_replays: bool,
     on_disk: bool = False,
 ) -> None:
     """Raise `OverSizeError` if the buffer needs more memory than the machine has; rows on disk need none.
@@ -32,7 +33,9 @@ def check_memory(
         row = _core.row_nbytes(core_fields(fields), transforms)
     one = capacity * row
     if one < 2**54:  # else nothing more is needed to refuse it
-        one = _core.replica_nbytes(core_fields(fields), capacity, num_envs, sampler, transforms, reservoir)
+        one = _core.replica_nbytes(
+            core_fields(fields), capacity, num_envs, sampler, transforms, reservoir, count_replays
+        )
         one -= (capacity + 1) * row if on_disk else 0
     available = machine_memory()
     if replicas * one <= available:

@@ -44,7 +44,8 @@ class ReplayStats:
         total_priority: Their sum.
         samples: Rows drawn so far, of steps that are not stored any more, too.
         samples_per_insert: samples / added.
-        mean_replays: How often a stored step was drawn, on average.
+        mean_replays: How often a stored step was drawn, on average. None, as the next three, unless the buffer was
+            made with ``count_replays=True``.
         max_replays: How often the one drawn most often was.
         never_replayed: Share of the stored steps that were never drawn.
         replay_gini: Gini coefficient of the stored steps' replay counts: 0 if all are equal, near 1 if a few steps
@@ -66,10 +67,10 @@ class ReplayStats:
     total_priority: Figure | None
     samples: Count
     samples_per_insert: Figure
-    mean_replays: Figure
-    max_replays: Figure
-    never_replayed: Figure
-    replay_gini: Figure
+    mean_replays: Figure | None
+    max_replays: Figure | None
+    never_replayed: Figure | None
+    replay_gini: Figure | None
     stale_updates: Count
 
     def __repr__(self) -> str:
@@ -109,13 +110,14 @@ class _Replica:
         else:
             self.ids = np.arange(next_id - self._size, next_id)
         self.ages = next_id - 1 - self.ids
-        self._replays = own["replay_counts"][: self._size].astype(np.int64)
+        counts = own["replay_counts"]
+        self._replays = counts[: self._size].astype(np.int64) if counts.size else None
         self._samples, self._stale = int(own["samples"][0]), int(own["stale"][0])
         self._priorities = next((own[name] for name in own if name.endswith((".leaves", ".priorities"))), None)
 
     def figures(self) -> dict[str, Any]:
         """Return what does not depend on the law."""
-        some, replays = self._size > 0, self._replays
+        some = self._size > 0
         priorities = None if self._priorities is None else np.maximum(self._priorities.astype(np.float64), 0.0)
         return {
             "size": self._size,
@@ -127,12 +129,21 @@ class _Replica:
             "total_priority": None if priorities is None else float(priorities.sum()),
             "samples": self._samples,
             "samples_per_insert": self._samples / self._added if self._added else np.nan,
-            "mean_replays": float(replays.mean()) if some else np.nan,
-            "max_replays": float(replays.max()) if some else np.nan,
-            "never_replayed": float((replays == 0).mean()) if some else np.nan,
-            "replay_gini": gini(replays) if some else np.nan,
+            **replay_figures(self._replays),
             "stale_updates": self._stale,
         }
+
+
+def replay_figures(counts: npt.NDArray[np.int64] | None) -> dict[str, float | None]:
+    """Return what is told of the stored steps' replay counts; None where they are not counted."""
+    names = ("mean_replays", "max_replays", "never_replayed", "replay_gini")
+    if counts is None:
+        return dict.fromkeys(names)
+    if not counts.size:
+        return dict.fromkeys(names, np.nan)
+    return dict(
+        zip(names, (float(counts.mean()), float(counts.max()), float((counts == 0).mean()), gini(counts)), strict=True)
+    )
 
 
 def gini(counts: npt.NDArray[np.int64]) -> float:

@@ -219,7 +219,9 @@ class Handle:
         return ReplayBuffer(**{**self.options, **changes})
 
 
-def checked_storage(storage: Storage | None, next_obs: str, retention: Retention, sampler: Sampler) -> Storage | None:
+def checked_storage(
+    storage: Storage | None, next_obs: str, retention: Retention, sampler: Sampler, fields: Mapping[str, Field]
+) -> Storage | None:
     """Return the storage if a buffer of these parts can have it.
 
     Raises:
@@ -232,6 +234,10 @@ def checked_storage(storage: Storage | None, next_obs: str, retention: Retention
     for given, why in (
         (next_obs == "derived", 'next_obs="derived" keeps rows of its own in each process; use next_obs="stored"'),
         (isinstance(retention, Reservoir), "a Reservoir picks the slots of its steps itself; use Fifo()"),
+        (
+            any(field.compressed for field in fields.values()),
+            "compressed values lie outside the rows; store them as is",
+        ),
         (isinstance(sampler, CustomSampler), "a sampler written in Python sees only what its own process adds"),
     ):
         if given:
