@@ -108,7 +108,7 @@ class TestTrap4DerivedNextObs:
         self.check(buffer, {0: 2, 1: 51})
 
 
-def test_trap_4_closing_rows_are_used_again():
+def test_trap_04_closing_rows_are_used_again():
     fields = {"obs": Field((50,), np.uint8), "next_obs": Field((50,), np.uint8)}
     buffer = ReplayBuffer(100, fields, next_obs="derived", seed=0)
     rng = np.random.default_rng(0)
