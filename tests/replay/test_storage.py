@@ -99,7 +99,9 @@ def drive(buffers, turns, seed=0, lead=()):
 class TestTheSameAsInMemory:
     """One process alone sees no difference."""
 
-    @pytest.mark.parametrize("sampler", [s for s in SAMPLERS if not isinstance(s, CustomSampler)], ids=repr)
+    @pytest.mark.parametrize(
+        "sampler", [s for s in SAMPLERS if not isinstance(s, CustomSampler)], ids=lambda s: type(s).__name__
+    )
     def test_samplers(self, storage, sampler):
         options = {"num_envs": 3, "sampler": sampler, "seed": 4}
         drive([ReplayBuffer(20, FIELDS, **options, storage=s) for s in (None, storage(headroom=3))], 40, lead=(3,))
@@ -177,7 +179,9 @@ class TestOtherBuffers:
         assert set(two.sample(50).id) == {2}
         assert set(one.sample(50).id) == {0, 1, 2}, "priorities are each buffer's own"
 
-    @pytest.mark.parametrize("sampler", [s for s in SAMPLERS if not isinstance(s, CustomSampler)], ids=repr)
+    @pytest.mark.parametrize(
+        "sampler", [s for s in SAMPLERS if not isinstance(s, CustomSampler)], ids=lambda s: type(s).__name__
+    )
     def test_one_that_was_left_behind(self, storage, sampler):
         """By more than all its steps: it forgets them and has the newest."""
         options = {"num_envs": 2, "sampler": sampler, "transforms": (NStep(2), FrameStack(2))}

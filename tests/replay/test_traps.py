@@ -19,6 +19,7 @@ from tests.oracle import flatten
 
 from .test_traps_of_priorities import make
 
+
 def test_every_trap_has_a_test():
     here = Path(__file__).parent
     source = "".join(path.read_text() for path in sorted(here.glob("test_*.py")))
