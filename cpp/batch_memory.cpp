@@ -3,9 +3,11 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <mutex>
 
 #if defined(__linux__)
@@ -24,6 +26,16 @@ namespace replaylab {
 namespace {
 
 [[maybe_unused]] constexpr std::size_t kHugePage = std::size_t{1} << 21;
+constexpr std::size_t kLine = 64;
+
+// What lies before every array.
+struct Header {
+    void* block;  // as the system gave it
+    std::size_t size;
+};
+static_assert(sizeof(Header) <= kLine);
+
+Header& header(void* memory) { return static_cast<Header*>(memory)[-1]; }
 
 // Blocks given back, the oldest first; one is reused only for exactly its size, as batches repeat.
 class Kept {
@@ -44,7 +56,7 @@ class Kept {
         blocks_.push_back(Block{memory, size});
         for (bytes_ += size; bytes_ > kKept; blocks_.pop_front()) {
             bytes_ -= blocks_.front().size;
-            std::free(blocks_.front().memory);
+            std::free(header(blocks_.front().memory).block);
         }
     }
 
@@ -64,34 +76,56 @@ Kept& kept() {
     return one;
 }
 
+// The first line after the beginning of a block that leaves room for a header.
+void* inside(void* block, std::size_t size) {
+    if (block == nullptr) return nullptr;
+    const auto address = reinterpret_cast<std::uintptr_t>(block);
+    void* memory = static_cast<char*>(block) + (2 * kLine - address % kLine);
+    header(memory) = Header{block, size};
+    return memory;
+}
+
 // In huge pages where the system gives them, so that a batch of frames costs few address translations.
 void* fresh(std::size_t size) {
+    if (size > std::numeric_limits<std::size_t>::max() / 2) return nullptr;
+    const std::size_t whole = size + 2 * kLine;
 #if defined(REPLAYLAB_HAS_HUGE_PAGES)
     if (size >= 2 * kHugePage) {
-        void* memory = nullptr;
-        if (posix_memalign(&memory, kHugePage, size) != 0) return nullptr;
-        madvise(memory, size, MADV_HUGEPAGE);
-        return memory;
+        void* block = nullptr;
+        if (posix_memalign(&block, kHugePage, whole) != 0) return nullptr;
+        madvise(block, whole, MADV_HUGEPAGE);
+        return inside(block, size);
     }
 #endif
-    return std::malloc(size);
+    return inside(std::malloc(whole), size);
 }
 
 void* allocate(void*, std::size_t size) {
-    void* memory = kept().take(size);
+    void* memory = size < kLargeArray ? nullptr : kept().take(size);
     return memory != nullptr ? memory : fresh(size);
 }
 
-void* allocate_zeroed(void*, std::size_t count, std::size_t size) { return std::calloc(count, size); }
+void* allocate_zeroed(void* self, std::size_t count, std::size_t size) {
+    void* memory = allocate(self, count * size);  // NumPy has seen to it that this is no overflow
+    return memory == nullptr ? nullptr : std::memset(memory, 0, count * size);
+}
+
+void release(void*, void* memory, std::size_t) {
+    if (memory == nullptr) return;
+    const Header own = header(memory);
+    if (own.size >= kLargeArray)
+        kept().give(memory, own.size);
+    else
+        std::free(own.block);
+}
 
 // Only `resize` of the caller's own array comes here.
-void* reallocate(void*, void* memory, std::size_t size) { return std::realloc(memory, size); }
-
-void release(void*, void* memory, std::size_t size) {
-    if (memory != nullptr && size >= kLargeArray)
-        kept().give(memory, size);
-    else
-        std::free(memory);
+void* reallocate(void* self, void* memory, std::size_t size) {
+    void* larger = allocate(self, size);
+    if (larger == nullptr || memory == nullptr) return larger;
+    std::memcpy(larger, memory, std::min(size, header(memory).size));
+    release(self, memory, 0);
+    return larger;
 }
 
 PyDataMem_Handler handler = {

@@ -1,12 +1,13 @@
-// Memory for the large arrays of a batch. The system's allocator gives such arrays back at once and takes
-// them anew at the next call, page by page, which costs as much as filling them; so they are kept a while.
+// Memory for the arrays of a batch: each begins on a 64-byte line, as JAX asks of memory that it is to share.
+// The system's allocator gives large arrays back at once and takes them anew at the next call, page by page,
+// which costs as much as filling them; so they are kept a while.
 #pragma once
 
 #include <cstddef>
 
 namespace replaylab {
 
-// From this many bytes on, an array of a batch comes from here.
+// From this many bytes on, the memory of an array is kept for the next.
 constexpr std::size_t kLargeArray = 1 << 17;
 
 // Memory not used any more is kept up to this many bytes, over all buffers of the process.

@@ -6,14 +6,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
-#include "batch_memory.hpp"
 #include "error.hpp"
-
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 #define PY_ARRAY_UNIQUE_SYMBOL replaylab_numpy
 #include <numpy/arrayobject.h>
@@ -82,43 +76,13 @@ bool store_integer(PyObject* value, char* to) {
     return true;
 }
 
-// From this many bytes on an array begins at a multiple of 64: what JAX asks of memory it is to share.
-constexpr std::size_t ALIGNED_FROM = 1024, ALIGNMENT = 64;
-
-// Asks for large pages where there is much memory, as NumPy does for its own arrays: far fewer page faults.
-void prefer_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
-#ifdef MADV_HUGEPAGE
-    constexpr std::size_t much = std::size_t{1} << 22, page = 4096;
-    if (bytes < much) return;
-    const std::size_t skipped = page - reinterpret_cast<std::uintptr_t>(data) % page;
-    madvise(static_cast<char*>(data) + skipped, bytes - skipped, MADV_HUGEPAGE);
-#endif
-}
-
-// Memory from malloc, aligned by hand: aligned_alloc would map and unmap large blocks each time.
-nb::object aligned_array(int axes, const npy_intp* dims, const nb::object& dtype, std::size_t bytes) {
-    void* memory = std::malloc(bytes + ALIGNMENT);
-    if (memory == nullptr) throw std::bad_alloc();
-    nb::capsule owner(memory, [](void* own) noexcept { std::free(own); });
-    char* data =
-        static_cast<char*>(memory) + ALIGNMENT - reinterpret_cast<std::uintptr_t>(memory) % ALIGNMENT;
-    prefer_large_pages(data, bytes);
-    nb::object array = checked(PyArray_NewFromDescr(&PyArray_Type, give_descr(dtype), axes, dims, nullptr,
-                                                    data, NPY_ARRAY_CARRAY, nullptr));
-    if (PyArray_SetBaseObject(as_array(array), owner.release().ptr()) < 0) nb::raise_python_error();
-    return array;
-}
-
 nb::object new_array(const std::vector<std::int64_t>& leading, const std::vector<std::int64_t>& shape,
                      const nb::object& dtype) {
     npy_intp dims[NPY_MAXDIMS];
-    const int axes = static_cast<int>(leading.size() + shape.size());
+    const std::size_t axes = leading.size() + shape.size();
     if (axes > NPY_MAXDIMS) fail("ShapeError", "an array has at most ", NPY_MAXDIMS, " axes");
     std::copy(shape.begin(), shape.end(), std::copy(leading.begin(), leading.end(), dims));
-    auto bytes = static_cast<std::size_t>(PyDataType_ELSIZE(reinterpret_cast<PyArray_Descr*>(dtype.ptr())));
-    for (int axis = 0; axis < axes; ++axis) bytes *= static_cast<std::size_t>(dims[axis]);
-    if (bytes >= ALIGNED_FROM) return aligned_array(axes, dims, dtype, bytes);
-    return checked(PyArray_Empty(axes, dims, give_descr(dtype), 0));
+    return checked(PyArray_Empty(static_cast<int>(axes), dims, give_descr(dtype), 0));
 }
 
 nb::object dtype_of(int kind) { return checked(reinterpret_cast<PyObject*>(PyArray_DescrFromType(kind))); }
@@ -248,18 +212,10 @@ std::int64_t FieldBorder::steps_of(nb::handle value, const Leading& leading) con
     return nb::cast<std::int64_t>(arrays_function("steps_of")(key_, value, axis));
 }
 
-nb::object FieldBorder::new_batch_array(const std::vector<std::int64_t>& leading) const {
-    std::size_t bytes = static_cast<std::size_t>(column_.bytes);
-    for (const std::int64_t length : leading) bytes *= static_cast<std::size_t>(length);
-    if (bytes < kLargeArray) return new_array(leading, column_.shape, dtype_);
-    const UseBatchMemory memory;
-    return new_array(leading, column_.shape, dtype_);
-}
-
 nb::object FieldBorder::target(const std::vector<std::int64_t>& leading, nb::handle out, char*& data) const {
     nb::object array;
     if (out.is_none()) {
-        array = new_batch_array(leading);
+        array = new_array(leading, column_.shape, dtype_);
     } else {
         const std::vector<std::int64_t> dims = joined(leading, column_.shape);
         if (!PyArray_Check(out.ptr()) || !has_shape(as_array(out), dims) ||

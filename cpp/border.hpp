@@ -61,7 +61,6 @@ class FieldBorder {
                     const std::vector<std::int64_t>& strides, nb::handle owner) const;
 
   private:
-    nb::object new_batch_array(const std::vector<std::int64_t>& leading) const;
     bool read_scalar(nb::handle value, Input& input) const;
 
     Column column_;

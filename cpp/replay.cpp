@@ -69,8 +69,7 @@ std::int64_t Replay::row_nbytes(const ReplayConfig& config) {
 }
 
 std::int64_t Replay::nbytes(const ReplayConfig& config) {
-    return row_nbytes(config) * (config.capacity + 1) +
-           (config.count_replays ? 4 * config.capacity : 0) +
+    return row_nbytes(config) * (config.capacity + 1) + (config.count_replays ? 4 * config.capacity : 0) +
            sampler_nbytes(config.sampler, config.capacity) + Ring::nbytes(config.capacity, config.retention) +
            (keeps_episodes(config) ? Episodes::nbytes(config.capacity, config.num_envs) : 0) +
            (config.transforms.derived ? NextRows::nbytes(config.capacity) : 0);

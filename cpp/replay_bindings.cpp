@@ -9,6 +9,7 @@
 #include <memory>
 #include <tuple>
 
+#include "batch_memory.hpp"
 #include "border.hpp"
 #include "error.hpp"
 #include "replay.hpp"
@@ -173,10 +174,13 @@ class BoundReplay {
             made[field.key()] = field.target(joined(dims, axes), own, data);
         };
         ExtraTargets extra;
-        put_all(put, targets, extra);
-        put(weight_, {}, weights);
-        put(probability_, {}, probabilities);
-        put(id_, {}, ids);
+        {
+            const UseBatchMemory memory;
+            put_all(put, targets, extra);
+            put(weight_, {}, weights);
+            put(probability_, {}, probabilities);
+            put(id_, {}, ids);
+        }
         {
             const nb::gil_scoped_release no_gil;
             replay_->sample(batch, scheduled.data(), targets.data(), reinterpret_cast<std::int64_t*>(ids),
@@ -194,10 +198,13 @@ class BoundReplay {
             made[field.key()] = field.target(joined(flat.dims, axes), nb::none(), data);
         };
         ExtraTargets extra;
-        if (transformed)
-            put_all(put, targets, extra);
-        else
-            for (std::size_t f = 0; f < fields_.size(); ++f) put(fields_[f], {}, targets[f]);
+        {
+            const UseBatchMemory memory;
+            if (transformed)
+                put_all(put, targets, extra);
+            else
+                for (std::size_t f = 0; f < fields_.size(); ++f) put(fields_[f], {}, targets[f]);
+        }
         const nb::gil_scoped_release no_gil;
         replay_->gather(flat.data, flat.size / replay_->replicas(), transformed, targets.data(), extra);
         return made;

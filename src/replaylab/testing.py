@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.replay import Field, ReplayBuffer, Sampler
+from replaylab.replay import Field, ReplayBuffer, Sampler, Transform
 
 ALARM = 1e-9
 """A comparison fails below this p-value; a test makes three at most, a class 135, so that a test raises fewer than
@@ -34,6 +34,7 @@ class SamplerTestCase:
         sampler: The sampler under test.
         batch_size: Rows asked for; the tests store at least three times as many steps.
         batches: Batches drawn for a comparison with the law.
+        transforms: What a drawn step becomes in the buffers under test.
         independent: Whether the rows of a batch scatter no more than independent draws; if not (blocks of
             neighbours, say), only every row's own chance is compared, by the first row of each batch.
     """
@@ -41,6 +42,7 @@ class SamplerTestCase:
     sampler: Sampler
     batch_size: int = 8
     batches: int = 500
+    transforms: tuple[Transform, ...] = ()
     independent: bool = True
 
     @pytest.mark.parametrize("num_envs", NUM_ENVS)
@@ -94,7 +96,8 @@ class SamplerTestCase:
         """Return a buffer in this state, of episodes of seven steps, and the ids it holds."""
         fields = {"x": Field((), np.int64), "terminated": Field((), bool), "truncated": Field((), bool)}
         capacity, steps = {"empty slots": (100, 60), "full": (37, 37)}.get(state, (29, 101))
-        buffer = ReplayBuffer(capacity, fields, num_envs=num_envs, replicas=replicas, sampler=self.sampler, seed=seed)
+        options: dict[str, Any] = {"num_envs": num_envs, "replicas": replicas, "transforms": self.transforms}
+        buffer = ReplayBuffer(capacity, fields, sampler=self.sampler, seed=seed, **options)
         while len(buffer) < min(steps, capacity) or stored_ids(buffer)[-1] < steps - 1:
             give(buffer, 5, most=capacity if state == "full" else steps + 3)
         ids = stored_ids(buffer)

@@ -69,8 +69,9 @@ def config_from_json(value: Any) -> Any:
         return value
     options = {name: config_from_json(option) for name, option in value.items() if name not in ("type", "custom")}
     for module in MODULES:
-        if "type" in value and hasattr(module, value["type"]):
-            return getattr(module, value["type"])(**options)
+        made = getattr(module, value.get("type", ""), None)
+        if isinstance(made, type) and made.__module__ == module.__name__:
+            return made(**options)
     raise SnapshotError(
         f"the snapshot's {value.get('custom', value.get('type'))} is none of this library's that can be written down; "
         "pass it: ReplayBuffer.load(path, sampler=...) or load(path, transforms=...)"
