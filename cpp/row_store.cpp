@@ -165,7 +165,7 @@ void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::
     for (std::size_t c = 0; c < columns_.size(); ++c) {
         if (packed[c] == nullptr) continue;
         first = std::min(first, columns_[c].offset);
-        last = std::max(last, columns_[c].offset + columns_[c].bytes);
+        last = std::max(last, columns_[c].offset + bytes_in_row(columns_[c]));
     }
     last = std::min(last, first + kPrefetch);
     char* blocks[2][kBlock];
