@@ -118,6 +118,8 @@ class MappedRows {
     void map();
     void place_sections();
     void take_place();
+    void open_again();
+    static std::uint64_t forks();  // this process is how many forks away from the first
     std::int64_t settle(const Section& section, Record& record) const;
     void mark_unflushed();
     void sync(std::int64_t bytes) const;

@@ -86,6 +86,9 @@ Replay::Replay(ReplayConfig config)
               (nbytes(config) - (outside_ ? (row_nbytes(config) - 4) * (config.capacity + 1) : 0))),
       assembly_(config.transforms, shown_fields(config, true), rows_),
       plain_(TransformConfig{}, shown_fields(config, false), rows_) {
+    if (outside_ && keeps_episodes(config))  // lines for each environment of each writer
+        nbytes_ += config.replicas * (Episodes::nbytes(config.capacity, outside_->streams()) -
+                                      Episodes::nbytes(config.capacity, num_envs_));
     for (std::size_t f = 0; f < config.fields.size(); ++f) {
         if (config.fields[f].bytes != 1) continue;  // not the flags of this name
         if (config.fields[f].name == "terminated") terminated_ = static_cast<std::int64_t>(f);
@@ -227,6 +230,7 @@ void Replay::catch_up(std::int64_t replica) {
     }
     if (!slots_.empty())
         one.sampler->stored(ring, one.random, slots_.data(), static_cast<std::int64_t>(slots_.size()));
+    if (slots_.size() > std::size_t{1} << 20) std::vector<std::int64_t>().swap(slots_);  // once, not for ever
 }
 
 // Whether what was just read of a replica's rows was all theirs; if not, catches up for another try.

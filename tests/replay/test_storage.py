@@ -432,6 +432,15 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="`storage` must be a SharedMemory, a MemoryMap or None"):
             ReplayBuffer(10, {"x": Field()}, storage=tmp_path)
 
+    def test_a_machine_without_shared_memory(self, monkeypatch, tmp_path):
+        monkeypatch.setattr("replaylab.replay.storage.SHARED_FOLDER", tmp_path / "none")
+        with pytest.raises(StorageError, match=r"which this machine does not have; use MemoryMap\(path\)"):
+            ReplayBuffer(10, {"x": Field()}, storage=SharedMemory("x"))
+
+    def test_too_many_environments_for_so_many_writers(self, tmp_path):
+        with pytest.raises(StorageError, match=r"writers × num_envs must be below 2\^31"):
+            ReplayBuffer(2**31, {"x": Field()}, num_envs=2**30, storage=MemoryMap(tmp_path / "rows"))
+
     def test_no_columns(self, storage):
         with pytest.raises(ConfigError, match=r"use get\(ids\), which copies"):
             ReplayBuffer(10, {"x": Field()}, storage=storage()).columns  # noqa: B018

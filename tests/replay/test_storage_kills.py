@@ -241,7 +241,7 @@ def test_four_processes_at_once(shared, children, seconds):
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory):
     path = tmp_path_factory.mktemp("mapped_rows") / "probe"
-    sources = [Path(__file__).with_name("mapped_rows_probe.cpp"), CORE / "mapped_rows.cpp"]
+    sources = [Path(__file__).with_name("mapped_rows_probe.cpp"), CORE / "mapped_rows.cpp", CORE / "mapped_file.cpp"]
     flags = ["-std=c++17", "-O2", "-pthread", "-w", "-DREPLAYLAB_PROBE", f"-I{CORE}"]
     subprocess.run([*COMPILER.split(), *flags, *map(str, sources), "-o", str(path)], check=True)
     return path
