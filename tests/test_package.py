@@ -92,6 +92,7 @@ def test_every_error_is_a_replay_error_and_a_built_in():
         "ShapeError": ValueError,
         "SnapshotError": ValueError,
         "SpecError": ValueError,
+        "StorageError": OSError,
     }
     assert {"ReplayError", *built_ins} == set(replaylab.errors.__all__)
     for name, built_in in built_ins.items():

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -261,10 +261,7 @@ def handle_of(storage: Storage | None, options: Mapping[str, Any]) -> Handle:
 
 def opened(storage: Storage | None) -> Storage | None:
     """Return the same storage, but only to be opened."""
-    if storage is None:
-        return None
-    options = {name: getattr(storage, name) for name in storage.__dataclass_fields__}
-    return type(storage)(**{**options, "create": False})
+    return None if storage is None else replace(storage, create=False)
 
 
 def differences(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[str]:
