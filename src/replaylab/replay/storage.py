@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ SHARED_FOLDER = Path("/dev/shm")
 MOST_WRITERS = 4_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Storage:
     """Base of the places for rows outside a process's own memory; give one to `ReplayBuffer(storage=...)`.
 
@@ -128,26 +128,12 @@ class MemoryMap(Storage):
         [1.0, 2.0, 3.0]
     """
 
-    path: str = ""
-    after_crash: bool = False
+    path: str | Path
+    after_crash: bool = field(default=False, kw_only=True)
 
-    def __init__(
-        self,
-        path: str | Path,
-        headroom: int | None = None,
-        writers: int = 64,
-        create: bool | None = None,
-        after_crash: bool = False,
-    ) -> None:
-        for name, value in (
-            ("path", str(Path(path).absolute())),
-            ("headroom", headroom),
-            ("writers", writers),
-            ("create", create),
-            ("after_crash", after_crash),
-        ):
-            object.__setattr__(self, name, value)
-        self.__post_init__()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "path", str(Path(self.path).absolute()))
 
     @property
     def file(self) -> Path:
@@ -182,14 +168,12 @@ class SharedMemory(Storage):
         >>> learner.storage.unlink()
     """
 
-    name: str = ""
+    name: str
 
-    def __init__(self, name: str, headroom: int | None = None, writers: int = 64, create: bool | None = None) -> None:
-        for key, value in (("name", name), ("headroom", headroom), ("writers", writers), ("create", create)):
-            object.__setattr__(self, key, value)
-        self.__post_init__()
-        if not isinstance(name, str) or not name or "/" in name or name in (".", ".."):
-            raise ConfigError(f"`name` of SharedMemory must be a file name without slashes, but got {name!r}")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.name, str) or not self.name or "/" in self.name or self.name in (".", ".."):
+            raise ConfigError(f"`name` of SharedMemory must be a file name without slashes, but got {self.name!r}")
 
     @property
     def file(self) -> Path:
