@@ -5,7 +5,7 @@ import re
 import pytest
 
 from replaylab import replay
-from replaylab.replay import CustomSampler, Mixture, Sampler, Schedule
+from replaylab.replay import Batch, CustomSampler, MixedReplay, Mixture, ReplayBuffer, Sampler, Schedule
 from tests.docs.test_pages import DOCS, run
 
 TEXT = (DOCS / "samplers.md").read_text()
@@ -31,7 +31,12 @@ def test_the_row_is_right(kind):
     assert (progress in ("law", "weights")) == scheduled
 
 
-class TestCurious(run("samplers.md", TEXT)["TestCurious"]):
+NAMES = run("samplers.md", TEXT)
+for left in [name for name, value in NAMES.items() if isinstance(value, (ReplayBuffer, MixedReplay, Batch))]:
+    del NAMES[left]  # the class below keeps the namespace, and it them, until after the core is gone
+
+
+class TestCurious(NAMES["TestCurious"]):
     """The page's own sampler passes the suite the page recommends."""
 
     batches = 200
