@@ -22,7 +22,10 @@ import pytest
 from replaylab.errors import IdError
 from replaylab.replay import Field, MemoryMap, NStep, Prioritized, ReplayBuffer, SharedMemory
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="rows outside the process need Linux")
+pytestmark = [
+    pytest.mark.no_sanitizer,
+    pytest.mark.skipif(sys.platform != "linux", reason="rows outside the process need Linux"),
+]
 
 CORE = Path(__file__).parents[2] / "cpp"
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
