@@ -25,7 +25,12 @@ Assembly::Assembly(const TransformConfig& config, std::vector<Shown> shown, cons
         if (name == "reward") reward_ = static_cast<std::int64_t>(field);
         if (name == "terminated") terminated_ = static_cast<std::int64_t>(field);
     }
-    if (inner()) shown_[static_cast<std::size_t>(reward_)].of_last = true;
+    for (std::size_t field = 0; field < shown_.size() && inner(); ++field) {
+        Shown& one = shown_[field];
+        const std::string& name = rows.columns()[static_cast<std::size_t>(one.column)].name;
+        const bool obs = name == "obs" || name.rfind("obs.", 0) == 0;
+        one.of_last = one.of_last || (!obs && one.before < 0 && !one.state);
+    }
 }
 
 std::vector<std::int64_t> Assembly::axes(std::size_t field) const {

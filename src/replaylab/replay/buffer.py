@@ -1,18 +1,16 @@
 """The replay buffer: what a training loop adds to and samples from."""
 
-import os
 from collections.abc import Callable, Generator, Mapping
 from collections.abc import Sequence as ListOf
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import ConfigError, FieldError, SnapshotError
+from replaylab.errors import ConfigError, FieldError
 from replaylab.replay import prefetch as ahead
-from replaylab.replay import seeding, show, snapshot
+from replaylab.replay import seeding, show
 from replaylab.replay.arrays import MOST, ids_array, positive
 from replaylab.replay.batch import Batch, copy_batch
 from replaylab.replay.custom import CustomSampler, CustomState
@@ -20,15 +18,16 @@ from replaylab.replay.declaration import Declaration
 from replaylab.replay.fields import Tree, flatten, without_missing
 from replaylab.replay.laber import LaBER, Rescorer
 from replaylab.replay.memory import check_batch_memory
-from replaylab.replay.retention import Reservoir, Retention
+from replaylab.replay.persistence import Persistent
+from replaylab.replay.retention import Retention
 from replaylab.replay.samplers import Sampler
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
 from replaylab.replay.stats import ReplayStats, stats_of
-from replaylab.replay.storage import Handle, Storage, handle_of, opened
+from replaylab.replay.storage import Storage
 from replaylab.replay.transforms import FrameStack, Transform
 
 
-class ReplayBuffer:
+class ReplayBuffer(Persistent):
     """Stores steps, draws batches of them by an exactly known law, and takes the learner's feedback.
 
     Every stored step gets a number, its ``id``, that is never reused; when more than `capacity` are stored
@@ -212,7 +211,7 @@ class ReplayBuffer:
         """
         if not (type(batch_size) is int and 0 < batch_size <= 2**20):  # the usual case needs no closer look
             batch_size = positive("batch_size", batch_size, most=MOST)
-            check_batch_memory(self._made.flat, batch_size * (self.replicas or 1))
+            check_batch_memory(self._made.batch_row_nbytes, batch_size * (self.replicas or 1))
         scheduled = self._made.scheduled(progress)
         if not self.sampler.in_core and out is not None:
             raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
@@ -366,127 +365,6 @@ class ReplayBuffer:
         """
         return stats_of(self, batch_size, progress)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.
-
-        A kill at any moment leaves the old snapshot or the new one, whole. Saving to the same folder again
-        writes only the rows that changed. Other threads' calls wait meanwhile. Rows of a `storage` are not written
-        again: `load` opens it, and takes in what was added to it since.
-        """
-        folder = Path(path).resolve()
-        about = self._made.to_json() | {"storage_identity": self._core.storage_identity}
-        with nullcontext() if self._custom is None else self._custom.lock:
-            if self._custom is not None:
-                about["generators"] = self._custom.generators()
-            if self._rescorer is not None:
-                about["generators"] = self._rescorer.generators()
-
-            def write(state: dict[str, Any]) -> None:
-                if self._custom is not None:
-                    state |= self._custom.arrays()
-                known = None if isinstance(self.retention, Reservoir) else self._saved.get(folder)
-                self._saved[folder] = snapshot.write(
-                    folder, about, state, self._row_bytes(), self._row_dtype(), known, self._packed()
-                )
-
-            self._core.freeze(write)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        sampler: Sampler | None = None,
-        transforms: ListOf[Transform] | None = None,
-        storage: Storage | None = None,
-    ) -> "ReplayBuffer":
-        """Return the buffer that `save` wrote; it goes on exactly as the saved one would have.
-
-        Args:
-            path: The folder.
-            sampler: The sampler it was saved with, if that is one of your own.
-            transforms: The transforms it was saved with, if `Hindsight` is among them (functions are not written down).
-            storage: The storage it was saved with, if that lies elsewhere now.
-
-        Raises:
-            SnapshotError: The snapshot is damaged, not complete, or no snapshot, or the storage is another one.
-            StorageError: The storage cannot be opened.
-        """
-        folder = Path(path).resolve()
-        manifest = snapshot.read_manifest(folder)
-        with snapshot.reading(folder):
-            about = manifest["about"]
-            arguments = Declaration.arguments_from_json(about, sampler, transforms, storage)
-        buffer = cls(**arguments | {"storage": opened(arguments["storage"])})
-        if buffer._core.storage_identity != about.get("storage_identity", ""):
-            raise SnapshotError(
-                f"the rows of this snapshot were in {about['storage']}, but {buffer.storage} was made anew since; "
-                "the snapshot holds no rows itself and is of no use without them"
-            )
-        with snapshot.reading(folder):
-            snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
-            state = snapshot.read_state(folder, manifest)
-            buffer._core.restore(state)
-            snapshot.read_packed(folder, manifest, buffer._packed())
-            buffer._core.settle()
-            if buffer._custom is not None:
-                buffer._custom.restore(state, about["generators"])
-            if buffer._rescorer is not None:
-                buffer._rescorer.restore(about["generators"])
-        buffer._saved[folder] = manifest["token"]
-        return buffer
-
-    def handle(self) -> Handle:
-        """Return what another process needs to open the rows of this buffer's `storage`.
-
-        Pickling the buffer itself does the same: what comes out elsewhere is a buffer on the same rows, with priorities
-        and a random stream of its own.
-
-        Raises:
-            ConfigError: The rows are in this process's memory.
-        """
-        return handle_of(self.storage, self._made.arguments())
-
-    def __reduce__(self) -> Any:
-        return Handle.open, (self.handle(),)
-
-    def flush(self) -> None:
-        """Bring all that was added to a `MemoryMap` so far to disk; it outlives a power cut until more is added."""
-        self._core.flush()
-
-    def close(self) -> None:
-        """Flush and let go of the `storage`; nothing can be done with the buffer after.
-
-        The rows stay until ``buffer.storage.unlink()``.
-        """
-        self._core.flush()
-        self._core.close()
-
-    def _row_bytes(self) -> list[npt.NDArray[np.uint8]]:
-        if self.storage is not None:
-            return []
-        return [self._core.bytes(r) for r in range(self.replicas or 1)]
-
-    def _packed(self) -> list[snapshot.Packed]:
-        """Return the segments of compressed fields."""
-        return [
-            ((r, field, serial), memory)
-            for r in range(self.replicas or 1)
-            for field, serial, memory in self._core.packed(r)
-        ]
-
-    def _row_dtype(self) -> np.dtype[Any]:
-        placed = sorted(zip(self._core.offsets(), self._made.flat.items(), strict=True), key=lambda one: one[0])
-        placed = [one for one in placed if one[0] >= 0]
-        return np.dtype(
-            {
-                "names": [name for _, (name, _) in placed],
-                "formats": [np.uint64 if field.compressed else (field.dtype, field.shape) for _, (_, field) in placed],
-                "offsets": [offset for offset, _ in placed],
-                "itemsize": self._core.row_stride,
-            }
-        )
-
     @property
     def columns(self) -> dict[str, Any]:
         """Read-only views of every field by slot, ``[R] C *field.shape``; id i lies in slot i mod C.
@@ -519,56 +397,6 @@ class ReplayBuffer:
         """Bytes of memory held for rows and priorities, of all replicas."""
         return self._core.nbytes
 
-    @property
-    def capacity(self) -> int:
-        """C, the steps kept in each replica."""
-        return self._made.capacity
-
-    @property
-    def fields(self) -> dict[str, Tree]:
-        """The fields as declared."""
-        return dict(self._made.fields)
-
-    @property
-    def num_envs(self) -> int | None:
-        """E, or None where there is no environment axis."""
-        return self._made.num_envs
-
-    @property
-    def replicas(self) -> int | None:
-        """R, or None where there is no replica axis."""
-        return self._made.replicas
-
-    @property
-    def sampler(self) -> Sampler:
-        """What is drawn."""
-        return self._made.sampler
-
-    @property
-    def transforms(self) -> tuple[Transform, ...]:
-        """What a drawn step becomes."""
-        return self._made.transforms
-
-    @property
-    def retention(self) -> Retention:
-        """What is kept."""
-        return self._made.retention
-
-    @property
-    def storage(self) -> Storage | None:
-        """Where the rows lie, None: in this process's memory."""
-        return self._made.storage
-
-    @property
-    def next_obs(self) -> str:
-        """Whether next observations are "stored" or "derived"."""
-        return self._made.next_obs
-
-    @property
-    def autoreset(self) -> str | None:
-        """The environments' autoreset mode, or None."""
-        return self._made.autoreset
-
     def __repr__(self) -> str:
         return show.text(self)
 
@@ -591,7 +419,7 @@ class ReplayBuffer:
 
     def _pool(self, batch_size: int, times: int, scheduled: list[float]) -> Batch:
         rows = positive("batch_size", batch_size, most=MOST // times) * times
-        check_batch_memory(self._made.flat, rows * (self.replicas or 1))
+        check_batch_memory(self._made.batch_row_nbytes, rows * (self.replicas or 1))
         return self._drawn(rows, scheduled)
 
     def _sample_custom(self, custom: CustomState, batch_size: int, progress: float | None) -> Batch:

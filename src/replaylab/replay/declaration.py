@@ -12,14 +12,14 @@ from replaylab.replay.batch import Batch
 from replaylab.replay.custom import CustomSampler
 from replaylab.replay.describe import config_from_json, config_to_json, fields_from_json, fields_to_json
 from replaylab.replay.fields import Field, Tree, check_fields, flatten_as, unflatten
-from replaylab.replay.hindsight import Hindsight
+from replaylab.replay.hindsight import Hindsight, of_outcome
 from replaylab.replay.memory import check_memory, core_fields
 from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
 from replaylab.replay.seeding import Seed, sampling_streams
 from replaylab.replay.storage import Storage, checked_storage
-from replaylab.replay.transforms import OUTCOME, FrameStack, NStep, Sequence, Transform, transform_config
+from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform, transform_config
 
 Kind = TypeVar("Kind", bound=Transform)
 
@@ -161,10 +161,22 @@ class Declaration:
 
     def _known_of_outcome(self) -> list[str]:
         """Return the fields that a batch holds for every step whose outcome is recomputed."""
-        if self.n_step is not None:
-            return [path for path in self.flat if path in OUTCOME or path.split(".")[0] == "next_obs"]
         states = self.sequence.state if self.sequence else ()
-        return [path for path in self.flat if not any(path == s or path.startswith(f"{s}.") for s in states)]
+        known = [path for path in self.flat if not any(path == s or path.startswith(f"{s}.") for s in states)]
+        if self.n_step is None:
+            return known
+        stacked = self.stack.leaves(self.flat) if self.stack else []
+        return [p for p in known if of_outcome(p) or (p.split(".")[0] != "obs" and p not in stacked)]
+
+    @property
+    def batch_row_nbytes(self) -> int:
+        """Bytes of one row of a batch, at most."""
+        stacked = self.stack.leaves(self.flat) if self.stack else []
+        frames = {path: self.stack.length if self.stack and path in stacked else 1 for path in self.flat}
+        steps = self.sequence.burn_in + self.sequence.length if self.sequence else 1
+        inner = self.n_step.steps if self.n_step and self.hindsight else 1
+        own = sum(field.nbytes * frames[path] for path, field in self.flat.items())
+        return own * steps * inner + 20 + 13 * steps  # weight, probability, id; discount, n_steps, mask
 
     def batch(self, columns: dict[str, Any]) -> Batch:
         """Return flat columns as a batch, nested as the fields are."""
@@ -247,3 +259,59 @@ class Declaration:
                 f"{type(self.sampler).__name__} goes by the order of the steps, which a Reservoir does not keep; "
                 "use a sampler such as Uniform or Prioritized, or Fifo()"
             )
+
+
+class Declared:
+    """What a buffer says of its declaration."""
+
+    _made: Declaration
+
+    @property
+    def capacity(self) -> int:
+        """C, the steps kept in each replica."""
+        return self._made.capacity
+
+    @property
+    def fields(self) -> dict[str, Tree]:
+        """The fields as declared."""
+        return dict(self._made.fields)
+
+    @property
+    def num_envs(self) -> int | None:
+        """E, or None where there is no environment axis."""
+        return self._made.num_envs
+
+    @property
+    def replicas(self) -> int | None:
+        """R, or None where there is no replica axis."""
+        return self._made.replicas
+
+    @property
+    def sampler(self) -> Sampler:
+        """What is drawn."""
+        return self._made.sampler
+
+    @property
+    def transforms(self) -> tuple[Transform, ...]:
+        """What a drawn step becomes."""
+        return self._made.transforms
+
+    @property
+    def retention(self) -> Retention:
+        """What is kept."""
+        return self._made.retention
+
+    @property
+    def storage(self) -> Storage | None:
+        """Where the rows lie, None: in this process's memory."""
+        return self._made.storage
+
+    @property
+    def next_obs(self) -> str:
+        """Whether next observations are "stored" or "derived"."""
+        return self._made.next_obs
+
+    @property
+    def autoreset(self) -> str | None:
+        """The environments' autoreset mode, or None."""
+        return self._made.autoreset

@@ -26,7 +26,7 @@ LEAST_COMPRESSED, MOST_COMPRESSED = 64, 2**26
 """Bytes of a value that can be compressed: less is not worth it, and more does not fit the log."""
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Field:
     """One field of a step.
 
@@ -62,6 +62,9 @@ class Field:
                 f"a compressed field must hold {LEAST_COMPRESSED} bytes to {MOST_COMPRESSED:,} bytes a step, but "
                 f"{shape} of {kind} holds {self.nbytes:,}; leave out compressed=True"
             )
+
+    def __repr__(self) -> str:
+        return f"Field({self.shape}, {self.dtype}{', compressed=True' if self.compressed else ''})"
 
     @property
     def nbytes(self) -> int:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError, FieldError, ShapeError
-from replaylab.replay.transforms import Fields, NStep, Transform, need_outcome
+from replaylab.replay.transforms import OUTCOME, Fields, NStep, Transform, need_outcome
 
 Columns = dict[str, Any]
 Outcome = Callable[[Any, Any, Mapping[str, Any]], npt.ArrayLike]
@@ -39,8 +39,9 @@ class Hindsight(Transform):
 
     Attributes:
         compute_reward: Takes (achieved_goal, desired_goal, info), returns the rewards (n,). Goals are
-            ``(n, *goal shape)``; info maps the paths of the rows' other columns to arrays ``(n, ...)`` (with `NStep`
-            only those of a step's outcome). `env.unwrapped.compute_reward` of a GoalEnv that works on arrays fits.
+            ``(n, *goal shape)``; info maps the paths of the rows' other columns to arrays ``(n, ...)``, but not a
+            `Sequence`'s states and, with `NStep`, not ``obs`` and stacks.
+            `env.unwrapped.compute_reward` of a GoalEnv that works on arrays fits.
         compute_terminated: Takes the same, returns bool (n,).
         strategy: Which goals; see above.
         ratio: k ≥ 0, relabelled rows for each that is not.
@@ -70,7 +71,7 @@ class Hindsight(Transform):
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
         """Tell the core what it needs to know."""
-        need_outcome(self, fields)
+        need_outcome(self, fields, ("reward", "terminated"))
         paths = list(fields)
         goals = [f"{obs}.{key}" for obs in ("obs", "next_obs") for key in (self.desired, self.achieved)]
         for path in goals:
@@ -106,9 +107,10 @@ class Hindsight(Transform):
             new_terminated = self._checked("compute_terminated", achieved, desired, rows)
             reward.reshape(-1)[rows.numbers] = new_reward
             terminated.reshape(-1)[rows.numbers] = new_terminated
-            columns["truncated"] |= before & ~terminated
+            if "truncated" in columns:
+                columns["truncated"] |= before & ~terminated
         if n_step is not None:
-            _take_together(columns, n_step)
+            _take_together(columns, [path for path in known if not of_outcome(path)], n_step)
 
     def _checked(self, name: str, achieved: Any, desired: Any, info: Mapping[str, Any]) -> npt.NDArray[Any]:
         values = np.asarray(getattr(self, name)(achieved, desired, info))
@@ -149,8 +151,16 @@ class Rows(Mapping[str, Any]):
         return len(self._known)
 
 
-def _take_together(columns: Columns, n_step: NStep) -> None:
-    """Make n-step returns of columns that hold K steps each: up to where one terminates, or none is left."""
+def of_outcome(path: str) -> bool:
+    """Whether a field tells what came of a step."""
+    return path in OUTCOME or path.split(".")[0] == "next_obs"
+
+
+def _take_together(columns: Columns, own: ListOf[str], n_step: NStep) -> None:
+    """Make n-step returns of columns that hold K steps each: up to where one terminates, or none is left.
+
+    Of the fields `own`, which have nothing to do with the outcome, the first step's value is left.
+    """
     rewards, terminated, count = columns["reward"], columns["terminated"], columns["n_steps"]
     axis = rewards.ndim - 1
     over = np.cumsum(terminated, axis) - terminated  # how often it terminated before
@@ -160,7 +170,9 @@ def _take_together(columns: Columns, n_step: NStep) -> None:
     last = np.maximum(count - 1, 0)[..., None]
     columns["reward"] = (alive * rewards.astype(np.float64) * powers[:-1]).sum(axis).astype(np.float32)
     for path, column in columns.items():
-        if path in ("terminated", "truncated") or path.split(".")[0] == "next_obs":
+        if path in own:
+            columns[path] = column.take(0, axis)
+        elif path in ("terminated", "truncated") or path.split(".")[0] == "next_obs":
             columns[path] = np.take_along_axis(column, _along(last, column.ndim), axis).squeeze(axis)
     columns["discount"] = np.where(columns["terminated"] | (count == 0), 0.0, powers[count]).astype(np.float32)
 

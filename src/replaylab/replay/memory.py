@@ -54,9 +54,9 @@ def check_memory(
     )
 
 
-def check_batch_memory(fields: Mapping[str, Field], rows: int) -> None:
+def check_batch_memory(row_nbytes: int, rows: int) -> None:
     """Raise `OverSizeError` if a batch of so many rows needs more memory than the machine has."""
-    needed = rows * (sum(field.nbytes for field in fields.values()) + 20)  # weight, probability, id
+    needed = rows * row_nbytes
     if needed > machine_memory():
         raise OverSizeError(
             f"a batch of {rows:,} rows needs {size_text(needed)}, but this machine has "

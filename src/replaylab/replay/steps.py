@@ -32,7 +32,7 @@ def fields_of_step(step: Step) -> dict[str, Tree]:
 
     Example:
         >>> fields_of_step({"obs": np.zeros((2, 2), np.uint8), "reward": 1.0})
-        {'obs': Field(shape=(2, 2), dtype=dtype('uint8')), 'reward': Field(shape=(), dtype=dtype('float32'))}
+        {'obs': Field((2, 2), uint8), 'reward': Field((), float32)}
     """
 
     def field(value: Any) -> Tree:

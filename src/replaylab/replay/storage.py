@@ -219,7 +219,7 @@ def checked_storage(
         (next_obs == "derived", 'next_obs="derived" keeps rows of its own in each process; use next_obs="stored"'),
         (isinstance(retention, Reservoir), "a Reservoir picks the slots of its steps itself; use Fifo()"),
         (
-            any(field.compressed for field in fields.values()),
+            any(one.compressed for one in fields.values()),
             "compressed values lie outside the rows; store them as is",
         ),
         (isinstance(sampler, CustomSampler), "a sampler written in Python sees only what its own process adds"),

@@ -246,9 +246,10 @@ def transform_config(transforms: ListOf[Transform], fields: Fields, derived: boo
     return config
 
 
-def need_outcome(transform: Transform, fields: Fields) -> None:
-    """Raise `FieldError` unless reward, terminated and truncated are declared in the usual way."""
-    for name, field in zip(OUTCOME, (Field(), Field((), np.bool_), Field((), np.bool_)), strict=True):
+def need_outcome(transform: Transform, fields: Fields, names: ListOf[str] = OUTCOME) -> None:
+    """Raise `FieldError` unless these of reward, terminated and truncated are declared in the usual way."""
+    for name in names:
+        field = Field() if name == "reward" else Field((), np.bool_)
         if fields.get(name) != field:
             raise FieldError(
                 f"{type(transform).__name__} needs the field `{name}` declared as Field((), {field.dtype})"

@@ -1,0 +1,151 @@
+"""Saving a buffer, loading it again, and opening it elsewhere."""
+
+import os
+from collections.abc import Sequence as ListOf
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab import _core
+from replaylab.errors import SnapshotError
+from replaylab.replay import snapshot
+from replaylab.replay.custom import CustomState
+from replaylab.replay.declaration import Declaration, Declared
+from replaylab.replay.laber import Rescorer
+from replaylab.replay.retention import Reservoir
+from replaylab.replay.samplers import Sampler
+from replaylab.replay.storage import Handle, Storage, handle_of, opened
+from replaylab.replay.transforms import Transform
+
+
+class Persistent(Declared):
+    """The part of `ReplayBuffer` that outlives it."""
+
+    _core: _core.Replay
+    _custom: CustomState | None
+    _rescorer: Rescorer | None
+    _saved: dict[Path, str]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.
+
+        A kill at any moment leaves the old snapshot or the new one, whole. Saving to the same folder again
+        writes only the rows that changed. Other threads' calls wait meanwhile. Rows of a `storage` are not written
+        again: `load` opens it, and takes in what was added to it since.
+        """
+        folder = Path(path).resolve()
+        about = self._made.to_json() | {"storage_identity": self._core.storage_identity}
+        with nullcontext() if self._custom is None else self._custom.lock:
+            if self._custom is not None:
+                about["generators"] = self._custom.generators()
+            if self._rescorer is not None:
+                about["generators"] = self._rescorer.generators()
+
+            def write(state: dict[str, Any]) -> None:
+                if self._custom is not None:
+                    state |= self._custom.arrays()
+                known = None if isinstance(self.retention, Reservoir) else self._saved.get(folder)
+                self._saved[folder] = snapshot.write(
+                    folder, about, state, self._row_bytes(), self._row_dtype(), known, self._packed()
+                )
+
+            self._core.freeze(write)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        sampler: Sampler | None = None,
+        transforms: ListOf[Transform] | None = None,
+        storage: Storage | None = None,
+    ) -> Self:
+        """Return the buffer that `save` wrote; it goes on exactly as the saved one would have.
+
+        Args:
+            path: The folder.
+            sampler: The sampler it was saved with, if that is one of your own.
+            transforms: The transforms it was saved with, if `Hindsight` is among them (functions are not written down).
+            storage: The storage it was saved with, if that lies elsewhere now.
+
+        Raises:
+            SnapshotError: The snapshot is damaged, not complete, or no snapshot, or the storage is another one.
+            StorageError: The storage cannot be opened.
+        """
+        folder = Path(path).resolve()
+        manifest = snapshot.read_manifest(folder)
+        with snapshot.reading(folder):
+            about = manifest["about"]
+            arguments = Declaration.arguments_from_json(about, sampler, transforms, storage)
+        buffer = cls(**arguments | {"storage": opened(arguments["storage"])})
+        if buffer._core.storage_identity != about.get("storage_identity", ""):
+            raise SnapshotError(
+                f"the rows of this snapshot were in {about['storage']}, but {buffer.storage} was made anew since; "
+                "the snapshot holds no rows itself and is of no use without them"
+            )
+        with snapshot.reading(folder):
+            snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
+            state = snapshot.read_state(folder, manifest)
+            buffer._core.restore(state)
+            snapshot.read_packed(folder, manifest, buffer._packed())
+            buffer._core.settle()
+            if buffer._custom is not None:
+                buffer._custom.restore(state, about["generators"])
+            if buffer._rescorer is not None:
+                buffer._rescorer.restore(about["generators"])
+        buffer._saved[folder] = manifest["token"]
+        return buffer
+
+    def handle(self) -> Handle:
+        """Return what another process needs to open the rows of this buffer's `storage`.
+
+        Pickling the buffer itself does the same: what comes out elsewhere is a buffer on the same rows, with priorities
+        and a random stream of its own.
+
+        Raises:
+            ConfigError: The rows are in this process's memory.
+        """
+        return handle_of(self.storage, self._made.arguments())
+
+    def __reduce__(self) -> Any:
+        return Handle.open, (self.handle(),)
+
+    def flush(self) -> None:
+        """Bring all that was added to a `MemoryMap` so far to disk; it outlives a power cut until more is added."""
+        self._core.flush()
+
+    def close(self) -> None:
+        """Flush and let go of the `storage`; nothing can be done with the buffer after.
+
+        The rows stay until ``buffer.storage.unlink()``.
+        """
+        self._core.flush()
+        self._core.close()
+
+    def _row_bytes(self) -> list[npt.NDArray[np.uint8]]:
+        if self.storage is not None:
+            return []
+        return [self._core.bytes(r) for r in range(self.replicas or 1)]
+
+    def _packed(self) -> list[snapshot.Packed]:
+        """Return the segments of compressed fields."""
+        return [
+            ((r, field, serial), memory)
+            for r in range(self.replicas or 1)
+            for field, serial, memory in self._core.packed(r)
+        ]
+
+    def _row_dtype(self) -> np.dtype[Any]:
+        placed = sorted(zip(self._core.offsets(), self._made.flat.items(), strict=True), key=lambda one: one[0])
+        placed = [one for one in placed if one[0] >= 0]
+        return np.dtype(
+            {
+                "names": [name for _, (name, _) in placed],
+                "formats": [np.uint64 if field.compressed else (field.dtype, field.shape) for _, (_, field) in placed],
+                "offsets": [offset for offset, _ in placed],
+                "itemsize": self._core.row_stride,
+            }
+        )
