@@ -165,13 +165,16 @@ def stored_ids(buffer: ReplayBuffer) -> Ids:
 
 
 def p_value(counts: Floats, expected: Floats) -> float:
-    """Return the chance of counts at least this far from the expected, pooled into cells of 25 expected draws."""
+    """Return the chance of counts at least this far from the expected, pooled into cells of 25 expected draws.
+
+    Neighbours are pooled, not steps of like chances: where a law turns away from what was drawn, those of small chances
+    are those that came often, and would stand out together.
+    """
     from scipy import stats
 
     assert counts[expected == 0.0].sum() == 0.0, "a step of probability zero was drawn"
-    order = np.argsort(expected)
-    cells = np.maximum(np.cumsum(expected[order]) // 25.0, 1.0).astype(np.int64)
-    found, wanted = (np.bincount(cells, weights=values[order])[1:] for values in (counts, expected))
+    cells = np.maximum(np.cumsum(expected) // 25.0, 1.0).astype(np.int64)
+    found, wanted = (np.bincount(cells, weights=values)[1:] for values in (counts, expected))
     found, wanted = found[wanted > 0], wanted[wanted > 0]
     if len(wanted) < 2:
         return 1.0
