@@ -212,24 +212,29 @@ class ReplayBuffer(Persistent):
         if not (type(batch_size) is int and 0 < batch_size <= 2**20):  # the usual case needs no closer look
             batch_size = positive("batch_size", batch_size, most=MOST)
             check_batch_memory(self._made.batch_row_nbytes, batch_size * (self.replicas or 1))
-        scheduled = self._made.scheduled(progress)
-        if not self.sampler.in_core and out is not None:
+        made = self._made
+        scheduled = made.scheduled(progress)
+        if made.sampler.in_core and out is None:
+            columns = self._core.sample(batch_size, scheduled, None)
+            if made.plain_batches:
+                return Batch(columns)
+            made.relabel(columns)
+            return made.batch(columns)
+        if not made.sampler.in_core and out is not None:
             raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
         if self._custom is not None:
             return self._sample_custom(self._custom, batch_size, progress)
         if self._rescorer is not None:
             return self._rescorer.keep(self._pool(batch_size, self._rescorer.sampler.m, scheduled), batch_size)
-        if out is None:
-            return self._drawn(batch_size, scheduled)
         if not isinstance(out, Batch):
             raise FieldError(
                 f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}"
             )
-        if self._made.hindsight is not None and self._made.n_step is not None:  # its columns take another shape first
+        if made.hindsight is not None and made.n_step is not None:  # its columns take another shape first
             copy_batch(self.sample(batch_size, progress=progress), out)
             return out
-        own = dict(flatten(out.__dict__)) if self._made.nested else out.__dict__
-        self._made.relabel(self._core.sample(batch_size, scheduled, own))
+        own = dict(flatten(out.__dict__)) if made.nested else out.__dict__
+        made.relabel(self._core.sample(batch_size, scheduled, own))
         return out
 
     def batches(
@@ -412,15 +417,12 @@ class ReplayBuffer(Persistent):
             self._custom.stored(ids, values, (self.replicas or 1, length, self.num_envs or 1))
         return ids
 
-    def _drawn(self, batch_size: int, scheduled: list[float]) -> Batch:
-        columns = self._core.sample(batch_size, scheduled, None)
-        self._made.relabel(columns)
-        return self._made.batch(columns)
-
     def _pool(self, batch_size: int, times: int, scheduled: list[float]) -> Batch:
         rows = positive("batch_size", batch_size, most=MOST // times) * times
         check_batch_memory(self._made.batch_row_nbytes, rows * (self.replicas or 1))
-        return self._drawn(rows, scheduled)
+        columns = self._core.sample(rows, scheduled, None)
+        self._made.relabel(columns)
+        return self._made.batch(columns)
 
     def _sample_custom(self, custom: CustomState, batch_size: int, progress: float | None) -> Batch:
         with custom.lock:

@@ -64,6 +64,7 @@ class Declaration:
         self.n_step, self.stack = self._transform(NStep), self._transform(FrameStack)
         self.hindsight, self.sequence = self._transform(Hindsight), self._transform(Sequence)
         self._known = self._known_of_outcome()
+        self.plain_batches = self.hindsight is None and not self.nested
         self.retention = Fifo() if retention is None else retention
         self._check_retention()
         self.storage = checked_storage(storage, next_obs, self.retention, self.sampler, self.flat)
@@ -74,6 +75,7 @@ class Declaration:
         self._schedules = [as_schedule(part.scheduled) for part in parts]
         bounds = [schedule.bounds for schedule in self._schedules]
         self._constant = [least for least, most in bounds if least == most]
+        self._unscheduled = len(self._constant) == len(self._schedules)
 
     @property
     def plain(self) -> bool:
@@ -142,16 +144,16 @@ class Declaration:
         Raises:
             ConfigError: `progress` is not in [0, 1], or missing where a number changes.
         """
+        if progress is None and self._unscheduled:
+            return self._constant
         if progress is not None:
             at = checked_progress(progress)
             return [schedule(at) for schedule in self._schedules]
-        if len(self._constant) < len(self._schedules):
-            changing = next(schedule for schedule in self._schedules if schedule.bounds[0] < schedule.bounds[1])
-            raise ConfigError(
-                f"{type(self.sampler).__name__} has a number that changes over the run ({changing}), so "
-                "`progress` in [0, 1] is needed; pass progress=step / total_steps, or make it constant"
-            )
-        return self._constant
+        changing = next(schedule for schedule in self._schedules if schedule.bounds[0] < schedule.bounds[1])
+        raise ConfigError(
+            f"{type(self.sampler).__name__} has a number that changes over the run ({changing}), so "
+            "`progress` in [0, 1] is needed; pass progress=step / total_steps, or make it constant"
+        )
 
     def relabel(self, columns: dict[str, Any]) -> None:
         """Recompute what depends on the goal in a batch's flat columns, if goals are relabelled."""
