@@ -12,6 +12,8 @@ void bind_replay(nanobind::module_& module);
 
 NB_MODULE(_core, module) {
     module.doc() = "The compiled core of replaylab: rows, ids, sum tree, random streams.";
+    // A buffer that lives to the end of the program, in a global or a cycle, is nobody's mistake.
+    nanobind::set_leak_warnings(false);
     replaylab::import_numpy();
     nanobind::register_exception_translator([](const std::exception_ptr& thrown, void*) {
         try {
