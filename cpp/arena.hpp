@@ -65,15 +65,15 @@ class Arena {
 };
 
 // n zeros by slot, in huge pages where the system gives them: what is looked up at random beside the rows.
-inline std::vector<std::uint32_t> zeros_by_slot(std::int64_t n) {
-    std::vector<std::uint32_t> zeros;
+template <typename Value = std::uint32_t>
+std::vector<Value> zeros_by_slot(std::int64_t n) {
+    std::vector<Value> zeros;
     zeros.reserve(static_cast<std::size_t>(n));
 #if defined(REPLAYLAB_HAS_MMAP) && defined(MADV_HUGEPAGE)
     constexpr std::size_t kHugePage = std::size_t{1} << 21;
     const auto begin = reinterpret_cast<std::size_t>(zeros.data());
     const std::size_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
-    const std::size_t last =
-        (begin + static_cast<std::size_t>(n) * sizeof(std::uint32_t)) / kHugePage * kHugePage;
+    const std::size_t last = (begin + static_cast<std::size_t>(n) * sizeof(Value)) / kHugePage * kHugePage;
     if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
 #endif
     zeros.resize(static_cast<std::size_t>(n));

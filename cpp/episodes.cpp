@@ -13,8 +13,7 @@ void Episodes::stored(std::int64_t slot, std::int64_t env, bool ended) {
     }
     const auto number = static_cast<std::uint32_t>(line.current);
     Episode& episode = at(number);
-    episode_[static_cast<std::size_t>(slot)] = number;
-    step_[static_cast<std::size_t>(slot)] = static_cast<std::uint32_t>(episode.length);
+    marks_[static_cast<std::size_t>(slot)] = Mark{number, static_cast<std::uint32_t>(episode.length)};
     ++episode.length;
     ++episode.left;
     ++line.steps;
@@ -35,7 +34,7 @@ void Episodes::stored(std::int64_t slot, std::int64_t env, bool ended) {
 }
 
 void Episodes::dropped(std::int64_t slot) {
-    const std::uint32_t number = episode_[static_cast<std::size_t>(slot)];
+    const std::uint32_t number = this->number(slot);
     Episode& episode = at(number);
     Line& line = lines_[static_cast<std::size_t>(episode.env)];
     ++line.front;
@@ -61,7 +60,11 @@ void Episodes::forget() {
 
 void Episodes::visit(StateVisitor& state) {
     std::vector<std::int64_t> episodes{first_}, lines;
-    std::vector<std::uint32_t> slots;
+    std::vector<std::uint32_t> episode_of, step_of, slots;
+    for (const Mark mark : marks_) {
+        episode_of.push_back(mark.episode);
+        step_of.push_back(mark.step);
+    }
     for (const Episode& one : live_)
         episodes.insert(episodes.end(), {one.first, one.length, one.left, one.env});
     for (const Line& line : lines_) {
@@ -70,12 +73,14 @@ void Episodes::visit(StateVisitor& state) {
         slots.insert(slots.end(), line.slots.begin(), line.slots.end());
     }
     if (state.restoring()) episodes.clear(), slots.clear();  // of any length
-    state.visit("episode_of", episode_);
-    state.visit("step_of", step_);
+    state.visit("episode_of", episode_of);
+    state.visit("step_of", step_of);
     state.visit("episodes", episodes);
     state.visit("lines", lines);
     state.visit("line_slots", slots);
     if (!state.restoring()) return;
+    for (std::size_t slot = 0; slot < marks_.size(); ++slot)
+        marks_[slot] = Mark{episode_of[slot], step_of[slot]};
     first_ = episodes.at(0);
     live_.clear();
     for (std::size_t k = 1; k + 3 < episodes.size(); k += 4)

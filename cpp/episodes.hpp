@@ -26,8 +26,7 @@ class Episodes {
 
     Episodes(std::int64_t capacity, std::int64_t num_envs)
         : capacity_(capacity),
-          episode_(zeros_by_slot(capacity)),
-          step_(zeros_by_slot(capacity)),
+          marks_(zeros_by_slot<Mark>(capacity)),
           lines_(static_cast<std::size_t>(num_envs)) {}
 
     // A step of this environment now lies in this slot; what lay there was dropped before.
@@ -48,8 +47,9 @@ class Episodes {
     void cut(std::int64_t env);
 
     Span span(std::int64_t slot) const {
-        const Episode& episode = at(episode_[static_cast<std::size_t>(slot)]);
-        const std::int64_t step = step_[static_cast<std::size_t>(slot)];
+        const Mark mark = marks_[static_cast<std::size_t>(slot)];
+        const Episode& episode = at(mark.episode);
+        const std::int64_t step = mark.step;
         const Line& line = lines_[static_cast<std::size_t>(episode.env)];
         return Span{std::max<std::int64_t>(0, line.front - episode.first),
                     episode.length - 1,
@@ -71,13 +71,10 @@ class Episodes {
     }
 
     // The episode's number.
-    std::uint32_t number(std::int64_t slot) const { return episode_[static_cast<std::size_t>(slot)]; }
+    std::uint32_t number(std::int64_t slot) const { return marks_[static_cast<std::size_t>(slot)].episode; }
 
     // Asks for what span() will read.
-    void expect(std::int64_t slot) const {
-        prefetch(reinterpret_cast<const char*>(&episode_[static_cast<std::size_t>(slot)]));
-        prefetch(reinterpret_cast<const char*>(&step_[static_cast<std::size_t>(slot)]));
-    }
+    void expect(std::int64_t slot) const { prefetch(&marks_[static_cast<std::size_t>(slot)]); }
 
     // Records of episodes: at least as many as have stored steps.
     std::int64_t records() const { return static_cast<std::int64_t>(live_.size()); }
@@ -92,6 +89,10 @@ class Episodes {
   private:
     static constexpr std::int64_t kNone = -1;
 
+    struct Mark {
+        std::uint32_t episode;  // its number
+        std::uint32_t step;     // and the step in it
+    };
     struct Episode {
         std::int64_t first;   // place of its step 0 in the environment's line
         std::int64_t length;  // steps so far
@@ -111,9 +112,9 @@ class Episodes {
     void forget();
 
     std::int64_t capacity_;
-    std::vector<std::uint32_t> episode_, step_;  // by slot: the episode's number, and the step in it
-    std::vector<Line> lines_;                    // by environment
-    std::deque<Episode> live_;                   // by number, from first_ on
+    std::vector<Mark> marks_;   // by slot
+    std::vector<Line> lines_;   // by environment
+    std::deque<Episode> live_;  // by number, from first_ on
     std::int64_t first_ = 0;
 };
 

@@ -184,8 +184,8 @@ class Declaration:
         """Return flat columns as a batch, nested as the fields are."""
         if not self.nested:
             return Batch(columns)
-        extra = {name: column for name, column in columns.items() if name not in self.flat}
-        return Batch(self.unflatten(iter(columns[path] for path in self.flat)) | extra)
+        nested = self.unflatten(columns.pop(path) for path in self.flat)
+        return Batch(nested | columns)
 
     def unflatten(self, leaves: Iterator[Any]) -> dict[str, Any]:
         """Return one value for every flat field, nested as the fields are."""

@@ -99,12 +99,12 @@ def flatten_as(template: Tree, value: Any, path: str = "") -> Iterator[tuple[str
 
 
 def unflatten(template: Tree, leaves: Iterator[Any]) -> Any:
-    """Return leaves nested as the template is: mappings as dicts, tuples as tuples."""
-    if isinstance(template, Mapping):
-        return {key: unflatten(child, leaves) for key, child in template.items()}
+    """Return leaves nested as the fields are: mappings as dicts, tuples as tuples."""
+    if isinstance(template, Field):
+        return next(leaves)
     if isinstance(template, tuple):
         return tuple(unflatten(child, leaves) for child in template)
-    return next(leaves)
+    return {key: unflatten(child, leaves) for key, child in template.items()}
 
 
 def without_missing(tree: Any) -> Any:
