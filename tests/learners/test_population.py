@@ -185,3 +185,23 @@ def test_action_values_take_any_box():
     q = population.q_values(obs)
     assert q.shape == (2, 5, 3)
     np.testing.assert_allclose(q, population.q_values(obs.reshape(2, 5, 12).astype(np.float64)), rtol=1e-6)
+
+
+def test_a_restored_population_goes_on_bit_for_bit_and_so_do_some_of_its_replicas():
+    learner = replace(SETTINGS, target_period=7)
+    population = Population(learner, 4, 3, [5, 0, 7])
+    for update in range(10):
+        population.update(batch_of(3, seed=update))
+    state = population.state()
+    other, last = Population(learner, 4, 3, [1, 2, 3]), Population(learner, 4, 3, [7])
+    other.restore(state)
+    last.restore({name: array[2:] if array.ndim else array for name, array in state.items()})
+    for update in range(10, 20):
+        batch = batch_of(3, seed=update)
+        expected = population.update(batch)
+        np.testing.assert_array_equal(other.update(batch).td_error, expected.td_error)
+        alone = last.update(part(batch, 2))
+        np.testing.assert_allclose(alone.td_error, expected.td_error[2:], rtol=1e-5, atol=1e-5)
+    for name, array in population.state().items():
+        np.testing.assert_array_equal(other.state()[name], array)
+    assert (other.updates, last.updates) == (20, 20)

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, Population, train, training
+from replaylab.learners import DQN, Population, train
 from replaylab.learners.exploration import EpsilonGreedy
 from replaylab.learners.streams import Stream, numbers
 from replaylab.replay import Combined, Linear, Online, Prioritized, ReplayBuffer, SlidingWindow, Uniform
@@ -233,8 +233,8 @@ def test_the_callers_functions_are_told():
     ("call", "message"),
     [
         ({"env_id": "CartPol-v1"}, "`env_id` must name a Gymnasium environment, but got 'CartPol-v1'"),
-        ({"env_id": "Pendulum-v1"}, "DQN needs Discrete actions, but those of Pendulum-v1 are in Box("),
-        ({"env_id": "Taxi-v4"}, "DQN needs observations in a Box, but those of Taxi-v4 are in Discrete(500)"),
+        ({"env_id": "Pendulum-v1"}, "DQN cannot learn Pendulum-v1: DQN needs Discrete actions, but they are in Box("),
+        ({"env_id": "Taxi-v4"}, "DQN needs observations in a Box, but they are in Discrete(500)"),
         ({"seeds": []}, "`seeds` must be one or more different whole numbers, but got []"),
         ({"seeds": [1, 1]}, "`seeds` must be one or more different whole numbers, but got [1, 1]"),
         ({"seeds": [-1]}, "a seed must be a whole number that is not negative, but got -1"),
@@ -244,6 +244,6 @@ def test_the_callers_functions_are_told():
     ],
 )
 def test_a_bad_call_is_told_before_anything_runs(call, message, monkeypatch):
-    monkeypatch.setattr(training.Population, "update", lambda *_: pytest.fail("training began"))
+    monkeypatch.setattr(Population, "update", lambda *_: pytest.fail("training began"))
     with pytest.raises(ConfigError, match=re.escape(message)):
         run(**call)

@@ -19,6 +19,9 @@ class Adam:
     Attributes:
         parameters: θ float32, any shape; changed by `step`.
         learning_rate: λ.
+        steps: t, steps taken.
+        mean: m, as θ.
+        square: v, as θ.
     """
 
     parameters: Tensor
@@ -27,19 +30,19 @@ class Adam:
     beta2: float = 0.999
     epsilon: float = 1e-8
     steps: int = 0
-    _mean: Tensor = field(init=False)
-    _square: Tensor = field(init=False)
+    mean: Tensor = field(init=False)
+    square: Tensor = field(init=False)
     _scratch: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self._mean, self._square, self._scratch = (torch.zeros_like(self.parameters) for _ in range(3))
+        self.mean, self.square, self._scratch = (torch.zeros_like(self.parameters) for _ in range(3))
 
     def step(self, gradients: Tensor) -> None:
         """Move the parameters against the gradients, of the same shape."""
         self.steps += 1
-        self._mean.lerp_(gradients, 1.0 - self.beta1)
-        self._square.mul_(self.beta2).addcmul_(gradients, gradients, value=1.0 - self.beta2)
+        self.mean.lerp_(gradients, 1.0 - self.beta1)
+        self.square.mul_(self.beta2).addcmul_(gradients, gradients, value=1.0 - self.beta2)
         root = math.sqrt(1.0 - self.beta2**self.steps)
-        torch.sqrt(self._square, out=self._scratch).add_(self.epsilon * root)
+        torch.sqrt(self.square, out=self._scratch).add_(self.epsilon * root)
         rate = self.learning_rate * root / (1.0 - self.beta1**self.steps)
-        self.parameters.addcdiv_(self._mean, self._scratch, value=-rate)
+        self.parameters.addcdiv_(self.mean, self._scratch, value=-rate)

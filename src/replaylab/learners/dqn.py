@@ -1,11 +1,17 @@
 """The settings of deep Q-learning."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from gymnasium import Space, spaces
 
 from replaylab.errors import ConfigError
 from replaylab.replay import Linear, Schedule
+
+if TYPE_CHECKING:
+    from replaylab.learners.population import Population
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,8 @@ class DQN:
         loss: ℓ.
         target_period: Updates between two copies of the online network to the target network.
         learning_starts: Environment steps before the first update.
-        train_period: Environment steps for one update.
+        train_period: Environment steps between two turns of learning.
+        gradient_steps: Updates in a turn of learning, each from a batch of its own.
         epsilon: Chance of a random action, a number or a schedule over training progress.
         max_grad_norm: Largest Euclidean norm of a replica's gradient; None: no bound.
     """
@@ -47,11 +54,14 @@ class DQN:
     target_period: int = 200
     learning_starts: int = 1_000
     train_period: int = 1
+    gradient_steps: int = 1
     epsilon: float | Schedule = field(default=Linear(1.0, 0.05, until=0.1))
     max_grad_norm: float | None = 1.0
 
+    online: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
-        for name in ("batch_size", "capacity", "target_period", "learning_starts", "train_period"):
+        for name in ("batch_size", "capacity", "target_period", "learning_starts", "train_period", "gradient_steps"):
             _check(
                 name,
                 getattr(self, name),
@@ -71,6 +81,20 @@ class DQN:
                 f"`learning_starts` must be at least `batch_size`, but got (learning_starts="
                 f"{self.learning_starts}, batch_size={self.batch_size}); the first batch needs so many steps"
             )
+
+    def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> "Population":
+        """Return new agents, replica r made from seeds[r] alone.
+
+        Raises:
+            ConfigError: Observations are in no Box, or actions are not Discrete.
+        """
+        from replaylab.learners.population import Population  # PyTorch, only now that it is needed
+
+        if not isinstance(observation_space, spaces.Box):
+            raise ConfigError(f"DQN needs observations in a Box, but they are in {observation_space}")
+        if not isinstance(action_space, spaces.Discrete):
+            raise ConfigError(f"DQN needs Discrete actions, but they are in {action_space}")
+        return Population(self, math.prod(observation_space.shape), int(action_space.n), seeds)
 
 
 def _check(name: str, value: object, rule: str, holds: bool) -> None:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from replaylab.envs import make_vector_env
-from replaylab.learners.population import Population
+from replaylab.learners.agents import Agents
 from replaylab.learners.streams import Stream, numbers
 
 
@@ -32,7 +32,7 @@ class Evaluation:
         self._first_action = int(space.start) if isinstance(space, spaces.Discrete) else 0
         self._count = 0
 
-    def __call__(self, population: Population) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def __call__(self, agents: Agents) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return each replica's mean return and mean episode length, float64 (R,)."""
         starts = [
             number for seed in self.seeds for number in numbers(seed, Stream.EVALUATION, self.episodes, self._count)
@@ -43,7 +43,7 @@ class Evaluation:
         lengths = np.zeros(len(starts))
         running = np.ones(len(starts), np.bool_)
         for _ in range(self.max_steps):
-            action = population.q_values(self._by_replica(obs)).argmax(-1).reshape(-1)
+            action = agents.q_values(self._by_replica(obs)).argmax(-1).reshape(-1)
             obs, reward, terminated, truncated, _ = self.env.step(action + self._first_action)
             returns += running * reward
             lengths += running

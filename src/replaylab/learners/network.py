@@ -5,6 +5,7 @@ products of a dense layer are known in closed form, and at these sizes recording
 arithmetic. The tests compare them with autograd's.
 """
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -92,22 +93,17 @@ class MultiLayerPerceptron:
     """
 
     def __init__(self, sizes: Sequence[int], replicas: int) -> None:
-        shapes = list(pairwise(sizes))
-        total = replicas * sum((inputs + 1) * outputs for inputs, outputs in shapes)
-        self.parameters = torch.zeros(total)
-        self.gradients = torch.zeros(total)
-        self.layers: list[Dense] = []
-        start = 0
-        for inputs, outputs in shapes:
-            middle = start + replicas * inputs * outputs
-            end = middle + replicas * outputs
-            blocks = [
-                flat[a:b].view(replicas, outputs, *rest)
-                for flat in (self.parameters, self.gradients)
-                for a, b, rest in ((start, middle, (inputs,)), (middle, end, ()))
-            ]
-            self.layers.append(Dense(*blocks, relu=len(self.layers) < len(shapes) - 1))
-            start = end
+        self._shapes = [(replicas, *shape) for i, o in pairwise(sizes) for shape in ((o, i), (o,))]
+        self.parameters, self.gradients = (torch.zeros(sum(map(math.prod, self._shapes))) for _ in range(2))
+        values, grads = self.blocks(self.parameters), self.blocks(self.gradients)
+        self.layers = [
+            Dense(*values[i : i + 2], *grads[i : i + 2], relu=i + 2 < len(values)) for i in range(0, len(values), 2)
+        ]
+
+    def blocks(self, flat: Tensor) -> list[Tensor]:
+        """Return a tensor of the parameters' layout as views (R, ...): weight and bias of each layer in turn."""
+        parts = torch.split(flat, [math.prod(shape) for shape in self._shapes])
+        return [part.view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def initialise(self, generators: Sequence[np.random.Generator]) -> None:
         """Draw replica r by generator r, all from U(−1/√I, 1/√I) as `torch.nn.Linear` does."""

@@ -4,7 +4,6 @@ Shapes: R replicas, B drawn steps, A actions.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,33 +12,11 @@ import torch
 from torch import Tensor
 
 from replaylab.learners.adam import Adam
+from replaylab.learners.agents import State, Step, Update
 from replaylab.learners.dqn import DQN
 from replaylab.learners.network import MultiLayerPerceptron
 from replaylab.learners.streams import Stream, generator
 from replaylab.replay import Batch
-
-
-@dataclass(frozen=True)
-class Update:
-    """What an update saw, before it changed the parameters.
-
-    Attributes:
-        td_error: δ = y − Q(s, a), float32 (R, B).
-        slope: ℓ'(δ), float32 (R, B).
-        q: Q(s, a), float32 (R, B).
-        weight: Importance weights, float32 (R, B).
-    """
-
-    td_error: npt.NDArray[np.float32]
-    slope: npt.NDArray[np.float32]
-    q: npt.NDArray[np.float32]
-    weight: npt.NDArray[np.float32]
-
-    @property
-    def loss(self) -> npt.NDArray[np.float32]:
-        """Mean over the batch of weight·ℓ(δ), float32 (R,); for both losses ℓ(δ) = ℓ'(δ)·(δ − ℓ'(δ)/2)."""
-        loss: npt.NDArray[np.float32] = (self.weight * self.slope * (self.td_error - self.slope / 2)).mean(1)
-        return loss
 
 
 class Population:
@@ -97,6 +74,29 @@ class Population:
         if self.updates % learner.target_period == 0:
             self.target.copy_from(self.online)
         return Update(td_error.numpy(), slope.numpy(), q.numpy(), batch.weight)
+
+    def observe(self, step: Step) -> None:
+        """Do nothing: a deep learner learns from batches."""
+
+    def state(self) -> State:
+        """Return the parameters of both networks, the optimiser's averages and the counts, copied."""
+        state = {
+            f"{name}.{block}": part.numpy().copy()
+            for name, flat in self._flat().items()
+            for block, part in enumerate(self.online.blocks(flat))
+        }
+        return state | {"updates": np.array(self.updates), "optimiser.steps": np.array(self.optimiser.steps)}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        for name, flat in self._flat().items():
+            for block, part in enumerate(self.online.blocks(flat)):
+                part.copy_(torch.from_numpy(state[f"{name}.{block}"]))
+        self.updates, self.optimiser.steps = int(state["updates"]), int(state["optimiser.steps"])
+
+    def _flat(self) -> dict[str, Tensor]:
+        averages = {"optimiser.mean": self.optimiser.mean, "optimiser.square": self.optimiser.square}
+        return {"online": self.online.parameters, "target": self.target.parameters, **averages}
 
 
 def _inputs(obs: npt.NDArray[Any]) -> Tensor:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.learners.agents import Update
 from replaylab.learners.metrics import Metrics
-from replaylab.learners.population import Update
 from replaylab.replay import Batch
 
 OnMetrics = Callable[[int, Mapping[str, npt.NDArray[np.float64]]], None]

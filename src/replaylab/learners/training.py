@@ -3,17 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from replaylab.envs import make_vector_env
 from replaylab.errors import ConfigError
-from replaylab.learners.dqn import DQN
+from replaylab.learners.agents import Agents, Learner
 from replaylab.learners.evaluation import Evaluation
 from replaylab.learners.exploration import EpsilonGreedy
 from replaylab.learners.metrics import Metrics
-from replaylab.learners.population import Population
 from replaylab.learners.recorder import OnMetrics, Recorder
 from replaylab.learners.streams import Stream, numbers
 from replaylab.replay import Constant, ReplayBuffer, Sampler, Schedule
@@ -24,7 +21,7 @@ PROGRESS_PERIOD = 100
 
 def train(
     env_id: str,
-    learner: DQN,
+    learner: Learner,
     sampler: Sampler,
     seeds: Sequence[int],
     total_steps: int,
@@ -70,8 +67,8 @@ def train(
     periods = {"eval_every": eval_every, "eval_episodes": eval_episodes, "log_every": log_every}
     _check_arguments(seeds, {"total_steps": total_steps, **periods})
     env = make_vector_env(env_id, len(seeds), autoreset_mode=autoreset_mode)
-    inputs, num_actions, first_action = _sizes(env_id, env)
-    population = Population(learner, inputs, num_actions, seeds)
+    agents = _agents(env_id, env, learner, seeds)
+    first_action = int(getattr(env.single_action_space, "start", 0))
     explore = EpsilonGreedy(seeds)
     evaluate = None if eval_every is None else Evaluation(env_id, seeds, eval_episodes)
     buffer = ReplayBuffer.for_env(env, learner.capacity, replicas=len(seeds), sampler=sampler, seed=seeds)
@@ -81,7 +78,7 @@ def train(
     obs, _ = env.reset(seed=[numbers(seed, Stream.ENV_RESET, 1)[0] for seed in seeds])  # type: ignore[arg-type]
     for step in range(1, total_steps + 1):
         elapsed = step / total_steps
-        action = explore(population.q_values(obs[:, None])[:, 0], epsilon(elapsed))
+        action = explore(agents.q_values(obs[:, None])[:, 0], epsilon(elapsed))
         next_obs, reward, terminated, truncated, infos = env.step(action + first_action)
         ids = buffer.add(
             obs=obs,
@@ -98,13 +95,14 @@ def train(
             obs, _ = env.reset(options={"reset_mask": terminated | truncated})
 
         if step >= learner.learning_starts and step % learner.train_period == 0:
-            batch = buffer.sample(learner.batch_size, progress=elapsed)
-            update = population.update(batch)
-            if sampler.wants_feedback:
-                buffer.update_priorities(batch.id, update.td_error)
-            recorder.update(step, update, batch, epsilon(elapsed))
+            for _ in range(learner.gradient_steps):
+                batch = buffer.sample(learner.batch_size, progress=elapsed)
+                update = agents.update(batch)
+                if sampler.wants_feedback:
+                    buffer.update_priorities(batch.id, update.td_error)
+                recorder.update(step, update, batch, epsilon(elapsed))
         if evaluate is not None and _due(step, eval_every, total_steps):
-            recorder.evaluation(step, *evaluate(population))
+            recorder.evaluation(step, *evaluate(agents))
         if progress is not None and _due(step, PROGRESS_PERIOD, total_steps):
             progress(step)
     return recorder.table()
@@ -122,11 +120,8 @@ def _check_arguments(seeds: list[int], counts: dict[str, int | None]) -> None:
             raise ConfigError(f"`{name}` must be at least 1, but got {value}")
 
 
-def _sizes(env_id: str, env: VectorEnv[Any, Any, Any]) -> tuple[int, int, int]:
-    """Return the numbers in one observation, the number of actions, and the first action's number."""
-    obs, action = env.single_observation_space, env.single_action_space
-    if not isinstance(obs, spaces.Box):
-        raise ConfigError(f"DQN needs observations in a Box, but those of {env_id} are in {obs}")
-    if not isinstance(action, spaces.Discrete):
-        raise ConfigError(f"DQN needs Discrete actions, but those of {env_id} are in {action}")
-    return int(np.prod(obs.shape)), int(action.n), int(action.start)
+def _agents(env_id: str, env: VectorEnv[Any, Any, Any], learner: Learner, seeds: Sequence[int]) -> Agents:
+    try:
+        return learner.agents(env.single_observation_space, env.single_action_space, seeds)
+    except ConfigError as error:
+        raise ConfigError(f"{type(learner).__name__} cannot learn {env_id}: {error}") from error

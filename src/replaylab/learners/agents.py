@@ -1,0 +1,139 @@
+"""What the training loop drives: learners (settings) and their agents (R replicas that act and learn together).
+
+Shapes: R replicas, N observations of each, B drawn steps, A actions. An observation is an array, or a nested
+mapping of arrays (`Dict` spaces), with the leading axes of each of its arrays.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import Space
+
+from replaylab.replay import Batch, Schedule
+
+Obs = Any
+"""An array, or a nested mapping of arrays."""
+
+State = dict[str, npt.NDArray[Any]]
+"""Flat names → plain arrays. Every array has R as its first axis, or none: such a number is the same for all replicas.
+So what is left of a state when some rows are picked is the state of those replicas alone."""
+
+
+def each(function: Callable[[npt.NDArray[Any]], Any], obs: Obs) -> Any:
+    """Apply a function to every array of an observation."""
+    if isinstance(obs, Mapping):
+        return {name: each(function, part) for name, part in obs.items()}
+    return function(obs)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One new environment step of every replica.
+
+    Attributes:
+        obs: What was seen, (R, ...).
+        action: What was done, counted from 0, int64 (R,).
+        reward: float (R,).
+        next_obs: What came of it, (R, ...); where an episode ended its true last observation.
+        terminated: bool (R,).
+        truncated: bool (R,).
+        next_action: What the behaviour policy does next, in next_obs, int64 (R,); of no meaning where the episode
+            ended.
+        where: Replicas that really stepped, bool (R,); the others' rows mean nothing.
+    """
+
+    obs: Obs
+    action: npt.NDArray[np.int64]
+    reward: npt.NDArray[Any]
+    next_obs: Obs
+    terminated: npt.NDArray[np.bool_]
+    truncated: npt.NDArray[np.bool_]
+    next_action: npt.NDArray[np.int64]
+    where: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update saw, before it changed the parameters.
+
+    Attributes:
+        td_error: δ = y − Q(s, a), float (R, B).
+        slope: ℓ'(δ), float (R, B).
+        q: Q(s, a), float (R, B).
+        weight: Importance weights, float32 (R, B).
+    """
+
+    td_error: npt.NDArray[np.floating[Any]]
+    slope: npt.NDArray[np.floating[Any]]
+    q: npt.NDArray[np.floating[Any]]
+    weight: npt.NDArray[np.float32]
+
+    @property
+    def loss(self) -> npt.NDArray[np.floating[Any]]:
+        """Mean over the batch of weight·ℓ(δ), float (R,); for both losses ℓ(δ) = ℓ'(δ)·(δ − ℓ'(δ)/2)."""
+        loss: npt.NDArray[np.floating[Any]] = (self.weight * self.slope * (self.td_error - self.slope / 2)).mean(1)
+        return loss
+
+
+class Agents(Protocol):
+    """R agents; what replica r does depends on its own seed and steps alone."""
+
+    updates: int
+    """How often `update` was called."""
+
+    def q_values(self, obs: Obs) -> npt.NDArray[Any]:
+        """Return Q(s, ·), float (R, N, A), for observations (R, N, ...)."""
+
+    def observe(self, step: Step) -> None:
+        """Learn from one new step of each replica: the online update. Called only if the learner is `online`."""
+
+    def update(self, batch: Batch) -> Update:
+        """Learn from a drawn batch, its columns (R, B, ...), all replicas in one call."""
+
+    def state(self) -> State:
+        """Return everything that decides what comes next, copied."""
+
+    def restore(self, state: State) -> None:
+        """Go on, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
+
+
+class Learner(Protocol):
+    """Settings of a learner: a frozen dataclass."""
+
+    @property
+    def capacity(self) -> int:
+        """C, steps the replay buffer keeps."""
+
+    @property
+    def batch_size(self) -> int:
+        """B, drawn for each update; 0: nothing is replayed."""
+
+    @property
+    def learning_starts(self) -> int:
+        """Environment steps before the first update."""
+
+    @property
+    def train_period(self) -> int:
+        """Environment steps between two turns of learning."""
+
+    @property
+    def gradient_steps(self) -> int:
+        """Updates in a turn of learning, each from a batch of its own."""
+
+    @property
+    def epsilon(self) -> float | Schedule:
+        """Chance of a random action, a number or a schedule over training progress."""
+
+    @property
+    def online(self) -> bool:
+        """Whether the agents learn from every new step as it comes, by `Agents.observe`."""
+
+    def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
+        """Return new agents, replica r made from seeds[r] alone.
+
+        Raises:
+            ConfigError: A space cannot be handled; the message names it and says what to do.
+        """
