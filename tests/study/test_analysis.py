@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from replaylab.statistics import Interval
 from replaylab.study import analysis, words
 from replaylab.study.analysis import Curve, Difference
-from replaylab.study.statistics import Interval
 from tests.study.tiny import pretend, study
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from replaylab.study import statistics
+from replaylab import statistics
 from replaylab.study.plan import Population
 from replaylab.study.spec import Spec
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
+from replaylab import statistics
 from replaylab.errors import SpecError
-from replaylab.study import analysis, figures, palette, statistics, tables, words
+from replaylab.statistics import Band
+from replaylab.study import analysis, figures, palette, tables, words
 from replaylab.study.analysis import Curve
 from replaylab.study.files import write_text
 from replaylab.study.page import KEYS, Page, ReportFigure, ReportTable
 from replaylab.study.progress import duration
-from replaylab.study.statistics import Band
 
 if TYPE_CHECKING:
     from pathlib import Path

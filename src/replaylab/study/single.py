@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from replaylab import statistics
 from replaylab.errors import SpecError
-from replaylab.study import analysis, provenance, statistics, words
+from replaylab.study import analysis, provenance, words
 from replaylab.study.parts import LEARNERS, STRATEGIES, Catalogue, Part, resolve
 from replaylab.study.plan import Population, plan
 from replaylab.study.progress import duration

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from replaylab.statistics import Interval
 from replaylab.study.analysis import Difference, Level, Measure, Spent
 from replaylab.study.spec import Spec
-from replaylab.study.statistics import Interval
 
 MEASURE_WORDS: dict[Measure, str] = {
     "final": "final level",

@@ -1,0 +1,39 @@
+"""From a learning curve to one number of a run."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from replaylab.statistics.resampling import Floats
+
+
+def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
+    """Return the normalised area under learning curves: the value's time-average, in its own unit.
+
+    area = 1 / (x_T - x_1) * sum over t of (x_{t+1} - x_t) (y_t + y_{t+1}) / 2, the trapezoid rule.
+
+    Args:
+        steps: shape (T,), increasing.
+        values: shape (..., T).
+    """
+    x = np.asarray(steps, dtype=np.float64)
+    y = np.asarray(values, dtype=np.float64)
+    if len(x) == 1:
+        return np.asarray(y[..., 0])
+    return np.asarray(np.trapezoid(y, x, axis=-1) / (x[-1] - x[0]))
+
+
+def on_grid(steps: ArrayLike, values: ArrayLike, grid: ArrayLike) -> Floats:
+    """Return a run's irregular series on a step grid: at each grid point the newest value logged up to it.
+
+    Points before the first logged value take that first value, so every run has every point.
+
+    Args:
+        steps: shape (n,), non-decreasing, n >= 1.
+        values: shape (n,).
+        grid: shape (T,).
+    """
+    x = np.asarray(steps)
+    newest = np.searchsorted(x, np.asarray(grid), side="right") - 1
+    return np.asarray(values, dtype=np.float64)[np.maximum(newest, 0)]

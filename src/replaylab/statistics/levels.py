@@ -1,0 +1,163 @@
+"""How high strategies come, and how far apart: interquartile means with bootstrap intervals.
+
+The interquartile mean (IQM) uses half of the runs, so one lucky or one lost run does not move it as it moves a
+mean, and it wastes less than a median does (Agarwal et al. 2021, "Deep reinforcement learning at the edge of
+the statistical precipice", NeurIPS, https://arxiv.org/abs/2108.13264). Shapes: ``N`` runs (seeds), ``M``
+strata (environments), ``T`` points of a curve.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from replaylab.errors import ShapeError
+from replaylab.statistics.resampling import (
+    RESAMPLES,
+    Band,
+    Floats,
+    Interval,
+    as_pairs,
+    as_strata,
+    ends,
+    resample,
+    tail,
+)
+
+
+def interquartile_mean(values: ArrayLike, axis: int = 0) -> Floats:
+    """Return the mean of the middle half along ``axis``.
+
+    With n values sorted as x_(1) <= ... <= x_(n) and g = floor(n / 4),
+    IQM = (x_(g+1) + ... + x_(n-g)) / (n - 2g), the 25 % trimmed mean (``scipy.stats.trim_mean(x, 0.25)``).
+
+    Args:
+        values: runs along ``axis``.
+        axis: the axis of the runs; it disappears from the result.
+
+    Raises:
+        ShapeError: there are no values along ``axis``.
+    """
+    array = np.sort(np.asarray(values, dtype=np.float64), axis=axis)
+    count = array.shape[axis]
+    if count == 0:
+        raise ShapeError("An interquartile mean needs at least one value, but got none.")
+    cut = count // 4
+    middle = np.take(array, np.arange(cut, count - cut), axis=axis)
+    return np.asarray(middle.mean(axis=axis))
+
+
+def pooled_iqm(values: Floats) -> Floats:
+    """Return the IQM over all runs of all strata: (..., N, M) to (...)."""
+    return interquartile_mean(values.reshape(*values.shape[:-2], -1), axis=-1)
+
+
+def iqm_difference(treated: Floats, baseline: Floats) -> Floats:
+    """Return the difference of pooled IQMs: (..., N, M) each, to (...)."""
+    return pooled_iqm(treated) - pooled_iqm(baseline)
+
+
+def bootstrap_interval(
+    values: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0, calibrated: bool = True
+) -> Interval:
+    """Return the IQM of the runs with its stratified bootstrap interval.
+
+    Runs are drawn with replacement within each stratum (environment) on its own, the IQM is taken over all of
+    them, and the interval's ends are quantiles of those IQMs, at a share widened for few runs
+    (`resampling.tail`).
+
+    Args:
+        values: shape (N,) for one environment, or (N, M) for M environments in a common unit.
+        level: share of studies whose interval should hold the true value.
+        resamples: number of bootstrap resamples.
+        seed: seed of the resampling.
+        calibrated: False gives the plain percentile interval, which is what rliable gives.
+
+    Examples:
+        >>> found = bootstrap_interval([480.0, 500, 455, 500, 120, 500, 490, 470, 500, 390])
+        >>> round(found.estimate, 1), bool(found.low < found.estimate < found.high)
+        (482.5, True)
+    """
+    array = as_strata(values)
+    samples = resample(pooled_iqm, array, resamples=resamples, rng=np.random.default_rng(seed))
+    low, high = ends(samples, tail(level, *array.shape, calibrated=calibrated))
+    return Interval(float(pooled_iqm(array)), float(low), float(high))
+
+
+def paired_difference(
+    treated: ArrayLike,
+    baseline: ArrayLike,
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    calibrated: bool = True,
+) -> Interval:
+    """Return IQM(treated) - IQM(baseline) with a paired bootstrap interval.
+
+    Row i of both arrays is the same seed. A resample draws seeds, and takes both runs of each drawn seed, so
+    that what a seed does to both strategies alike cancels; the interval is therefore narrower than that of
+    two unpaired groups whenever seeds correlate.
+
+    Args:
+        treated: shape (N,) or (N, M), as in `bootstrap_interval`.
+        baseline: the same shape, paired row by row.
+        level: share of studies whose interval should hold the true value.
+        resamples: number of bootstrap resamples.
+        seed: seed of the resampling.
+        calibrated: False gives the plain percentile interval.
+
+    Raises:
+        ShapeError: the shapes differ.
+    """
+    a, b = as_pairs(treated, baseline)
+    samples = resample(iqm_difference, a, b, resamples=resamples, rng=np.random.default_rng(seed))
+    low, high = ends(samples, tail(level, *a.shape, difference=True, calibrated=calibrated))
+    return Interval(float(iqm_difference(a, b)), float(low), float(high))
+
+
+def unpaired_difference(
+    treated: ArrayLike,
+    baseline: ArrayLike,
+    *,
+    level: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    calibrated: bool = True,
+) -> Interval:
+    """Return IQM(treated) - IQM(baseline) with an interval for runs that do not share seeds.
+
+    Each group is resampled on its own; the ends are widened for the smaller one.
+
+    Args:
+        treated: shape (N,) or (N, M).
+        baseline: shape (N',) or (N', M).
+        level: share of studies whose interval should hold the true value.
+        resamples: number of bootstrap resamples.
+        seed: seed of the resampling.
+        calibrated: False gives the plain percentile interval.
+    """
+    a, b = as_strata(treated), as_strata(baseline)
+    rng = np.random.default_rng(seed)
+    samples = resample(pooled_iqm, a, resamples=resamples, rng=rng)
+    samples = samples - resample(pooled_iqm, b, resamples=resamples, rng=rng)
+    fewest = min(len(a), len(b))
+    low, high = ends(samples, tail(level, fewest, a.shape[1], difference=True, calibrated=calibrated))
+    return Interval(float(iqm_difference(a, b)), float(low), float(high))
+
+
+def curve_band(values: ArrayLike, *, level: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Band:
+    """Return the IQM over runs at every point of a learning curve, with pointwise bootstrap intervals.
+
+    Args:
+        values: shape (N, T): runs by points of a common grid.
+        level: pointwise level.
+        resamples: number of bootstrap resamples; the same runs are drawn at every point.
+        seed: seed of the resampling.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    draws = np.random.default_rng(seed).integers(0, len(array), size=(resamples, len(array)))
+    share = tail(level, len(array))
+    pairs = [ends(interquartile_mean(column[draws], axis=1), share) for column in array.T]
+    low, high = np.reshape(pairs, (-1, 2)).T
+    return Band(interquartile_mean(array, axis=0), low, high)

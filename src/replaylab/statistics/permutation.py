@@ -1,0 +1,123 @@
+"""Tests by permutation within seeds: what the strategies' names could have done by chance.
+
+Where two strategies do not differ, swapping a seed's two runs changes nothing in law; so the share of swap
+patterns that do as much as was seen is an honest p-value, at every number of seeds and for every distribution.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from replaylab.errors import ShapeError
+from replaylab.statistics.levels import interquartile_mean, iqm_difference
+from replaylab.statistics.resampling import Floats, as_pairs
+
+EXACT_SEEDS = 14
+"""Up to this many pairs every one of the 2^N swaps is enumerated; beyond, ``PERMUTATIONS`` are drawn."""
+
+PERMUTATIONS = 20_000
+
+_TIES = 1e-12
+"""Statistics closer than this, relative to the data, are equal: their sums were only taken in another order."""
+
+
+def swap_patterns(pairs: int, permutations: int, seed: int) -> NDArray[np.bool_]:
+    """Return which seeds are swapped, shape (patterns, pairs): all patterns if they are few, else random ones."""
+    if pairs <= EXACT_SEEDS:
+        return np.asarray((np.arange(2**pairs)[:, None] >> np.arange(pairs)) & 1 == 1)
+    return np.random.default_rng(seed).random((permutations, pairs)) < 0.5
+
+
+def share_as_extreme(null: Floats, seen: float, scale: float, *, exact: bool) -> float:
+    """Return the p-value: the share of ``null`` that is at least ``seen``.
+
+    Where the patterns are random ones the seen one is counted in, (b + 1) / (m + 1) (Phipson & Smyth 2010,
+    https://doi.org/10.2202/1544-6115.1585), so that P(p <= u) <= u under the null hypothesis.
+    """
+    count = int(np.count_nonzero(null >= seen - _TIES * scale))
+    return count / len(null) if exact else (count + 1) / (len(null) + 1)
+
+
+def paired_permutation_test(
+    treated: ArrayLike, baseline: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0
+) -> float:
+    """Return the two-sided p-value of the paired sign-flip permutation test of IQM(treated) - IQM(baseline).
+
+    If the two strategies do not differ, swapping a seed's two runs (flipping the sign of its difference)
+    changes nothing in law. The p-value is the share of swap patterns whose absolute statistic is at least the
+    one seen: of all 2^N patterns for N <= ``EXACT_SEEDS`` (exact; the smallest possible value is 2 / 2^N),
+    else of random ones with the seen one counted in.
+
+    Args:
+        treated: shape (N,).
+        baseline: shape (N,), paired by position.
+        permutations: number of random patterns; unused by the exact test.
+        seed: seed of the random patterns; unused by the exact test.
+
+    Raises:
+        ShapeError: the shapes differ, or are not (N,).
+    """
+    a, b = as_pairs(treated, baseline)
+    if a.shape[1] != 1:
+        raise ShapeError(f"The paired test takes one environment, shape (N,), but got shape {a.shape}.")
+    seen = abs(float(iqm_difference(a, b)))
+    a, b = a[:, 0], b[:, 0]
+    swap = swap_patterns(len(a), permutations, seed)
+    null = interquartile_mean(np.where(swap, b, a), axis=1) - interquartile_mean(np.where(swap, a, b), axis=1)
+    scale = float(np.abs([a, b]).max())
+    return share_as_extreme(np.abs(null), seen, scale, exact=len(a) <= EXACT_SEEDS)
+
+
+def max_t(differences: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0) -> Floats:
+    """Return the p-values of K paired comparisons, corrected by the step-down max-T method, shape (K,).
+
+    A seed's K differences change sign together, which keeps their dependence (they share a baseline): with
+    dependent comparisons this rejects more than Holm does. Statistic: |t_k| = |mean| / (sd / sqrt(N)).
+    From the largest |t| down, p is the share of sign patterns whose largest |t| among those not yet passed
+    is at least the one seen, made monotone (Westfall & Young 1993, algorithm 4.1).
+
+    Args:
+        differences: shape (N, K): treated minus baseline, seeds by comparisons.
+        permutations: number of random patterns; unused where all are enumerated.
+        seed: seed of the random patterns.
+
+    Raises:
+        ShapeError: not of shape (N, K) with N >= 2.
+    """
+    d = np.asarray(differences, dtype=np.float64)
+    if d.ndim != 2 or len(d) < 2:
+        raise ShapeError(f"Differences must be of shape (N, K) with N >= 2, but got shape {d.shape}.")
+    signs = np.where(swap_patterns(len(d), permutations, seed), -1.0, 1.0)
+    seen = _abs_t(d.mean(axis=0), d)
+    null = _abs_t(signs @ d / len(d), d)
+    order = np.argsort(-seen, kind="stable")
+    largest = np.maximum.accumulate(null[:, order[::-1]], axis=1)[:, ::-1]
+    p = [share_as_extreme(m, s, s, exact=len(d) <= EXACT_SEEDS) for m, s in zip(largest.T, seen[order], strict=True)]
+    adjusted = np.empty(len(seen))
+    adjusted[order] = np.maximum.accumulate(p) if p else []
+    return adjusted
+
+
+def _abs_t(means: Floats, differences: Floats) -> Floats:
+    """|t| of means under sign flips, which leave the sum of squares as it is; 0 / 0 is 0."""
+    runs = len(differences)
+    squares = (differences**2).sum(axis=0)
+    variance = np.maximum(squares - runs * means**2, _TIES * squares) / (runs - 1)
+    size = np.abs(means)
+    return np.asarray(np.divide(size, np.sqrt(variance / runs), out=np.zeros_like(size), where=variance > 0))
+
+
+def holm(p_values: ArrayLike) -> Floats:
+    """Return Holm's step-down adjusted p-values, shape (K,): reject where adjusted <= alpha.
+
+    With p_(1) <= ... <= p_(K), adjusted p_(j) = max over i <= j of min(1, (K - i + 1) p_(i)). The chance
+    of even one false alarm in the family is at most alpha, whatever the dependence (Holm 1979, Scand. J.
+    Statist. 6, 65-70).
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    result = np.empty_like(adjusted)
+    result[order] = adjusted
+    return result

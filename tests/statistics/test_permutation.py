@@ -1,0 +1,119 @@
+"""Permutation tests and corrections against enumeration, SciPy, and simulation under the null hypothesis.
+
+Simulations have fixed seeds; their bounds leave a false-alarm rate below 1e-6 to any other seed.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from replaylab import statistics as st
+from replaylab.statistics import permutation
+
+
+def test_exact_permutation_p_by_enumeration():
+    """Four pairs, all in favour: 2 of the 16 swap patterns are as extreme."""
+    baseline = np.array([1.0, 2.0, 3.0, 4.0])
+    assert st.paired_permutation_test(baseline + 10, baseline) == 2 / 16
+    assert st.paired_permutation_test(baseline, baseline) == 1.0
+
+
+def test_permutation_of_two_pairs_agrees_with_scipy():
+    """With fewer than 4 runs the IQM is the mean, and the test is scipy's exact paired one."""
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(size=3), rng.normal(size=3)
+    theirs = stats.permutation_test(
+        (a, b), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples", vectorized=True
+    )
+    assert st.paired_permutation_test(a, b) == pytest.approx(theirs.pvalue)
+
+
+def test_random_patterns_agree_with_all_patterns(monkeypatch):
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(0.5, 1, size=12), rng.normal(size=12)
+    exact = st.paired_permutation_test(a, b)
+    monkeypatch.setattr(permutation, "EXACT_SEEDS", 4)
+    sampled = st.paired_permutation_test(a, b)
+    assert sampled == pytest.approx(exact, abs=6 * np.sqrt(0.25 / st.PERMUTATIONS))
+
+
+@pytest.mark.parametrize("runs", [6, 18])
+def test_false_alarms_stay_at_the_level(runs):
+    """Under the null P(p <= .05) <= .05: 1,000 studies, 5 standard errors of .0069 above."""
+    rng = np.random.default_rng(runs)
+    shared = rng.normal(size=(1_000, runs))
+    alarms = sum(
+        st.paired_permutation_test(s + rng.standard_t(3, runs), s + rng.standard_t(3, runs), permutations=400, seed=i)
+        <= 0.05
+        for i, s in enumerate(shared)
+    )
+    assert alarms / 1_000 < 0.05 + 5 * 0.0069
+
+
+def test_holm_by_hand():
+    """Four p-values: .01*4 = .04; .02*3 = .06; .03*2 = .06; .04*1 = .04 lifted to .06. In the given order."""
+    np.testing.assert_allclose(st.holm([0.04, 0.01, 0.03, 0.02]), [0.06, 0.04, 0.06, 0.06])
+    np.testing.assert_allclose(st.holm([0.7, 0.6]), [1.0, 1.0])
+    assert st.holm([]).size == 0
+
+
+def slow_max_t(d):
+    """Westfall and Young's step-down, one sign pattern after the other."""
+    n, k = d.shape
+
+    def t(x):
+        return np.abs(x.mean(axis=0)) / (x.std(axis=0, ddof=1) / np.sqrt(n))
+
+    order = np.argsort(-t(d))
+    patterns = [t(np.array(s)[:, None] * d) for s in itertools.product([1, -1], repeat=n)]
+    p, worst = np.empty(k), 0.0
+    for i, j in enumerate(order):
+        worst = max(worst, np.mean([max(x[order[i:]]) >= t(d)[j] - 1e-9 for x in patterns]))
+        p[j] = worst
+    return p
+
+
+def test_max_t_is_the_slow_one():
+    rng = np.random.default_rng(7)
+    d = rng.normal(size=(8, 1)) + rng.normal([0, 0.5, 2, 0.1], 1, size=(8, 4))
+    np.testing.assert_allclose(st.max_t(d), slow_max_t(d))
+
+
+def test_max_t_of_one_comparison_is_the_sign_flip_test_of_the_mean():
+    d = np.random.default_rng(8).normal(0.6, 1, size=9)
+    theirs = stats.permutation_test(
+        (d, np.zeros(9)), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples", vectorized=True
+    )
+    np.testing.assert_allclose(st.max_t(d[:, None]), [theirs.pvalue])
+
+
+def test_max_t_random_patterns_agree_with_all(monkeypatch):
+    d = np.random.default_rng(9).normal(0.5, 1, size=(11, 3))
+    exact = st.max_t(d)
+    monkeypatch.setattr(permutation, "EXACT_SEEDS", 4)
+    np.testing.assert_allclose(st.max_t(d), exact, atol=6 * np.sqrt(0.25 / st.PERMUTATIONS))
+
+
+def test_max_t_beats_holm_on_dependent_comparisons_and_no_difference_is_one():
+    d = np.random.default_rng(10).normal(0.8, 1, size=(12, 1)) + np.random.default_rng(11).normal(0, 0.1, size=(12, 6))
+    alone = [st.max_t(column[:, None])[0] for column in d.T]
+    assert (st.max_t(d) < st.holm(alone)).all()
+    np.testing.assert_array_equal(st.max_t(np.zeros((5, 2))), [1, 1])
+
+
+def test_max_t_keeps_the_familys_level():
+    """800 null studies of 5 dependent comparisons; 5 standard errors of .0077 above .05."""
+    rng = np.random.default_rng(12)
+    alarms = 0
+    for i in range(800):
+        d = rng.standard_t(3, size=(16, 1)) + rng.standard_t(3, size=(16, 5))
+        alarms += st.max_t(d, permutations=300, seed=i).min() <= 0.05
+    assert 0.01 < alarms / 800 < 0.05 + 5 * 0.0077
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 3)])
+def test_max_t_refuses_other_shapes(shape):
+    with pytest.raises(ValueError, match=r"^Differences must be of shape \(N, K\) with N >= 2, but got shape"):
+        st.max_t(np.zeros(shape))
