@@ -8,12 +8,12 @@ from replaylab.errors import ConfigError
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_any_other_environment_runs_in_gymnasiums_synchronous_one(mode):
-    env = make_vector_env("MountainCar-v0", 3, autoreset_mode=mode, goal_velocity=0.01)
+    env = make_vector_env("Pendulum-v1", 3, autoreset_mode=mode, g=9.0)
     assert isinstance(env, SyncVectorEnv)
     assert env.metadata["autoreset_mode"] is mode
-    assert env.get_attr("goal_velocity") == (0.01,) * 3
+    assert env.get_attr("g") == (9.0,) * 3
     first = env.reset(seed=[1, 2, 3])[0]
-    np.testing.assert_array_equal(first[2], make_vector_env("MountainCar-v0", 1).reset(seed=[3])[0][0])
+    np.testing.assert_array_equal(first[2], make_vector_env("Pendulum-v1", 1).reset(seed=[3])[0][0])
 
 
 def test_cartpole_v0_keeps_its_own_limit():

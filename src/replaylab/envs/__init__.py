@@ -1,6 +1,15 @@
-"""Vector environments whose sub-environments each have a random stream of their own."""
+"""Vector environments whose copies each have a random stream of their own."""
 
+from replaylab.envs.acrobot import AcrobotVectorEnv
+from replaylab.envs.batched import BatchedEnv
 from replaylab.envs.cartpole import CartPoleVectorEnv
+from replaylab.envs.mountain_car import MountainCarVectorEnv
 from replaylab.envs.vectorize import make_vector_env
 
-__all__ = ["CartPoleVectorEnv", "make_vector_env"]
+__all__ = [
+    "AcrobotVectorEnv",
+    "BatchedEnv",
+    "CartPoleVectorEnv",
+    "MountainCarVectorEnv",
+    "make_vector_env",
+]
