@@ -7,11 +7,12 @@
 namespace replaylab {
 
 void bind_replay(nanobind::module_& module);
+void bind_tabular(nanobind::module_& module);
 
 }  // namespace replaylab
 
 NB_MODULE(_core, module) {
-    module.doc() = "The compiled core of replaylab: rows, ids, sum tree, random streams.";
+    module.doc() = "The compiled core of replaylab: rows, ids, sum tree, random streams, tables of action values.";
     // A buffer that lives to the end of the program, in a global or a cycle, is nobody's mistake.
     nanobind::set_leak_warnings(false);
     replaylab::import_numpy();
@@ -23,4 +24,5 @@ NB_MODULE(_core, module) {
         }
     });
     replaylab::bind_replay(module);
+    replaylab::bind_tabular(module);
 }

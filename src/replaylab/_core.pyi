@@ -1,11 +1,14 @@
-"""The compiled core of replaylab: rows, ids, sum tree, random streams."""
+"""
+The compiled core of replaylab: rows, ids, sum tree, random streams, tables of action values.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 import types
-from typing import Any
+from typing import Annotated, Any
 
 import numpy
 import numpy.typing
+from numpy.typing import NDArray
 
 
 class SamplerConfig:
@@ -225,3 +228,8 @@ def row_offsets(fields: Sequence[tuple[str, Sequence[int], object, bool]]) -> li
 def storage_declaration(path: str) -> str: ...
 
 def replica_nbytes(fields: Sequence[tuple[str, Sequence[int], object, bool]], capacity: int, num_envs: int, sampler: SamplerConfig, transforms: TransformConfig, reservoir: bool, count_replays: bool) -> int: ...
+
+def update_tables(q: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order='C', device='cpu')], obs: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], action: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], reward: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], discount: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], next_obs: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], step_size: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], epsilon: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], next_action: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, streams: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu')] | None, td_error: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], q_before: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')]) -> None:
+    """
+    Update R tables of action values, row after row; see replaylab.learners.tabular.
+    """

@@ -29,3 +29,14 @@ def test_draws_depend_on_the_replicas_seed_and_step_alone():
         epsilon = 0.5 if step % 3 else 0.0
         q = np.random.default_rng(step).random((3, 4)).astype(np.float32)
         assert population(q, epsilon)[1] == single(q[1:2], epsilon)[0]
+
+
+def test_ties_are_broken_at_random():
+    """False-alarm rate 1e-7 for each replica, seeds fixed."""
+    q, steps = np.array([[1.0, 0.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0], [0.0, 0.0, 3.0, 0.0]]), 20_000
+    explore = EpsilonGreedy([0, 1, 2])
+    actions = np.array([explore(q, 0.0) for _ in range(steps)])
+    assert stats.chisquare(np.bincount(actions[:, 0], minlength=4)[[0, 2, 3]]).pvalue > 1e-7
+    assert not (actions[:, 0] == 1).any()
+    assert stats.chisquare(np.bincount(actions[:, 1], minlength=4)).pvalue > 1e-7
+    assert (actions[:, 2] == 2).all()

@@ -6,15 +6,19 @@ from replaylab.learners.metrics import Metrics
 from replaylab.learners.network import MultiLayerPerceptron
 from replaylab.learners.population import Population
 from replaylab.learners.streams import Stream
+from replaylab.learners.tabular import ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.training import train
 
 __all__ = [
     "DQN",
     "Agents",
+    "ExpectedSarsa",
     "Learner",
     "Metrics",
     "MultiLayerPerceptron",
     "Population",
+    "QLearning",
+    "Sarsa",
     "Step",
     "Stream",
     "Update",

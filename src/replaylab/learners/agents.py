@@ -84,6 +84,9 @@ class Agents(Protocol):
     updates: int
     """How often `update` was called."""
 
+    epsilon: float | npt.NDArray[Any]
+    """Chance of a random action now, a number or (R,); the loop sets it, for learners whose target is their policy."""
+
     def q_values(self, obs: Obs) -> npt.NDArray[Any]:
         """Return Q(s, ·), float (R, N, A), for observations (R, N, ...)."""
 

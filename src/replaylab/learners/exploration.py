@@ -1,6 +1,7 @@
 """ε-greedy exploration, each replica by its own random stream."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +10,7 @@ from replaylab.learners.streams import Stream, generator
 
 
 class EpsilonGreedy:
-    """Picks the best action, or with chance ε any of them.
+    """Picks the best action, or with chance ε any of them; of several best actions each as likely as the others.
 
     Every step takes two numbers from each replica's stream, whether it explores or not; so what a replica
     draws at its t-th step depends on its seed alone.
@@ -25,7 +26,7 @@ class EpsilonGreedy:
         self._generators = [generator(seed, Stream.EXPLORATION) for seed in seeds]
         self._next = self.BLOCK
 
-    def __call__(self, q: npt.NDArray[np.float32], epsilon: float) -> npt.NDArray[np.int64]:
+    def __call__(self, q: npt.NDArray[np.floating[Any]], epsilon: float) -> npt.NDArray[np.int64]:
         """Return actions int64 (R,) for action values (R, A)."""
         if self._next == self.BLOCK:
             self._draws = np.stack([g.random((self.BLOCK, 2)) for g in self._generators], axis=1)
@@ -33,5 +34,9 @@ class EpsilonGreedy:
         explore, pick = self._draws[self._next].T
         self._next += 1
         action: npt.NDArray[np.int64] = q.argmax(1)
+        best = q == q.max(1, keepdims=True)
+        if np.count_nonzero(best) > len(q):
+            ties = best.cumsum(1)
+            action = (ties > (pick * ties[:, -1])[:, None]).argmax(1)
         np.copyto(action, pick * q.shape[1], where=explore < epsilon, casting="unsafe")
         return action

@@ -37,6 +37,7 @@ class Population:
         self.online.initialise([generator(seed, Stream.INITIAL_WEIGHTS) for seed in seeds])
         self.target.copy_from(self.online)
         self.optimiser = Adam(self.online.parameters, learner.learning_rate)
+        self.epsilon: float | npt.NDArray[Any] = 0.0
         self.updates = 0
 
     @torch.inference_mode()

@@ -20,6 +20,7 @@ class Stream(IntEnum):
     INITIAL_WEIGHTS = 2
     EXPLORATION = 3
     EVALUATION = 4
+    NEXT_ACTION = 5
 
 
 def sequence(seed: int, stream: Stream, *further: int) -> np.random.SeedSequence:

@@ -78,7 +78,8 @@ def train(
     obs, _ = env.reset(seed=[numbers(seed, Stream.ENV_RESET, 1)[0] for seed in seeds])  # type: ignore[arg-type]
     for step in range(1, total_steps + 1):
         elapsed = step / total_steps
-        action = explore(agents.q_values(obs[:, None])[:, 0], epsilon(elapsed))
+        agents.epsilon = epsilon(elapsed)
+        action = explore(agents.q_values(obs[:, None])[:, 0], agents.epsilon)
         next_obs, reward, terminated, truncated, infos = env.step(action + first_action)
         ids = buffer.add(
             obs=obs,
