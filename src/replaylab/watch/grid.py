@@ -1,0 +1,86 @@
+"""Grid worlds as the maps see them: which state is which cell, and where an action goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import ConfigError, ShapeError
+
+UP, RIGHT, DOWN, LEFT = (-1, 0), (0, 1), (1, 0), (0, -1)
+"""Moves as (rows, columns)."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A grid world of S = rows × columns states, numbered row by row.
+
+    Attributes:
+        shape: Rows and columns.
+        moves: Where action a goes, as (rows, columns), for each of the A actions.
+        labels: Letters for single states.
+        closed: States in which nothing is chosen: ends, cliffs, walls. They get no arrows and no values.
+
+    Example:
+        >>> Grid((2, 2), labels={0: "S", 3: "G"}, closed=frozenset({3})).size
+        4
+    """
+
+    shape: tuple[int, int]
+    moves: tuple[tuple[int, int], ...] = (UP, RIGHT, DOWN, LEFT)
+    labels: Mapping[int, str] = field(default_factory=dict)
+    closed: frozenset[int] = frozenset()
+
+    @property
+    def size(self) -> int:
+        """S."""
+        return self.shape[0] * self.shape[1]
+
+    @classmethod
+    def of(cls, env_id: str, **kwargs: Any) -> Grid:
+        """Return the grid of Gymnasium's CliffWalking or FrozenLake, of any map.
+
+        Args:
+            env_id: The registered name.
+            **kwargs: For the environment's constructor.
+
+        Raises:
+            ConfigError: It is another environment; make a `Grid` of its shape and moves.
+        """
+        try:
+            env: Any = gym.make(env_id, **kwargs).unwrapped
+        except gym.error.Error as error:
+            raise ConfigError(f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {error}") from error
+        if type(env).__name__ == "CliffWalkingEnv":
+            cliff = frozenset(int(s) for s in np.flatnonzero(env._cliff))
+            goal = int(np.prod(env.shape)) - 1
+            return cls(tuple(env.shape), labels={int(env.start_state_index): "S", goal: "G"}, closed=cliff | {goal})
+        if type(env).__name__ == "FrozenLakeEnv":
+            letters = [cell.decode() for cell in env.desc.ravel()]
+            labels = {s: letter for s, letter in enumerate(letters) if letter in "SG"}
+            closed = frozenset(s for s, letter in enumerate(letters) if letter in "HG")
+            return cls(tuple(env.desc.shape), (LEFT, DOWN, RIGHT, UP), labels, closed)
+        raise ConfigError(
+            f"the grid of {env_id} is not known; make it by hand: Grid(shape=(rows, columns), moves=..., labels=...)"
+        )
+
+    def cells(self, name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return values (..., S) or (..., rows, columns) as float64 (..., S).
+
+        Raises:
+            ShapeError: They are of neither shape.
+        """
+        array = np.asarray(values, np.float64)
+        if array.shape[-2:] == self.shape:
+            array = array.reshape(*array.shape[:-2], self.size)
+        if array.shape[-1:] != (self.size,):
+            raise ShapeError(
+                f"`{name}` must have one number for each state, shape (..., {self.size}) or (..., {self.shape[0]}, "
+                f"{self.shape[1]}), but got {list(array.shape)}"
+            )
+        return array

@@ -1,0 +1,114 @@
+"""One episode of a policy, with its pictures."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import ConfigError, MissingExtraError
+from replaylab.learners.agents import Agents, each
+
+Policy = Callable[[Any], int]
+"""Takes one observation, returns an action counted from 0."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What was seen of an episode.
+
+    Attributes:
+        frames: The pictures, the one after the reset first, uint8 (H, W, 3) each.
+        episode_return: Sum of the rewards.
+        ended: How: ``"terminated"``, ``"truncated"``, or ``"step guard"``, where it was still going on.
+        fps: Pictures a second the environment asks for.
+    """
+
+    frames: list[npt.NDArray[np.uint8]]
+    episode_return: float
+    ended: Literal["terminated", "truncated", "step guard"]
+    fps: int
+
+    @property
+    def steps(self) -> int:
+        """Steps of the episode."""
+        return len(self.frames) - 1
+
+    def __str__(self) -> str:
+        how = "cut off by the step guard" if self.ended == "step guard" else self.ended
+        return f"{self.steps:,} steps, return {self.episode_return:g}, {how}"
+
+
+def play(env: str | gym.Env[Any, Any], policy: Policy, *, seed: int = 0, max_steps: int = 1_000) -> Episode:
+    """Play one episode and keep its pictures.
+
+    Args:
+        env: A registered name; or an environment made with ``render_mode="rgb_array"``, wrapped as the policy
+            needs it, which is closed at the end.
+        policy: What is done. A greedy policy may walk in circles for ever: see `max_steps`.
+        seed: Of the environment.
+        max_steps: The guard: an episode is cut after so many steps, and says so.
+
+    Raises:
+        ConfigError: There is no such environment, it makes no pictures, or `max_steps` is below 1.
+        MissingExtraError: What draws the pictures is not installed.
+    """
+    if max_steps < 1:
+        raise ConfigError(f"`max_steps` must be at least 1, but got {max_steps}")
+    made = _make(env) if isinstance(env, str) else env
+    try:
+        return _play(made, policy, seed, max_steps)
+    except gym.error.DependencyNotInstalled as error:
+        raise MissingExtraError(
+            f'pictures of this environment need more: {error}. Run: pip install "replaylab[video]"'
+        ) from error
+    finally:
+        made.close()
+
+
+def greedy(agents: Agents, replicas: int, replica: int = 0) -> Policy:
+    """Return the greedy policy of one replica of trained agents; of equal actions it takes the first.
+
+    Args:
+        agents: As `train` left them.
+        replicas: R.
+        replica: Which.
+    """
+
+    def policy(obs: Any) -> int:
+        rows = each(lambda x: np.broadcast_to(x, (replicas, 1, *np.shape(x))), obs)
+        return int(agents.q_values(rows)[replica, 0].argmax())
+
+    return policy
+
+
+def _make(env_id: str) -> gym.Env[Any, Any]:
+    try:
+        return gym.make(env_id, render_mode="rgb_array")
+    except (gym.error.Error, ModuleNotFoundError) as error:
+        raise ConfigError(f"`env` must name a Gymnasium environment, but got {env_id!r}: {error}") from error
+
+
+def _play(env: gym.Env[Any, Any], policy: Policy, seed: int, max_steps: int) -> Episode:
+    if env.render_mode != "rgb_array":
+        raise ConfigError(f'`env` must be made with render_mode="rgb_array", but it has {env.render_mode!r}')
+    first = int(getattr(env.action_space, "start", 0))
+    obs, _ = env.reset(seed=seed)
+    frames, total = [_frame(env)], 0.0
+    ended: Literal["terminated", "truncated", "step guard"] = "step guard"
+    while ended == "step guard" and len(frames) <= max_steps:
+        obs, reward, terminated, truncated, _ = env.step(policy(obs) + first)
+        total += float(reward)
+        frames.append(_frame(env))
+        if terminated or truncated:
+            ended = "terminated" if terminated else "truncated"
+    return Episode(frames, total, ended, int(env.metadata.get("render_fps", 30)))
+
+
+def _frame(env: gym.Env[Any, Any]) -> npt.NDArray[np.uint8]:
+    frame = env.render()
+    if not isinstance(frame, np.ndarray):
+        raise ConfigError(f"`env` must render one array (H, W, 3), but got {type(frame).__name__}")
+    return np.array(frame, np.uint8)

@@ -1,0 +1,26 @@
+"""Figures as files."""
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from replaylab.errors import ConfigError
+from replaylab.study.svg import style, to_svg
+
+
+def save(figure: Figure, *paths: str | Path) -> None:
+    """Write the figure to each path, by its suffix as ``.svg`` or ``.png`` (on white, two pixels a unit).
+
+    Raises:
+        ConfigError: A path has another suffix; nothing is written.
+    """
+    for path in map(Path, paths):
+        if path.suffix not in (".svg", ".png"):
+            raise ConfigError(f"`path` of a figure must end in .svg or .png, but got {str(path)!r}")
+    for path in map(Path, paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with style():
+            if path.suffix == ".svg":
+                path.write_text(to_svg(figure), encoding="utf-8")
+            else:
+                figure.savefig(path, dpi=144, facecolor="white")

@@ -1,0 +1,60 @@
+"""Running averages over episodes, of all seeds at once."""
+
+import numpy as np
+import numpy.typing as npt
+from scipy.signal import lfilter
+
+from replaylab.errors import ConfigError
+
+Floats = npt.NDArray[np.float64]
+
+
+def ewma(values: npt.ArrayLike, span: float = 100.0) -> Floats:
+    """Return the exponentially weighted moving average along the last axis.
+
+    ``y_t = Σᵢ (1−α)ⁱ x_{t−i} / Σᵢ (1−α)ⁱ`` for i = 0 … t, with α = 2/(span + 1): the weights of the first values
+    are not too large, unlike those of a plain recursion. It equals pandas' ``ewm(span=span, adjust=True).mean()``
+    where no value is missing; after a NaN everything is NaN.
+
+    Args:
+        values: (..., T).
+        span: At least 1; half of the weight lies on about the last ``span / 3`` values.
+
+    Returns:
+        float64 (..., T).
+
+    Example:
+        >>> ewma([1.0, 2.0, 3.0], span=3).round(4).tolist()
+        [1.0, 1.6667, 2.4286]
+    """
+    if span < 1:
+        raise ConfigError(f"`span` must be at least 1, but got {span}")
+    x = np.asarray(values, np.float64)
+    keep = 1.0 - 2.0 / (span + 1.0)
+    weights = (1.0 - keep ** np.arange(1, x.shape[-1] + 1)) / (1.0 - keep)
+    sums: Floats = lfilter([1.0], [1.0, -keep], x, axis=-1)
+    return sums / weights
+
+
+def running_mean(values: npt.ArrayLike, window: int = 100) -> Floats:
+    """Return the mean of the last `window` values along the last axis, of as many as there are at the beginning.
+
+    After a NaN everything is NaN.
+
+    Args:
+        values: (..., T).
+        window: At least 1.
+
+    Returns:
+        float64 (..., T).
+
+    Example:
+        >>> running_mean([1.0, 2.0, 3.0, 7.0], window=2).tolist()
+        [1.0, 1.5, 2.5, 5.0]
+    """
+    if window < 1:
+        raise ConfigError(f"`window` must be at least 1, but got {window}")
+    sums = np.cumsum(np.asarray(values, np.float64), axis=-1)
+    means: Floats = sums / np.minimum(np.arange(1, sums.shape[-1] + 1), window)
+    means[..., window:] = (sums[..., window:] - sums[..., :-window]) / window
+    return means

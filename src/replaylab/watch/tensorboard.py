@@ -1,0 +1,73 @@
+"""Metrics for TensorBoard, under Stable-Baselines3's names."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import MissingExtraError
+
+NAMES = {"train/updates": "train/n_updates"}
+"""Stable-Baselines3's names for metrics that are called otherwise here; the others are called as there."""
+
+
+class TensorBoard:
+    """Writes what `train` measures as TensorBoard scalars, each seed as a run of its own (``FOLDER/seed-3``).
+
+    Give it to `train` as ``on_metrics``; look at it with ``tensorboard --logdir FOLDER``. A number that is NaN (a seed
+    that has ended) is left out. ``time/fps`` are the environment steps a second of each seed since the last call.
+
+    Args:
+        folder: Where the event files go; it is made.
+        seeds: Those of the run, in its order.
+
+    Raises:
+        MissingExtraError: TensorBoard is not installed.
+
+    Example:
+        with TensorBoard("runs/cartpole", seeds) as board:
+            train("CartPole-v1", DQN(), Uniform(), seeds, 50_000, on_metrics=board)
+    """
+
+    def __init__(self, folder: str | Path, seeds: Sequence[int]) -> None:
+        if find_spec("tensorboard") is None:
+            raise MissingExtraError(
+                'event files need tensorboard, which is not installed. Run: pip install "replaylab[tensorboard]"'
+            )
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writers = [SummaryWriter(str(Path(folder) / f"seed-{seed}")) for seed in seeds]
+        self._last: tuple[int, float] | None = None
+
+    def __call__(self, step: int, numbers: Mapping[str, npt.NDArray[np.float64]]) -> None:
+        """Write numbers, each (R,), at an environment step."""
+        for name, values in numbers.items():
+            self._write(NAMES.get(name, name), values, step)
+        now = time.perf_counter()
+        if self._last is not None and step > self._last[0]:
+            fps = (step - self._last[0]) / (now - self._last[1])
+            self._write("time/fps", np.full(len(self._writers), fps), step)
+        if self._last is None or step > self._last[0]:
+            self._last = step, now
+
+    def close(self) -> None:
+        """Write what is left and close the files."""
+        for writer in self._writers:
+            writer.close()
+
+    def __enter__(self) -> TensorBoard:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _write(self, tag: str, values: npt.NDArray[np.float64], step: int) -> None:
+        for writer, value in zip(self._writers, values, strict=True):
+            if not np.isnan(value):
+                writer.add_scalar(tag, value, step)

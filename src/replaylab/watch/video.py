@@ -1,0 +1,75 @@
+"""Frames as a video, or as single pictures."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from replaylab.errors import ConfigError
+
+Frames = Sequence[npt.NDArray[np.uint8]]
+
+
+def write_video(path: str | Path, frames: Frames, fps: int = 30) -> Path:
+    """Write frames as a video and return the file's path.
+
+    It is an mp4 (H.264) if PyAV, FFmpeg's Python package, is installed (the video extra), otherwise a GIF; a path
+    that ends in ``.gif`` always gives a GIF.
+
+    Args:
+        path: The file; its suffix is set by what is written.
+        frames: uint8 (H, W, 3), at least one, all of one shape.
+        fps: Frames a second.
+
+    Raises:
+        ConfigError: The frames are of different shapes, or there are none.
+    """
+    path = Path(path)
+    _check(frames)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".gif" or find_spec("av") is None:
+        return _gif(path.with_suffix(".gif"), frames, fps)
+    return _mp4(path.with_suffix(".mp4"), frames, fps)
+
+
+def write_frames(folder: str | Path, frames: Frames) -> list[Path]:
+    """Write each frame as ``frame-00000.png`` and so on, and return the paths; older frames there are removed."""
+    _check(frames)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("frame-*.png"):
+        old.unlink()
+    paths = [folder / f"frame-{number:05d}.png" for number in range(len(frames))]
+    for frame, path in zip(frames, paths, strict=True):
+        Image.fromarray(frame).save(path)
+    return paths
+
+
+def _check(frames: Frames) -> None:
+    shapes = {(frame.shape, str(frame.dtype)) for frame in frames}
+    if len(shapes) != 1 or any(len(shape) != 3 or shape[2] != 3 or dtype != "uint8" for shape, dtype in shapes):
+        raise ConfigError(f"`frames` must be uint8 (H, W, 3), at least one, all alike, but got {sorted(shapes)}")
+
+
+def _mp4(path: Path, frames: Frames, fps: int) -> Path:
+    import av
+
+    height, width = frames[0].shape[:2]
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream("libx264", rate=fps, options={"crf": "18"})
+        stream.width, stream.height = width + width % 2, height + height % 2  # H.264 halves both for its colours
+        stream.pix_fmt = "yuv420p"  # what browsers play
+        for frame in frames:
+            even = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+            file.mux(stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
+        file.mux(stream.encode())
+    return path
+
+
+def _gif(path: Path, frames: Frames, fps: int) -> Path:
+    images = [Image.fromarray(frame) for frame in frames]
+    images[0].save(path, save_all=True, append_images=images[1:], duration=round(1000 / fps), loop=0)
+    return path

@@ -1,0 +1,69 @@
+"""Event files, read back by TensorBoard's own reader."""
+
+import numpy as np
+import pytest
+
+from replaylab.errors import MissingExtraError
+from replaylab.learners import DQN, train
+from replaylab.replay import Uniform
+from replaylab.watch import TensorBoard, tensorboard
+
+pytest.importorskip("tensorboard")
+
+
+def read(folder):
+    """Return {tag: [(step, value), ...]} of a run."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder), {"scalars": 0}).Reload()
+    return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_what_train_measures(tmp_path):
+    seeds = [4, 9]
+    learner = DQN(hidden=(8,), batch_size=8, learning_starts=20, target_period=10)
+    with TensorBoard(tmp_path, seeds) as board:
+        metrics = train(
+            "CartPole-v1",
+            learner,
+            Uniform(),
+            seeds,
+            300,
+            log_every=50,
+            eval_every=150,
+            eval_episodes=1,
+            on_metrics=board,
+        )
+    for seed in seeds:
+        found = read(tmp_path / f"seed-{seed}")
+        for tag in ("eval/mean_reward", "eval/mean_ep_length", "rollout/exploration_rate", "train/loss"):
+            steps, values = metrics.of(tag, seed)
+            assert [step for step, _ in found[tag]] == steps.tolist()
+            np.testing.assert_array_equal([value for _, value in found[tag]], values.astype(np.float32))
+        assert found["train/n_updates"][-1] == (300, 281.0)
+        assert "train/updates" not in found
+        assert all(fps > 0 for _, fps in found["time/fps"])
+
+
+def test_a_seed_that_has_ended_is_left_out(tmp_path):
+    with TensorBoard(tmp_path, [0, 1]) as board:
+        board(10, {"a": np.array([1.0, 2.0])})
+        board(20, {"a": np.array([np.nan, 3.0])})
+    assert read(tmp_path / "seed-0")["a"] == [(10, 1.0)]
+    assert read(tmp_path / "seed-1")["a"] == [(10, 2.0), (20, 3.0)]
+
+
+def test_speed_is_that_since_the_last_call(tmp_path, monkeypatch):
+    """Steps before the first call, of an earlier process perhaps, do not count."""
+    now = iter([5.0, 7.0, 8.0, 12.0])
+    monkeypatch.setattr(tensorboard.time, "perf_counter", lambda: next(now))
+    with TensorBoard(tmp_path, [0]) as board:
+        for step in (1_000, 1_100, 1_100, 1_600):
+            board(step, {"a": np.zeros(1)})
+    assert read(tmp_path / "seed-0")["time/fps"] == [(1_100, 50.0), (1_600, 100.0)]
+
+
+def test_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorboard, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r'pip install "replaylab\[tensorboard\]"'):
+        TensorBoard(tmp_path, [0])
