@@ -1,4 +1,4 @@
-"""The command line: ``replaylab study run|report|list`` and ``replaylab train``.
+"""The command line: ``replaylab study run|report|list``, ``replaylab train`` and ``replaylab claims``.
 
 Exit codes: 0 all went well; 1 a run failed, the rest is there; 2 the input is wrong; 130 interrupted.
 Heavy libraries are imported inside the commands, so that ``--help`` and mistakes answer at once.
@@ -174,6 +174,31 @@ class TrainCommand:
         return 0
 
 
+@dataclass(frozen=True)
+class ClaimsCommand:
+    """Test published statements about experience replay: claim, source, our figure with its interval, verdict.
+
+    Example: replaylab claims 1 6 --json claims.json
+    """
+
+    numbers: Annotated[Positional[tuple[int, ...]], arg(metavar="NUMBER ...")] = ()
+    """Which claims; none: all of them, which takes long."""
+
+    json: Path | None = None
+    """Write all that is printed to this file as well, as JSON."""
+
+    def __call__(self) -> int:
+        """Run the claims and return the exit code, 0 whatever the verdicts are."""
+        from functools import partial
+
+        from replaylab.claims import chosen, telling
+
+        told = telling.run(chosen(self.numbers), partial(print, flush=True))
+        if self.json is not None:
+            self.json.write_text(telling.dump(told), encoding="utf-8")
+        return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; ``arguments`` are those of the process by default."""
     if not _HAS_LAB:
@@ -185,7 +210,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         | Annotated[StudyList, subcommand("list")]
     )
     command = tyro.cli(
-        Annotated[study, subcommand("study", description=_STUDY)] | Annotated[TrainCommand, subcommand("train")],
+        Annotated[study, subcommand("study", description=_STUDY)]
+        | Annotated[TrainCommand, subcommand("train")]
+        | Annotated[ClaimsCommand, subcommand("claims")],
         prog="replaylab",
         description="The laboratory of experience replay: which replay strategy should you use?\n\n"
         "Example: replaylab study run quick",

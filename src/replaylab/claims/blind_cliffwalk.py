@@ -1,0 +1,119 @@
+"""Claim 1, Blind Cliffwalk: what the choice of transitions can be worth.
+
+Schaul, Quan, Antonoglou & Silver 2016, appendix B.1, with a table of values. Where the paper leaves room, these
+details give the figures of an independent run: initial values of standard deviation 0.1; the mean squared error
+is over all 2n action values; a transition not yet replayed has the priority 1, so greedy replays every one of
+them first; the stored TD error is the one from before the update; no importance weights.
+
+A figure counts as reproduced if it lies in the range of our 10 runs, a law if the interval of our median meets its
+bounds. Medians of 10 runs of uniform replay scatter by a tenth, so that its law is tested on 40.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.stats
+
+from replaylab.claims.cliffwalk_world import SamplerMaker, updates_until_convergence
+from replaylab.claims.finding import Claim, Finding, agreement
+from replaylab.replay import Greedy, Oracle, Prioritized, RankBased, Uniform
+
+SAMPLERS: dict[str, SamplerMaker] = {
+    "uniform": lambda *_: Uniform(),
+    "proportional": lambda *_: Prioritized(beta=0.0),
+    "rank-based": lambda *_: RankBased(beta=0.0),
+    "greedy TD": lambda *_: Greedy(),
+    "oracle": lambda learners, steps: Oracle(lambda ids: learners.gain(steps)[ids]),
+}
+INDEPENDENT = {
+    "uniform": {4: 347, 8: 6_438, 10: 27_481, 12: 111_238},
+    "greedy TD": {4: 111, 8: 744, 10: 2_373, 12: 8_658},
+    "oracle": {4: 97, 8: 320, 10: 475, 12: 663},
+}
+"""Median updates until convergence of an independent run, by number of states."""
+SIZES = (4, 8, 10, 12)
+RUNS = 10
+LAW_RUNS = 40
+
+Counts = npt.NDArray[np.int64]
+
+
+def updates(name: str, n: int, seeds: Sequence[int]) -> Counts:
+    """Return the updates until convergence of each seed, (R,); an oracle knows one learner, so it runs alone."""
+    groups = [[seed] for seed in seeds] if name == "oracle" else [list(seeds)]
+    return np.concatenate([updates_until_convergence(n, SAMPLERS[name], group) for group in groups])
+
+
+def measure(sizes: Sequence[int] = SIZES) -> Iterator[Finding]:
+    """Yield the updates until convergence of every sampler and size, and the laws."""
+    for n in sizes:
+        runs = {name: updates(name, n, range(LAW_RUNS if name == "uniform" else RUNS)) for name in SAMPLERS}
+        for name, counts in runs.items():
+            yield _figure(name, n, counts[:RUNS])
+        yield _order(n, runs)
+        if n >= 8:
+            yield _law("uniform", n, runs["uniform"] / (2 ** (n + 1) - 2), "updates / transitions", (12.0, 17.0))
+            yield _law("oracle", n, runs["oracle"] / n**2, "updates / n²", (4.0, 5.0))
+
+
+def median_interval(values: npt.NDArray[Any], level: float = 0.95) -> tuple[float, float]:
+    """Return the two order statistics between which the median lies with a chance of `level` or more (N ≥ 6)."""
+    below = int(scipy.stats.binom.ppf((1.0 - level) / 2.0, len(values), 0.5))
+    ordered = np.sort(values)
+    return float(ordered[below - 1]), float(ordered[-below])
+
+
+def _figure(name: str, n: int, counts: Counts) -> Finding:
+    low, high = float(counts.min()), float(counts.max())
+    known = INDEPENDENT.get(name, {}).get(n)
+    return Finding(
+        f"{name}, n = {n}: updates until convergence",
+        "gives none" if known is None else f"{known:,}",
+        float(np.median(counts)),
+        low,
+        high,
+        f"median and range of {len(counts)} runs",
+        None if known is None else agreement(low <= known <= high),
+    )
+
+
+def _order(n: int, counts: dict[str, Counts]) -> Finding:
+    """Compare medians: the slower of the stochastic prioritized ones with both neighbours."""
+    medians = {name: float(np.median(count)) for name, count in counts.items()}
+    stochastic = [medians["proportional"], medians["rank-based"]]
+    holds = medians["uniform"] > max(stochastic) and min(stochastic) > medians["oracle"]
+    return Finding(
+        f"n = {n}: uniform / slower of the stochastic prioritized",
+        "> 1, and both above the oracle",
+        medians["uniform"] / max(stochastic),
+        medians["uniform"] / max(stochastic),
+        medians["uniform"] / min(stochastic),
+        "slower and faster one, medians",
+        agreement(holds),
+    )
+
+
+def _law(name: str, n: int, ratios: npt.NDArray[np.float64], unit: str, bounds: tuple[float, float]) -> Finding:
+    low, high = median_interval(ratios)
+    return Finding(
+        f"{name}, n = {n}: {unit}",
+        f"{bounds[0]:g} to {bounds[1]:g}",
+        float(np.median(ratios)),
+        low,
+        high,
+        f"median of {len(ratios)} runs, 95 %",
+        agreement(low <= bounds[1] and high >= bounds[0]),
+    )
+
+
+CLAIM = Claim(
+    1,
+    "Blind Cliffwalk",
+    "Choosing transitions well saves up to exponentially many updates: uniform needs 12 to 17 updates per stored "
+    "transition, an oracle about 4.5 n², stochastic prioritized replay lies between.",
+    "Schaul et al. 2016, appendix B.1; figures of an independent run",
+    2,
+    measure,
+)

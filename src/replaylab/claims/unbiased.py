@@ -1,0 +1,137 @@
+"""Claim 6, weights are unbiased: what importance weights and LAP's loss do to the expected gradient.
+
+The expected gradient of a batch is Σᵢ P(i)·wᵢ·∇ℓ(δᵢ). P comes from `ReplayBuffer.probabilities` and w from batches,
+large enough to hold every step, so it is computed exactly; the error is |difference| / |gradient under uniform|.
+What is left is the rounding of float32 weights and priorities, so errors below 1e-6 count as none. Then the same
+by draws: the mean gradient of many batches, projected on the exact one and divided by its square, must have 1 in
+its interval.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from replaylab.claims.finding import Claim, Finding, agreement
+from replaylab.claims.network_gradients import Floats, Gradients
+from replaylab.replay import (
+    LAP,
+    AntiPrioritized,
+    Blocks,
+    Permuted,
+    Prioritized,
+    RankBased,
+    ReplayBuffer,
+    Sampler,
+    Uniform,
+)
+
+STEPS = 512
+BATCH_SIZE = 64
+BATCHES = 4_000
+ROUNDING = 1e-6
+Z = 4.9
+"""Half-width of the intervals by draws in standard errors: false alarms below 1e-6."""
+
+SAMPLERS: dict[str, Sampler] = {
+    "uniform": Uniform(),
+    "blocks of 8": Blocks(8),
+    "proportional, α = .6": Prioritized(beta=1.0, normalize="none"),
+    "proportional, α = 1": Prioritized(alpha=1.0, beta=1.0, normalize="none"),
+    "rank-based": RankBased(beta=1.0, normalize="none"),
+    "anti-prioritized": AntiPrioritized(beta=1.0, normalize="none"),
+    "permuted": Permuted(beta=1.0, normalize="none"),
+}
+
+
+def squared(td_error: Tensor) -> Tensor:
+    """Return δ²/2."""
+    return td_error**2 / 2
+
+
+def huber(td_error: Tensor) -> Tensor:
+    """Return δ²/2 where |δ| ≤ 1, elsewhere |δ| − ½."""
+    return torch.nn.functional.huber_loss(td_error, torch.zeros_like(td_error), reduction="none")
+
+
+def pal(td_error: Tensor, alpha: float) -> Tensor:
+    """Return the loss whose mean under uniform draws has the gradient of Huber's under LAP's.
+
+    PAL(δ) = 1/λ · (δ²/2 where |δ| ≤ 1, elsewhere |δ|^(1+α)/(1+α)), λ the mean of max(|δ|, 1)^α over the steps,
+    held fixed. Source: Fujimoto, Meger & Precup 2020.
+    """
+    size = td_error.abs()
+    scale = size.detach().clamp(min=1.0).pow(alpha).mean()
+    return torch.where(size <= 1.0, td_error**2 / 2, size.clamp(min=1.0).pow(1 + alpha) / (1 + alpha)) / scale
+
+
+def law_and_weights(gradients: Gradients, sampler: Sampler, seed: int) -> tuple[Floats, Floats]:
+    """Return P(i) and wᵢ of every step, (N,); weights from batches, drawn until every step was in one."""
+    buffer = gradients.buffer(sampler, seed)
+    ids = np.arange(len(gradients.td_error))
+    weights = np.full(len(ids), np.nan)
+    while np.isnan(weights).any():
+        batch = buffer.sample(BATCH_SIZE * 256)
+        weights[batch.id] = batch.weight
+    return buffer.probabilities(ids, batch_size=BATCH_SIZE), weights
+
+
+def error(found: Floats, truth: Floats) -> float:
+    """Return |found − truth| / |truth|, Euclidean."""
+    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+
+
+def drawn(buffer: ReplayBuffer, along: Floats, batches: int) -> tuple[float, float]:
+    """Return the mean gradient of so many batches along the exact one, as a share of it, and its standard error.
+
+    Args:
+        buffer: Holds the steps as ids 0 to N − 1.
+        along: Each step's own gradient projected on the exact one, in shares of it, (N,); its mean is 1.
+        batches: How many batches to draw.
+    """
+    shares = np.empty(batches)
+    for k in range(batches):
+        batch = buffer.sample(BATCH_SIZE)
+        shares[k] = (batch.weight * along[batch.id]).mean()
+    return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(batches))
+
+
+def measure(steps: int = STEPS, batches: int = BATCHES, seed: int = 0) -> Iterator[Finding]:
+    """Yield the exact error and the drawn share of every sampler, then LAP against PAL."""
+    gradients = Gradients.make(steps, seed)
+    even = np.full(steps, 1.0 / steps)
+    truth = gradients.of(squared, even)
+    along = gradients.of_each(squared) @ truth / (truth @ truth)
+    for name, sampler in SAMPLERS.items():
+        law, weights = law_and_weights(gradients, sampler, seed)
+        yield _exact(f"{name}, β = 1", error(gradients.of(squared, law * weights), truth))
+        mean, deviation = drawn(gradients.buffer(sampler, seed), along, batches)
+        low, high = mean - Z * deviation, mean + Z * deviation
+        what = f"{name}, β = 1: mean gradient of {batches:,} batches along uniform's exact one"
+        yield Finding(what, "1", mean, low, high, f"± {Z} standard errors", agreement(low <= 1.0 <= high))
+    for alpha in (0.4, 1.0):
+        law, weights = law_and_weights(gradients, LAP(alpha), seed)
+        lap, wanted = gradients.of(huber, law * weights), gradients.of(lambda d, a=alpha: pal(d, a), even)  # type: ignore[misc]
+        yield _exact(f"LAP (α = {alpha:g}) with Huber against PAL", error(lap, wanted))
+    law, _ = law_and_weights(gradients, SAMPLERS["proportional, α = .6"], seed)
+    without = error(gradients.of(squared, law), truth)
+    what = "control: proportional, β = 0: error of the expected gradient"
+    yield Finding(what, "> 0: biased", without, without, without, "exact", agreement(without > 1e-2))
+
+
+def _exact(what: str, size: float) -> Finding:
+    return Finding(
+        f"{what}: error of the expected gradient", "0", size, size, size, "exact", agreement(size < ROUNDING)
+    )
+
+
+CLAIM = Claim(
+    6,
+    "Weights are unbiased",
+    "With β = 1 the expected update under any sampler equals uniform's; LAP with the Huber loss equals PAL in "
+    "expected gradient.",
+    "Schaul et al. 2016, section 3.4; Fujimoto et al. 2020",
+    0.5,
+    measure,
+)

@@ -1,0 +1,74 @@
+"""The Blind Cliffwalk experiment: its world in closed form, its figures at a small size."""
+
+import math
+
+import numpy as np
+import pytest
+
+from replaylab.claims import Verdict, blind_cliffwalk
+from replaylab.claims.blind_cliffwalk import median_interval
+from replaylab.claims.cliffwalk_world import Learners, exact_values, memory, updates_until_convergence
+from replaylab.replay import Greedy, Uniform
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 10])
+def test_memory_holds_every_sequence_as_often_as_random_behaviour_meets_it(n):
+    steps = memory(n, np.random.default_rng(0))
+    assert len(steps["obs"]) == 2 ** (n + 1) - 2
+    for state in range(n):
+        for action in range(2):
+            here = (steps["obs"] == state) & (steps["action"] == action)
+            assert here.sum() == 2 ** (n - 1 - state)
+    assert steps["reward"].sum() == 1.0
+    assert steps["terminated"].sum() == 2**n  # one end a sequence
+    assert steps["terminated"][-1]
+
+
+def test_memory_follows_each_sequence_to_its_end():
+    steps = memory(6, np.random.default_rng(1))
+    ends = np.flatnonzero(steps["terminated"])
+    assert (steps["obs"][np.append(0, ends[:-1] + 1)] == 0).all()
+    inside = np.flatnonzero(~steps["terminated"])
+    np.testing.assert_array_equal(steps["obs"][inside + 1], steps["next_obs"][inside])
+
+
+@pytest.mark.parametrize("n", [2, 7])
+def test_exact_values_solve_bellmans_equation_on_every_stored_step(n):
+    q, steps = exact_values(n), memory(n, np.random.default_rng(0))
+    following = q.max(1)[steps["next_obs"]] * ~steps["terminated"]
+    target = steps["reward"] + (1.0 - 1.0 / n) * following
+    np.testing.assert_allclose(q[steps["obs"], steps["action"]], target, rtol=1e-12, atol=1e-15)
+
+
+def test_gain_is_what_an_update_really_gains():
+    steps = memory(4, np.random.default_rng(0))
+    expected = Learners(4, [3]).gain(steps)
+    for i in (0, 7, len(steps["obs"]) - 1, int(steps["reward"].argmax())):
+        learners = Learners(4, [3])
+        before = ((learners.q - learners.exact) ** 2).sum()
+        learners.update({name: column[i : i + 1] for name, column in steps.items()})
+        assert before - ((learners.q - learners.exact) ** 2).sum() == pytest.approx(expected[i], abs=1e-12)
+
+
+def test_replicas_equal_single_runs():
+    together = updates_until_convergence(4, lambda *_: Uniform(), [5, 6, 7])
+    alone = [updates_until_convergence(4, lambda *_: Uniform(), [seed])[0] for seed in (5, 6, 7)]
+    assert together.tolist() == alone
+
+
+def test_greedy_replays_every_transition_before_any_small_error():
+    """All new transitions have the priority 1, so none can converge before each was seen once."""
+    assert (updates_until_convergence(6, lambda *_: Greedy(), range(3)) >= 2**7 - 2).all()
+
+
+def test_independent_figures_come_out_at_four_states():
+    findings = list(blind_cliffwalk.measure(sizes=(4,)))
+    assert [f.verdict for f in findings] == [Verdict.REPRODUCED, None, None, *[Verdict.REPRODUCED] * 3]
+
+
+@pytest.mark.parametrize(("runs", "low", "high"), [(10, 2, 9), (40, 14, 27)])
+def test_median_interval_has_its_level(runs, low, high):
+    """Order statistics k and N + 1 − k hold the median with the chance of k to N − k heads in N tosses."""
+    assert median_interval(np.arange(runs, 0, -1)) == (low, high)
+    assert sum(math.comb(runs, heads) for heads in range(low, runs - low + 1)) / 2**runs >= 0.95
+    assert sum(math.comb(runs, heads) for heads in range(low + 1, runs - low)) / 2**runs < 0.95
