@@ -10,13 +10,17 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from replaylab.envs.acrobot import AcrobotVectorEnv
 from replaylab.envs.cartpole import CartPoleVectorEnv
 from replaylab.envs.mountain_car import MountainCarVectorEnv
+from replaylab.envs.tables import ToyText
 from replaylab.errors import ConfigError
 
 CLASSIC = "gymnasium.envs.classic_control"
+TOY = "gymnasium.envs.toy_text"
+TABLES = ("taxi:TaxiEnv", "cliffwalking:CliffWalkingEnv", "frozen_lake:FrozenLakeEnv")
 VECTORISED: dict[str, Any] = {
     f"{CLASSIC}.acrobot:AcrobotEnv": AcrobotVectorEnv,
     f"{CLASSIC}.cartpole:CartPoleEnv": CartPoleVectorEnv,
     f"{CLASSIC}.mountain_car:MountainCarEnv": MountainCarVectorEnv,
+    **{entry: ToyText(entry) for entry in (f"{TOY}.{name}" for name in TABLES)},
 }
 """Classes that step all copies in one call, by the entry point of the environment they are equal to."""
 
@@ -30,8 +34,8 @@ def make_vector_env(
 ) -> VectorEnv[Any, Any, Any]:
     """Return E copies of a registered Gymnasium environment, copy i depending on seed i alone.
 
-    CartPole, Acrobot and MountainCar are stepped in one vectorised call, any other environment, and all that shall
-    be rendered, by Gymnasium's `SyncVectorEnv`.
+    CartPole, Acrobot, MountainCar, Taxi, CliffWalking and FrozenLake are stepped in one vectorised call, any other
+    environment, and all that shall be rendered, by Gymnasium's `SyncVectorEnv`.
 
     Args:
         env_id: The registered name, such as "CartPole-v1" or "my_module:MyEnv-v0".
@@ -57,7 +61,7 @@ def make_vector_env(
             importlib.import_module(module)
         spec = gym.spec(name)
         vectorised = VECTORISED.get(str(spec.entry_point))
-        if vectorised is not None and kwargs.get("render_mode") is None:
+        if vectorised is not None and kwargs.get("render_mode") is None and not kwargs.get("fickle_passenger"):
             kwargs.pop("render_mode", None)
             spec = dataclasses.replace(spec, vector_entry_point=vectorised)
             return gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", autoreset_mode=mode, **kwargs)

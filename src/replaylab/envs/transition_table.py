@@ -1,0 +1,78 @@
+"""Environments that are a table: what each action may lead to in each state, and how likely it is.
+
+Shapes: S states, A actions, K outcomes at most.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class TransitionTable:
+    """A finite Markov decision process.
+
+    Attributes:
+        probability: Of each outcome, float64 (S, A, K); 0 where there are fewer than K.
+        next_state: int64 (S, A, K).
+        reward: float64 (S, A, K).
+        terminated: bool (S, A, K).
+        start: Probability of each state as the first, float64 (S,).
+    """
+
+    probability: npt.NDArray[np.float64]
+    next_state: npt.NDArray[np.int64]
+    reward: npt.NDArray[np.float64]
+    terminated: npt.NDArray[np.bool_]
+    start: npt.NDArray[np.float64]
+
+    @property
+    def num_states(self) -> int:
+        """S."""
+        return len(self.probability)
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return len(self.probability[0])
+
+    @classmethod
+    def of(cls, env: "gym.Env[Any, Any] | str", **kwargs: Any) -> "TransitionTable":
+        """Read the table of an environment that has one, as Gymnasium's toy-text environments do.
+
+        Args:
+            env: An environment, or the name of one, whose attribute ``P[state][action]`` lists the outcomes
+                ``(probability, next_state, reward, terminated)`` and ``initial_state_distrib`` the first states.
+            **kwargs: For the environment's constructor, beside its name.
+
+        Raises:
+            ConfigError: The environment has no such table, or does not step by it.
+
+        Example:
+            >>> TransitionTable.of("CliffWalking-v1").probability.shape
+            (48, 4, 1)
+        """
+        if isinstance(env, str):
+            made = gym.make(env, **kwargs)
+            try:
+                return cls.of(made)
+            finally:
+                made.close()
+        world: Any = env.unwrapped
+        if not hasattr(world, "P") or not hasattr(world, "initial_state_distrib"):
+            raise ConfigError(f"{env} has no transition table: it needs the attributes `P` and `initial_state_distrib`")
+        if getattr(world, "fickle_passenger", False):
+            raise ConfigError(f"{env} does not step by its table `P` with fickle_passenger=True; leave that out")
+        outcomes = [
+            [list(world.P[state][action]) for action in range(len(world.P[state]))] for state in range(len(world.P))
+        ]
+        most = max(len(some) for row in outcomes for some in row)
+        padded = [[some + [(0.0, 0, 0.0, False)] * (most - len(some)) for some in row] for row in outcomes]
+        columns = np.moveaxis(np.array(padded, dtype=np.float64), -1, 0)
+        start = np.asarray(world.initial_state_distrib, dtype=np.float64)
+        return cls(columns[0], columns[1].astype(np.int64), columns[2], columns[3].astype(np.bool_), start)

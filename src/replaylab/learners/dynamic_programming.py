@@ -1,0 +1,142 @@
+"""Exact values of environments that are a table: what learners are held against.
+
+Shapes: S states, A actions, K outcomes. Values are sums of rewards discounted by γ, without sampling. Sources: Bellman
+1957; Sutton & Barto 2018, chapter 4.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse.linalg import spsolve
+
+from replaylab.envs import TransitionTable
+from replaylab.errors import ConfigError, ShapeError
+
+Values = npt.NDArray[np.float64]
+
+MAX_SWEEPS = 1_000_000
+TOLERANCE = 1e-13
+"""Of a sweep's largest change, relative to the largest value where that is above 1."""
+
+
+def optimal_values(
+    table: TransitionTable, gamma: float = 1.0, *, epsilon: float = 0.0, horizon: int | None = None
+) -> Values:
+    """Return the values of the best policy, or of the best among those that act at random with chance ε.
+
+    Value iteration: Q ← E[r + γ·(1 − terminated)·V(s')] with V = (1 − ε)·max Q + ε·mean Q. With a horizon the best
+    policy may depend on the time that is left.
+
+    Args:
+        table: The environment.
+        gamma: Discount γ.
+        epsilon: ε.
+        horizon: Steps after which an episode is cut, without a bootstrap; None: never.
+
+    Returns:
+        Q(s, a) at the start of an episode, float64 (S, A).
+
+    Raises:
+        ConfigError: The values are not bounded: with γ = 1 an episode may have to end.
+    """
+    q = np.zeros((table.num_states, table.num_actions))
+    for _ in range(MAX_SWEEPS if horizon is None else horizon):
+        before = q
+        q = _backup(table, gamma, (1.0 - epsilon) * q.max(1) + epsilon * q.mean(1))
+        if horizon is None and np.abs(q - before).max() <= TOLERANCE * max(1.0, float(np.abs(q).max())):
+            return q
+    if horizon is None:
+        raise ConfigError(f"`gamma` = {gamma} gives values that do not settle; make it less, or set a `horizon`")
+    return q
+
+
+def policy_values(table: TransitionTable, policy: Values, gamma: float = 1.0, *, horizon: int | None = None) -> Values:
+    """Return the values of a policy, by solving Q = E[r + γ·(1 − terminated)·Σ π(a'|s')·Q(s', a')].
+
+    Args:
+        table: The environment.
+        policy: π(a|s), float (S, A), rows that add up to 1.
+        gamma: Discount γ.
+        horizon: Steps after which an episode is cut, without a bootstrap; None: never.
+
+    Returns:
+        Q(s, a) at the start of an episode, float64 (S, A).
+
+    Raises:
+        ShapeError: The policy is not (S, A).
+        ConfigError: Its rows are no laws, or with γ = 1 it never ends an episode from some state.
+    """
+    _check_policy(table, policy)
+    q = np.zeros(policy.shape)
+    if horizon is not None:
+        for _ in range(horizon):
+            q = _backup(table, gamma, (policy * q).sum(1))
+        return q
+    move = _moves(table, policy)
+    if gamma == 1.0:
+        _check_ends(table, policy, move)
+    reward = (policy[:, :, None] * table.probability * table.reward).sum((1, 2))
+    value = spsolve(sparse.eye_array(table.num_states, format="csc") - gamma * move, reward)
+    return _backup(table, gamma, value)
+
+
+def epsilon_greedy(q: Values, epsilon: float = 0.0) -> Values:
+    """Return the policy that takes a best action, or with chance ε any: π(a|s), float64 (S, A).
+
+    Best actions whose values are equal, up to 1e-9 of the largest value, share their chance equally.
+    """
+    best = q >= q.max(1, keepdims=True) - 1e-9 * max(1.0, float(np.abs(q).max()))
+    policy: Values = (1.0 - epsilon) * best / best.sum(1, keepdims=True) + epsilon / q.shape[1]
+    return policy
+
+
+def expected_return(table: TransitionTable, policy: Values, gamma: float = 1.0, *, horizon: int | None = None) -> float:
+    """Return the mean return of an episode under a policy, over the first states; see `policy_values`.
+
+    Example:
+        Q-learning and Expected SARSA on the cliff, exploring with ε = .1 (Sutton & Barto, example 6.6). Which of two
+        equally good actions a learner takes matters where it explores: the −50.8 of Q-learning is that of ties broken
+        at random; always the first action gives −45.8, the last −51.8.
+
+        >>> cliff = TransitionTable.of("CliffWalking-v1")
+        >>> q_learning = epsilon_greedy(optimal_values(cliff), 0.1)
+        >>> expected_sarsa = epsilon_greedy(optimal_values(cliff, epsilon=0.1), 0.1)
+        >>> round(expected_return(cliff, q_learning), 1), round(expected_return(cliff, expected_sarsa), 1)
+        (-50.8, -20.7)
+    """
+    q = policy_values(table, policy, gamma, horizon=horizon)
+    return float(table.start @ (policy * q).sum(1))
+
+
+def _backup(table: TransitionTable, gamma: float, value: Values) -> Values:
+    after = np.where(table.terminated, 0.0, value[table.next_state])
+    q: Values = (table.probability * (table.reward + gamma * after)).sum(2)
+    return q
+
+
+def _moves(table: TransitionTable, policy: Values) -> sparse.csc_array:
+    """Return the chance of going on from s to s', (S, S)."""
+    chance = np.where(table.terminated, 0.0, policy[:, :, None] * table.probability)
+    states = np.arange(table.num_states)
+    at = np.broadcast_to(states[:, None, None], chance.shape)
+    shape = (table.num_states, table.num_states)
+    return sparse.csc_array((chance.ravel(), (at.ravel(), table.next_state.ravel())), shape=shape)
+
+
+def _check_policy(table: TransitionTable, policy: Values) -> None:
+    if policy.shape != (table.num_states, table.num_actions):
+        raise ShapeError(f"`policy` must be {(table.num_states, table.num_actions)}, but got {policy.shape}")
+    if not (policy.min() >= 0.0 and np.abs(policy.sum(1) - 1.0).max() < 1e-9):
+        raise ConfigError("`policy` must hold a law in each row: none negative, 1 in all")
+
+
+def _check_ends(table: TransitionTable, policy: Values, move: sparse.csc_array) -> None:
+    ends = ((policy[:, :, None] * table.probability) * table.terminated).sum((1, 2)) > 0.0
+    reached = move > 0.0
+    for _ in range(table.num_states):
+        ends = ends | (reached @ ends)
+    if not ends.all():
+        raise ConfigError(
+            f"`policy` never ends an episode from state {np.flatnonzero(~ends)[0]}, so with gamma = 1 its value is not "
+            "defined; take a smaller gamma, or a `horizon`"
+        )

@@ -1,0 +1,104 @@
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from replaylab.envs import TableVectorEnv, TransitionTable, make_vector_env
+from replaylab.errors import ConfigError
+
+TAXI = max(name for name in gym.registry if name.startswith("Taxi-"))
+CLIFF = max(name for name in gym.registry if name.startswith("CliffWalking-"))
+SEEDS = [11, 3, 3, 2**31, 0]
+ENVS = [
+    (TAXI, {}, 60),
+    (TAXI, {"is_rainy": True}, 60),
+    (CLIFF, {}, 60),
+    ("FrozenLake-v1", {}, None),
+    ("FrozenLake-v1", {"is_slippery": False, "map_name": "8x8"}, 30),
+]
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize(("env_id", "kwargs", "limit"), ENVS)
+def test_equals_gymnasiums_synchronous_vector_env_on_the_same_streams(env_id, kwargs, limit, mode):
+    cut = {} if limit is None else {"max_episode_steps": limit}
+    ours = make_vector_env(env_id, len(SEEDS), autoreset_mode=mode, **kwargs, **cut)
+    theirs = SyncVectorEnv([lambda: gym.make(env_id, **kwargs, **cut) for _ in SEEDS], autoreset_mode=mode)
+    assert isinstance(ours, TableVectorEnv)
+    assert ours.single_observation_space == theirs.single_observation_space
+    assert ours.single_action_space == theirs.single_action_space
+    assert ours.metadata["autoreset_mode"] is mode
+    actions, ends = np.random.default_rng(0), 0
+    np.testing.assert_array_equal(ours.reset(seed=SEEDS)[0], theirs.reset(seed=SEEDS)[0])
+    for _ in range(250):
+        action = actions.integers(ours.single_action_space.n, size=len(SEEDS))
+        left, right = ours.step(action), theirs.step(action)
+        for a, b in zip(left[:4], right[:4], strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert left[0].dtype == right[0].dtype
+        if "final_obs" in right[4]:
+            np.testing.assert_array_equal(left[4]["final_obs"], right[4]["final_obs"])
+            np.testing.assert_array_equal(left[4]["_final_obs"], right[4]["_final_obs"])
+        ended = left[2] | left[3]
+        ends += ended.sum()
+        if mode is AutoresetMode.DISABLED and ended.any():
+            np.testing.assert_array_equal(*(env.reset(options={"reset_mask": ended})[0] for env in (ours, theirs)))
+    assert ends >= 20
+
+
+def test_a_copy_depends_on_its_own_seed_only():
+    def trace(seeds, place):
+        env = make_vector_env("FrozenLake-v1", len(seeds))
+        rows = [env.reset(seed=seeds)[0][place]]
+        own, others = np.random.default_rng(2), np.random.default_rng(len(seeds))
+        for _ in range(150):
+            action = others.integers(4, size=len(seeds))
+            action[place] = own.integers(4)
+            rows.append(env.step(action)[0][place])
+        return rows
+
+    assert trace([4], 0) == trace([9, 8, 4, 7], 2)
+
+
+def test_what_is_not_stepped_by_its_table_is_left_to_gymnasium():
+    assert isinstance(make_vector_env("FrozenLake-v1", 1, render_mode="rgb_array"), SyncVectorEnv)
+    assert isinstance(make_vector_env(TAXI, 1, fickle_passenger=True), SyncVectorEnv)
+    with pytest.raises(ConfigError, match="does not step by its table `P` with fickle_passenger=True"):
+        TransitionTable.of(TAXI, fickle_passenger=True)
+
+
+def test_an_environment_without_a_table_is_told():
+    with pytest.raises(ConfigError, match=r"CartPole.* has no transition table: it needs the attributes `P`"):
+        TransitionTable.of("CartPole-v1")
+
+
+def test_tables_are_laws():
+    for env_id, kwargs, _ in ENVS:
+        table = TransitionTable.of(env_id, **kwargs)
+        np.testing.assert_allclose(table.probability.sum(2), 1.0)
+        assert table.start.sum() == pytest.approx(1.0)
+        assert table.probability.shape == table.next_state.shape == table.reward.shape == table.terminated.shape
+
+
+class Fork(gym.Env):
+    """One action may lead to one place or to three others."""
+
+    observation_space, action_space = gym.spaces.Discrete(4), gym.spaces.Discrete(2)
+    initial_state_distrib = (1.0, 0.0, 0.0, 0.0)
+
+    def __init__(self):
+        split = [(0.5, 1, 1.0, True), (0.3, 2, 2.0, True), (0.2, 3, 3.0, True)]
+        self.P = {state: {0: [(1.0, 0, -1.0, False)], 1: split} for state in range(4)}
+
+
+def test_actions_may_have_different_numbers_of_outcomes():
+    table = TransitionTable.of(Fork())
+    assert (table.num_states, table.num_actions) == (4, 2)
+    np.testing.assert_array_equal(table.probability[2], [[1.0, 0.0, 0.0], [0.5, 0.3, 0.2]])
+    env = TableVectorEnv(table, 3)
+    env.reset(seed=0)
+    for _ in range(50):
+        obs, reward, terminated, _, infos = env.step(np.array([0, 1, 1]))
+        assert (obs[0], reward[0], terminated[0]) == (0, -1.0, False)
+        assert [infos["final_obs"][i] for i in (1, 2)] == reward[1:].tolist()
+        assert terminated[1:].all()
