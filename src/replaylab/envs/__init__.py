@@ -1,19 +1,47 @@
-"""Vector environments whose copies each have a random stream of their own."""
+"""Environments, single and vector; the copies of a vector environment each have a random stream of their own.
+
+Importing this registers the library's own with Gymnasium, as ``replaylab/BitFlip-v0`` and so on.
+"""
 
 from replaylab.envs.acrobot import AcrobotVectorEnv
 from replaylab.envs.batched import BatchedEnv
+from replaylab.envs.bit_flip import BitFlipEnv, BitFlipVectorEnv
+from replaylab.envs.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
 from replaylab.envs.cartpole import CartPoleVectorEnv
+from replaylab.envs.goals import (
+    AcrobotGoalEnv,
+    AcrobotGoalVectorEnv,
+    MountainCarGoalEnv,
+    MountainCarGoalVectorEnv,
+    goal_functions,
+)
 from replaylab.envs.mountain_car import MountainCarVectorEnv
+from replaylab.envs.noise import NoisyRewards, VectorNoisyRewards
+from replaylab.envs.registration import register_envs
 from replaylab.envs.tables import TableVectorEnv
 from replaylab.envs.transition_table import TransitionTable
 from replaylab.envs.vectorize import make_vector_env
 
 __all__ = [
+    "AcrobotGoalEnv",
+    "AcrobotGoalVectorEnv",
     "AcrobotVectorEnv",
     "BatchedEnv",
+    "BitFlipEnv",
+    "BitFlipVectorEnv",
+    "BlindCliffwalkEnv",
+    "BlindCliffwalkVectorEnv",
     "CartPoleVectorEnv",
+    "MountainCarGoalEnv",
+    "MountainCarGoalVectorEnv",
     "MountainCarVectorEnv",
+    "NoisyRewards",
     "TableVectorEnv",
     "TransitionTable",
+    "VectorNoisyRewards",
+    "goal_functions",
     "make_vector_env",
+    "register_envs",
 ]
+
+register_envs()

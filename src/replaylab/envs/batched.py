@@ -75,9 +75,9 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
     def _advance(self, action: npt.NDArray[np.intp]) -> tuple[Floats, Bools]:
         """Move all copies one step on, in place; return rewards float32 (E,) and terminated bool (E,)."""
 
-    @abstractmethod
     def _observe(self) -> Any:
         """Return the observations of all copies as new arrays."""
+        raise NotImplementedError
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -95,16 +95,19 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
             ShapeError: There is not one seed for each copy, or the mask is not bool (E,).
             ConfigError: A seed is negative.
         """
-        options = dict(options or {})
-        mask = self._checked_mask(options.pop("reset_mask", None))
-        for i, one in enumerate(self._seeds(seed)):
+        mask = reset_mask(options, self.num_envs)
+        for i, one in enumerate(each_seed(seed, self.num_envs)):
             if one is not None and mask[i]:
                 self._generators[i] = seeding.np_random(one)[0]
         self._begun = True
-        self._start_episodes(mask, options)
+        self._start_episodes(mask, options or {})
         return self._observe(), {}
 
-    def step(self, action: Array) -> tuple[Any, Floats, Bools, Bools, dict[str, Any]]:
+    def use_generators(self, generators: Sequence[np.random.Generator]) -> None:
+        """Draw the starts of the copies' episodes from these generators from now on."""
+        self._generators = list(generators)
+
+    def step(self, action: npt.ArrayLike) -> tuple[Any, Floats, Bools, Bools, dict[str, Any]]:
         """Step every copy.
 
         Args:
@@ -191,7 +194,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
             f"{self._ended.nonzero()[0].tolist()} were not; call reset(options={{'reset_mask': mask}})"
         )
 
-    def _checked_action(self, action: Array) -> npt.NDArray[np.intp]:
+    def _checked_action(self, action: npt.ArrayLike) -> npt.NDArray[np.intp]:
         action = np.asarray(action)
         if action.shape != (self.num_envs,) or action.dtype.kind not in "iu":
             raise ShapeError(
@@ -202,21 +205,35 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
             raise ConfigError(f"`action` must be in {self.single_action_space}, but got {action.tolist()}")
         return counted.astype(np.intp, copy=False)
 
-    def _seeds(self, seed: int | Sequence[int | None] | None) -> Sequence[int | None]:
-        if seed is None:
-            return [None] * self.num_envs
-        if isinstance(seed, (int, np.integer)):
-            return [int(seed) + i for i in range(self.num_envs)]
-        if len(seed) != self.num_envs:
-            raise ShapeError(f"`seed` must hold one seed for each of the {self.num_envs} environments, got {len(seed)}")
-        if any(one is not None and one < 0 for one in seed):
-            raise ConfigError(f"`seed` must not be negative, but got {list(seed)}")
-        return seed
 
-    def _checked_mask(self, mask: Any) -> Bools:
-        if mask is None:
-            return np.ones(self.num_envs, np.bool_)
-        if not isinstance(mask, np.ndarray) or mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
-            got = f"{mask.dtype}{list(mask.shape)}" if isinstance(mask, np.ndarray) else repr(mask)
-            raise ShapeError(f"`options['reset_mask']` must be a bool array of shape ({self.num_envs},), but got {got}")
-        return mask
+def each_seed(seed: int | Sequence[int | None] | None, num_envs: int) -> Sequence[int | None]:
+    """Return a seed, or None, for each copy.
+
+    Raises:
+        ShapeError: There is not one for each copy.
+        ConfigError: One is negative.
+    """
+    if seed is None:
+        return [None] * num_envs
+    if isinstance(seed, (int, np.integer)):
+        return [int(seed) + i for i in range(num_envs)]
+    if len(seed) != num_envs:
+        raise ShapeError(f"`seed` must hold one seed for each of the {num_envs} environments, got {len(seed)}")
+    if any(one is not None and one < 0 for one in seed):
+        raise ConfigError(f"`seed` must not be negative, but got {list(seed)}")
+    return seed
+
+
+def reset_mask(options: dict[str, Any] | None, num_envs: int) -> Bools:
+    """Return which copies a reset with these options starts anew, bool (E,).
+
+    Raises:
+        ShapeError: The mask is not bool (E,).
+    """
+    mask = (options or {}).get("reset_mask")
+    if mask is None:
+        return np.ones(num_envs, np.bool_)
+    if not isinstance(mask, np.ndarray) or mask.shape != (num_envs,) or mask.dtype != np.bool_:
+        got = f"{mask.dtype}{list(mask.shape)}" if isinstance(mask, np.ndarray) else repr(mask)
+        raise ShapeError(f"`options['reset_mask']` must be a bool array of shape ({num_envs},), but got {got}")
+    return mask

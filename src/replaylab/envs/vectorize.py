@@ -34,8 +34,8 @@ def make_vector_env(
 ) -> VectorEnv[Any, Any, Any]:
     """Return E copies of a registered Gymnasium environment, copy i depending on seed i alone.
 
-    CartPole, Acrobot, MountainCar, Taxi, CliffWalking and FrozenLake are stepped in one vectorised call, any other
-    environment, and all that shall be rendered, by Gymnasium's `SyncVectorEnv`.
+    CartPole, Acrobot, MountainCar, Taxi, CliffWalking, FrozenLake and the library's own (``replaylab/...``) are stepped
+    in one vectorised call, any other environment, and all that shall be rendered, by Gymnasium's `SyncVectorEnv`.
 
     Args:
         env_id: The registered name, such as "CartPole-v1" or "my_module:MyEnv-v0".
@@ -61,6 +61,8 @@ def make_vector_env(
             importlib.import_module(module)
         spec = gym.spec(name)
         vectorised = VECTORISED.get(str(spec.entry_point))
+        if spec.namespace == "replaylab":
+            vectorised = spec.vector_entry_point
         if vectorised is not None and kwargs.get("render_mode") is None and not kwargs.get("fickle_passenger"):
             kwargs.pop("render_mode", None)
             spec = dataclasses.replace(spec, vector_entry_point=vectorised)

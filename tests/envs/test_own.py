@@ -1,0 +1,233 @@
+"""The library's own environments: registered, passing Gymnasium's checker, single and vector forms alike."""
+
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from replaylab.envs import goal_functions, make_vector_env
+from replaylab.errors import ConfigError
+from replaylab.replay import Hindsight, ReplayBuffer
+
+MODES = list(AutoresetMode)
+OWN = [
+    ("replaylab/BitFlip-v0", {"n": 3}),
+    ("replaylab/BitFlip-v0", {"n": 9, "max_episode_steps": 4}),
+    ("replaylab/BlindCliffwalk-v0", {"n": 3}),
+    ("replaylab/MountainCarGoal-v0", {}),
+    ("replaylab/AcrobotGoal-v0", {"max_episode_steps": 30}),
+    ("replaylab/NoisyRewards-v0", {"env": "CartPole-v1", "scale": 0.5}),
+    ("replaylab/NoisyRewards-v0", {"env": "replaylab/BlindCliffwalk-v0", "n": 2}),
+]
+GOALS = ["replaylab/BitFlip-v0", "replaylab/MountainCarGoal-v0", "replaylab/AcrobotGoal-v0"]
+SEEDS = [4, 0, 4, 2**40]
+
+
+def leaves(obs):
+    return [obs[key] for key in sorted(obs)] if isinstance(obs, dict) else [obs]
+
+
+def same(left, right):
+    for a, b in zip(leaves(left), leaves(right), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=3e-7)
+
+
+@pytest.mark.parametrize(("env_id", "kwargs"), OWN)
+def test_the_single_form_passes_gymnasiums_checker(env_id, kwargs):
+    env = gym.make(env_id, disable_env_checker=True, **kwargs)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*different from the unwrapped version")  # NoisyRewards is a wrapper
+        warnings.filterwarnings("ignore", ".*Box observation space m.*imum value is -?infinity")  # CartPole
+        check_env(env.unwrapped if "Noisy" not in env_id else env, skip_render_check=True)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("env_id", "kwargs"), OWN)
+def test_the_vector_form_equals_single_ones(env_id, kwargs, mode):
+    ours = make_vector_env(env_id, len(SEEDS), autoreset_mode=mode, **kwargs)
+    theirs = SyncVectorEnv([lambda: gym.make(env_id, **kwargs) for _ in SEEDS], autoreset_mode=mode)
+    assert not isinstance(ours.unwrapped, SyncVectorEnv)
+    assert ours.single_observation_space == theirs.single_observation_space
+    assert ours.observation_space == theirs.observation_space
+    assert ours.single_action_space == theirs.single_action_space
+    assert ours.metadata["autoreset_mode"] is mode
+    actions, ends = np.random.default_rng(0), 0
+    same(ours.reset(seed=SEEDS)[0], theirs.reset(seed=SEEDS)[0])
+    for _ in range(220):
+        action = actions.integers(ours.single_action_space.n, size=len(SEEDS))
+        left, right = ours.step(action), theirs.step(action)
+        assert ours.observation_space.contains(left[0])
+        for a, b in zip(left[:4], right[:4], strict=True):
+            same(a, b)
+        ended = left[2] | left[3]
+        ends += ended.sum()
+        assert ("final_obs" in left[4]) == ("final_obs" in right[4])
+        for i in np.flatnonzero(ended) if "final_obs" in left[4] else ():
+            same(left[4]["final_obs"][i], right[4]["final_obs"][i])
+        if mode is AutoresetMode.DISABLED and ended.any():
+            same(*(env.reset(options={"reset_mask": ended})[0] for env in (ours, theirs)))
+    assert ends >= len(SEEDS)
+
+
+@pytest.mark.parametrize(("env_id", "kwargs"), OWN)
+def test_a_restored_environment_goes_on_exactly(env_id, kwargs):
+    def play(env):
+        actions = np.random.default_rng(3)
+        steps = [env.step(actions.integers(env.single_action_space.n, size=2)) for _ in range(300)]
+        return [np.concatenate([np.ravel(leaf) for leaf in (*leaves(s[0]), *s[1:4])]) for s in steps]
+
+    env, other = (make_vector_env(env_id, 2, autoreset_mode="NextStep", **kwargs) for _ in range(2))
+    env.reset(seed=1)
+    play(env)
+    state = env.state()
+    other.restore(state)
+    expected = play(env)
+    np.testing.assert_array_equal(play(other), expected)
+
+
+@pytest.mark.parametrize("env_id", GOALS)
+def test_goal_functions_say_what_the_environment_says(env_id):
+    env = make_vector_env(env_id, 8, autoreset_mode="NextStep")
+    single = gym.make(env_id)
+    generator = np.random.default_rng(0)
+    obs, _ = env.reset(seed=0)
+    reached = 0
+    for compute_reward, compute_terminated in (goal_functions(env), goal_functions(single)):
+        for _ in range(500):
+            before = env.state()["ended"]
+            action = generator.integers(env.single_action_space.n, size=8)
+            if "Acrobot" in env_id:
+                action = np.where(obs["observation"][:, 4] >= 0, 0, 2)
+            elif "Car" in env_id:
+                action = np.where(obs["observation"][:, 1] >= 0, 2, 0)
+            elif generator.random() < 0.8:
+                action = (obs["observation"] != obs["desired_goal"]).argmax(1)
+            obs, reward, terminated, _, _ = env.step(action)
+            goals = (obs["achieved_goal"][~before], obs["desired_goal"][~before], {})
+            np.testing.assert_array_equal(compute_reward(*goals), reward[~before])
+            np.testing.assert_array_equal(compute_terminated(*goals), terminated[~before])
+            reached += terminated.sum()
+    assert reached > 20
+
+
+@pytest.mark.parametrize("env_id", GOALS)
+def test_hindsight_learns_from_what_was_achieved(env_id):
+    env = make_vector_env(env_id, 2)
+    hindsight = Hindsight(*goal_functions(env), strategy="final", ratio=1e9)
+    buffer = ReplayBuffer.for_env(env, 1000, transforms=[hindsight], seed=0)
+    obs, _ = env.reset(seed=0)
+    actions = np.random.default_rng(0)
+    for _ in range(200):
+        action = actions.integers(env.single_action_space.n, size=2)
+        next_obs, reward, terminated, truncated, infos = env.step(action)
+        ends = {"terminated": terminated, "truncated": truncated, "final_obs": infos.get("final_obs")}
+        buffer.add(obs=obs, action=action, reward=reward, next_obs=next_obs, **ends)
+        obs = next_obs
+    batch = buffer.sample(500)
+    assert batch.relabelled.all()
+    reached = batch["next_obs"]["achieved_goal"] >= batch["next_obs"]["desired_goal"]
+    if "BitFlip" in env_id:
+        reached = batch["next_obs"]["achieved_goal"] == batch["next_obs"]["desired_goal"]
+    np.testing.assert_array_equal(batch.terminated, reached.all(-1))
+    assert batch.terminated.any()
+
+
+def test_an_environment_without_goals_is_told():
+    with pytest.raises(ConfigError, match="must have the functions `compute_reward` and `compute_terminated`"):
+        goal_functions(make_vector_env("CartPole-v1", 1))
+
+
+def test_the_goal_forms_can_be_stepped_by_gymnasium_and_still_tell_their_functions():
+    env = SyncVectorEnv([lambda: gym.make("replaylab/AcrobotGoal-v0")] * 2)
+    reward, terminated = goal_functions(env)
+    goals = np.array([[0.5], [1.0]], np.float32), np.array([[1.0], [1.0]], np.float32), {}
+    assert reward(*goals).tolist() == [-1, 0]
+    assert terminated(*goals).tolist() == [False, True]
+    reward, terminated = goal_functions(gym.make("replaylab/MountainCarGoal-v0"))
+    assert reward(*goals).tolist() == [-1, -1]
+    assert terminated(*goals).tolist() == [False, True]
+
+
+def test_bit_flip_flips_one_bit_a_step_until_the_goal():
+    env = gym.make("replaylab/BitFlip-v0", n=6)
+    for seed in range(20):
+        obs, _ = env.reset(seed=seed)
+        distance = (obs["observation"] != obs["desired_goal"]).sum()
+        while distance > 0:
+            bit = int(np.flatnonzero(obs["observation"] != obs["desired_goal"])[0])
+            new, reward, terminated, truncated, _ = env.step(bit)
+            assert np.flatnonzero(new["observation"] != obs["observation"]).tolist() == [bit]
+            obs, distance = new, distance - 1
+            assert (reward, terminated) == (0.0 if distance == 0 else -1.0, distance == 0)
+            assert not truncated or terminated
+
+
+def test_bit_flips_starts_are_uniform():
+    """The chance that one of 24 counts lies outside is below 24 x 2 exp(-2 x 10,000 x .04²) < 1e-12."""
+    env = make_vector_env("replaylab/BitFlip-v0", 1000, n=12)
+    starts = [env.reset(seed=1)[0]] + [env.reset()[0] for _ in range(9)]
+    for key in ("observation", "desired_goal"):
+        shares = np.concatenate([obs[key] for obs in starts]).mean(0)
+        assert np.abs(shares - 0.5).max() < 0.04
+
+
+@pytest.mark.parametrize("n", [1, 4, 9])
+def test_one_of_all_action_sequences_of_blind_cliffwalk_is_rewarded(n):
+    env = make_vector_env("replaylab/BlindCliffwalk-v0", 2**n, n=n, autoreset_mode="Disabled")
+    table = gym.make("replaylab/BlindCliffwalk-v0", n=n).unwrapped.P
+    sequences = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
+    obs, _ = env.reset(seed=0)
+    total, running, transitions = np.zeros(2**n), np.ones(2**n, bool), 0
+    for t in range(n):
+        before = obs
+        obs, reward, terminated, _, _ = env.step(sequences[:, t])
+        for i in np.flatnonzero(running):
+            expected = [(1.0, obs[i], reward[i], terminated[i])]
+            assert table[before[i]][sequences[i, t]] == expected
+        total += running * reward
+        transitions += running.sum()
+        running &= ~terminated
+        env.reset(options={"reset_mask": terminated})
+        obs = np.where(terminated, 0, obs)
+    assert not running.any()
+    assert transitions == 2 ** (n + 1) - 2  # as Schaul et al. count them
+    assert total.sum() == 1
+    assert sequences[total.argmax()].tolist() == [s % 2 for s in range(n)]
+
+
+def test_noise_has_mean_zero_and_the_scale_asked_for():
+    """Mean and deviation of 40,000 normals: six standard errors, each missed with a chance below 1e-8."""
+    env = make_vector_env("replaylab/NoisyRewards-v0", 40, env="MountainCar-v0", scale=2.0)
+    env.reset(seed=0)
+    noise = np.array([env.step(np.ones(40, np.int64))[1] for _ in range(1000)]) + 1
+    assert abs(noise.mean()) < 6 * 2 / np.sqrt(noise.size)
+    assert abs(noise.std() - 2) < 6 * 2 / np.sqrt(2 * noise.size)
+    assert abs(np.corrcoef(noise[:-1].ravel(), noise[1:].ravel())[0, 1]) < 6 / np.sqrt(noise.size)
+    assert abs(np.corrcoef(noise[:, 0], noise[:, 1])[0, 1]) < 6 / np.sqrt(1000)
+
+
+def test_noise_depends_on_the_copys_seed_alone_and_not_on_its_neighbours():
+    def rewards(seeds, place):
+        env = make_vector_env("replaylab/NoisyRewards-v0", len(seeds), env="MountainCar-v0")
+        env.reset(seed=seeds)
+        return [env.step(np.ones(len(seeds), np.int64))[1][place] for _ in range(600)]
+
+    assert rewards([5], 0) == rewards([1, 2, 5], 2)
+    assert rewards([5], 0) != rewards([6], 0)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "kwargs", "message"),
+    [
+        ("replaylab/BitFlip-v0", {"n": 0}, "`n` of BitFlip must be at least 1, but got 0"),
+        ("replaylab/BlindCliffwalk-v0", {"n": 0}, "`n` of BlindCliffwalk must be at least 1, but got 0"),
+        ("replaylab/NoisyRewards-v0", {"scale": -1.0}, "`scale` of NoisyRewards must be finite and not negative"),
+        ("replaylab/AcrobotGoal-v0", {"max_episode_steps": 0}, "`max_episode_steps` must be at least 1, but got 0"),
+    ],
+)
+def test_bad_options_are_told(env_id, kwargs, message):
+    with pytest.raises(ConfigError, match=message):
+        make_vector_env(env_id, 2, **kwargs)
