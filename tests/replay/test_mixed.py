@@ -149,6 +149,29 @@ class TestFeedback:
         for part in mixed.buffers:
             np.testing.assert_allclose(part.probabilities(np.arange(4)), 0.25)
 
+    @pytest.mark.parametrize("unknown", [4, -2])
+    @pytest.mark.parametrize("place", [0, 1])
+    @pytest.mark.parametrize("replicas", [None, 3])
+    def test_an_unknown_id_changes_no_buffer(self, replicas, place, unknown):
+        mixed = self.mixed(replicas)
+        lead = () if replicas is None else (replicas,)
+        ids = np.full((*lead, 2), 3)
+        ids[..., place].flat[-1] = unknown
+        source = np.broadcast_to([0, 1], ids.shape)
+        with pytest.raises(IdError, match=f"id {unknown} was never given out: ids so far are 0 to 3"):
+            mixed.update_priorities({"source": source, "id": ids}, priority=np.full(ids.shape, 9.0))
+        for part in mixed.buffers:
+            np.testing.assert_allclose(part.probabilities(np.broadcast_to(np.arange(4), (*lead, 4))), 0.25)
+
+    @pytest.mark.parametrize("ids", [[0, 0], [[0], [0]], 0, np.zeros((3, 0), int)])
+    def test_of_a_shape_without_replicas(self, ids):
+        mixed, feedback = self.mixed(3), {"source": np.zeros_like(ids), "id": ids}
+        if np.shape(ids)[:1] == (3,):
+            assert mixed.update_priorities(feedback, np.zeros(np.shape(ids))) == 0
+        else:
+            with pytest.raises(ShapeError):
+                mixed.update_priorities(feedback, np.zeros(np.shape(ids)))
+
 
 class TestRefusals:
     def test_buffers(self):

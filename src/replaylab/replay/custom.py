@@ -74,7 +74,7 @@ class View:
 class CustomSampler(Sampler):
     """Base of samplers written in Python; derive a frozen dataclass from it.
 
-    State, if any is needed, can be kept in the object that `start` returns, one for each replica.
+    What it goes by is in the view; state of its own would be shared by all replicas, and no snapshot would hold it.
 
     Example:
         Steps that were seldom replayed, more often:

@@ -128,13 +128,14 @@ class MixedReplay:
         Raises:
             IdError: A source is no buffer, or an id was never given out by its buffer.
             ShapeError, DtypeError, PriorityError, ConfigError: As for `ReplayBuffer.update_priorities`.
+            After any of them no buffer has changed.
         """
         source, ids = self._places(batch["source"], batch["id"])
-        # Every buffer gets the whole batch, −1 for the others' rows: so the first one checks all the values.
-        return sum(
-            buffer.update_priorities(np.where(source == j, ids, -1), td_error, priority=priority)
-            for j, buffer in enumerate(self._buffers)
-        )
+        # Every buffer gets the whole batch, −1 for the others' rows: so the first one checks all the values. It is one
+        # that refuses an id, if any does, so that nothing has changed by then.
+        own = [(buffer, np.where(source == j, ids, -1)) for j, buffer in enumerate(self._buffers)]
+        own.sort(key=lambda part: _gave_out(*part))
+        return sum(buffer.update_priorities(part, td_error, priority=priority) for buffer, part in own)
 
     def probabilities(
         self, source: npt.ArrayLike, ids: npt.ArrayLike, *, batch_size: int, progress: float | None = None
@@ -176,6 +177,15 @@ class MixedReplay:
         if ((sources < 0) | (sources >= len(self._buffers))).any():
             raise IdError(f"`source` must be 0 to {len(self._buffers) - 1}, the buffers' places, but got {sources}")
         return sources, steps
+
+
+def _gave_out(buffer: ReplayBuffer, ids: npt.NDArray[np.int64]) -> bool:
+    """Whether a buffer will find no id that it never gave out; of ids in a wrong shape it finds none."""
+    next_ids = np.array(buffer._core.counts()[1])
+    if buffer.replicas is not None and ids.shape[:1] != next_ids.shape:
+        return True
+    rows = ids.reshape(len(next_ids), -1)
+    return bool(((rows >= -1) & (rows < next_ids[:, None])).all())
 
 
 def _joined(path: str, parts: list[Any], axis: int) -> Any:

@@ -1,6 +1,7 @@
 """Where the rows lie: in a file on disk, or in memory that several processes share."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ MOST_WRITERS = 4_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Storage:
+class Storage(ABC):
     """Base of the places for rows outside a process's own memory; give one to `ReplayBuffer(storage=...)`.
 
     Any number of processes may have the same rows open, add to them and draw from them, at the same time. An id means
@@ -48,9 +49,9 @@ class Storage:
         positive("writers", self.writers, most=MOST_WRITERS)
 
     @property
+    @abstractmethod
     def file(self) -> Path:
         """The file that holds the rows."""
-        raise NotImplementedError
 
     @property
     def on_disk(self) -> bool:

@@ -1,5 +1,6 @@
 """Transforms: what a drawn step becomes. Any of them go together, in any order, at most one of a kind."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
@@ -16,15 +17,15 @@ Fields = Mapping[str, Field]
 OUTCOME = ("reward", "terminated", "truncated")
 
 
-class Transform:
+class Transform(ABC):
     """Base of the transforms; give some to `ReplayBuffer(transforms=...)`."""
 
     makes: ClassVar[tuple[str, ...]] = ()
     """Columns that it adds to a batch."""
 
+    @abstractmethod
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
         """Tell the core what it needs to know, after checking that the fields allow it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
