@@ -133,13 +133,13 @@ void bind_replay(nb::module_& module) {
              nb::sig("def sample(self, batch: int, scheduled: collections.abc.Sequence[float], out: "
                      "dict[str, typing.Any] | None) -> "
                      "dict[str, typing.Any]"))
-        .def("gather", &BoundReplay::gather, nb::arg("ids"), nb::arg("transformed"),
+        .def("gather", &BoundReplay::gather, nb::arg("ids").none(), nb::arg("transformed"),
              nb::sig("def gather(self, ids: object, transformed: bool) -> dict[str, typing.Any]"))
-        .def("blocks", &BoundReplay::blocks, nb::arg("ids"),
+        .def("blocks", &BoundReplay::blocks, nb::arg("ids").none(),
              nb::sig("def blocks(self, ids: object) -> numpy.typing.NDArray[numpy.int64]"))
         .def("cut", &BoundReplay::cut, nb::arg("where").none())
-        .def("update", &BoundReplay::update, nb::arg("ids"), nb::arg("values"), nb::arg("td_errors"))
-        .def("probabilities", &BoundReplay::probabilities, nb::arg("ids"), nb::arg("batch"),
+        .def("update", &BoundReplay::update, nb::arg("ids").none(), nb::arg("values"), nb::arg("td_errors"))
+        .def("probabilities", &BoundReplay::probabilities, nb::arg("ids").none(), nb::arg("batch"),
              nb::arg("scheduled"),
              nb::sig("def probabilities(self, ids: object, batch: int, scheduled: "
                      "collections.abc.Sequence[float]) -> numpy.typing.NDArray[numpy.float64]"))

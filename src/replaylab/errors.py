@@ -12,7 +12,7 @@ Each is also the built-in a caller would expect, so ``except ValueError`` works 
     ├── OverSizeError (MemoryError)      the buffer would not fit into this machine's memory
     ├── ConfigError (ValueError)         an option is out of its range
     ├── SnapshotError (ValueError)       a saved buffer is damaged, foreign, or not complete
-    ├── StorageError (OSError)           rows outside this process cannot be made, opened or added to
+    ├── StorageError (OSError)           a file, or rows outside this process, cannot be made or opened
     ├── SpecError (ValueError)           a study file is wrong
     └── MissingExtraError (ImportError)  an optional dependency is not installed
 
@@ -78,7 +78,7 @@ class SnapshotError(ReplayError, ValueError):
 
 
 class StorageError(ReplayError, OSError):
-    """Rows in a file or in shared memory cannot be made, opened or added to."""
+    """Rows in a file or in shared memory, or a snapshot, cannot be made, opened or added to."""
 
 
 class SpecError(ReplayError, ValueError):

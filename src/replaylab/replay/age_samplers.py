@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from replaylab import _core
-from replaylab.replay.samplers import Sampler, check_option
+from replaylab.replay.arrays import check_count, check_option
+from replaylab.replay.samplers import Sampler
 from replaylab.replay.schedules import Linear, Schedule, as_schedule
 
 
@@ -29,10 +30,9 @@ class Recency(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        low, high = as_schedule(self.eta).bounds
-        check_option(self, "eta", "in (0, 1]", 0.0 < low <= high <= 1.0)
-        check_option(self, "least", "at least 1", self.least >= 1)
-        check_option(self, "burst", "at least 1", self.burst >= 1)
+        check_option(self, "eta", "in (0, 1]", lambda: all(0.0 < eta <= 1.0 for eta in as_schedule(self.eta).bounds))
+        check_count(self, "least")
+        check_count(self, "burst")
 
     @property
     def scheduled(self) -> float | Schedule:
@@ -60,7 +60,7 @@ class Geometric(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_option(self, "expected_age", "positive and at most 1e12", 0.0 < self.expected_age <= 1e12)
+        check_option(self, "expected_age", "positive and at most 1e12", lambda: 0.0 < self.expected_age <= 1e12)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -83,7 +83,7 @@ class ReverseSweep(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_option(self, "stride", "at least 1", self.stride >= 1)
+        check_count(self, "stride")
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""

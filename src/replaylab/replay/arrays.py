@@ -4,7 +4,7 @@ The compiled core takes arrays that already fit as they are; everything else com
 refused, so that every message is written once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import index
 from typing import Any
 
@@ -151,6 +151,23 @@ def positive(name: str, value: Any, most: int = 2**62, least: int = 1) -> int:
     if number > most:
         raise ConfigError(f"`{name}` must be at most {most:,}, but got {number:,}")
     return number
+
+
+def check_option(config: object, name: str, rule: str, holds: Callable[[], bool]) -> None:
+    """Raise `ConfigError` unless an option of a sampler or transform keeps its rule, or is not even of its kind."""
+    try:
+        sound = holds()
+    except (TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise ConfigError(f"`{name}` of {type(config).__name__} must be {rule}, but got {getattr(config, name)!r}")
+
+
+def check_count(config: object, name: str) -> None:
+    """Raise `ConfigError` unless an option is a whole number of at least 1."""
+    value = getattr(config, name)
+    check_option(config, name, "at least 1", lambda: value >= 1)
+    check_option(config, name, "a whole number", lambda: value % 1 == 0)
 
 
 def checked_progress(progress: float) -> float:

@@ -209,10 +209,10 @@ class ReplayBuffer(Persistent):
                 given with a sampler written in Python.
             ShapeError, FieldError: `out` does not fit.
         """
-        if not (type(batch_size) is int and 0 < batch_size <= 2**20):  # the usual case needs no closer look
-            batch_size = positive("batch_size", batch_size, most=MOST)
-            check_batch_memory(self._made.batch_row_nbytes, batch_size * (self.replicas or 1))
         made = self._made
+        if not (type(batch_size) is int and 0 < batch_size <= made.usual_batch):
+            batch_size = positive("batch_size", batch_size, most=MOST)
+            check_batch_memory(made.batch_row_nbytes, batch_size * (self.replicas or 1))
         scheduled = made.scheduled(progress)
         if made.sampler.in_core and out is None:
             columns = self._core.sample(batch_size, scheduled, None)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.replay.arrays import check_option
 from replaylab.replay.record import Record
 from replaylab.replay.samplers import Sampler
 
@@ -131,6 +132,9 @@ class Oracle(CustomSampler):
 
     score: Callable[[Ids], npt.ArrayLike]
 
+    def __post_init__(self) -> None:
+        check_option(self, "score", "a function of ids", lambda: callable(self.score))
+
     def law(self, view: View, batch_size: int) -> Floats:
         """Return 1/B for the B highest scores."""
         chances = np.zeros(len(view))
@@ -147,7 +151,13 @@ class Oracle(CustomSampler):
         return view.ids[self._best(view, batch_size)]
 
     def _best(self, view: View, batch_size: int) -> Ids:
-        return np.argsort(-np.asarray(self.score(view.ids), np.float64), kind="stable")[:batch_size]
+        scores = np.asarray(self.score(view.ids))
+        if scores.shape != view.ids.shape or scores.dtype.kind not in "biuf" or np.isnan(scores).any():
+            raise ConfigError(
+                f"`score` of Oracle must return one number for each of {len(view)} ids, none of them NaN, but returned "
+                f"{scores}"
+            )
+        return np.argsort(-scores.astype(np.float64), kind="stable")[:batch_size]
 
 
 class CustomState:
@@ -187,13 +197,7 @@ class CustomState:
             if self.sampler.has_law and type(self.sampler).draw is CustomSampler.draw:  # would ask for it again
                 ids.append(rng.choice(view.ids, size=batch_size, p=law))
             else:
-                ids.append(np.asarray(self.sampler.draw(view, batch_size, rng), np.int64))
-            _, stored = record.find(ids[-1])
-            if ids[-1].ndim != 1 or not stored.all():
-                raise ConfigError(
-                    f"`draw` of {type(self.sampler).__name__} must return the ids of stored steps, int64 (B,), but "
-                    f"returned {ids[-1]}; take them from view.ids"
-                )
+                ids.append(self._checked(np.asarray(self.sampler.draw(view, batch_size, rng)), record, batch_size))
             laws.append(law[np.searchsorted(view.ids, ids[-1])])
             weights.append(np.asarray(self.sampler.weights(view, laws[-1], progress), np.float64))
         return np.stack(ids), np.stack(laws), np.stack(weights)
@@ -234,8 +238,19 @@ class CustomState:
         for generator, state in zip(self._generators, generators, strict=True):
             generator.bit_generator.state = state
 
+    def _checked(self, drawn: npt.NDArray[Any], record: Record, batch_size: int) -> Ids:
+        """Return the ids that a sampler drew, if they are ids of as many stored steps as it should give."""
+        fits = drawn.shape == (self.sampler.rows(batch_size),) and drawn.dtype.kind in "iu"
+        if not fits or not record.find(drawn)[1].all():
+            raise ConfigError(
+                f"`draw` of {type(self.sampler).__name__} must return the ids of stored steps, int64 (B,), but "
+                f"returned {drawn}; take them from view.ids"
+            )
+        return drawn.astype(np.int64)
+
     def _law(self, view: View, batch_size: int) -> Floats:
-        law = np.asarray(self.sampler.law(view, batch_size), np.float64)
+        law = np.asarray(self.sampler.law(view, batch_size))
+        law = law.astype(np.float64) if law.dtype.kind in "biuf" else np.full(law.shape, np.nan)
         if law.shape != (len(view),) or not (law >= 0).all() or abs(law.sum() - 1.0) > 1e-6:
             raise ConfigError(
                 f"`law` of {type(self.sampler).__name__} must return {len(view)} chances that sum to 1, but returned "

@@ -13,7 +13,7 @@ from replaylab.replay.custom import CustomSampler
 from replaylab.replay.describe import config_from_json, config_to_json, fields_from_json, fields_to_json
 from replaylab.replay.fields import Field, Tree, check_fields, flatten_as, unflatten
 from replaylab.replay.hindsight import Hindsight, of_outcome
-from replaylab.replay.memory import check_memory, core_fields
+from replaylab.replay.memory import check_memory, core_fields, machine_memory
 from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
@@ -59,6 +59,8 @@ class Declaration:
         if next_obs not in ("stored", "derived"):
             raise ConfigError(f'`next_obs` must be "stored" or "derived", but got {next_obs!r}')
         self.next_obs = next_obs
+        if not isinstance(transforms, ListOf):
+            raise ConfigError(f"`transforms` must be a list or tuple of transforms, but got {transforms!r}")
         self.transforms = tuple(transforms)
         self._core_transforms = transform_config(self.transforms, self.flat, next_obs == "derived")
         self.n_step, self.stack = self._transform(NStep), self._transform(FrameStack)
@@ -67,6 +69,8 @@ class Declaration:
         self.plain_batches = self.hindsight is None and not self.nested
         self.retention = Fifo() if retention is None else retention
         self._check_retention()
+        self.usual_batch = min(2**20, machine_memory() // (self.batch_row_nbytes * (self.replicas or 1)))
+        """Batches up to this size need no closer look."""
         self.storage = checked_storage(storage, next_obs, self.retention, self.sampler, self.flat)
         self.count_replays = bool(count_replays)
         self.autoreset = checked_mode(autoreset, self.flat)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from replaylab import _core
-from replaylab.replay.samplers import Sampler, check_option
+from replaylab.replay.arrays import check_count, check_option
+from replaylab.replay.samplers import Sampler
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Blocks(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_option(self, "length", "at least 1", self.length >= 1)
+        check_count(self, "length")
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -47,7 +48,7 @@ class Sticky(Sampler):
     law_needs_batch_size: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_option(self, "fraction", "in [0, 1]", 0.0 <= self.fraction <= 1.0)
+        check_option(self, "fraction", "in [0, 1]", lambda: 0.0 <= self.fraction <= 1.0)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,16 @@ class Field:
     def __init__(
         self, shape: tuple[int, ...] | int = (), dtype: npt.DTypeLike = np.float32, *, compressed: bool = False
     ) -> None:
-        shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-        kind = np.dtype(dtype)
+        try:
+            shape = (shape,) if isinstance(shape, int) else tuple(index(n) for n in shape)
+        except TypeError:
+            raise FieldError(
+                f"a field's shape must be whole numbers, but got {shape!r}; pass () for a number"
+            ) from None
+        try:
+            kind = np.dtype(dtype)
+        except TypeError:
+            raise FieldError(f"a field's dtype must be one of NumPy's, but got {dtype!r}") from None
         if any(n < 1 for n in shape):
             raise FieldError(f"every length in a field's shape must be at least 1, but got {shape}")
         if kind.kind not in "biufc" or not kind.isnative:

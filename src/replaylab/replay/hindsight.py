@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError, FieldError, ShapeError
+from replaylab.replay.arrays import check_option
 from replaylab.replay.transforms import OUTCOME, Fields, NStep, Transform, need_outcome
 
 Columns = dict[str, Any]
@@ -64,10 +65,8 @@ class Hindsight(Transform):
                 "`compute_reward` and `compute_terminated` of Hindsight must be functions of (achieved_goal, "
                 f"desired_goal, info), but got {self.compute_reward!r} and {self.compute_terminated!r}"
             )
-        if self.strategy not in STRATEGIES:
-            raise ConfigError(f"`strategy` of Hindsight must be one of {STRATEGIES}, but got {self.strategy!r}")
-        if not 0.0 <= self.ratio < np.inf:
-            raise ConfigError(f"`ratio` of Hindsight must be finite and not negative, but got {self.ratio!r}")
+        check_option(self, "strategy", f"one of {STRATEGIES}", lambda: self.strategy in STRATEGIES)
+        check_option(self, "ratio", "finite and not negative", lambda: 0.0 <= self.ratio < np.inf)
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
         """Tell the core what it needs to know."""
@@ -121,6 +120,8 @@ class Hindsight(Transform):
             )
         if name == "compute_terminated" and values.dtype != np.bool_:
             raise ConfigError(f"`compute_terminated` of Hindsight must return booleans, but returned {values.dtype}")
+        if name == "compute_reward" and values.dtype.kind not in "biuf":
+            raise ConfigError(f"`compute_reward` of Hindsight must return real numbers, but returned {values.dtype}")
         return values
 
 

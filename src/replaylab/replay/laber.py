@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import PriorityError, ShapeError
+from replaylab.replay.arrays import check_option
 from replaylab.replay.batch import Batch
-from replaylab.replay.samplers import Sampler, check_option
+from replaylab.replay.samplers import Sampler
 
 Floats = npt.NDArray[np.float64]
 
@@ -51,8 +52,8 @@ class LaBER(Sampler):
     in_core: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_option(self, "score", "a function of a Batch", callable(self.score))
-        check_option(self, "m", "a whole number of at least 1", isinstance(self.m, int) and self.m >= 1)
+        check_option(self, "score", "a function of a Batch", lambda: callable(self.score))
+        check_option(self, "m", "a whole number of at least 1", lambda: isinstance(self.m, int) and self.m >= 1)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know: how to draw the pool."""

@@ -43,7 +43,8 @@ def check_memory(
     if one > available // replicas and one <= available:
         mend = f"use at most {available // one:,} replicas, or a smaller capacity"
     else:
-        mend = f"use a capacity of at most {int(capacity * available / (replicas * one) * 0.99):,}"
+        fitting = int(capacity * available / (replicas * one) * 0.99)
+        mend = f"use a capacity of at most {fitting:,}" if fitting else "use a smaller shape"
     packed = sum(field.nbytes for field in fields.values() if field.compressed)
     if packed:
         mend = f"(compressed fields come on top, at most {size_text(replicas * capacity * packed)}) {mend}"

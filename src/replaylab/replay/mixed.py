@@ -44,15 +44,16 @@ class MixedReplay:
     """
 
     def __init__(self, buffers: Sequence[ReplayBuffer], shares: Sequence[float] | None = None) -> None:
-        self._buffers = tuple(buffers)
+        self._buffers = tuple(buffers) if isinstance(buffers, Sequence) else ()
         if len(self._buffers) < 2 or not all(isinstance(buffer, ReplayBuffer) for buffer in self._buffers):
             raise ConfigError(f"`buffers` must hold two or more ReplayBuffers, but got {buffers!r}")
-        given = (1.0,) * len(self._buffers) if shares is None else tuple(shares)
-        if len(given) != len(self._buffers) or not all(0.0 < share < math.inf for share in given):
+        given = np.ones(len(self._buffers)) if shares is None else np.asarray(shares)
+        sound = given.shape == (len(self._buffers),) and given.dtype.kind in "iuf"
+        if not sound or not ((given > 0.0) & (given < np.inf)).all():
             raise ConfigError(
                 f"`shares` must be one positive number for each of the {len(self._buffers)} buffers, but got {shares!r}"
             )
-        self._shares = tuple(share / math.fsum(given) for share in given)
+        self._shares = tuple((given / math.fsum(given)).tolist())
         first = self._buffers[0]
         for j, buffer in enumerate(self._buffers):
             if dict(flatten(buffer.fields)) != dict(flatten(first.fields)):
@@ -130,6 +131,10 @@ class MixedReplay:
             ShapeError, DtypeError, PriorityError, ConfigError: As for `ReplayBuffer.update_priorities`.
             After any of them no buffer has changed.
         """
+        if not isinstance(batch, Mapping) or not {"source", "id"} <= batch.keys():
+            raise FieldError(
+                f"`batch` must hold the columns `source` and `id`, but got {batch!r}; pass one of sample()"
+            )
         source, ids = self._places(batch["source"], batch["id"])
         # Every buffer gets the whole batch, −1 for the others' rows: so the first one checks all the values. It is one
         # that refuses an id, if any does, so that nothing has changed by then.

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
-from replaylab.errors import SnapshotError
+from replaylab.errors import SnapshotError, StorageError
 from replaylab.replay import snapshot
 from replaylab.replay.custom import CustomState
 from replaylab.replay.declaration import Declaration, Declared
+from replaylab.replay.describe import config_from_json
 from replaylab.replay.laber import Rescorer
 from replaylab.replay.retention import Reservoir
 from replaylab.replay.samplers import Sampler
@@ -35,6 +36,10 @@ class Persistent(Declared):
         A kill at any moment leaves the old snapshot or the new one, whole. Saving to the same folder again
         writes only the rows that changed. Other threads' calls wait meanwhile. Rows of a `storage` are not written
         again: `load` opens it, and takes in what was added to it since.
+
+        Raises:
+            StorageError: The folder cannot be made or written to.
+            SnapshotError: Something else than a whole snapshot of this version is there.
         """
         folder = Path(path).resolve()
         about = self._made.to_json() | {"storage_identity": self._core.storage_identity}
@@ -48,9 +53,14 @@ class Persistent(Declared):
                 if self._custom is not None:
                     state |= self._custom.arrays()
                 known = None if isinstance(self.retention, Reservoir) else self._saved.get(folder)
-                self._saved[folder] = snapshot.write(
-                    folder, about, state, self._row_bytes(), self._row_dtype(), known, self._packed()
-                )
+                rows = (self._row_bytes(), self._row_dtype())
+                try:
+                    self._saved[folder] = snapshot.write(folder, about, state, *rows, known, self._packed())
+                except OSError as error:
+                    raise StorageError(
+                        f"the snapshot cannot be written to {folder}: {error}; pass a folder that can be written "
+                        "to and has room"
+                    ) from error
 
             self._core.freeze(write)
 
@@ -92,6 +102,11 @@ class Persistent(Declared):
             buffer._core.restore(state)
             snapshot.read_packed(folder, manifest, buffer._packed())
             buffer._core.settle()
+            if (buffer._custom or buffer._rescorer) and "generators" not in about:
+                raise SnapshotError(
+                    f"the snapshot was saved with {config_from_json(about['sampler'])}, and has no records for "
+                    f"{type(buffer.sampler).__name__}; load it as it was saved"
+                )
             if buffer._custom is not None:
                 buffer._custom.restore(state, about["generators"])
             if buffer._rescorer is not None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from replaylab import _core
-from replaylab.replay.samplers import Sampler, check_option
+from replaylab.replay.arrays import check_count, check_option
+from replaylab.replay.samplers import Sampler
 from replaylab.replay.schedules import Linear, Schedule, as_schedule
 
 Normalize = Literal["buffer", "batch", "none"]
@@ -48,7 +49,7 @@ class Prioritized(Sampler):
 
     def __post_init__(self) -> None:
         check_weighting(self, self.alpha, self.beta, self.normalize)
-        check_option(self, "epsilon", "finite and not negative", 0.0 <= self.epsilon < math.inf)
+        check_option(self, "epsilon", "finite and not negative", lambda: 0.0 <= self.epsilon < math.inf)
 
     @property
     def scheduled(self) -> float | Schedule:
@@ -111,7 +112,7 @@ class Permuted(Prioritized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_option(self, "bins", "at least 1", self.bins >= 1)
+        check_count(self, "bins")
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]
@@ -219,7 +220,6 @@ class Greedy(Sampler):
 
 def check_weighting(sampler: Sampler, alpha: float, beta: float | Schedule, normalize: str) -> None:
     """Raise `ConfigError` unless α, β and the normalisation keep their rules."""
-    check_option(sampler, "alpha", "in [0, 1]", 0.0 <= alpha <= 1.0)
-    low, high = as_schedule(beta).bounds
-    check_option(sampler, "beta", "in [0, 1]", 0.0 <= low <= high <= 1.0)
-    check_option(sampler, "normalize", '"buffer", "batch" or "none"', normalize in NORMALIZE)
+    check_option(sampler, "alpha", "in [0, 1]", lambda: 0.0 <= alpha <= 1.0)
+    check_option(sampler, "beta", "in [0, 1]", lambda: all(0.0 <= end <= 1.0 for end in as_schedule(beta).bounds))
+    check_option(sampler, "normalize", '"buffer", "batch" or "none"', lambda: normalize in NORMALIZE)

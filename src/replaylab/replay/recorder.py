@@ -71,6 +71,8 @@ class ReplayRecorder:
     """
 
     def __init__(self, env: Any, buffer: ReplayBuffer, *, reset_ended: bool = False) -> None:
+        if not isinstance(buffer, ReplayBuffer):
+            raise ConfigError(f"`buffer` must be a ReplayBuffer, but got {buffer!r:.80}; or use ReplayRecorder.for_env")
         self.env, self.buffer = env, buffer
         self._face = face = EnvFace(env)
         self._lead = tuple(axis for axis in (buffer.replicas, buffer.num_envs) if axis is not None)

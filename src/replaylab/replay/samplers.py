@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from replaylab import _core
-from replaylab.errors import ConfigError
+from replaylab.replay.arrays import check_option
 from replaylab.replay.schedules import Schedule
 
 
@@ -121,7 +121,7 @@ class Combined(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_option(self, "mode", '"plus" or "replace"', self.mode in ("plus", "replace"))
+        check_option(self, "mode", '"plus" or "replace"', lambda: self.mode in ("plus", "replace"))
 
     def rows(self, batch_size: int) -> int:
         """Return B, and one more for mode "plus"."""
@@ -167,13 +167,13 @@ class Mixture(Sampler):
     law_needs_batch_size: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        sound = all(isinstance(part, Sampler) and part.in_core and part.has_law for part in self.parts)
-        sound = sound and len(self.parts) > 1 and not any(isinstance(part, Mixture) for part in self.parts)
         rule = "two or more samplers of this library with an exact law, none of them a Mixture or written in Python"
-        check_option(self, "parts", rule, sound)
+        check_option(self, "parts", rule, lambda: len(self.parts) > 1 and all(map(_can_be_part, self.parts)))
         shares = (1.0,) * len(self.parts) if self.shares is None else self.shares
         rule = "one positive number for each part"
-        check_option(self, "shares", rule, len(shares) == len(self.parts) and all(0 < s < math.inf for s in shares))
+        check_option(
+            self, "shares", rule, lambda: len(shares) == len(self.parts) and all(0 < s < math.inf for s in shares)
+        )
 
     @property
     def wants_feedback(self) -> bool:  # type: ignore[override]
@@ -215,7 +215,6 @@ def split_rows(shares: Sequence[float], batch_size: int) -> list[int]:
     return asked
 
 
-def check_option(sampler: Sampler, name: str, rule: str, holds: bool) -> None:
-    """Raise `ConfigError` unless an option keeps its rule."""
-    if not holds:
-        raise ConfigError(f"`{name}` of {type(sampler).__name__} must be {rule}, but got {getattr(sampler, name)!r}")
+def _can_be_part(sampler: object) -> bool:
+    """Whether a mixture can have this as its part."""
+    return isinstance(sampler, Sampler) and sampler.in_core and sampler.has_law and not isinstance(sampler, Mixture)

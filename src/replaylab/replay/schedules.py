@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from replaylab.errors import ConfigError
+from replaylab.replay.arrays import check_option
 
 
 class Schedule(ABC):
@@ -31,6 +32,9 @@ class Constant(Schedule):
 
     value: float
 
+    def __post_init__(self) -> None:
+        check_option(self, "value", "a finite number", lambda: math.isfinite(self.value))
+
     def __call__(self, progress: float) -> float:  # noqa: ARG002
         """Return the value."""
         return self.value
@@ -55,6 +59,8 @@ class Linear(Schedule):
     until: float = 1.0
 
     def __post_init__(self) -> None:
+        check_option(self, "start", "a finite number", lambda: math.isfinite(self.start))
+        check_option(self, "end", "a finite number", lambda: math.isfinite(self.end))
         _check_until(self.until)
 
     def __call__(self, progress: float) -> float:
@@ -81,6 +87,8 @@ class Exponential(Schedule):
     until: float = 1.0
 
     def __post_init__(self) -> None:
+        check_option(self, "start", "a finite number", lambda: math.isfinite(self.start))
+        check_option(self, "end", "a finite number", lambda: math.isfinite(self.end))
         _check_until(self.until)
         if not (self.start > 0.0 and self.end > 0.0):
             raise ConfigError(

@@ -35,6 +35,8 @@ def field_of_space(space: Any, path: str) -> Tree:
 
 def fields_of_env(env: Any) -> dict[str, Tree]:
     """Return the fields of one transition of an environment or vector environment."""
+    if not (hasattr(env, "observation_space") and hasattr(env, "action_space")):
+        raise ConfigError(f"`env` must be an environment or a vector environment of Gymnasium's, but got {env!r:.80}")
     obs = getattr(env, "single_observation_space", env.observation_space)
     action = getattr(env, "single_action_space", env.action_space)
     return {

@@ -4,6 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,8 @@ class Storage(ABC):
         if self.headroom is not None:
             positive("headroom", self.headroom, most=2**31)
         positive("writers", self.writers, most=MOST_WRITERS)
+        if self.create not in (None, True, False):
+            raise ConfigError(f"`create` of {type(self).__name__} must be True, False or None, but got {self.create!r}")
 
     @property
     @abstractmethod
@@ -134,6 +137,8 @@ class MemoryMap(Storage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.path, (str, PathLike)) or "\0" in str(self.path):
+            raise ConfigError(f"`path` of MemoryMap must be the path of a file, but got {self.path!r}")
         object.__setattr__(self, "path", str(Path(self.path).absolute()))
 
     @property
@@ -173,7 +178,7 @@ class SharedMemory(Storage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.name, str) or not self.name or "/" in self.name or self.name in (".", ".."):
+        if not isinstance(self.name, str) or set(self.name) & {"/", "\0"} or self.name in ("", ".", ".."):
             raise ConfigError(f"`name` of SharedMemory must be a file name without slashes, but got {self.name!r}")
 
     @property

@@ -62,6 +62,8 @@ class ReplayStream:
         progress: float | Callable[[int], float] | None = None,
         seed: Seed = None,
     ) -> None:
+        if not (hasattr(source, "__iter__") or hasattr(source, "__getitem__")):
+            raise ConfigError(f"`source` must be an iterable of steps or of lists of them, but got {source!r:.80}")
         self.source = source
         self.taken = 0
         self.drawn = 0
@@ -156,6 +158,8 @@ class ReplayStream:
         Raises:
             SnapshotError: The state is of another kind of memory, or its folder has been saved to since.
         """
+        if not isinstance(state, Mapping) or not {"taken", "drawn", "buffer"} <= state.keys():
+            raise SnapshotError(f"the state must be one that `state` returned, but got {state!r:.80}")
         saved = state["buffer"]
         if saved is None and self._buffer is not None:
             raise SnapshotError("the state is from before the first step; restore it into a stream without a buffer")
@@ -163,11 +167,13 @@ class ReplayStream:
             if snapshot.read_manifest(Path(saved["folder"]))["token"] != saved["token"]:
                 raise SnapshotError(f"{saved['folder']} holds a later snapshot than the state's; use the latest state")
             self._load(saved["folder"])
-        elif saved is not None:
+        elif saved is not None and "files" in saved:
             with TemporaryDirectory() as place:
                 for name, content in saved["files"].items():
                     (Path(place) / name).write_bytes(content)
                 self._load(place)
+        elif saved is not None:
+            raise SnapshotError(f"the state must be one that `state` returned, but its buffer is {saved!r:.80}")
         self.taken, self.drawn = state["taken"], state["drawn"]
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError, FieldError, ShapeError
+from replaylab.replay.arrays import check_option
 from replaylab.replay.fields import Field
 
 Fields = Mapping[str, Field]
@@ -53,9 +54,8 @@ class NStep(Transform):
     makes: ClassVar[tuple[str, ...]] = ("discount", "n_steps")
 
     def __post_init__(self) -> None:
-        check_count(self, "steps", 1)
-        if not 0.0 <= self.gamma <= 1.0:
-            raise ConfigError(f"`gamma` of NStep must be in [0, 1], but got {self.gamma!r}")
+        check_steps(self, "steps", 1)
+        check_option(self, "gamma", "in [0, 1]", lambda: 0.0 <= self.gamma <= 1.0)
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
         """Tell the core what it needs to know."""
@@ -88,11 +88,11 @@ class FrameStack(Transform):
     stacked_input: bool = False
 
     def __post_init__(self) -> None:
-        check_count(self, "length", 1)
-        if self.padding not in ("repeat", "zero"):
-            raise ConfigError(f'`padding` of FrameStack must be "repeat" or "zero", but got {self.padding!r}')
-        if not self.fields or not isinstance(self.fields, tuple):
-            raise ConfigError(f"`fields` of FrameStack must be a tuple of field names, but got {self.fields!r}")
+        check_steps(self, "length", 1)
+        check_option(self, "padding", '"repeat" or "zero"', lambda: self.padding in ("repeat", "zero"))
+        check_option(
+            self, "fields", "a tuple of field names", lambda: isinstance(self.fields, tuple) and self.fields != ()
+        )
 
     def leaves(self, fields: Fields) -> list[str]:
         """Return the paths of the stacked fields.
@@ -168,18 +168,16 @@ class Sequence(Transform):
     makes: ClassVar[tuple[str, ...]] = ("mask",)
 
     def __post_init__(self) -> None:
-        check_count(self, "length", 1)
-        check_count(self, "overlap", 0)
-        check_count(self, "burn_in", 0)
+        check_steps(self, "length", 1)
+        check_steps(self, "overlap", 0)
+        check_steps(self, "burn_in", 0)
         if self.overlap >= self.length:
             raise ConfigError(
                 f"`overlap` of Sequence must be smaller than `length`, but got (overlap={self.overlap}, "
                 f"length={self.length})"
             )
-        if not 0.0 <= self.eta <= 1.0:
-            raise ConfigError(f"`eta` of Sequence must be in [0, 1], but got {self.eta!r}")
-        if not isinstance(self.state, tuple):
-            raise ConfigError(f"`state` of Sequence must be a tuple of field names, but got {self.state!r}")
+        check_option(self, "eta", "in [0, 1]", lambda: 0.0 <= self.eta <= 1.0)
+        check_option(self, "state", "a tuple of field names", lambda: isinstance(self.state, tuple))
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
         """Tell the core what it needs to know."""
@@ -257,13 +255,11 @@ def need_outcome(transform: Transform, fields: Fields, names: ListOf[str] = OUTC
             )
 
 
-def check_count(transform: Transform, name: str, least: int) -> None:
+def check_steps(transform: Transform, name: str, least: int) -> None:
     """Raise `ConfigError` unless an option is a whole number of at least `least`."""
     value = getattr(transform, name)
-    if not (isinstance(value, int) and not isinstance(value, bool) and least <= value <= 2**31):
-        raise ConfigError(
-            f"`{name}` of {type(transform).__name__} must be a whole number of at least {least}, but got {value!r}"
-        )
+    sound = isinstance(value, int) and not isinstance(value, bool) and least <= value <= 2**31
+    check_option(transform, name, f"a whole number of at least {least}", lambda: sound)
 
 
 def _partner(path: str, fields: Fields) -> int:
