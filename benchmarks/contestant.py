@@ -67,12 +67,14 @@ class Contestant(ABC):
         label: The name in the table.
         extra: The extra of this package that installs it.
         rings: How many buffers of that capacity one instance holds.
+        buffer: The library's own, with `sample`.
     """
 
     package: ClassVar[str]
     label: ClassVar[str]
     extra: ClassVar[str] = "bench"
     rings: ClassVar[int] = 1
+    buffer: Any
 
     def __init__(self, capacity: int, prioritized: bool) -> None:
         self.capacity = capacity
@@ -118,9 +120,12 @@ class Contestant(ABC):
         """Return one item for each call to `sample`."""
         return seeds
 
-    @abstractmethod
     def sample(self, inputs: list[Any]) -> None:
         """Draw one batch of 256 for each item, holding it until the next."""
+        sample = self.buffer.sample
+        for _ in inputs:
+            batch = sample(BATCH)
+        del batch
 
     def prepare_update(self, ages: NDArray[np.int64], priorities: NDArray[np.float64]) -> list[Any] | None:
         """Turn ages (0 is the newest step) and priorities, both `(calls, 256)`, into arguments."""

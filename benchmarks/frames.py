@@ -1,16 +1,20 @@
 """Stacks of four 84×84 frames, drawn from a ring that stores each frame once."""
 
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.ours import ReplaylabDrawer
 from benchmarks.peers import wrapped
 from benchmarks.scene import Drawer, Scene, Work
+from replaylab import Field, ReplayBuffer
+from replaylab.replay import FrameStack
 
-K = 4
+K, BATCH = 4, 32
 SIDE = 84
 EPISODE = 250
 POOL = 997
@@ -71,48 +75,38 @@ class Movie:
 
 
 class StackDrawer(Drawer):
-    """What every library must return: `fetch` gives columns with stacks as `(B, 4, 84, 84)`."""
+    """What every library must return: obs, next_obs (stacks, `(32, 4, 84, 84)`), action and reward."""
 
     final: ClassVar[bool] = True  # it knows the frame after an episode's last step
+    batch: ClassVar[int] = BATCH
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
         self.movie = Movie.shared()
-        self.added = 0
 
-    def fetch(self, batch: int) -> dict[str, NDArray[Any]]:
-        """Draw one batch as columns obs, next_obs, action and reward."""
-        raise NotImplementedError
+    def episodes(self) -> Iterator[Steps]:
+        """Go through the steps that fill and wrap the ring."""
+        for first in range(0, wrapped(self.capacity), EPISODE):
+            self.added = first + EPISODE
+            yield np.arange(first, first + EPISODE)
 
     def verify(self) -> None:
         oldest = self.added - self.capacity
         for _ in range(20):
-            batch = self.fetch(32)
-            i = np.ascontiguousarray(batch["obs"][:, -1].reshape(32, -1)[:, :8]).view(np.int64)[:, 0]
+            batch = self.fetch()
+            i = np.ascontiguousarray(batch["obs"][:, -1].reshape(BATCH, -1)[:, :8]).view(np.int64)[:, 0]
             inside = i >= oldest + K  # where the stack is not cut by the write head, which each does in its way
             keep = inside if self.final else inside & ~self.movie.ended(i)
             self.expect("stack", batch["obs"][inside], self.movie.stack(i[inside]))
             self.expect("next stack", batch["next_obs"][keep], self.movie.next_stack(i[keep]))
-            self.expect("action", batch["action"].reshape(32), i % 18)
-            self.expect("reward", batch["reward"].reshape(32), i % 1000)
-
-    def draw(self, batch: int, inputs: list[Any]) -> None:
-        sample = self.buffer.sample  # type: ignore[attr-defined]
-        for _ in inputs:
-            drawn = sample(batch)
-        del drawn
+            self.expect("action", batch["action"].reshape(BATCH), i % 18)
+            self.expect("reward", batch["reward"].reshape(BATCH), i % 1000)
 
 
-class Replaylab(StackDrawer):
+class Replaylab(ReplaylabDrawer, StackDrawer):
     """This library: `FrameStack` with `next_obs` derived."""
 
-    package: ClassVar[str] = "replaylab"
-    label: ClassVar[str] = "replaylab"
-
     def __init__(self, capacity: int) -> None:
-        from replaylab import Field, ReplayBuffer
-        from replaylab.replay import FrameStack
-
         super().__init__(capacity)
         fields = {
             "obs": Field((SIDE, SIDE), np.uint8),
@@ -125,8 +119,7 @@ class Replaylab(StackDrawer):
         self.buffer = ReplayBuffer(capacity, fields, transforms=(FrameStack(K),), next_obs="derived", seed=1)
 
     def fill(self) -> None:
-        for first in range(0, wrapped(self.capacity), EPISODE):
-            i = np.arange(first, first + EPISODE)
+        for i in self.episodes():
             terminated = self.movie.terminated(i)
             self.buffer.extend(
                 obs=self.movie.frame(i),
@@ -136,10 +129,6 @@ class Replaylab(StackDrawer):
                 terminated=terminated,
                 truncated=self.movie.ended(i) & ~terminated,
             )
-        self.added = first + EPISODE
-
-    def fetch(self, batch: int) -> dict[str, NDArray[Any]]:
-        return dict(self.buffer.sample(batch))
 
 
 class ReplaylabOut(Replaylab):
@@ -179,8 +168,7 @@ class Cpprb(StackDrawer):
         self.buffer = cpprb.ReplayBuffer(capacity, fields, next_of="obs", stack_compress="obs")
 
     def fill(self) -> None:
-        for first in range(0, wrapped(self.capacity), EPISODE):
-            i = np.arange(first, first + EPISODE)
+        for i in self.episodes():
             self.buffer.add(
                 obs=np.moveaxis(self.movie.stack(i), 1, -1),
                 act=i % 18,
@@ -189,10 +177,9 @@ class Cpprb(StackDrawer):
                 done=self.movie.terminated(i),
             )
             self.buffer.on_episode_end()
-        self.added = first + EPISODE
 
-    def fetch(self, batch: int) -> dict[str, NDArray[Any]]:
-        drawn = self.buffer.sample(batch)
+    def fetch(self) -> dict[str, NDArray[Any]]:
+        drawn = self.buffer.sample(BATCH)
         stacks = {name: np.moveaxis(drawn[name], -1, 1) for name in ("obs", "next_obs")}
         return {**stacks, "action": drawn["act"], "reward": drawn["rew"]}
 
@@ -205,8 +192,7 @@ class Tianshou(StackDrawer):
     final: ClassVar[bool] = False  # after an episode's last step it returns that step's own stack
 
     def __init__(self, capacity: int) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             from tianshou.data import Batch, ReplayBuffer
 
         super().__init__(capacity)
@@ -214,8 +200,7 @@ class Tianshou(StackDrawer):
         self.buffer = ReplayBuffer(capacity, stack_num=K, ignore_obs_next=True)
 
     def fill(self) -> None:
-        for first in range(0, wrapped(self.capacity), EPISODE):
-            i = np.arange(first, first + EPISODE)
+        for i in self.episodes():
             frames, terminated = self.movie.frame(i), self.movie.terminated(i)
             truncated = self.movie.ended(i) & ~terminated
             for t in range(EPISODE):
@@ -227,10 +212,9 @@ class Tianshou(StackDrawer):
                     truncated=truncated[t],
                 )
                 self.buffer.add(step)
-        self.added = first + EPISODE
 
-    def fetch(self, batch: int) -> dict[str, NDArray[Any]]:
-        drawn, _ = self.buffer.sample(batch)
+    def fetch(self) -> dict[str, NDArray[Any]]:
+        drawn, _ = self.buffer.sample(BATCH)
         return {"obs": drawn.obs, "next_obs": drawn.obs_next, "action": drawn.act, "reward": drawn.rew}
 
 

@@ -1,5 +1,6 @@
 """Hindsight: goals from the future of the drawn step's episode, four relabelled rows to one that is not."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, ClassVar
@@ -7,10 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.ours import ReplaylabDrawer
 from benchmarks.peers import wrapped
 from benchmarks.scene import Columns, Drawer, Scene, Work
+from replaylab import Field, ReplayBuffer
+from replaylab.replay import Hindsight
 
-BATCH = 256
+BATCH = Drawer.batch
 EPISODE = 50
 OBS, GOAL, ACTION = 25, 3, 4
 ADDITIONAL = 4
@@ -81,25 +85,24 @@ class Reacher:
 
 
 class HindsightDrawer(Drawer):
-    """What every library must return: `fetch` gives columns obs, next_obs (dicts), action and reward."""
+    """What every library must return: obs, next_obs (dicts), action and reward."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
         self.world = Reacher.shared()
-        self.added = 0
 
     def fill(self) -> None:
         while self.added < wrapped(self.capacity):
             self.store(self.prepare_store(10))
 
-    def next_episode(self) -> Steps:
-        """Return the numbers of the next episode's steps."""
-        self.added += EPISODE
-        return np.arange(self.added - EPISODE, self.added)
+    def prepare_store(self, calls: int) -> list[Any]:
+        first = self.added
+        self.added += calls * EPISODE
+        return [self.episode(np.arange(i, i + EPISODE)) for i in range(first, self.added, EPISODE)]
 
-    def fetch(self) -> dict[str, Any]:
-        """Draw one batch."""
-        raise NotImplementedError
+    @abstractmethod
+    def episode(self, i: Steps) -> Any:
+        """Return the episode of steps i in the form that the library stores."""
 
     def verify(self) -> None:
         share = []
@@ -125,17 +128,10 @@ class HindsightDrawer(Drawer):
             raise RuntimeError(f"{self.label} relabelled {np.mean(share):.3f} of the rows instead of 0.8")
 
 
-class Replaylab(HindsightDrawer):
+class Replaylab(ReplaylabDrawer, HindsightDrawer):
     """This library: `Hindsight` relabels as it draws, reward and `terminated`."""
 
-    package: ClassVar[str] = "replaylab"
-    label: ClassVar[str] = "replaylab"
-    options: ClassVar[dict[str, Any]] = {}
-
     def __init__(self, capacity: int) -> None:
-        from replaylab import Field, ReplayBuffer
-        from replaylab.replay import Hindsight
-
         super().__init__(capacity)
         obs = {
             "observation": Field((OBS,)),
@@ -153,35 +149,19 @@ class Replaylab(HindsightDrawer):
         transform = Hindsight(compute_reward, compute_terminated, strategy="future", ratio=ADDITIONAL)
         self.buffer = ReplayBuffer(capacity, fields, transforms=(transform,), seed=1, **self.options)
 
-    def prepare_store(self, calls: int) -> list[Any]:
-        episodes = []
-        for _ in range(calls):
-            i = self.next_episode()
-            reward, never = np.full(EPISODE, -1, np.float32), np.zeros(EPISODE, bool)
-            episodes.append(
-                {
-                    "obs": self.world.obs(i),
-                    "action": self.world.action(i),
-                    "reward": reward,
-                    "next_obs": self.world.next_obs(i),
-                    "terminated": never,
-                    "truncated": self.world.ended(i),
-                }
-            )
-        return episodes
+    def episode(self, i: Steps) -> Any:
+        return {
+            "obs": self.world.obs(i),
+            "action": self.world.action(i),
+            "reward": np.full(EPISODE, -1, np.float32),
+            "next_obs": self.world.next_obs(i),
+            "terminated": np.zeros(EPISODE, bool),
+            "truncated": self.world.ended(i),
+        }
 
     def store(self, inputs: list[Any]) -> None:
         for episode in inputs:
             self.buffer.extend(**episode)
-
-    def fetch(self) -> dict[str, Any]:
-        return dict(self.buffer.sample(BATCH))
-
-    def draw(self, batch: int, inputs: list[Any]) -> None:
-        sample = self.buffer.sample
-        for _ in inputs:
-            drawn = sample(batch)
-        del drawn
 
 
 class ReplaylabDerived(Replaylab):
@@ -217,27 +197,14 @@ class StableBaselines3(HindsightDrawer):
         goals: Any = Goals()
         self.buffer = HerReplayBuffer(capacity, space, action, goals, device="cpu", n_sampled_goal=ADDITIONAL)
 
-    def prepare_store(self, calls: int) -> list[Any]:
+    def episode(self, i: Steps) -> Any:
         minus, infos = np.array([-1], np.float32), ([{}], [{"TimeLimit.truncated": True}])
+        obs, next_obs, action = self.world.obs(i), self.world.next_obs(i), self.world.action(i)
         steps = []
-        for _ in range(calls):
-            i = self.next_episode()
-            obs, next_obs, action = self.world.obs(i), self.world.next_obs(i), self.world.action(i)
-            episode = []
-            for t in range(EPISODE):
-                last = t == EPISODE - 1
-                one = slice(t, t + 1)
-                episode.append(
-                    (
-                        {name: column[one] for name, column in obs.items()},
-                        {name: column[one] for name, column in next_obs.items()},
-                        action[one],
-                        minus,
-                        np.array([last]),
-                        infos[last],
-                    )
-                )
-            steps.append(episode)
+        for t in range(EPISODE):
+            last, one = t == EPISODE - 1, slice(t, t + 1)
+            before, after = ({name: column[one] for name, column in side.items()} for side in (obs, next_obs))
+            steps.append((before, after, action[one], minus, np.array([last]), infos[last]))
         return steps
 
     def store(self, inputs: list[Any]) -> None:
@@ -255,12 +222,6 @@ class StableBaselines3(HindsightDrawer):
             "reward": batch.rewards.numpy()[:, 0],
         }
 
-    def draw(self, batch: int, inputs: list[Any]) -> None:
-        sample = self.buffer.sample
-        for _ in inputs:
-            drawn = sample(batch)
-        del drawn
-
 
 class Rlox(HindsightDrawer):
     """rlox's `HERBuffer`: relabels as it draws, by a reward of its own that has a tolerance only."""
@@ -275,15 +236,10 @@ class Rlox(HindsightDrawer):
         width = OBS + 2 * GOAL
         self.buffer = rlox.HERBuffer(capacity, width, ACTION, GOAL, OBS, OBS + GOAL, "future", ADDITIONAL, 0.05)
 
-    def prepare_store(self, calls: int) -> list[Any]:
-        episodes = []
-        for _ in range(calls):
-            i = self.next_episode()
-            obs, next_obs = _flat(self.world.obs(i)), _flat(self.world.next_obs(i))
-            ends = self.world.ended(i).tolist()
-            never = [False] * EPISODE
-            episodes.append(list(zip(obs, next_obs, self.world.action(i), [-1.0] * EPISODE, never, ends, strict=True)))
-        return episodes
+    def episode(self, i: Steps) -> Any:
+        obs, next_obs = _flat(self.world.obs(i)), _flat(self.world.next_obs(i))
+        rewards, never, ends = [-1.0] * EPISODE, [False] * EPISODE, self.world.ended(i).tolist()
+        return list(zip(obs, next_obs, self.world.action(i), rewards, never, ends, strict=True))
 
     def store(self, inputs: list[Any]) -> None:
         push = self.buffer.push
@@ -292,8 +248,7 @@ class Rlox(HindsightDrawer):
                 push(obs, next_obs, action, reward, terminated, truncated)
 
     def fetch(self) -> dict[str, Any]:
-        self._seed = getattr(self, "_seed", 0) + 1
-        batch = self.buffer.sample(BATCH, 0.8, self._seed)
+        batch = self.buffer.sample(BATCH, 0.8, next(self.seeds))
         return {
             "obs": _split(batch["obs"]),
             "next_obs": _split(batch["next_obs"]),
@@ -333,20 +288,15 @@ class Cpprb(HindsightDrawer):
             prioritized=False,
         )
 
-    def prepare_store(self, calls: int) -> list[Any]:
-        episodes = []
-        for _ in range(calls):
-            i = self.next_episode()
-            obs, next_obs = self.world.obs(i), self.world.next_obs(i)
-            done = np.zeros((EPISODE, 1), np.float32)
-            episode = {
-                "obs": _flat(obs)[:, : OBS + GOAL].copy(),
-                "act": self.world.action(i),
-                "next_obs": _flat(next_obs)[:, : OBS + GOAL].copy(),
-                "done": done,
-            }
-            episodes.append((episode, obs["desired_goal"][0]))
-        return episodes
+    def episode(self, i: Steps) -> Any:
+        obs = self.world.obs(i)
+        steps = {
+            "obs": _flat(obs)[:, : OBS + GOAL].copy(),
+            "act": self.world.action(i),
+            "next_obs": _flat(self.world.next_obs(i))[:, : OBS + GOAL].copy(),
+            "done": np.zeros((EPISODE, 1), np.float32),
+        }
+        return steps, obs["desired_goal"][0]
 
     def store(self, inputs: list[Any]) -> None:
         buffer = self.buffer
@@ -358,12 +308,6 @@ class Cpprb(HindsightDrawer):
         batch = self.buffer.sample(BATCH)
         obs, next_obs = (_split(np.hstack([batch[name], batch["goal"]])) for name in ("obs", "next_obs"))
         return {"obs": obs, "next_obs": next_obs, "action": batch["act"], "reward": batch["rew"][:, 0]}
-
-    def draw(self, batch: int, inputs: list[Any]) -> None:
-        sample = self.buffer.sample
-        for _ in inputs:
-            drawn = sample(batch)
-        del drawn
 
 
 def _flat(obs: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:

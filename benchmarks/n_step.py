@@ -6,28 +6,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers import wrapped
-from benchmarks.scene import Drawer, Scene, Work
-from benchmarks.stream import Stream, number_of
+from benchmarks.ours import ReplaylabStream
+from benchmarks.peers import sb3_columns
+from benchmarks.scene import Scene, Work
+from benchmarks.stream import CHUNK, EPISODE, StreamDrawer, number_of
+from replaylab.replay import NStep, Transform
 
 K, GAMMA = 3, 0.99
-BATCH = 256
-CHUNK = 1000
+BATCH = StreamDrawer.batch
 
 
-class NStepDrawer(Drawer):
-    """What every library must return: `fetch` gives columns, and `verify` holds them against the stream."""
+class NStepDrawer(StreamDrawer):
+    """What every library must return: obs, action, reward, next_obs and, if the library gives it, discount."""
 
     whole: ClassVar[bool] = True  # its rows are right near an episode's end as well
-
-    def __init__(self, capacity: int) -> None:
-        super().__init__(capacity)
-        self.stream = Stream.shared()
-        self.added = 0
-
-    def fetch(self) -> dict[str, NDArray[Any]]:
-        """Draw one batch as columns obs, action, reward, next_obs and, if the library gives it, discount."""
-        raise NotImplementedError
 
     def verify(self) -> None:
         for _ in range(20):
@@ -54,34 +46,10 @@ class NStepDrawer(Drawer):
         return total, last
 
 
-class Replaylab(NStepDrawer):
+class Replaylab(ReplaylabStream, NStepDrawer):
     """This library: `NStep` puts the returns together as it draws."""
 
-    package: ClassVar[str] = "replaylab"
-    label: ClassVar[str] = "replaylab"
-    options: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self, capacity: int) -> None:
-        from benchmarks.ours import FIELDS
-        from replaylab import ReplayBuffer
-        from replaylab.replay import NStep
-
-        super().__init__(capacity)
-        self.buffer = ReplayBuffer(capacity, FIELDS, transforms=(NStep(K, GAMMA),), seed=1, **self.options)
-
-    def fill(self) -> None:
-        for first in range(0, wrapped(self.capacity), CHUNK):
-            self.buffer.extend(**vars(self.stream.steps(first, CHUNK)))
-        self.added = first + CHUNK
-
-    def fetch(self) -> dict[str, NDArray[Any]]:
-        return dict(self.buffer.sample(BATCH))
-
-    def draw(self, batch: int, inputs: list[Any]) -> None:
-        sample = self.buffer.sample
-        for _ in inputs:
-            drawn = sample(batch)
-        del drawn
+    transform: ClassVar[Transform] = NStep(K, GAMMA)
 
 
 class ReplaylabDerived(Replaylab):
@@ -108,29 +76,15 @@ class StableBaselines3(NStepDrawer):
 
     def fill(self) -> None:
         add = self.buffer.add
-        for first in range(0, wrapped(self.capacity), CHUNK):
-            s = self.stream.steps(first, CHUNK)
+        for s in self.chunks():
             ends = s.terminated | s.truncated
             for t in range(CHUNK):
                 infos = [{"TimeLimit.truncated": True}] if s.truncated[t] else [{}]
                 add(s.obs[t], s.next_obs[t], s.action[t], s.reward[t], ends[t], infos)
-        self.added = first + CHUNK
 
     def fetch(self) -> dict[str, NDArray[Any]]:
         batch = self.buffer.sample(BATCH)
-        return {
-            "obs": batch.observations.numpy(),
-            "action": batch.actions.numpy(),
-            "next_obs": batch.next_observations.numpy(),
-            "reward": batch.rewards.numpy()[:, 0],
-            "discount": (batch.discounts * (1 - batch.dones)).numpy()[:, 0],
-        }
-
-    def draw(self, batch: int, inputs: list[Any]) -> None:
-        sample = self.buffer.sample
-        for _ in inputs:
-            drawn = sample(batch)
-        del drawn
+        return sb3_columns(batch) | {"discount": (batch.discounts * (1 - batch.dones)).numpy()[:, 0]}
 
 
 class Tianshou(NStepDrawer):
@@ -140,8 +94,7 @@ class Tianshou(NStepDrawer):
     label: ClassVar[str] = "tianshou"
 
     def __init__(self, capacity: int) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             import torch
             from tianshou.algorithm.algorithm_base import Algorithm
             from tianshou.data import ReplayBuffer
@@ -152,12 +105,10 @@ class Tianshou(NStepDrawer):
         self._zeros = torch.zeros(BATCH, 1)
 
     def fill(self) -> None:
-        for first in range(0, wrapped(self.capacity), CHUNK):
-            s = self.stream.steps(first, CHUNK)
+        for s in self.chunks():
             ends = s.terminated | s.truncated
             ring = self._ring.from_data(s.obs, s.action, s.reward, s.terminated, s.truncated, ends, s.next_obs)
             self.buffer.update(ring)
-        self.added = first + CHUNK
 
     def _value(self, buffer: Any, indices: NDArray[np.int64]) -> Any:
         self.next_obs = buffer.obs_next[indices]
@@ -193,22 +144,13 @@ class Cpprb(NStepDrawer):
         self.buffer = cpprb.ReplayBuffer(capacity, fields, Nstep=n_step)
 
     def fill(self) -> None:
-        length = 400  # an episode, whose end it must be told
-        for first in range(0, wrapped(self.capacity), length):
-            s = self.stream.steps(first, length)
+        for s in self.chunks(EPISODE):  # whose end it must be told
             self.buffer.add(obs=s.obs, act=s.action, rew=s.reward, next_obs=s.next_obs, done=s.terminated)
             self.buffer.on_episode_end()
-        self.added = first + length
 
     def fetch(self) -> dict[str, NDArray[Any]]:
         batch = self.buffer.sample(BATCH)
         return {**batch, "action": batch["act"], "reward": batch["rew"][:, 0]}
-
-    def draw(self, batch: int, inputs: list[Any]) -> None:
-        sample = self.buffer.sample
-        for _ in inputs:
-            drawn = sample(batch)
-        del drawn
 
 
 SCENE = Scene(

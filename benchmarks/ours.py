@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 
 from benchmarks.contestant import ACTION, ALPHA, BATCH, BETA, OBS, Contestant, Pool
 from benchmarks.peers import cycle, wrapped
+from benchmarks.scene import Drawer
+from benchmarks.stream import StreamDrawer
 from replaylab import Field, ReplayBuffer
-from replaylab.replay import Prioritized, Uniform
+from replaylab.replay import Prioritized, Transform, Uniform
 
 FIELDS = {
     "obs": Field((OBS,)),
@@ -82,12 +84,6 @@ class Replaylab(Contestant):
             )
         self.added += sum(len(s) for s in inputs)
 
-    def sample(self, inputs: list[Any]) -> None:
-        sample = self.buffer.sample
-        for _ in inputs:
-            batch = sample(BATCH)
-        del batch
-
     def prepare_update(self, ages: NDArray[np.int64], priorities: NDArray[np.float64]) -> list[Any] | None:
         return list(zip(self.added - 1 - ages, priorities, strict=True))
 
@@ -95,3 +91,32 @@ class Replaylab(Contestant):
         update = self.buffer.update_priorities
         for ids, td_error in inputs:
             update(ids, td_error)
+
+
+class ReplaylabDrawer(Drawer):
+    """This library in a scene.
+
+    Attributes:
+        options: Of its buffer.
+    """
+
+    package: ClassVar[str] = "replaylab"
+    label: ClassVar[str] = "replaylab"
+    options: ClassVar[dict[str, Any]] = {}
+
+    def fetch(self) -> dict[str, Any]:
+        return dict(self.buffer.sample(self.batch))
+
+
+class ReplaylabStream(ReplaylabDrawer, StreamDrawer):
+    """This library in a scene of the stream's steps."""
+
+    transform: ClassVar[Transform]
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self.buffer = ReplayBuffer(capacity, FIELDS, transforms=(self.transform,), seed=1, **self.options)
+
+    def fill(self) -> None:
+        for s in self.chunks():
+            self.buffer.extend(**vars(s))

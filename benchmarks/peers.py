@@ -20,6 +20,16 @@ def wrapped(capacity: int) -> int:
     return capacity + capacity // 8
 
 
+def sb3_columns(batch: Any) -> dict[str, NDArray[Any]]:
+    """Return what Stable-Baselines3 drew as NumPy columns."""
+    return {
+        "obs": batch.observations.numpy(),
+        "action": batch.actions.numpy(),
+        "next_obs": batch.next_observations.numpy(),
+        "reward": batch.rewards.numpy()[:, 0],
+    }
+
+
 class Cpprb(Contestant):
     """cpprb: NumPy columns, a binary segment tree in C++."""
 
@@ -192,13 +202,7 @@ class StableBaselines3(Contestant):
         self.add_64(self.prepare_add_64(cycle(pool, wrapped(self.capacity), CHUNK)))
 
     def fetch(self) -> dict[str, NDArray[Any]]:
-        batch = self.buffer.sample(BATCH)
-        return {
-            "obs": batch.observations.numpy(),
-            "action": batch.actions.numpy(),
-            "next_obs": batch.next_observations.numpy(),
-            "reward": batch.rewards.numpy(),
-        }
+        return sb3_columns(self.buffer.sample(BATCH))
 
     def prepare_add(self, steps: list[Pool]) -> list[Any]:
         shape: tuple[int, ...] = ()
@@ -221,12 +225,6 @@ class StableBaselines3(Contestant):
         for obs, next_obs, action, reward, done in inputs:
             add(obs, next_obs, action, reward, done, infos)
 
-    def sample(self, inputs: list[Any]) -> None:
-        sample = self.buffer.sample
-        for _ in inputs:
-            batch = sample(BATCH)
-        del batch
-
 
 class Tianshou(Contestant):
     """Tianshou: columns in a `Batch`, a binary segment tree compiled by Numba."""
@@ -235,8 +233,7 @@ class Tianshou(Contestant):
     label: ClassVar[str] = "tianshou"
 
     def __init__(self, capacity: int, prioritized: bool) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             from tianshou.data import Batch, PrioritizedReplayBuffer, ReplayBuffer
 
         super().__init__(capacity, prioritized)
@@ -283,12 +280,6 @@ class Tianshou(Contestant):
         update = self.buffer.update
         for ring in inputs:
             update(ring)
-
-    def sample(self, inputs: list[Any]) -> None:
-        sample = self.buffer.sample
-        for _ in inputs:
-            batch = sample(BATCH)
-        del batch
 
     def prepare_update(self, ages: NDArray[np.int64], priorities: NDArray[np.float64]) -> list[Any] | None:
         slots = (self.buffer.last_index[0] - ages) % self.capacity

@@ -6,6 +6,7 @@ import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import count
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -27,14 +28,20 @@ class Drawer(ABC):
         package: The distribution's name.
         label: The name in the table.
         extra: The extra of this package that installs it.
+        batch: Rows of the batches that are verified.
+        buffer: The library's own, with `sample`.
     """
 
     package: ClassVar[str]
     label: ClassVar[str]
     extra: ClassVar[str] = "bench"
+    batch: ClassVar[int] = 256
+    buffer: Any
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self.added = 0
+        self.seeds = count(1)  # for libraries whose draws take one
 
     @classmethod
     def version(cls) -> str:
@@ -46,6 +53,10 @@ class Drawer(ABC):
         """Make the ring full and wrapped."""
 
     @abstractmethod
+    def fetch(self) -> dict[str, Any]:
+        """Draw one batch as NumPy columns, named as in this library."""
+
+    @abstractmethod
     def verify(self) -> None:
         """Draw, and raise unless every row is what was stored, transformed."""
 
@@ -53,9 +64,12 @@ class Drawer(ABC):
         """Return one item for each call to `draw`."""
         return seeds
 
-    @abstractmethod
     def draw(self, batch: int, inputs: list[Any]) -> None:
         """Draw one batch for each item, holding it until the next."""
+        sample = self.buffer.sample
+        for _ in inputs:
+            drawn = sample(batch)
+        del drawn
 
     def prepare_store(self, calls: int) -> list[Any]:
         """Return the arguments of as many calls to `store`."""

@@ -7,27 +7,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers import wrapped
-from benchmarks.scene import Drawer, Scene, Work
-from benchmarks.stream import Stream, number_of
+from benchmarks.ours import ReplaylabStream
+from benchmarks.scene import Scene, Work
+from benchmarks.stream import CHUNK, StreamDrawer, number_of
+from replaylab.replay import Sequence, Transform
 
 BATCH, LENGTH, OVERLAP = 32, 80, 40
-CHUNK = 1000
 
 
-class SequenceDrawer(Drawer):
-    """What every library must return: `fetch` gives columns `(32, 80, ...)`, `mask` where it has one."""
+class SequenceDrawer(StreamDrawer):
+    """What every library must return: obs, action, reward, next_obs `(32, 80, ...)`, and mask where it has one."""
 
     inside: ClassVar[bool] = True  # its sequences stay inside an episode
-
-    def __init__(self, capacity: int) -> None:
-        super().__init__(capacity)
-        self.stream = Stream.shared()
-        self.added = 0
-
-    def fetch(self) -> dict[str, NDArray[Any]]:
-        """Draw one batch as columns obs, action, reward, next_obs and perhaps mask."""
-        raise NotImplementedError
+    batch: ClassVar[int] = BATCH
 
     def verify(self) -> None:
         for _ in range(10):
@@ -49,41 +41,11 @@ class SequenceDrawer(Drawer):
                 self.expect(name, batch[name][mask], column[mask])
                 self.expect(f"{name} outside the mask", batch[name][~mask], np.zeros_like(column[~mask]))
 
-    def chunks(self) -> Any:
-        """Go through the steps that fill and wrap the ring."""
-        for first in range(0, wrapped(self.capacity), CHUNK):
-            self.added = first + CHUNK
-            yield self.stream.steps(first, CHUNK)
 
-
-class Replaylab(SequenceDrawer):
+class Replaylab(ReplaylabStream, SequenceDrawer):
     """This library: `Sequence` of overlapping blocks, with a mask."""
 
-    package: ClassVar[str] = "replaylab"
-    label: ClassVar[str] = "replaylab"
-    options: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self, capacity: int) -> None:
-        from benchmarks.ours import FIELDS
-        from replaylab import ReplayBuffer
-        from replaylab.replay import Sequence
-
-        super().__init__(capacity)
-        transform = Sequence(LENGTH, OVERLAP, burn_in=0)
-        self.buffer = ReplayBuffer(capacity, FIELDS, transforms=(transform,), seed=1, **self.options)
-
-    def fill(self) -> None:
-        for s in self.chunks():
-            self.buffer.extend(**vars(s))
-
-    def fetch(self) -> dict[str, NDArray[Any]]:
-        return dict(self.buffer.sample(BATCH))
-
-    def draw(self, batch: int, inputs: list[Any]) -> None:
-        sample = self.buffer.sample
-        for _ in inputs:
-            drawn = sample(batch)
-        del drawn
+    transform: ClassVar[Transform] = Sequence(LENGTH, OVERLAP, burn_in=0)
 
 
 class ReplaylabDerived(Replaylab):
@@ -113,8 +75,7 @@ class Rlox(SequenceDrawer):
                 push(*row)
 
     def fetch(self) -> dict[str, NDArray[Any]]:
-        self._seed = getattr(self, "_seed", 0) + 1
-        batch = self.buffer.sample_sequences(BATCH, LENGTH, self._seed)
+        batch = self.buffer.sample_sequences(BATCH, LENGTH, next(self.seeds))
         return {**batch, "action": batch["actions"], "reward": batch["rewards"]}
 
     def draw(self, batch: int, inputs: list[Any]) -> None:
@@ -131,8 +92,7 @@ class Torchrl(SequenceDrawer):
     label: ClassVar[str] = "torchrl"
 
     def __init__(self, capacity: int) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             import torch
             from tensordict import TensorDict
             from torchrl.data import LazyTensorStorage, SliceSampler, TensorDictReplayBuffer
@@ -173,8 +133,7 @@ class Flashbax(SequenceDrawer):
 
     def __init__(self, capacity: int) -> None:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             import flashbax
             import jax
 
@@ -194,8 +153,7 @@ class Flashbax(SequenceDrawer):
         return list(self._jax.random.split(self._jax.random.PRNGKey(seeds[0]), len(seeds)))
 
     def fetch(self) -> dict[str, NDArray[Any]]:
-        self._seed = getattr(self, "_seed", 0) + 1
-        (key,) = self.prepare_draw([self._seed])
+        (key,) = self.prepare_draw([next(self.seeds)])
         return {name: np.asarray(column) for name, column in self._sample(self.state, key).experience.items()}
 
     def draw(self, batch: int, inputs: list[Any]) -> None:

@@ -1,14 +1,18 @@
 """Steps in episodes, without end, each known by its number: so a drawn row can be compared with the truth."""
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.contestant import ACTION, OBS, Pool
+from benchmarks.peers import wrapped
+from benchmarks.scene import Drawer
 
 EPISODE = 400
 TABLE = 64_000
+CHUNK = 1000
 
 Steps = NDArray[np.int64]
 
@@ -78,3 +82,17 @@ class Stream:
 def number_of(obs: NDArray[np.float32]) -> Steps:
     """Read the steps' numbers off their observations, or off what followed them (then less one)."""
     return np.rint(obs[..., 0]).astype(np.int64)
+
+
+class StreamDrawer(Drawer):
+    """A buffer that holds the stream's steps."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self.stream = Stream.shared()
+
+    def chunks(self, length: int = CHUNK) -> Iterator[Pool]:
+        """Go through the steps that fill and wrap the ring."""
+        for first in range(0, wrapped(self.capacity), length):
+            self.added = first + length
+            yield self.stream.steps(first, length)
