@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError
-from replaylab.replay.fields import Tree
+from replaylab.replay.fields import Tree, map_leaves
 from replaylab.replay.spaces import autoreset_of_env
 
 Bools = npt.NDArray[np.bool_]
@@ -77,7 +77,7 @@ class EnvFace:
         obs, *outcome, info = result
         rows = np.asarray(info["env_id"]) if self.pool else None
         if not self.batched:
-            obs, outcome = map_arrays(_as_row, obs), [_as_row(value) for value in outcome]
+            obs, outcome = map_leaves(_as_row, obs), [_as_row(value) for value in outcome]
         if not outcome:
             return Returned(rows, obs)
         reward, terminated, truncated = map(np.asarray, outcome)
@@ -109,15 +109,6 @@ def spaces_of(env: Any) -> Any:
         action_space=env.spec.gymnasium_action_space,
         metadata={"autoreset_mode": face.mode},
     )
-
-
-def map_arrays(function: Any, tree: Any) -> Any:
-    """Return the nested mappings and tuples with every leaf replaced by the function of it."""
-    if isinstance(tree, Mapping):
-        return {key: map_arrays(function, child) for key, child in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(map_arrays(function, child) for child in tree)
-    return function(tree)
 
 
 def _as_row(value: Any) -> npt.NDArray[Any]:

@@ -5,7 +5,7 @@ flat fields only; a nested one is called by its path, ``obs.camera`` or ``obs.0`
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from operator import index
@@ -83,6 +83,15 @@ class Field:
 
 Tree = Any
 """A value for every field, nested as the fields are: `Field`, or a mapping or tuple of trees."""
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Return the same nesting of mappings and tuples, with each leaf replaced by what the function makes of it."""
+    if isinstance(tree, Mapping):
+        return {name: map_leaves(function, child) for name, child in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(map_leaves(function, child) for child in tree)
+    return function(tree)
 
 
 def flatten(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,8 @@
 """LaBER: of a large uniform batch, rescored by the learner as it is now, the rows that matter are kept."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from threading import Lock
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from replaylab import _core
 from replaylab.errors import PriorityError, ShapeError
 from replaylab.replay.arrays import check_option
 from replaylab.replay.batch import Batch
+from replaylab.replay.fields import map_leaves
 from replaylab.replay.samplers import Sampler
 
 Floats = npt.NDArray[np.float64]
@@ -84,7 +86,8 @@ class Rescorer:
         if single:
             own = {name: column[0] for name, column in own.items()}
         index = rows[0] if single else (np.arange(len(rows))[:, None], rows)
-        return Batch({name: own[name] if name in own else _rows(column, index) for name, column in pool.items()})
+        take = itemgetter(index)
+        return Batch({name: own[name] if name in own else map_leaves(take, column) for name, column in pool.items()})
 
     def generators(self) -> list[Any]:
         """Return the random generators' states, as JSON values."""
@@ -116,12 +119,3 @@ def _draw(scores: Floats, uniform: Floats) -> npt.NDArray[np.int64]:
     running = scores.cumsum()
     targets = np.minimum(uniform * running[-1], np.nextafter(running[-1], 0.0))
     return np.asarray(np.searchsorted(running, targets, side="right"), np.int64)
-
-
-def _rows(column: Any, index: Any) -> Any:
-    """Return these rows of a column, nested as it is."""
-    if isinstance(column, Mapping):
-        return {name: _rows(child, index) for name, child in column.items()}
-    if isinstance(column, tuple):
-        return tuple(_rows(child, index) for child in column)
-    return column[index]

@@ -11,21 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError, DtypeError, MissingExtraError
+from replaylab.replay.fields import map_leaves
 
 if TYPE_CHECKING:
     import torch
 
 BOOKKEEPING = ("id", "probability")
 """Columns a network never needs: they stay on the CPU, at their full 64 bits."""
-
-
-def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Return the same nesting of mappings and tuples, with each leaf replaced by what the function makes of it."""
-    if isinstance(tree, Mapping):
-        return {name: map_leaves(function, child) for name, child in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(map_leaves(function, child) for child in tree)
-    return function(tree)
 
 
 def map_columns(

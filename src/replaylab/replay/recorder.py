@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy.typing as npt
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay.arrays import fitted
 from replaylab.replay.buffer import ReplayBuffer
-from replaylab.replay.env_face import EnvFace, Returned, map_arrays, spaces_of
-from replaylab.replay.fields import flatten, flatten_as, names_error, unflatten
+from replaylab.replay.env_face import EnvFace, Returned, spaces_of
+from replaylab.replay.fields import flatten, flatten_as, map_leaves, names_error, unflatten
 from replaylab.replay.transforms import OUTCOME
 
 FROM_ENV = ("obs", "next_obs", *OUTCOME)
@@ -299,7 +300,7 @@ class ReplayRecorder:
                 for name, tree in self._trees.items()
             }
         if got.final_obs is not None and self._face.mode == "same_step":
-            steps["final_obs"] = map_arrays(self._shaped, got.final_obs)
+            steps["final_obs"] = map_leaves(self._shaped, got.final_obs)
         self.ids = self.buffer.add(where=None if where is None else self._shaped(where), **steps)
 
     def _keep(self, obs: Arrays, rows: Rows | slice) -> None:
@@ -361,7 +362,7 @@ class ReplayRecorder:
         over = self._state == OVER
         final_obs = np.full(len(over), None, object)
         for i in np.flatnonzero(over):
-            final_obs[i] = map_arrays(lambda leaf, i=i: leaf[i], obs)
+            final_obs[i] = map_leaves(itemgetter(i), obs)
         first, reset_info = self.reset(options={"reset_mask": over})
         told = {"final_obs": final_obs, "_final_obs": over, "reset_info": reset_info}
         return first, reward, terminated, truncated, {**info, **told}
