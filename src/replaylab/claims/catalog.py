@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 
-from replaylab.claims import blind_cliffwalk, unbiased
+from replaylab.claims import blind_cliffwalk, cliff_walking, unbiased
 from replaylab.claims.finding import Claim
 from replaylab.errors import ConfigError
 
-CLAIMS: dict[int, Claim] = {claim.number: claim for claim in (blind_cliffwalk.CLAIM, unbiased.CLAIM)}
+CLAIMS: dict[int, Claim] = {
+    claim.number: claim for claim in (blind_cliffwalk.CLAIM, cliff_walking.CLAIM, unbiased.CLAIM)
+}
 
 
 def chosen(numbers: Iterable[int]) -> list[Claim]:

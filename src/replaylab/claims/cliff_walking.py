@@ -1,0 +1,39 @@
+"""Claim 2, CliffWalking: learning the best path and walking the best way are two things where one explores.
+
+Sutton & Barto 2018, example 6.6. Exact values by dynamic programming, undiscounted. Q-learning ends with Q* and acts
+ε-greedily by it, along the edge of the cliff; Expected SARSA ends with the best values under its own exploration. Off
+the path several actions are equally good: the −50.8 is that of ties broken at random. A figure counts as reproduced
+if it is equal after rounding to one decimal.
+"""
+
+from collections.abc import Iterator
+
+from replaylab.claims.finding import Claim, Finding, agreement
+from replaylab.envs import TransitionTable
+from replaylab.learners.dynamic_programming import epsilon_greedy, expected_return, optimal_values
+
+EPSILON = 0.1
+
+
+def measure(epsilon: float = EPSILON) -> Iterator[Finding]:
+    """Yield the optimal return, and those of the two learners' policies."""
+    table = TransitionTable.of("CliffWalking-v1")
+    best, best_exploring = optimal_values(table), optimal_values(table, epsilon=epsilon)
+    policies = {
+        "optimal return": (epsilon_greedy(best), -13.0),
+        "Q-learning's expected return with ε = .1": (epsilon_greedy(best, epsilon), -50.8),
+        "Expected SARSA's expected return with ε = .1": (epsilon_greedy(best_exploring, epsilon), -20.7),
+    }
+    for what, (policy, theirs) in policies.items():
+        ours = expected_return(table, policy)
+        yield Finding(what, f"{theirs:g}", ours, ours, ours, "exact", agreement(round(ours, 1) == theirs))
+
+
+CLAIM = Claim(
+    2,
+    "CliffWalking",
+    "The optimal return is −13; learning on-line with ε = .1, Q-learning gets −50.8 and Expected SARSA −20.7.",
+    "Sutton & Barto 2018, example 6.6 (figure 6.4)",
+    0.1,
+    measure,
+)
