@@ -326,9 +326,10 @@ def _numpy(tensors: Mapping[str, Any]) -> Columns:
 SCENE = Scene(
     "hindsight",
     (
-        Work("hindsight sample(256), future, k = 4", BATCH, 50),
+        Work("hindsight sample(256), future, k = 4", BATCH, 50, "row_256"),
         Work("hindsight, store an episode of 50", 0, 20),
     ),
     (Replaylab, ReplaylabDerived, StableBaselines3, Rlox, Cpprb),
     share=0.25,
+    item=280,
 )
