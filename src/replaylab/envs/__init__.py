@@ -4,6 +4,7 @@ Importing this registers the library's own with Gymnasium, as ``replaylab/BitFli
 """
 
 from replaylab.envs.acrobot import AcrobotVectorEnv
+from replaylab.envs.atari import make_atari
 from replaylab.envs.batched import BatchedEnv
 from replaylab.envs.bit_flip import BitFlipEnv, BitFlipVectorEnv
 from replaylab.envs.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
@@ -40,6 +41,7 @@ __all__ = [
     "TransitionTable",
     "VectorNoisyRewards",
     "goal_functions",
+    "make_atari",
     "make_vector_env",
     "register_envs",
 ]

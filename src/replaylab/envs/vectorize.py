@@ -5,9 +5,10 @@ import importlib
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from replaylab.envs.acrobot import AcrobotVectorEnv
+from replaylab.envs.atari import is_atari, make_atari
 from replaylab.envs.cartpole import CartPoleVectorEnv
 from replaylab.envs.mountain_car import MountainCarVectorEnv
 from replaylab.envs.tables import ToyText
@@ -36,15 +37,17 @@ def make_vector_env(
 
     CartPole, Acrobot, MountainCar, Taxi, CliffWalking, FrozenLake and the library's own (``replaylab/...``) are stepped
     in one vectorised call, any other environment, and all that shall be rendered, by Gymnasium's `SyncVectorEnv`.
+    Atari games come from `make_atari`.
 
     Args:
         env_id: The registered name, such as "CartPole-v1" or "my_module:MyEnv-v0".
         num_envs: E.
         autoreset_mode: What happens when an episode ends; see Gymnasium's `AutoresetMode`.
-        **kwargs: For the environment's constructor.
+        **kwargs: For the environment's constructor, or for `make_atari`.
 
     Raises:
         ConfigError: There is no such environment, it cannot be made here, or `num_envs` is below 1.
+        MissingExtraError: What the environment needs is not installed.
 
     Example:
         >>> env = make_vector_env("CartPole-v1", 3)
@@ -59,6 +62,8 @@ def make_vector_env(
     try:
         if module:
             importlib.import_module(module)
+        if is_atari(name):
+            return SyncVectorEnv([lambda: make_atari(name, **kwargs)] * num_envs, autoreset_mode=mode)
         spec = gym.spec(name)
         vectorised = VECTORISED.get(str(spec.entry_point))
         if spec.namespace == "replaylab":

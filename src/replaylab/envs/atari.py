@@ -1,0 +1,121 @@
+"""Atari games through the Arcade Learning Environment, prepared as DQN wants them."""
+
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation
+
+from replaylab.errors import ConfigError, MissingExtraError
+
+
+def is_atari(name: str) -> bool:
+    """Return whether a registered name, without its module, is that of an Atari game."""
+    return name.startswith("ALE/") or "NoFrameskip-v" in name
+
+
+def make_atari(
+    env_id: str,
+    *,
+    frame_skip: int = 4,
+    frame_stack: int = 4,
+    screen_size: int = 84,
+    noop_max: int = 30,
+    fire_on_reset: bool = True,
+    clip_rewards: bool = False,
+    episodic_life: bool = False,
+    **kwargs: Any,
+) -> gym.Env[Any, Any]:
+    """Return an Atari game with grey, small, stacked frames. Source: Mnih et al. 2015, Machado et al. 2018.
+
+    Observations are uint8 (frame_stack, size, size), oldest frame first, or (size, size) with ``frame_stack=1``. A
+    buffer stores each frame once, given the stacks, with ``FrameStack(4, stacked_input=True)``.
+
+    Args:
+        env_id: "ALE/Pong-v5" (which repeats the last action with a chance of 1/4) or "PongNoFrameskip-v4".
+        frame_skip: Frames that an action lasts; the last two are seen, as their maximum.
+        frame_stack: Frames in an observation; before an episode's first, the first is repeated.
+        screen_size: Pixels of a side.
+        noop_max: An episode starts after 1 to so many frames of doing nothing; 0: after none.
+        fire_on_reset: Press FIRE at an episode's start, in games that have it first after NOOP.
+        clip_rewards: Clip rewards to −1 and 1.
+        episodic_life: A life lost terminates the episode; the next one goes on with the same game.
+        **kwargs: For the game, such as render_mode, repeat_action_probability, mode, difficulty.
+
+    Raises:
+        MissingExtraError: The emulator or OpenCV is not installed.
+        ConfigError: There is no such game, it can't be loaded, or an option is out of its range.
+    """
+    if frame_stack < 1:
+        raise ConfigError(f"`frame_stack` must be at least 1, but got {frame_stack}")
+    _need_emulator(env_id)
+    try:
+        env = gym.make(env_id, frameskip=1, **kwargs)
+        env = AtariPreprocessing(env, noop_max=noop_max, frame_skip=frame_skip, screen_size=screen_size)
+    except gym.error.DependencyNotInstalled as error:
+        raise _missing(env_id, error) from error
+    except (gym.error.Error, OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"`env_id` must name an Atari game, but {env_id!r} cannot be made: {error}") from error
+    if episodic_life:
+        env = EpisodicLife(env)
+    if fire_on_reset and env.unwrapped.get_action_meanings()[1] == "FIRE":  # type: ignore[attr-defined]
+        env = FireReset(env)
+    if clip_rewards:
+        env = ClipReward(env, -1, 1)
+    return FrameStackObservation(env, frame_stack) if frame_stack > 1 else env
+
+
+class FireReset(gym.Wrapper[Any, Any, Any, Any]):
+    """Presses FIRE (action 1) at an episode's start: some games wait for it for ever."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; return what is seen after FIRE."""
+        self.env.reset(seed=seed, options=options)
+        obs, _, terminated, truncated, info = self.env.step(1)
+        return self.env.reset(options=options) if terminated or truncated else (obs, info)
+
+
+class EpisodicLife(gym.Wrapper[Any, Any, Any, Any]):
+    """Lets a lost life terminate the episode, though the game goes on in the next one. Source: Mnih et al. 2015.
+
+    Unlike `AtariPreprocessing`'s ``terminal_on_life_loss``, which begins a new game after each life, so that what comes
+    late in a game is never seen. A reset with a seed always begins a new game.
+    """
+
+    _lives = 0
+    _over = True
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start a game if the last one is over, else go on with it by doing nothing for one step."""
+        new = self._over or seed is not None
+        if not new:
+            obs, _, terminated, truncated, info = self.env.step(0)
+            new = terminated or truncated
+        if new:
+            obs, info = self.env.reset(seed=seed, options=options)
+        self._over = False
+        self._lives = self._lives_left()
+        return obs, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step; a life lost terminates."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._over = terminated or truncated
+        lost = self._lives_left() < self._lives
+        self._lives = self._lives_left()
+        return obs, reward, terminated or lost, truncated, info
+
+    def _lives_left(self) -> int:
+        return int(self.unwrapped.ale.lives())  # type: ignore[attr-defined]
+
+
+def _need_emulator(env_id: str) -> None:
+    try:
+        import ale_py
+    except ImportError as error:
+        raise _missing(env_id, error) from error
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner for each game
+    gym.register_envs(ale_py)
+
+
+def _missing(env_id: str, error: Exception) -> MissingExtraError:
+    return MissingExtraError(f'{env_id} needs the Atari emulator; run: pip install "replaylab[atari]" ({error})')
