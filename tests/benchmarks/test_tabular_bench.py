@@ -8,7 +8,7 @@ from benchmarks import tabular
 
 def test_a_quick_run_gives_every_figure(tmp_path, capsys, monkeypatch):
     out = tmp_path / "rates.json"
-    quick = "--replicas 2 --batch-size 4 --steps 60 --rounds 1 --json".split()
+    quick = ["--replicas", "2", "--batch-size", "4", "--steps", "60", "--rounds", "1", "--json"]
     monkeypatch.setattr(sys, "argv", ["tabular", *quick, str(out)])
     tabular.main()
     figures = json.loads(out.read_text())

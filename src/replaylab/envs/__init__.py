@@ -9,6 +9,7 @@ from replaylab.envs.batched import BatchedEnv
 from replaylab.envs.bit_flip import BitFlipEnv, BitFlipVectorEnv
 from replaylab.envs.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
 from replaylab.envs.cartpole import CartPoleVectorEnv
+from replaylab.envs.discretize import Binning, Discretize, DiscretizeVector
 from replaylab.envs.goals import (
     AcrobotGoalEnv,
     AcrobotGoalVectorEnv,
@@ -32,7 +33,10 @@ __all__ = [
     "BitFlipVectorEnv",
     "BlindCliffwalkEnv",
     "BlindCliffwalkVectorEnv",
+    "Binning",
     "CartPoleVectorEnv",
+    "Discretize",
+    "DiscretizeVector",
     "MountainCarGoalEnv",
     "MountainCarGoalVectorEnv",
     "MountainCarVectorEnv",
