@@ -4,11 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from replaylab.claims import Verdict, blind_cliffwalk
 from replaylab.claims.blind_cliffwalk import median_interval
-from replaylab.claims.cliffwalk_world import Learners, exact_values, memory, updates_until_convergence
-from replaylab.replay import Greedy, Uniform
+from replaylab.claims.cliffwalk_world import exact_values, gain, learner, memory, updates_until_convergence
+from replaylab.envs import BlindCliffwalkEnv
+from replaylab.replay import Batch, Greedy, Uniform
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 10])
@@ -32,33 +34,45 @@ def test_memory_follows_each_sequence_to_its_end():
     np.testing.assert_array_equal(steps["obs"][inside + 1], steps["next_obs"][inside])
 
 
+def test_memory_is_what_the_environment_gives():
+    n, steps = 5, memory(5, np.random.default_rng(0))
+    env = BlindCliffwalkEnv(n=n)
+    obs, _ = env.reset(seed=0)
+    for row in range(2 ** (n + 1) - 2):
+        next_obs, reward, terminated, truncated, _ = env.step(steps["action"][row])
+        given = {"obs": obs, "reward": reward, "next_obs": next_obs, "terminated": terminated}
+        assert given == {name: steps[name][row] for name in given}
+        obs = env.reset()[0] if terminated or truncated else next_obs
+
+
 @pytest.mark.parametrize("n", [2, 7])
-def test_exact_values_solve_bellmans_equation_on_every_stored_step(n):
-    q, steps = exact_values(n), memory(n, np.random.default_rng(0))
-    following = q.max(1)[steps["next_obs"]] * ~steps["terminated"]
-    target = steps["reward"] + (1.0 - 1.0 / n) * following
-    np.testing.assert_allclose(q[steps["obs"], steps["action"]], target, rtol=1e-12, atol=1e-15)
+def test_exact_values_are_powers_of_the_discount(n):
+    expected = np.zeros((n, 2))
+    for state in range(n):
+        expected[state, state % 2] = (1.0 - 1.0 / n) ** (n - 1 - state)
+    np.testing.assert_allclose(exact_values(n), expected, rtol=1e-12, atol=1e-15)
 
 
 def test_gain_is_what_an_update_really_gains():
-    steps = memory(4, np.random.default_rng(0))
-    expected = Learners(4, [3]).gain(steps)
+    n, steps, exact = 4, memory(4, np.random.default_rng(0)), exact_values(4)
     for i in (0, 7, len(steps["obs"]) - 1, int(steps["reward"].argmax())):
-        learners = Learners(4, [3])
-        before = ((learners.q - learners.exact) ** 2).sum()
-        learners.update({name: column[i : i + 1] for name, column in steps.items()})
-        assert before - ((learners.q - learners.exact) ** 2).sum() == pytest.approx(expected[i], abs=1e-12)
+        agents = learner(n).agents(spaces.Discrete(n), spaces.Discrete(2), [3])
+        expected = gain(agents.q[0], exact, steps, learner(n).gamma)
+        before = ((agents.q - exact) ** 2).sum()
+        columns = {name: column[None, i : i + 1] for name, column in steps.items()}
+        agents.update(Batch(columns | {"weight": np.ones((1, 1), np.float32)}))
+        assert before - ((agents.q - exact) ** 2).sum() == pytest.approx(expected[i], abs=1e-12)
 
 
 def test_replicas_equal_single_runs():
-    together = updates_until_convergence(4, lambda *_: Uniform(), [5, 6, 7])
-    alone = [updates_until_convergence(4, lambda *_: Uniform(), [seed])[0] for seed in (5, 6, 7)]
+    together = updates_until_convergence(4, lambda _: Uniform(), [5, 6, 7])
+    alone = [updates_until_convergence(4, lambda _: Uniform(), [seed])[0] for seed in (5, 6, 7)]
     assert together.tolist() == alone
 
 
 def test_greedy_replays_every_transition_before_any_small_error():
     """All new transitions have the priority 1, so none can converge before each was seen once."""
-    assert (updates_until_convergence(6, lambda *_: Greedy(), range(3)) >= 2**7 - 2).all()
+    assert (updates_until_convergence(6, lambda _: Greedy(), range(3)) >= 2**7 - 2).all()
 
 
 def test_independent_figures_come_out_at_four_states():

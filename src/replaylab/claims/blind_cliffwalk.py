@@ -21,11 +21,11 @@ from replaylab.claims.finding import Claim, Finding, agreement
 from replaylab.replay import Greedy, Oracle, Prioritized, RankBased, Uniform
 
 SAMPLERS: dict[str, SamplerMaker] = {
-    "uniform": lambda *_: Uniform(),
-    "proportional": lambda *_: Prioritized(beta=0.0),
-    "rank-based": lambda *_: RankBased(beta=0.0),
-    "greedy TD": lambda *_: Greedy(),
-    "oracle": lambda learners, steps: Oracle(lambda ids: learners.gain(steps)[ids]),
+    "uniform": lambda _: Uniform(),
+    "proportional": lambda _: Prioritized(beta=0.0),
+    "rank-based": lambda _: RankBased(beta=0.0),
+    "greedy TD": lambda _: Greedy(),
+    "oracle": lambda gains: Oracle(lambda ids: gains()[ids]),
 }
 INDEPENDENT = {
     "uniform": {4: 347, 8: 6_438, 10: 27_481, 12: 111_238},

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
+from replaylab.envs import TransitionTable
+from replaylab.learners import QLearning
+from replaylab.learners.dynamic_programming import optimal_values
 from replaylab.learners.streams import Stream, generator
 from replaylab.replay import Field, ReplayBuffer, Sampler
 
@@ -19,9 +23,10 @@ CONVERGED = 1e-3
 """Mean squared error, over all 2n values, below which a run has converged."""
 
 Floats = npt.NDArray[np.float64]
+Columns = dict[str, npt.NDArray[Any]]
 
 
-def memory(n: int, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+def memory(n: int, rng: np.random.Generator) -> Columns:
     """Return the transitions of all 2ⁿ action sequences, in random order of the sequences, each (N,).
 
     State i has one right action, i mod 2, that leads to i + 1; the other one ends the episode. The last right
@@ -42,78 +47,46 @@ def memory(n: int, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
     }
 
 
+def learner(n: int) -> QLearning:
+    """Return Q-learning with step size ¼, γ = 1 − 1/n and initial values of standard deviation 0.1."""
+    return QLearning(alpha=STEP_SIZE, gamma=1.0 - 1.0 / n, initial_std=INITIAL_SCALE, online=False, batch_size=1)
+
+
 def exact_values(n: int) -> Floats:
-    """Return Q* (n, 2) for γ = 1 − 1/n: γ^(n−1−i) for the right action of state i, 0 for the wrong one."""
-    state = np.arange(n)
-    values = np.zeros((n, 2))
-    values[state, state % 2] = (1.0 - 1.0 / n) ** (n - 1 - state)
-    return values
+    """Return Q* (n, 2) for γ = 1 − 1/n."""
+    return optimal_values(TransitionTable.of("replaylab/BlindCliffwalk-v0", n=n), 1.0 - 1.0 / n)
 
 
-class Learners:
-    """R tables of action values, and what their errors are.
-
-    ``Q(s, a) ← Q(s, a) + ¼·δ`` with ``δ = r + γ·max Q(s', ·) − Q(s, a)`` and γ = 1 − 1/n. Initial values are
-    normal with standard deviation 0.1.
-
-    Args:
-        n: Number of states.
-        seeds: One for each replica.
-
-    Attributes:
-        q: float64 (R, n, 2).
-    """
-
-    def __init__(self, n: int, seeds: Sequence[int]) -> None:
-        self.gamma = 1.0 - 1.0 / n
-        self.exact = exact_values(n)
-        self.q = np.stack(
-            [generator(seed, Stream.INITIAL_WEIGHTS).normal(scale=INITIAL_SCALE, size=(n, 2)) for seed in seeds]
-        )
-        self._rows = np.arange(len(seeds))
-
-    def converged(self) -> npt.NDArray[np.bool_]:
-        """Return which replicas' mean squared error over all 2n values is below 1e-3, (R,)."""
-        return np.asarray(((self.q - self.exact) ** 2).mean((1, 2)) < CONVERGED)
-
-    def update(self, step: dict[str, npt.NDArray[Any]]) -> Floats:
-        """Learn from one transition of each replica, columns (R,); return the TD errors from before it, (R,)."""
-        where = self._rows, step["obs"], step["action"]
-        following = self.q[self._rows, step["next_obs"]].max(1) * ~step["terminated"]
-        td_error: Floats = step["reward"] + self.gamma * following - self.q[where]
-        self.q[where] += STEP_SIZE * td_error
-        return td_error
-
-    def gain(self, steps: dict[str, npt.NDArray[Any]]) -> Floats:
-        """Return by how much one update with each transition (N,) would lower replica 0's squared error, (N,)."""
-        where = steps["obs"], steps["action"]
-        before = self.q[0][where]
-        target = steps["reward"] + self.gamma * self.q[0].max(1)[steps["next_obs"]] * ~steps["terminated"]
-        after = before + STEP_SIZE * (target - before)
-        lower: Floats = (before - self.exact[where]) ** 2 - (after - self.exact[where]) ** 2
-        return lower
+def gain(q: Floats, exact: Floats, steps: Columns, gamma: float) -> Floats:
+    """Return by how much one update with each transition (N,) would lower the squared error of a table (n, 2), (N,)."""
+    where = steps["obs"], steps["action"]
+    before = q[where]
+    target = steps["reward"] + gamma * q.max(1)[steps["next_obs"]] * ~steps["terminated"]
+    after = before + STEP_SIZE * (target - before)
+    lower: Floats = (before - exact[where]) ** 2 - (after - exact[where]) ** 2
+    return lower
 
 
-SamplerMaker = Callable[[Learners, dict[str, npt.NDArray[Any]]], Sampler]
-"""Makes a sampler for learners and the memory (of replica 0), which only an oracle looks at."""
+SamplerMaker = Callable[[Callable[[], Floats]], Sampler]
+"""Makes a sampler; what it is given returns the `gain` of every transition (of replica 0), for an oracle."""
 
 
 def updates_until_convergence(n: int, make_sampler: SamplerMaker, seeds: Sequence[int]) -> npt.NDArray[np.int64]:
     """Return how many single-transition updates each replica needs until it has converged, (R,)."""
-    learners = Learners(n, seeds)
+    settings, exact = learner(n), exact_values(n)
+    agents = settings.agents(spaces.Discrete(n), spaces.Discrete(2), seeds)
     memories = [memory(n, generator(seed, Stream.ENV_RESET)) for seed in seeds]
+    sampler = make_sampler(lambda: gain(agents.q[0], exact, memories[0], settings.gamma))
     columns = {name: np.stack([one[name] for one in memories]) for name in memories[0]}
     fields = {name: Field((), str(column.dtype)) for name, column in columns.items()}
-    sampler = make_sampler(learners, memories[0])
     buffer = ReplayBuffer(2 ** (n + 1) - 2, fields, replicas=len(seeds), sampler=sampler, seed=list(seeds))
     buffer.extend(**columns)
     needed = np.zeros(len(seeds), np.int64)
-    running = ~learners.converged()
-    while running.any():
+    running = np.ones(len(seeds), np.bool_)
+    while (running := running & (((agents.q - exact) ** 2).mean((1, 2)) >= CONVERGED)).any():
         needed += running
         batch = buffer.sample(1)
-        td_error = learners.update({name: getattr(batch, name)[:, 0] for name in columns})
+        update = agents.update(batch)
         if sampler.wants_feedback:
-            buffer.update_priorities(batch.id, td_error[:, None])
-        running &= ~learners.converged()
+            buffer.update_priorities(batch.id, update.td_error)
     return needed
