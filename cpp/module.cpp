@@ -8,6 +8,7 @@ namespace replaylab {
 
 void bind_replay(nanobind::module_& module);
 void bind_tabular(nanobind::module_& module);
+void bind_q_learners(nanobind::module_& module);
 
 }  // namespace replaylab
 
@@ -25,4 +26,5 @@ NB_MODULE(_core, module) {
     });
     replaylab::bind_replay(module);
     replaylab::bind_tabular(module);
+    replaylab::bind_q_learners(module);
 }

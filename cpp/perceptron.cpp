@@ -1,0 +1,151 @@
+#include "perceptron.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels.hpp"
+
+namespace replaylab {
+
+namespace {
+
+REPLAYLAB_INLINE void adam_step(const AdamStep& step, const float* g, float* mean, float* square,
+                                float* parameters, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        mean[i] += (1.0f - step.beta1) * (g[i] - mean[i]);
+        square[i] = step.beta2 * square[i] + (1.0f - step.beta2) * g[i] * g[i];
+        parameters[i] -= step.rate * mean[i] / (std::sqrt(square[i]) + step.epsilon);
+    }
+}
+
+template <typename Vector>
+REPLAYLAB_INLINE float squared_norm(const float* x, std::int64_t count) {
+    constexpr std::int64_t lanes = kLanes<Vector>;
+    Vector sum[2] = {};
+    std::int64_t i = 0;
+    for (; i + 2 * lanes <= count; i += 2 * lanes)
+        for (int half = 0; half < 2; ++half) {
+            const Vector v = load<Vector>(x + i + half * lanes);
+            sum[half] += v * v;
+        }
+    float squares = total(sum[0] + sum[1]);
+    for (; i < count; ++i) squares += x[i] * x[i];
+    return squares;
+}
+
+// The kernels for one kind of processor.
+struct Kernels {
+    void (*product)(const Product&);
+    void (*outer)(const Outer&);
+    void (*adam)(const AdamStep&, const float*, float*, float*, float*, std::int64_t);
+    float (*squared_norm)(const float*, std::int64_t);
+};
+
+#define REPLAYLAB_KERNELS(NAME, TARGET, VECTOR, OUTPUTS, VECTORS)                                              \
+    TARGET void product_##NAME(const Product& p) { product<VECTOR, OUTPUTS, VECTORS>(p); }                     \
+    TARGET void outer_##NAME(const Outer& p) { outer<VECTOR, OUTPUTS / 2>(p); }                                \
+    TARGET void adam_##NAME(const AdamStep& step, const float* g, float* m, float* v, float* p,                \
+                            std::int64_t count) {                                                              \
+        adam_step(step, g, m, v, p, count);                                                                    \
+    }                                                                                                          \
+    TARGET float squared_norm_##NAME(const float* x, std::int64_t n) { return squared_norm<VECTOR>(x, n); }      \
+    constexpr Kernels k_##NAME{product_##NAME, outer_##NAME, adam_##NAME, squared_norm_##NAME};
+
+REPLAYLAB_KERNELS(portable, , Float4, 4, 2)
+#ifdef REPLAYLAB_X86
+REPLAYLAB_KERNELS(avx2, __attribute__((target("avx2,fma"))), Float8, 4, 2)
+REPLAYLAB_KERNELS(avx512, __attribute__((target("avx512f,avx2,fma"))), Float16, 8, 2)
+#endif
+
+const Kernels& choose() {
+#ifdef REPLAYLAB_X86
+    if (__builtin_cpu_supports("avx512f")) return k_avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return k_avx2;
+#endif
+    return k_portable;
+}
+
+const Kernels& kernels = choose();
+
+}  // namespace
+
+Perceptron::Perceptron(std::int64_t inputs, const std::vector<std::int64_t>& hidden, std::int64_t actions,
+                       bool dueling)
+    : features_(inputs), actions_(actions), dueling_(dueling) {
+    std::int64_t from = 0, width = inputs;
+    for (std::size_t depth = 0; depth < hidden.size(); ++depth) {
+        const std::int64_t outputs = hidden[depth] * (dueling && depth + 1 == hidden.size() ? 2 : 1);
+        from = add_layer(from, width, features_, outputs, true);
+        width = outputs;
+    }
+    if (dueling) {
+        add_layer(from, width / 2, features_, 1, false);
+        add_layer(from + width / 2, width / 2, features_, actions, false);
+        features_ += actions;  // Q, made of the two
+    } else {
+        add_layer(from, width, features_, actions, false);
+    }
+}
+
+std::int64_t Perceptron::add_layer(std::int64_t from, std::int64_t inputs, std::int64_t to,
+                                   std::int64_t outputs, bool relu) {
+    layers_.push_back({inputs, outputs, parameters_, parameters_ + inputs * outputs, from, to, relu});
+    parameters_ += (inputs + 1) * outputs;
+    features_ += outputs;
+    return to;
+}
+
+void Perceptron::forward(const float* parameters, float* activations, std::int64_t rows) const {
+    for (const Layer& layer : layers_)
+        kernels.product({parameters + layer.weight, layer.inputs, 1, activations + layer.from * rows,
+                         parameters + layer.bias, nullptr, layer.relu, layer.outputs, layer.inputs, rows,
+                         activations + layer.to * rows});
+    if (!dueling_) return;
+    float* q = activations + this->q() * rows;
+    const float* advantage = q - actions_ * rows;
+    const float* value = advantage - rows;
+    for (std::int64_t b = 0; b < rows; ++b) {
+        float sum = 0.0f;
+        for (std::int64_t a = 0; a < actions_; ++a) sum += advantage[a * rows + b];
+        const float base = value[b] - sum / static_cast<float>(actions_);
+        for (std::int64_t a = 0; a < actions_; ++a) q[a * rows + b] = base + advantage[a * rows + b];
+    }
+}
+
+void Perceptron::backward(const float* parameters, const float* activations, float* slopes, float* gradients,
+                          std::int64_t rows) const {
+    if (dueling_) {
+        const float* q = slopes + this->q() * rows;
+        float* advantage = slopes + (this->q() - actions_) * rows;
+        float* value = advantage - rows;
+        for (std::int64_t b = 0; b < rows; ++b) {
+            value[b] = 0.0f;
+            for (std::int64_t a = 0; a < actions_; ++a) value[b] += q[a * rows + b];
+            for (std::int64_t a = 0; a < actions_; ++a)
+                advantage[a * rows + b] = q[a * rows + b] - value[b] / static_cast<float>(actions_);
+        }
+    }
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
+        const float* x = activations + layer->from * rows;
+        const float* dy = slopes + layer->to * rows;
+        kernels.outer({dy, x, layer->outputs, layer->inputs, rows, gradients + layer->weight,
+                       gradients + layer->bias});
+        if (layer->from > 0)  // inputs are relu's outputs, all but the first layer's
+            kernels.product({parameters + layer->weight, 1, layer->inputs, dy, nullptr, x, false, layer->inputs,
+                             layer->outputs, rows, slopes + layer->from * rows});
+    }
+}
+
+void adam(const AdamStep& step, const float* gradients, float* mean, float* square, float* parameters,
+          std::int64_t count) {
+    kernels.adam(step, gradients, mean, square, parameters, count);
+}
+
+void clip(float* gradients, std::int64_t count, float most) {
+    if (!std::isfinite(most)) return;
+    const float scale = most / (std::sqrt(kernels.squared_norm(gradients, count)) + 1e-6f);
+    if (scale >= 1.0f) return;
+    for (std::int64_t i = 0; i < count; ++i) gradients[i] *= scale;
+}
+
+}  // namespace replaylab
