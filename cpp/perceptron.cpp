@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "kernels.hpp"
 
@@ -41,14 +42,14 @@ struct Kernels {
     float (*squared_norm)(const float*, std::int64_t);
 };
 
-#define REPLAYLAB_KERNELS(NAME, TARGET, VECTOR, OUTPUTS, VECTORS)                                              \
-    TARGET void product_##NAME(const Product& p) { product<VECTOR, OUTPUTS, VECTORS>(p); }                     \
-    TARGET void outer_##NAME(const Outer& p) { outer<VECTOR, OUTPUTS / 2>(p); }                                \
-    TARGET void adam_##NAME(const AdamStep& step, const float* g, float* m, float* v, float* p,                \
-                            std::int64_t count) {                                                              \
-        adam_step(step, g, m, v, p, count);                                                                    \
-    }                                                                                                          \
-    TARGET float squared_norm_##NAME(const float* x, std::int64_t n) { return squared_norm<VECTOR>(x, n); }      \
+#define REPLAYLAB_KERNELS(NAME, TARGET, VECTOR, OUTPUTS, VECTORS)                                           \
+    TARGET void product_##NAME(const Product& p) { product<VECTOR, OUTPUTS, VECTORS>(p); }                  \
+    TARGET void outer_##NAME(const Outer& p) { outer<VECTOR, OUTPUTS / 2>(p); }                             \
+    TARGET void adam_##NAME(const AdamStep& step, const float* g, float* m, float* v, float* p,             \
+                            std::int64_t count) {                                                           \
+        adam_step(step, g, m, v, p, count);                                                                 \
+    }                                                                                                       \
+    TARGET float squared_norm_##NAME(const float* x, std::int64_t n) { return squared_norm<VECTOR>(x, n); } \
     constexpr Kernels k_##NAME{product_##NAME, outer_##NAME, adam_##NAME, squared_norm_##NAME};
 
 REPLAYLAB_KERNELS(portable, , Float4, 4, 2)
@@ -57,17 +58,36 @@ REPLAYLAB_KERNELS(avx2, __attribute__((target("avx2,fma"))), Float8, 4, 2)
 REPLAYLAB_KERNELS(avx512, __attribute__((target("avx512f,avx2,fma"))), Float16, 8, 2)
 #endif
 
-const Kernels& choose() {
-#ifdef REPLAYLAB_X86
-    if (__builtin_cpu_supports("avx512f")) return k_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return k_avx2;
-#endif
-    return k_portable;
-}
+struct Choice {
+    const char* name;
+    bool usable;
+    Kernels kernels;
+};
 
-const Kernels& kernels = choose();
+// Best first.
+const Choice choices[] = {
+#ifdef REPLAYLAB_X86
+    {"avx512", __builtin_cpu_supports("avx512f") != 0, k_avx512},
+    {"avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), k_avx2},
+#endif
+    {"portable", true, k_portable}};
+
+Kernels kernels =
+    std::find_if(std::begin(choices), std::end(choices), [](const Choice& c) { return c.usable; })->kernels;
 
 }  // namespace
+
+std::vector<std::string> usable_kernels() {
+    std::vector<std::string> names;
+    for (const Choice& choice : choices)
+        if (choice.usable) names.emplace_back(choice.name);
+    return names;
+}
+
+void use_kernels(const std::string& name) {
+    for (const Choice& choice : choices)
+        if (choice.usable && choice.name == name) kernels = choice.kernels;
+}
 
 Perceptron::Perceptron(std::int64_t inputs, const std::vector<std::int64_t>& hidden, std::int64_t actions,
                        bool dueling)
@@ -128,11 +148,11 @@ void Perceptron::backward(const float* parameters, const float* activations, flo
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
         const float* x = activations + layer->from * rows;
         const float* dy = slopes + layer->to * rows;
-        kernels.outer({dy, x, layer->outputs, layer->inputs, rows, gradients + layer->weight,
-                       gradients + layer->bias});
+        kernels.outer(
+            {dy, x, layer->outputs, layer->inputs, rows, gradients + layer->weight, gradients + layer->bias});
         if (layer->from > 0)  // inputs are relu's outputs, all but the first layer's
-            kernels.product({parameters + layer->weight, 1, layer->inputs, dy, nullptr, x, false, layer->inputs,
-                             layer->outputs, rows, slopes + layer->from * rows});
+            kernels.product({parameters + layer->weight, 1, layer->inputs, dy, nullptr, x, false,
+                             layer->inputs, layer->outputs, rows, slopes + layer->from * rows});
     }
 }
 

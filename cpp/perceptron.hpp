@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace replaylab {
@@ -19,6 +20,10 @@ struct Layer {
     std::int64_t from, to;      // the first features read and written
     bool relu;
 };
+
+// The kernels this processor can run, best first; the best are used unless a test asks for others.
+std::vector<std::string> usable_kernels();
+void use_kernels(const std::string& name);
 
 class Perceptron {
   public:

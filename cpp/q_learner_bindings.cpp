@@ -1,6 +1,7 @@
 // What Python sees of the deep Q-learners.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -33,7 +34,8 @@ void check(const char* name, const Array& array, std::initializer_list<std::int6
     std::size_t axis = 0;
     for (std::int64_t n : shape)
         if (static_cast<std::int64_t>(array.shape(axis++)) != n)
-            fail("ShapeError", "axis ", axis - 1, " of `", name, "` must be ", n, ", but is ", array.shape(axis - 1));
+            fail("ShapeError", "axis ", axis - 1, " of `", name, "` must be ", n, ", but is ",
+                 array.shape(axis - 1));
 }
 
 struct Bound {
@@ -43,7 +45,8 @@ struct Bound {
     Out q_values(const In<float, 3>& obs) {
         const auto rows = static_cast<std::int64_t>(obs.shape(1));
         check("obs", obs, {learners.replicas(), rows, inputs});
-        Out q = new_array({obs.shape(0), obs.shape(1), static_cast<std::size_t>(learners.network().actions())});
+        Out q =
+            new_array({obs.shape(0), obs.shape(1), static_cast<std::size_t>(learners.network().actions())});
         nb::gil_scoped_release free;
         learners.q_values(obs.data(), rows, q.data());
         return q;
@@ -63,14 +66,14 @@ struct Bound {
         std::tuple<Out, Out, Out> seen{new_array(shape), new_array(shape), new_array(shape)};
         auto& [td_error, slope, q] = seen;
         nb::gil_scoped_release free;
-        learners.update({rows, obs.data(), next_obs.data(), action.data(), reward.data(), discount.data(),
-                         weight.data()},
-                        {td_error.data(), slope.data(), q.data()});
+        learners.update(
+            {rows, obs.data(), next_obs.data(), action.data(), reward.data(), discount.data(), weight.data()},
+            {td_error.data(), slope.data(), q.data()});
         return seen;
     }
 };
 
-template <std::vector<float> QLearners::*Values>
+template <std::vector<float> QLearners::* Values>
 Out view(nb::handle self) {
     QLearners& learners = nb::cast<Bound&>(self).learners;
     return Out((learners.*Values).data(),
@@ -82,12 +85,15 @@ Out view(nb::handle self) {
 }  // namespace
 
 void bind_q_learners(nb::module_& module) {
+    module.def("usable_kernels", &usable_kernels, "The kernels this processor can run, best first.");
+    module.def("use_kernels", &use_kernels, nb::arg("name"), "Use these kernels from now on; for tests.");
     nb::class_<Bound>(module, "QLearners", "R deep Q-learners with perceptrons; see replaylab.learners.")
         .def(
             "__init__",
-            [](Bound* self, std::int64_t inputs, const std::vector<std::int64_t>& hidden, std::int64_t actions,
-               std::int64_t replicas, bool dueling, bool is_double, bool huber, float max_grad_norm, float least,
-               float most, float learning_rate, float tau, std::int64_t target_period) {
+            [](Bound* self, std::int64_t inputs, const std::vector<std::int64_t>& hidden,
+               std::int64_t actions, std::int64_t replicas, bool dueling, bool is_double, bool huber,
+               float max_grad_norm, float least, float most, float learning_rate, float tau,
+               std::int64_t target_period) {
                 new (self) Bound{QLearners(Perceptron(inputs, hidden, actions, dueling),
                                            {is_double, huber, max_grad_norm, least, most, learning_rate, tau,
                                             target_period},
@@ -95,17 +101,19 @@ void bind_q_learners(nb::module_& module) {
                                  inputs};
             },
             nb::kw_only(), nb::arg("inputs"), nb::arg("hidden"), nb::arg("actions"), nb::arg("replicas"),
-            nb::arg("dueling"), nb::arg("is_double"), nb::arg("huber"), nb::arg("max_grad_norm"), nb::arg("least"),
-            nb::arg("most"), nb::arg("learning_rate"), nb::arg("tau"), nb::arg("target_period"))
+            nb::arg("dueling"), nb::arg("is_double"), nb::arg("huber"), nb::arg("max_grad_norm"),
+            nb::arg("least"), nb::arg("most"), nb::arg("learning_rate"), nb::arg("tau"),
+            nb::arg("target_period"))
         .def("q_values", &Bound::q_values, nb::arg("obs"), "Q(s, ·) (R, N, A) for inputs (R, N, I).")
-        .def("update", &Bound::update, nb::arg("obs"), nb::arg("action"), nb::arg("reward"), nb::arg("next_obs"),
-             nb::arg("discount"), nb::arg("weight"),
+        .def("update", &Bound::update, nb::arg("obs"), nb::arg("action"), nb::arg("reward"),
+             nb::arg("next_obs"), nb::arg("discount"), nb::arg("weight"),
              "One update of every replica; returns δ, ℓ'(δ) and Q(s, a), each (R, B).")
         .def_prop_ro("online", &view<&QLearners::online>, "Parameters (R, P).")
         .def_prop_ro("target", &view<&QLearners::target>, "The target networks' parameters (R, P).")
         .def_prop_ro("mean", &view<&QLearners::mean>, "Adam's average of the gradients (R, P).")
         .def_prop_ro("square", &view<&QLearners::square>, "Adam's average of their squares (R, P).")
-        .def_prop_ro("gradients", &view<&QLearners::gradients>, "Of the latest update, after clipping (R, P).")
+        .def_prop_ro("gradients", &view<&QLearners::gradients>,
+                     "Of the latest update, after clipping (R, P).")
         .def_prop_rw(
             "updates", [](Bound& self) { return self.learners.updates; },
             [](Bound& self, std::int64_t updates) { self.learners.updates = updates; })
@@ -117,7 +125,8 @@ void bind_q_learners(nb::module_& module) {
                     layers.emplace_back(layer.weight, layer.outputs, layer.inputs);
                 return layers;
             },
-            "Where each layer's weights (outputs, inputs) begin, its biases after them: (begin, outputs, inputs).");
+            "Where each layer's weights (outputs, inputs) begin, its biases after them: (begin, outputs, "
+            "inputs).");
 }
 
 }  // namespace replaylab

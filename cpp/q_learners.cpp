@@ -98,12 +98,13 @@ void QLearners::update(const QBatch& batch, const QSeen& seen) {
     const std::int64_t padded = padded_rows(batch.rows), count = network_.parameters();
     for (std::int64_t i = 0; i < replicas_ * batch.rows; ++i)
         if (batch.action[i] < 0 || batch.action[i] >= network_.actions())
-            fail("ConfigError", "an action must be from 0 to ", network_.actions() - 1, ", but the batch holds ",
-                 batch.action[i]);
+            fail("ConfigError", "an action must be from 0 to ", network_.actions() - 1,
+                 ", but the batch holds ", batch.action[i]);
     make_room(padded);
     ++updates;
     const double root = std::sqrt(1.0 - std::pow(kBeta2, static_cast<double>(updates)));
-    const double rate = settings_.learning_rate * root / (1.0 - std::pow(kBeta1, static_cast<double>(updates)));
+    const double rate =
+        settings_.learning_rate * root / (1.0 - std::pow(kBeta1, static_cast<double>(updates)));
     const AdamStep step{static_cast<float>(kBeta1), static_cast<float>(kBeta2), static_cast<float>(rate),
                         static_cast<float>(kEpsilon * root)};
     const bool follow = updates % settings_.target_period == 0;
@@ -120,7 +121,8 @@ void QLearners::update(const QBatch& batch, const QSeen& seen) {
         if (!follow) continue;
         float* old = target.data() + r * count;
         for (std::int64_t i = 0; i < count; ++i)
-            old[i] = settings_.tau == 1.0f ? parameters[i] : old[i] + settings_.tau * (parameters[i] - old[i]);
+            old[i] =
+                settings_.tau == 1.0f ? parameters[i] : old[i] + settings_.tau * (parameters[i] - old[i]);
     }
 }
 

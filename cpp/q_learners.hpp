@@ -10,11 +10,11 @@ namespace replaylab {
 
 struct QSettings {
     bool is_double, huber;
-    float max_grad_norm;        // infinity: no bound
-    float least, most;          // of a target
-    float learning_rate;        // of Adam
-    float tau;                  // how far the target network goes to the online one when it does
-    std::int64_t target_period; // updates between two such moves
+    float max_grad_norm;         // infinity: no bound
+    float least, most;           // of a target
+    float learning_rate;         // of Adam
+    float tau;                   // how far the target network goes to the online one when it does
+    std::int64_t target_period;  // updates between two such moves
 };
 
 // A drawn batch; arrays of all replicas, (R, B, ...).

@@ -233,3 +233,54 @@ def update_tables(q: Annotated[NDArray[numpy.float64], dict(shape=(None, None, N
     """
     Update R tables of action values, row after row; see replaylab.learners.tabular.
     """
+
+def usable_kernels() -> list[str]:
+    """The kernels this processor can run, best first."""
+
+def use_kernels(name: str) -> None:
+    """Use these kernels from now on; for tests."""
+
+class QLearners:
+    """R deep Q-learners with perceptrons; see replaylab.learners."""
+
+    def __init__(self, *, inputs: int, hidden: Sequence[int], actions: int, replicas: int, dueling: bool, is_double: bool, huber: bool, max_grad_norm: float, least: float, most: float, learning_rate: float, tau: float, target_period: int) -> None: ...
+
+    def q_values(self, obs: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]:
+        """Q(s, ·) (R, N, A) for inputs (R, N, I)."""
+
+    def update(self, obs: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], action: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], reward: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], next_obs: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], discount: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], weight: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32], NDArray[numpy.float32]]:
+        """
+        One update of every replica; returns δ, ℓ'(δ) and Q(s, a), each (R, B).
+        """
+
+    @property
+    def online(self) -> NDArray[numpy.float32]:
+        """Parameters (R, P)."""
+
+    @property
+    def target(self) -> NDArray[numpy.float32]:
+        """The target networks' parameters (R, P)."""
+
+    @property
+    def mean(self) -> NDArray[numpy.float32]:
+        """Adam's average of the gradients (R, P)."""
+
+    @property
+    def square(self) -> NDArray[numpy.float32]:
+        """Adam's average of their squares (R, P)."""
+
+    @property
+    def gradients(self) -> NDArray[numpy.float32]:
+        """Of the latest update, after clipping (R, P)."""
+
+    @property
+    def updates(self) -> int: ...
+
+    @updates.setter
+    def updates(self, arg: int, /) -> None: ...
+
+    @property
+    def layers(self) -> list[tuple[int, int, int]]:
+        """
+        Where each layer's weights (outputs, inputs) begin, its biases after them: (begin, outputs, inputs).
+        """

@@ -18,6 +18,10 @@ BAD = [
     ({"epsilon": 1.5}, "`epsilon` of DQN must be a chance, in [0, 1], but got 1.5"),
     ({"epsilon": Linear(1.0, -0.1)}, "`epsilon` of DQN must be a chance, in [0, 1], but got Linear("),
     ({"max_grad_norm": float("nan")}, "`max_grad_norm` of DQN must be positive, or None, but got nan"),
+    ({"tau": 0.0}, "`tau` of DQN must be in (0, 1], but got 0.0"),
+    ({"target_range": (1.0, 1.0)}, "`target_range` of DQN must be a least and a larger most, or None, but got (1.0, 1"),
+    ({"dueling": True, "hidden": ()}, "`dueling` of DQN must be false where `hidden` is empty, but got True"),
+    ({"dueling": True, "module": print}, "`dueling` of DQN must be false where `module` is given, but got True"),
     (
         {"learning_starts": 10},
         "`learning_starts` must be at least `batch_size`, but got (learning_starts=10, batch_size=64); "
@@ -26,7 +30,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), BAD, ids=[next(iter(options)) for options, _ in BAD])
+@pytest.mark.parametrize(("options", "message"), BAD, ids=[str(options) for options, _ in BAD])
 def test_an_option_out_of_its_range_is_told(options, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         DQN(**options)

@@ -1,12 +1,17 @@
 import gymnasium as gym
 import numpy as np
 
-from replaylab.learners import DQN, Population
+from replaylab.learners import DQN
 from replaylab.learners.evaluation import Evaluation
 from replaylab.learners.streams import Stream, numbers
 from tests.learners import corridor
 
 SEEDS = [4, 2]
+
+
+def agents(learner, inputs, seeds):
+    box = gym.spaces.Box(-1.0, 1.0, (inputs,))
+    return learner.agents(box, gym.spaces.Discrete(2), seeds)
 
 
 def played(env_id, population, r, seed, part, episodes=3):
@@ -27,7 +32,7 @@ def played(env_id, population, r, seed, part, episodes=3):
 
 def test_equals_greedy_episodes_in_the_single_environment():
     for env_id, inputs in (("CartPole-v1", 4), (corridor.ENV_ID, 2)):
-        population = Population(DQN(hidden=(32,)), inputs, 2, SEEDS)
+        population = agents(DQN(hidden=(32,)), inputs, SEEDS)
         evaluation = Evaluation(env_id, SEEDS, 3)
         for part in range(2):
             reward, length = evaluation(population)
@@ -36,7 +41,7 @@ def test_equals_greedy_episodes_in_the_single_environment():
 
 
 def test_a_seed_plays_the_same_episodes_in_any_population():
-    both, one = (Population(DQN(), 4, 2, seeds) for seeds in (SEEDS, SEEDS[1:]))
+    both, one = (agents(DQN(), 4, seeds) for seeds in (SEEDS, SEEDS[1:]))
     first, second = Evaluation("CartPole-v1", SEEDS, 4), Evaluation("CartPole-v1", SEEDS[1:], 4)
     for _ in range(3):
         np.testing.assert_allclose(np.array(first(both))[:, 1], np.array(second(one))[:, 0])
@@ -44,5 +49,5 @@ def test_a_seed_plays_the_same_episodes_in_any_population():
 
 def test_an_endless_episode_is_cut():
     env = Evaluation("CartPole-v1", SEEDS, 2, max_steps=5)
-    _, length = env(Population(DQN(), 4, 2, SEEDS))
+    _, length = env(agents(DQN(), 4, SEEDS))
     np.testing.assert_array_equal(length, [5, 5])

@@ -7,8 +7,9 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, Population, train
+from replaylab.learners import DQN, train
 from replaylab.learners.exploration import EpsilonGreedy
+from replaylab.learners.perceptrons import PerceptronAgents
 from replaylab.learners.streams import Stream, numbers
 from replaylab.replay import Combined, Linear, Online, Prioritized, ReplayBuffer, SlidingWindow, Uniform
 from tests.learners import corridor
@@ -125,18 +126,18 @@ def test_a_population_equals_its_single_runs(sampler):
 def test_seeds_pair_across_samplers(buffers, monkeypatch):
     """Until learning starts, runs of one seed are equal; later they explore by the same draws."""
     weights, draws = [], []
-    init, block = Population.__init__, EpsilonGreedy.__call__
+    init, block = PerceptronAgents.__init__, EpsilonGreedy.__call__
 
     def spy_init(self, *args):
         init(self, *args)
-        weights.append(self.online.parameters.clone().numpy())
+        weights.append(self.core.online.copy())
 
     def spy_call(self, q, epsilon):
         action = block(self, q, epsilon)
         draws.append(self._draws[self._next - 1].copy())
         return action
 
-    monkeypatch.setattr(Population, "__init__", spy_init)
+    monkeypatch.setattr(PerceptronAgents, "__init__", spy_init)
     monkeypatch.setattr(EpsilonGreedy, "__call__", spy_call)
     for sampler in SAMPLERS:
         run(sampler, steps=120)
@@ -234,7 +235,7 @@ def test_the_callers_functions_are_told():
     [
         ({"env_id": "CartPol-v1"}, "`env_id` must name a Gymnasium environment, but got 'CartPol-v1'"),
         ({"env_id": "Pendulum-v1"}, "DQN cannot learn Pendulum-v1: DQN needs Discrete actions, but they are in Box("),
-        ({"env_id": "Taxi-v4"}, "DQN needs observations in a Box, but they are in Discrete(500)"),
+        ({"env_id": "Blackjack-v1"}, "observations must be in a Box, Discrete, MultiDiscrete or MultiBinary space"),
         ({"seeds": []}, "`seeds` must be one or more different whole numbers, but got []"),
         ({"seeds": [1, 1]}, "`seeds` must be one or more different whole numbers, but got [1, 1]"),
         ({"seeds": [-1]}, "a seed must be a whole number that is not negative, but got -1"),
@@ -244,6 +245,6 @@ def test_the_callers_functions_are_told():
     ],
 )
 def test_a_bad_call_is_told_before_anything_runs(call, message, monkeypatch):
-    monkeypatch.setattr(Population, "update", lambda *_: pytest.fail("training began"))
+    monkeypatch.setattr(PerceptronAgents, "update", lambda *_: pytest.fail("training began"))
     with pytest.raises(ConfigError, match=re.escape(message)):
         run(**call)

@@ -3,8 +3,6 @@
 from replaylab.learners.agents import Agents, Learner, Step, Update
 from replaylab.learners.dqn import DQN
 from replaylab.learners.metrics import Metrics
-from replaylab.learners.network import MultiLayerPerceptron
-from replaylab.learners.population import Population
 from replaylab.learners.streams import Stream
 from replaylab.learners.tabular import ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.training import train
@@ -15,8 +13,6 @@ __all__ = [
     "ExpectedSarsa",
     "Learner",
     "Metrics",
-    "MultiLayerPerceptron",
-    "Population",
     "QLearning",
     "Sarsa",
     "Step",

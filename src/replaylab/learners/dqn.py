@@ -1,17 +1,17 @@
 """The settings of deep Q-learning."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from gymnasium import Space, spaces
 
 from replaylab.errors import ConfigError
+from replaylab.learners.agents import Agents
+from replaylab.learners.inputs import Inputs, are_pixels
+from replaylab.learners.perceptrons import PerceptronAgents
 from replaylab.replay import Linear, Schedule
-
-if TYPE_CHECKING:
-    from replaylab.learners.population import Population
 
 
 @dataclass(frozen=True)
@@ -19,29 +19,42 @@ class DQN:
     """Deep Q-learning with a replay buffer and a target network.
 
     The target of a drawn step is ``y = r + γ·(1 − terminated)·Q⁻(s', a')`` with Q⁻ the target network and
-    ``a' = argmax Q(s', ·)`` (double) or ``argmax Q⁻(s', ·)``; `truncated` does not stop the bootstrap. The
-    loss is the mean over the batch of ``weight·ℓ(y − Q(s, a))``, with ℓ(δ) = δ²/2 (squared), or for |δ| > 1
-    |δ| − ½ (Huber).
+    ``a' = argmax Q(s', ·)`` (double) or ``argmax Q⁻(s', ·)``; `truncated` does not stop the bootstrap. With
+    n-step returns the batch's own `discount` stands for γ·(1 − terminated). The loss is the mean over the
+    batch of ``weight·ℓ(y − Q(s, a))``, with ℓ(δ) = δ²/2 (squared), or for |δ| > 1 |δ| − ½ (Huber).
 
     The defaults are for CartPole-v1 in 50,000 steps. Shorter target periods learn faster and then fall back,
     and below 100 updates the values diverge.
 
-    Sources: Mnih et al. 2015; van Hasselt, Guez & Silver 2016 (double); Schaul et al. 2016 (weights).
+    The network is a perceptron, computed for all replicas by the compiled core; for pixels (three axes of uint8)
+    it is the convolutional one of Mnih et al.; or it is yours (`module`). Of a goal environment it sees the
+    observation and the desired goal.
+
+    Sources: Mnih et al. 2015; van Hasselt, Guez & Silver 2016 (double); Wang et al. 2016 (dueling); Schaul et al.
+    2016 (weights); Andrychowicz et al. 2017 (clipped targets).
 
     Attributes:
-        hidden: Widths of the hidden layers.
+        hidden: Widths of a perceptron's hidden layers.
         learning_rate: Of Adam.
         gamma: Discount γ.
         batch_size: B, drawn for each update.
         capacity: C, steps the replay buffer keeps.
         double: Whether the online network chooses the target's action.
+        dueling: Whether the state's value and the actions' advantages have halves of the last hidden layer of their
+            own (it is doubled), and Q = V + advantage − mean advantage.
         loss: ℓ.
-        target_period: Updates between two copies of the online network to the target network.
+        target_period: Updates between two moves of the target network towards the online one, ``Q⁻ ← Q⁻ + τ·(Q − Q⁻)``.
+        tau: τ; 1 copies.
+        target_range: Least and most that y is clipped to; None: it is not.
         learning_starts: Environment steps before the first update.
         train_period: Environment steps between two turns of learning.
         gradient_steps: Updates in a turn of learning, each from a batch of its own.
         epsilon: Chance of a random action, a number or a schedule over training progress.
         max_grad_norm: Largest Euclidean norm of a replica's gradient; None: no bound.
+        device: PyTorch's name of where to compute. Perceptrons are fastest on the CPU, where they need no PyTorch.
+        module: Makes a `torch.nn.Module` from the observation space and A; it maps a batch of observations (B, ...) to
+            Q(s, ·) (B, A). It gets a Box's values in their shape, integers in their dtype and others as float32, and
+            what is in no Box as a perceptron's inputs. None: the network described above.
     """
 
     hidden: tuple[int, ...] = (128,)
@@ -50,13 +63,18 @@ class DQN:
     batch_size: int = 64
     capacity: int = 50_000
     double: bool = True
+    dueling: bool = False
     loss: Literal["huber", "squared"] = "huber"
     target_period: int = 200
+    tau: float = 1.0
+    target_range: tuple[float, float] | None = None
     learning_starts: int = 1_000
     train_period: int = 1
     gradient_steps: int = 1
     epsilon: float | Schedule = field(default=Linear(1.0, 0.05, until=0.1))
     max_grad_norm: float | None = 1.0
+    device: str = "cpu"
+    module: Callable[[Any, int], Any] | None = None
 
     online: ClassVar[bool] = False
 
@@ -72,6 +90,12 @@ class DQN:
         _check("learning_rate", self.learning_rate, "positive", _is_positive(self.learning_rate))
         _check("gamma", self.gamma, "in [0, 1]", 0.0 <= self.gamma <= 1.0)
         _check("loss", self.loss, '"huber" or "squared"', self.loss in ("huber", "squared"))
+        _check("tau", self.tau, "in (0, 1]", 0.0 < self.tau <= 1.0)
+        _check("dueling", self.dueling, "false where `hidden` is empty", bool(self.hidden) or not self.dueling)
+        _check("dueling", self.dueling, "false where `module` is given", self.module is None or not self.dueling)
+        if self.target_range is not None:
+            low, high = self.target_range
+            _check("target_range", self.target_range, "a least and a larger most, or None", low < high)
         if self.max_grad_norm is not None:
             _check("max_grad_norm", self.max_grad_norm, "positive, or None", _is_positive(self.max_grad_norm))
         low, high = self.epsilon.bounds if isinstance(self.epsilon, Schedule) else (self.epsilon, self.epsilon)
@@ -82,19 +106,19 @@ class DQN:
                 f"{self.learning_starts}, batch_size={self.batch_size}); the first batch needs so many steps"
             )
 
-    def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> "Population":
+    def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
         """Return new agents, replica r made from seeds[r] alone.
 
         Raises:
-            ConfigError: Observations are in no Box, or actions are not Discrete.
+            ConfigError: The network cannot see such observations, actions are not Discrete, or the device is not there.
         """
-        from replaylab.learners.population import Population  # PyTorch, only now that it is needed
-
-        if not isinstance(observation_space, spaces.Box):
-            raise ConfigError(f"DQN needs observations in a Box, but they are in {observation_space}")
         if not isinstance(action_space, spaces.Discrete):
             raise ConfigError(f"DQN needs Discrete actions, but they are in {action_space}")
-        return Population(self, math.prod(observation_space.shape), int(action_space.n), seeds)
+        if self.module is None and self.device == "cpu" and not are_pixels(observation_space):
+            return PerceptronAgents(self, Inputs(observation_space), int(action_space.n), seeds)
+        from replaylab.learners.modules import module_agents  # PyTorch, only now that it is needed
+
+        return module_agents(self, observation_space, int(action_space.n), seeds)
 
 
 def _check(name: str, value: object, rule: str, holds: bool) -> None:

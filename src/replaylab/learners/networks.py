@@ -1,0 +1,95 @@
+"""The networks of deep Q-learning as PyTorch modules.
+
+Shapes: B rows, A actions.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from replaylab.errors import ConfigError
+from replaylab.learners.perceptrons import initial_blocks
+
+
+class Perceptron(nn.Module):
+    """The core's network of `PerceptronAgents` once more: for other devices, above convolutions, and as its truth.
+
+    Args:
+        inputs: Numbers in one row.
+        hidden: Widths of the hidden layers, with relu.
+        num_actions: A.
+        dueling: Whether the last hidden layer is doubled, one half below the state's value V, one below the
+            advantages; then Q = V + advantage − mean advantage (Wang et al. 2016, equation 9).
+    """
+
+    def __init__(self, inputs: int, hidden: Sequence[int], num_actions: int, *, dueling: bool = False) -> None:
+        super().__init__()
+        widths = [inputs, *hidden]
+        outputs = [*hidden]
+        if dueling:
+            outputs[-1] *= 2
+        self.hidden = nn.ModuleList(map(nn.Linear, widths[:-1], outputs))
+        heads = (1, num_actions) if dueling else (num_actions,)
+        self.heads = nn.ModuleList(nn.Linear(widths[-1], width) for width in heads)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return Q(s, ·) (B, A)."""
+        for layer in self.hidden:
+            x = torch.relu(layer(x))
+        q: Tensor
+        if len(self.heads) == 1:
+            q = self.heads[0](x)
+            return q
+        value, advantage = (head(half) for head, half in zip(self.heads, x.chunk(2, -1), strict=True))
+        q = value + advantage - advantage.mean(-1, keepdim=True)
+        return q
+
+    @torch.no_grad()
+    def initialise(self, draws: np.random.Generator) -> "Perceptron":
+        """Start where the core's network of the same draws starts, and return this one."""
+        layers = [*self.hidden, *self.heads]
+        blocks = iter(initial_blocks([layer.weight.shape for layer in layers], draws))
+        for layer in layers:
+            layer.weight.copy_(torch.from_numpy(next(blocks)))
+            layer.bias.copy_(torch.from_numpy(next(blocks)))
+        return self
+
+
+class NatureNetwork(nn.Module):
+    """The network for pixels of Mnih et al. 2015: three convolutions, then a hidden layer of 512.
+
+    Args:
+        shape: (channels, height, width) of the uint8 observations; scaled by 1/255 inside.
+        num_actions: A.
+        dueling: As in `Perceptron`.
+
+    Raises:
+        ConfigError: The image is too small, or the channels come last.
+    """
+
+    def __init__(self, shape: tuple[int, ...], num_actions: int, *, dueling: bool = False) -> None:
+        super().__init__()
+        channels, height, width = shape
+        if min(height, width) < 36:
+            raise ConfigError(
+                f"the network for pixels needs observations (channels, height, width) of at least 36 × 36, but "
+                f"they have the shape {shape}; mend it with gymnasium.wrappers.TransformObservation, or set `module`"
+            )
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(channels, 32, 8, 4),
+            nn.ReLU(),
+            nn.Conv2d(32, 64, 4, 2),
+            nn.ReLU(),
+            nn.Conv2d(64, 64, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
+        features = self.convolutions(torch.zeros(1, *shape)).shape[1]
+        self.top = Perceptron(features, (512,), num_actions, dueling=dueling)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return Q(s, ·) (B, A) for images uint8 (B, channels, height, width)."""
+        q: Tensor = self.top(self.convolutions(x.float() / 255.0))
+        return q
