@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 from replaylab import statistics as st
-from replaylab.statistics import permutation
 
 
 def test_exact_permutation_p_by_enumeration():
@@ -30,13 +29,13 @@ def test_permutation_of_two_pairs_agrees_with_scipy():
     assert st.paired_permutation_test(a, b) == pytest.approx(theirs.pvalue)
 
 
-def test_random_patterns_agree_with_all_patterns(monkeypatch):
+def test_random_patterns_agree_with_all_patterns():
     rng = np.random.default_rng(6)
     a, b = rng.normal(0.5, 1, size=12), rng.normal(size=12)
     exact = st.paired_permutation_test(a, b)
-    monkeypatch.setattr(permutation, "EXACT_SEEDS", 4)
-    sampled = st.paired_permutation_test(a, b)
-    assert sampled == pytest.approx(exact, abs=6 * np.sqrt(0.25 / st.PERMUTATIONS))
+    sampled = st.paired_permutation_test(a, b, permutations=2**12 - 1)
+    assert sampled != exact
+    assert sampled == pytest.approx(exact, abs=6 * np.sqrt(0.25 / 2**12))
 
 
 @pytest.mark.parametrize("runs", [6, 18])
@@ -89,11 +88,10 @@ def test_max_t_of_one_comparison_is_the_sign_flip_test_of_the_mean():
     np.testing.assert_allclose(st.max_t(d[:, None]), [theirs.pvalue])
 
 
-def test_max_t_random_patterns_agree_with_all(monkeypatch):
+def test_max_t_random_patterns_agree_with_all():
     d = np.random.default_rng(9).normal(0.5, 1, size=(11, 3))
     exact = st.max_t(d)
-    monkeypatch.setattr(permutation, "EXACT_SEEDS", 4)
-    np.testing.assert_allclose(st.max_t(d), exact, atol=6 * np.sqrt(0.25 / st.PERMUTATIONS))
+    np.testing.assert_allclose(st.max_t(d, permutations=2**11 - 1), exact, atol=6 * np.sqrt(0.25 / 2**11))
 
 
 def test_max_t_beats_holm_on_dependent_comparisons_and_no_difference_is_one():

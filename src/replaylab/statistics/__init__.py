@@ -5,7 +5,10 @@ Every function is pure: the same arrays and the same ``seed`` give the same numb
 tells which to use, and how often the intervals hold the true value.
 """
 
+from replaylab.statistics.comparison import performance_profile, probability_of_improvement
 from replaylab.statistics.curves import area_under_curve, on_grid
+from replaylab.statistics.equivalence import Bounds, Equivalence, Verdict, paired_equivalence
+from replaylab.statistics.factors import Contrast, contrast, contrast_weights, main_effect_test, seed_correlation
 from replaylab.statistics.levels import (
     bootstrap_interval,
     curve_band,
@@ -14,22 +17,53 @@ from replaylab.statistics.levels import (
     unpaired_difference,
 )
 from replaylab.statistics.permutation import EXACT_SEEDS, PERMUTATIONS, holm, max_t, paired_permutation_test
+from replaylab.statistics.planning import Power, power
+from replaylab.statistics.proportions import Shares, wilson_interval
 from replaylab.statistics.resampling import RESAMPLES, Band, Interval
+from replaylab.statistics.survival import (
+    Times,
+    logrank_test,
+    median_steps,
+    restricted_mean,
+    steps_to_threshold,
+    survival_curve,
+)
 
 __all__ = [
-    "EXACT_SEEDS",
-    "PERMUTATIONS",
-    "RESAMPLES",
     "Band",
+    "Bounds",
+    "Contrast",
+    "EXACT_SEEDS",
+    "Equivalence",
     "Interval",
+    "PERMUTATIONS",
+    "Power",
+    "RESAMPLES",
+    "Shares",
+    "Times",
+    "Verdict",
     "area_under_curve",
     "bootstrap_interval",
+    "contrast",
+    "contrast_weights",
     "curve_band",
     "holm",
     "interquartile_mean",
+    "logrank_test",
+    "main_effect_test",
     "max_t",
+    "median_steps",
     "on_grid",
     "paired_difference",
+    "paired_equivalence",
     "paired_permutation_test",
+    "performance_profile",
+    "power",
+    "probability_of_improvement",
+    "restricted_mean",
+    "seed_correlation",
+    "steps_to_threshold",
+    "survival_curve",
     "unpaired_difference",
+    "wilson_interval",
 ]

@@ -13,18 +13,24 @@ from replaylab.errors import ShapeError
 from replaylab.statistics.levels import interquartile_mean, iqm_difference
 from replaylab.statistics.resampling import Floats, as_pairs
 
-EXACT_SEEDS = 14
-"""Up to this many pairs every one of the 2^N swaps is enumerated; beyond, ``PERMUTATIONS`` are drawn."""
-
 PERMUTATIONS = 20_000
+"""Swap patterns of a test: all 2^N of them if they are no more, else so many random ones."""
+
+EXACT_SEEDS = PERMUTATIONS.bit_length() - 1
+"""Up to this many pairs (14) the default test enumerates every pattern."""
 
 _TIES = 1e-12
 """Statistics closer than this, relative to the data, are equal: their sums were only taken in another order."""
 
 
+def is_exact(pairs: int, permutations: int) -> bool:
+    """Return whether all patterns of so many pairs are enumerated."""
+    return pairs < permutations.bit_length()
+
+
 def swap_patterns(pairs: int, permutations: int, seed: int) -> NDArray[np.bool_]:
     """Return which seeds are swapped, shape (patterns, pairs): all patterns if they are few, else random ones."""
-    if pairs <= EXACT_SEEDS:
+    if is_exact(pairs, permutations):
         return np.asarray((np.arange(2**pairs)[:, None] >> np.arange(pairs)) & 1 == 1)
     return np.random.default_rng(seed).random((permutations, pairs)) < 0.5
 
@@ -46,13 +52,13 @@ def paired_permutation_test(
 
     If the two strategies do not differ, swapping a seed's two runs (flipping the sign of its difference)
     changes nothing in law. The p-value is the share of swap patterns whose absolute statistic is at least the
-    one seen: of all 2^N patterns for N <= ``EXACT_SEEDS`` (exact; the smallest possible value is 2 / 2^N),
-    else of random ones with the seen one counted in.
+    one seen: of all 2^N patterns if they are at most ``permutations`` (exact; the smallest possible value is
+    2 / 2^N), else of so many random ones with the seen one counted in.
 
     Args:
         treated: shape (N,).
         baseline: shape (N,), paired by position.
-        permutations: number of random patterns; unused by the exact test.
+        permutations: patterns at most.
         seed: seed of the random patterns; unused by the exact test.
 
     Raises:
@@ -66,7 +72,7 @@ def paired_permutation_test(
     swap = swap_patterns(len(a), permutations, seed)
     null = interquartile_mean(np.where(swap, b, a), axis=1) - interquartile_mean(np.where(swap, a, b), axis=1)
     scale = float(np.abs([a, b]).max())
-    return share_as_extreme(np.abs(null), seen, scale, exact=len(a) <= EXACT_SEEDS)
+    return share_as_extreme(np.abs(null), seen, scale, exact=is_exact(len(a), permutations))
 
 
 def max_t(differences: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0) -> Floats:
@@ -79,7 +85,7 @@ def max_t(differences: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int
 
     Args:
         differences: shape (N, K): treated minus baseline, seeds by comparisons.
-        permutations: number of random patterns; unused where all are enumerated.
+        permutations: patterns at most.
         seed: seed of the random patterns.
 
     Raises:
@@ -93,7 +99,8 @@ def max_t(differences: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int
     null = _abs_t(signs @ d / len(d), d)
     order = np.argsort(-seen, kind="stable")
     largest = np.maximum.accumulate(null[:, order[::-1]], axis=1)[:, ::-1]
-    p = [share_as_extreme(m, s, s, exact=len(d) <= EXACT_SEEDS) for m, s in zip(largest.T, seen[order], strict=True)]
+    exact = is_exact(len(d), permutations)
+    p = [share_as_extreme(m, s, s, exact=exact) for m, s in zip(largest.T, seen[order], strict=True)]
     adjusted = np.empty(len(seen))
     adjusted[order] = np.maximum.accumulate(p) if p else []
     return adjusted

@@ -1,0 +1,83 @@
+"""Whether two strategies are as good as equal: what "no difference shown" cannot say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from replaylab.errors import ConfigError
+from replaylab.statistics.levels import paired_difference
+from replaylab.statistics.resampling import RESAMPLES, Interval
+
+Verdict = Literal["equivalent", "higher", "lower", "undecided"]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Differences that do not matter, in the unit of the return. Declare them before the data are seen."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low < 0.0 < self.high:
+            raise ConfigError(f"Equivalence bounds need low < 0 < high, but got {self.low!r} and {self.high!r}.")
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """The outcome of an equivalence test."""
+
+    difference: Interval
+    """With its interval of level 1 - alpha: for a difference from 0."""
+
+    inner: Interval
+    """With its interval of level 1 - 2 alpha: the one that must lie inside the bounds."""
+
+    bounds: Bounds
+
+    @property
+    def equivalent(self) -> bool:
+        """Whether the data rule out any difference that matters."""
+        return self.bounds.low < self.inner.low and self.inner.high < self.bounds.high
+
+    @property
+    def verdict(self) -> Verdict:
+        """Equivalent comes first: a difference may be surely there, and surely too small to matter."""
+        if self.equivalent:
+            return "equivalent"
+        if self.difference.low > 0.0:
+            return "higher"
+        return "lower" if self.difference.high < 0.0 else "undecided"
+
+
+def paired_equivalence(
+    treated: ArrayLike,
+    baseline: ArrayLike,
+    bounds: Bounds,
+    *,
+    alpha: float = 0.05,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Equivalence:
+    """Return whether IQM(treated) - IQM(baseline) lies within the bounds, by inclusion of its interval.
+
+    Two one-sided tests at alpha, one against each bound, both reject exactly where the interval of level
+    1 - 2 alpha lies inside the bounds (Schuirmann 1987, https://doi.org/10.1007/BF01068419). Where the truth is
+    at a bound, "equivalent" comes out in at most about alpha of all studies.
+
+    Args:
+        treated: shape (N,) or (N, M).
+        baseline: the same shape, paired row by row.
+        bounds: the differences that do not matter.
+        alpha: error rate of each one-sided test.
+        resamples: number of bootstrap resamples.
+        seed: seed of the resampling.
+    """
+    outer, inner = (
+        paired_difference(treated, baseline, level=level, resamples=resamples, seed=seed)
+        for level in (1 - alpha, 1 - 2 * alpha)
+    )
+    return Equivalence(outer, inner, bounds)

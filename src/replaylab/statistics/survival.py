@@ -1,0 +1,152 @@
+"""Steps until a threshold, of runs some of which never got there: censored times.
+
+A run that had not reached the threshold by the end of its budget took longer than that, nobody knows by how
+much. To drop it, or to enter the budget as its time, flatters the strategy. Kaplan and Meier's curve S(t), the
+share of runs still below the threshold after t steps, uses what is known of it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from replaylab.errors import ConfigError, ShapeError
+from replaylab.statistics.resampling import Band, Floats, Interval
+
+
+@dataclass(frozen=True)
+class Times:
+    """How long each run took, or how long it was followed."""
+
+    steps: Floats
+    """Shape (N,), environment steps."""
+
+    reached: NDArray[np.bool_]
+    """Shape (N,): False where the run was followed for ``steps`` and had not reached the threshold."""
+
+    def __post_init__(self) -> None:
+        if self.steps.ndim != 1 or self.steps.shape != self.reached.shape or not len(self.steps):
+            raise ShapeError(
+                f"Times need steps and reached of one shape (N,) with N >= 1, but got {self.steps.shape} and "
+                f"{self.reached.shape}."
+            )
+
+    def censored(self) -> Any:
+        """Return them as SciPy's ``CensoredData``."""
+        return stats.CensoredData.right_censored(self.steps, ~self.reached)
+
+
+def steps_to_threshold(steps: ArrayLike, values: ArrayLike, threshold: float, *, hold: int = 1) -> Times:
+    """Return when each run's curve first reaches a threshold, and stays for a number of points.
+
+    Args:
+        steps: shape (T,), increasing.
+        values: shape (N, T).
+        threshold: reached where value >= threshold.
+        hold: points in a row that must be at the threshold; the first of them counts.
+
+    Raises:
+        ConfigError: ``hold`` is not between 1 and T.
+
+    Examples:
+        >>> steps_to_threshold([10, 20, 30], [[0, 5, 9], [0, 1, 2]], 5)
+        Times(steps=array([20., 30.]), reached=array([ True, False]))
+    """
+    x = np.asarray(steps, dtype=np.float64)
+    there = np.asarray(values, dtype=np.float64) >= threshold
+    if not 1 <= hold <= len(x):
+        raise ConfigError(f"hold must be between 1 and the {len(x)} points of the curve, but got {hold}.")
+    held = np.asarray(np.lib.stride_tricks.sliding_window_view(there, hold, axis=1).all(axis=2))
+    reached = np.asarray(held.any(axis=1))
+    return Times(np.where(reached, x[held.argmax(axis=1)], x[-1]), reached)
+
+
+def survival_curve(times: Times, *, level: float = 0.95) -> tuple[Floats, Band]:
+    """Return Kaplan and Meier's estimate: steps (K,), and the share of runs still below, after each of them.
+
+    S(t) = product over event times t_i <= t of (1 - d_i / n_i), d_i runs that reach it at t_i of n_i still
+    followed. Intervals are pointwise, log(-log)-transformed, from Greenwood's variance (``scipy.stats.ecdf``).
+    """
+    found = stats.ecdf(times.censored()).sf
+    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The confidence interval is undefined", RuntimeWarning)  # at S = 0 and S = 1
+        ci: Any = found.confidence_interval(level, method="log-log")
+    share = np.asarray(found.probabilities, dtype=np.float64)
+    low = np.where(share < 1, np.nan_to_num(ci.low.probabilities, nan=0.0), 1.0)
+    high = np.where(share < 1, np.nan_to_num(ci.high.probabilities, nan=1.0), 1.0)
+    return np.asarray(found.quantiles, dtype=np.float64), Band(share, low, np.minimum.accumulate(high))
+
+
+def median_steps(times: Times, *, level: float = 0.95) -> Interval:
+    """Return the median number of steps, infinite where fewer than half of the runs got there.
+
+    The first t with S(t) <= 1/2; the interval's ends are where the band of S crosses 1/2 (Brookmeyer & Crowley
+    1982, https://doi.org/10.2307/2530286). An infinite end is an answer: the data do not bound it.
+    """
+    steps, band = survival_curve(times, level=level)
+    return Interval(*(_crossing(steps, curve) for curve in (band.estimate, band.low, band.high)))
+
+
+def _crossing(steps: Floats, curve: Floats) -> float:
+    below = curve <= 0.5 + 1e-12
+    return float(steps[below.argmax()]) if below.any() else float("inf")
+
+
+def restricted_mean(times: Times, horizon: float | None = None, *, level: float = 0.95) -> Interval:
+    """Return the mean steps spent below the threshold within a horizon, with its interval.
+
+    RMST = integral of S from 0 to the horizon: the mean of min(time, horizon), which is always finite. Its
+    variance is Greenwood's, sum over event times of A_i^2 d_i / (n_i (n_i - d_i)), A_i the area of S from t_i to
+    the horizon, times N / (N - 1); the interval takes Student's t with N - 1 degrees of freedom, so that without
+    censoring before the horizon it is the t interval of min(time, horizon).
+
+    Args:
+        times: of N runs.
+        horizon: in steps; by default the longest that all runs' fates are known for: the largest time.
+        level: share of studies whose interval should hold the true value.
+
+    Raises:
+        ConfigError: the horizon lies beyond the time of all runs.
+    """
+    latest = float(times.steps.max())
+    end = latest if horizon is None else float(horizon)
+    if not 0.0 < end <= latest:
+        raise ConfigError(f"The horizon must lie above 0 and up to {latest:g} steps, but got {end:g}.")
+    t, events, at_risk = _life_table(times, end)
+    kept = np.cumprod(1.0 - events / at_risk)
+    widths = np.diff(np.concatenate([[0.0], t, [end]]))
+    areas = np.concatenate([[1.0], kept]) * widths
+    after = areas[::-1].cumsum()[::-1][1:]
+    alive = at_risk - events
+    terms = np.divide(after**2 * events, at_risk * alive, out=np.zeros_like(after), where=alive > 0)
+    runs = len(times.steps)
+    if runs == 1:
+        return Interval(float(areas.sum()), float("-inf"), float("inf"))
+    half = stats.t.ppf((1 + level) / 2, runs - 1) * np.sqrt(terms.sum() * runs / (runs - 1))
+    return Interval(float(areas.sum()), float(areas.sum() - half), float(areas.sum() + half))
+
+
+def _life_table(times: Times, end: float) -> tuple[Floats, Floats, Floats]:
+    """Event times before the horizon, events at each, runs at risk at each."""
+    t = np.unique(times.steps[times.reached & (times.steps < end)])
+    events = (times.steps[times.reached] == t[:, None]).sum(axis=1)
+    at_risk = (times.steps >= t[:, None]).sum(axis=1)
+    return t, events.astype(np.float64), at_risk.astype(np.float64)
+
+
+def logrank_test(first: Times, second: Times) -> float:
+    """Return the two-sided p-value of the log-rank test that two groups take equally long (``scipy.stats.logrank``).
+
+    It treats the groups as independent: with paired seeds that correlate it is cautious. It is a large-sample
+    test. Where no run of either group reached the threshold, p is 1.
+    """
+    if not (first.reached.any() or second.reached.any()):
+        return 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = float(stats.logrank(first.censored(), second.censored()).pvalue)
+    return 1.0 if np.isnan(p) else p
