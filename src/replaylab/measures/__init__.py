@@ -1,0 +1,45 @@
+"""Measures of a batch and of how a buffer is used: what a replay strategy did, beside how well it did.
+
+Pure functions of arrays, on NumPy alone; leading axes (replicas) are kept.
+"""
+
+from replaylab.measures.dependence import (
+    duplicate_share,
+    excess_row_correlation,
+    integrated_autocorrelation,
+    row_correlation,
+    same_episode_share,
+    smallest_gap,
+    whitened,
+)
+from replaylab.measures.distance import energy_distance, mmd2
+from replaylab.measures.use import (
+    TdErrors,
+    effective_batch_size,
+    effective_sample_size,
+    gini,
+    mean_age,
+    never_replayed_share,
+    relative_entropy_of_law,
+    td_errors,
+)
+
+__all__ = [
+    "TdErrors",
+    "duplicate_share",
+    "effective_batch_size",
+    "effective_sample_size",
+    "energy_distance",
+    "excess_row_correlation",
+    "gini",
+    "integrated_autocorrelation",
+    "mean_age",
+    "mmd2",
+    "never_replayed_share",
+    "relative_entropy_of_law",
+    "row_correlation",
+    "same_episode_share",
+    "smallest_gap",
+    "td_errors",
+    "whitened",
+]

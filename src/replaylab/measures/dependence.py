@@ -1,0 +1,109 @@
+"""How dependent the rows of a batch are. Leading axes (replicas, draws) are kept; ``B`` rows, ``D`` features."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def same_episode_share(episode: ArrayLike) -> Floats:
+    """Return the share of the batch's B (B - 1) / 2 pairs that come from one episode: (..., B) to (...)."""
+    e = np.asarray(episode)
+    rows = e.shape[-1]
+    equal = (e[..., :, None] == e[..., None, :]).sum(axis=(-2, -1)) - rows
+    return np.asarray(equal / (rows * (rows - 1)))
+
+
+def smallest_gap(step: ArrayLike) -> NDArray[np.int64]:
+    """Return the smallest distance in steps between two rows, 0 where one is there twice: (..., B) to (...).
+
+    Args:
+        step: when each row was stored, as an id tells.
+    """
+    gaps = np.diff(np.sort(np.asarray(step, dtype=np.int64), axis=-1), axis=-1)
+    return np.asarray(gaps.min(axis=-1))
+
+
+def duplicate_share(id: ArrayLike) -> Floats:  # noqa: A002 - the batch's own word
+    """Return the share of rows that repeat another of the same batch, 1 - distinct / B: (..., B) to (...)."""
+    rows = np.sort(np.asarray(id), axis=-1)
+    return np.asarray((np.diff(rows, axis=-1) == 0).sum(axis=-1) / rows.shape[-1])
+
+
+def integrated_autocorrelation(values: ArrayLike) -> Floats:
+    """Return the integrated autocorrelation time of series, in their own steps: (..., T) to (...).
+
+    tau = 1 + 2 sum over k of rho_k, rho by the 1/T autocovariance, summed while Gamma_m = rho_2m + rho_2m+1 stays
+    above 0 (Geyer 1992, https://doi.org/10.1214/ss/1177011137): T / tau independent values tell as much about the
+    mean. A constant series has tau = T.
+
+    Args:
+        values: in the order they were used, for example rewards or TD errors of successive rows.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    length = x.shape[-1]
+    centred = x - x.mean(axis=-1, keepdims=True)
+    power = np.abs(np.fft.rfft(centred, n=2 * length, axis=-1)) ** 2
+    covariance = np.fft.irfft(power, axis=-1)[..., :length]
+    constant = covariance[..., :1] <= 1e-14 * (x**2).sum(axis=-1, keepdims=True)
+    rho = np.divide(covariance, covariance[..., :1], out=np.ones_like(covariance), where=~constant)
+    pairs = rho[..., : length // 2 * 2].reshape(*rho.shape[:-1], -1, 2).sum(axis=-1)
+    kept = np.cumprod(pairs > 0, axis=-1)
+    tau = 2.0 * (pairs * kept).sum(axis=-1) - 1.0
+    return np.asarray(np.where(constant[..., 0], float(length), tau))
+
+
+def whitened(rows: ArrayLike, buffer: ArrayLike) -> Floats:
+    """Return rows in the buffer's own units: mean 0 and unit covariance over the buffer.
+
+    z = (x - mean) E Lambda^(-1/2), by the eigenvectors of the buffer's covariance; directions in which the buffer does
+    not vary are left out by giving them 0.
+
+    Args:
+        rows: shape (..., B, D).
+        buffer: shape (..., N, D), all stored rows or a uniform sample of them.
+    """
+    x, y = np.asarray(rows, dtype=np.float64), np.asarray(buffer, dtype=np.float64)
+    mean = y.mean(axis=-2, keepdims=True)
+    centred = y - mean
+    covariance = np.swapaxes(centred, -1, -2) @ centred / y.shape[-2]
+    variance, directions = np.linalg.eigh(covariance)
+    real = variance > 1e-12 * np.maximum(variance[..., -1:], np.finfo(np.float64).tiny)
+    scale = np.divide(1.0, np.sqrt(np.abs(variance)), out=np.zeros_like(variance), where=real)
+    return np.asarray((x - mean) @ directions * scale[..., None, :])
+
+
+def row_correlation(batch: ArrayLike, buffer: ArrayLike) -> Floats:
+    """Return the mean |correlation| between a batch's rows, whitened by the buffer: (..., B, D) to (...).
+
+    Mean over pairs of |z_i . z_j| / (|z_i| |z_j|). Whitened rows have mean 0 over the buffer, so they are not centred
+    once more: centring each row over its D features would make it +-1 wherever D = 2. It depends on D (1 for D = 1,
+    2 / pi for round rows in D = 2), so read it as `excess_row_correlation`.
+
+    Args:
+        batch: shape (..., B, D).
+        buffer: shape (..., N, D), all stored rows or a uniform sample of them.
+    """
+    z = whitened(batch, buffer)
+    size = np.linalg.norm(z, axis=-1, keepdims=True)
+    unit = np.divide(z, size, out=np.zeros_like(z), where=size > 0)
+    rows = z.shape[-2]
+    every = np.abs(unit @ np.swapaxes(unit, -1, -2))
+    own = np.trace(every, axis1=-2, axis2=-1)
+    return np.asarray((every.sum(axis=(-2, -1)) - own) / (rows * (rows - 1)))
+
+
+def excess_row_correlation(batch: ArrayLike, buffer: ArrayLike, *, draws: int = 32, seed: int = 0) -> Floats:
+    """Return `row_correlation` minus its mean over batches of the same size drawn uniformly from the buffer.
+
+    Args:
+        batch: shape (B, D).
+        buffer: shape (N, D).
+        draws: how many uniform batches.
+        seed: of the uniform batches.
+    """
+    x, y = np.asarray(batch, dtype=np.float64), np.asarray(buffer, dtype=np.float64)
+    picks = np.random.default_rng(seed).integers(0, len(y), size=(draws, len(x)))
+    return np.asarray(row_correlation(x, y) - row_correlation(y[picks], y).mean())
