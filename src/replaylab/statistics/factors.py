@@ -64,8 +64,8 @@ def contrast(
     difference of the IQMs.)
 
     Args:
-        values: shape (N, *levels).
-        weights: shape (*levels); they should add up to 0.
+        values: shape (N, ...), an axis for each factor.
+        weights: shape (...), one for each cell; they should add up to 0.
         level: of the interval.
         resamples: number of bootstrap resamples.
         permutations: number of sign patterns, where not all are enumerated.
@@ -92,7 +92,7 @@ def main_effect_test(values: ArrayLike, axis: int, *, permutations: int = PERMUT
     numbering of the levels within a seed matters under the null hypothesis.
 
     Args:
-        values: shape (N, *levels).
+        values: shape (N, ...), an axis for each factor.
         axis: the factor's axis, from 1.
         permutations: number of random permutations; the one seen is counted in.
         seed: seed of the permutations.
@@ -130,7 +130,7 @@ def seed_correlation(values: ArrayLike) -> float:
     of an unpaired one.
 
     Args:
-        values: shape (N, *levels), N and the number of cells at least 2.
+        values: shape (N, ...), an axis for each factor, N and the number of cells at least 2.
 
     Raises:
         ShapeError: fewer seeds or cells.
