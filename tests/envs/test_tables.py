@@ -102,3 +102,17 @@ def test_actions_may_have_different_numbers_of_outcomes():
         assert (obs[0], reward[0], terminated[0]) == (0, -1.0, False)
         assert [infos["final_obs"][i] for i in (1, 2)] == reward[1:].tolist()
         assert terminated[1:].all()
+
+
+def test_a_restored_environment_goes_on_as_the_first_would_have():
+    def go_on(env):
+        actions = np.random.default_rng(3)
+        return [[part.tolist() for part in env.step(actions.integers(4, size=3))[:4]] for _ in range(60)]
+
+    env = make_vector_env("FrozenLake-v1", 3, max_episode_steps=9)
+    env.reset(seed=[1, 2, 3])
+    env.step(np.array([0, 1, 2]))
+    saved, end = env.state(), go_on(env)
+    other = make_vector_env("FrozenLake-v1", 3, max_episode_steps=9)
+    other.restore(saved)
+    assert go_on(other) == end
