@@ -23,6 +23,7 @@ from replaylab.envs.registration import register_envs
 from replaylab.envs.tables import TableVectorEnv
 from replaylab.envs.transition_table import TransitionTable
 from replaylab.envs.vectorize import make_vector_env
+from replaylab.envs.visits import VisitCounts
 
 __all__ = [
     "AcrobotGoalEnv",
@@ -44,6 +45,7 @@ __all__ = [
     "TableVectorEnv",
     "TransitionTable",
     "VectorNoisyRewards",
+    "VisitCounts",
     "goal_functions",
     "make_atari",
     "make_vector_env",

@@ -11,6 +11,7 @@ from replaylab.envs.acrobot import AcrobotVectorEnv
 from replaylab.envs.atari import is_atari, make_atari
 from replaylab.envs.cartpole import CartPoleVectorEnv
 from replaylab.envs.mountain_car import MountainCarVectorEnv
+from replaylab.envs.pool import PoolVectorEnv
 from replaylab.envs.tables import ToyText
 from replaylab.errors import ConfigError
 
@@ -31,6 +32,7 @@ def make_vector_env(
     num_envs: int,
     *,
     autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+    backend: str | None = None,
     **kwargs: Any,
 ) -> VectorEnv[Any, Any, Any]:
     """Return E copies of a registered Gymnasium environment, copy i depending on seed i alone.
@@ -43,6 +45,7 @@ def make_vector_env(
         env_id: The registered name, such as "CartPole-v1" or "my_module:MyEnv-v0".
         num_envs: E.
         autoreset_mode: What happens when an episode ends; see Gymnasium's `AutoresetMode`.
+        backend: "envpool": step by EnvPool's threads, which reset in NEXT_STEP mode; None: as above.
         **kwargs: For the environment's constructor, or for `make_atari`.
 
     Raises:
@@ -58,6 +61,8 @@ def make_vector_env(
     if num_envs < 1:
         raise ConfigError(f"`num_envs` must be at least 1, but got {num_envs}")
     mode = AutoresetMode(autoreset_mode)
+    if backend is not None:
+        return _pool(env_id, num_envs, mode, backend, kwargs)
     module, _, name = env_id.rpartition(":")
     try:
         if module:
@@ -75,3 +80,13 @@ def make_vector_env(
         return gym.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **kwargs)
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise ConfigError(f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {error}") from error
+
+
+def _pool(env_id: str, num_envs: int, mode: AutoresetMode, backend: str, kwargs: dict[str, Any]) -> PoolVectorEnv:
+    if backend != "envpool":
+        raise ConfigError(f"`backend` must be None or 'envpool', but got {backend!r}")
+    if mode is not AutoresetMode.NEXT_STEP:
+        raise ConfigError(
+            f'the backend "envpool" resets in NEXT_STEP mode only, but got {mode.name}; pass autoreset_mode="NextStep"'
+        )
+    return PoolVectorEnv(env_id, num_envs, **kwargs)
