@@ -33,21 +33,22 @@ def played(env_id, population, r, seed, part, episodes=3):
 def test_equals_greedy_episodes_in_the_single_environment():
     for env_id, inputs in (("CartPole-v1", 4), (corridor.ENV_ID, 2)):
         population = agents(DQN(hidden=(32,)), inputs, SEEDS)
-        evaluation = Evaluation(env_id, SEEDS, 3)
+        evaluation = Evaluation(env_id, 3)
         for part in range(2):
-            reward, length = evaluation(population)
+            reward, length = evaluation(population, SEEDS, part)
             expected = [played(env_id, population, r, seed, part) for r, seed in enumerate(SEEDS)]
             np.testing.assert_allclose(np.stack([reward, length], 1), expected)
 
 
 def test_a_seed_plays_the_same_episodes_in_any_population():
     both, one = (agents(DQN(), 4, seeds) for seeds in (SEEDS, SEEDS[1:]))
-    first, second = Evaluation("CartPole-v1", SEEDS, 4), Evaluation("CartPole-v1", SEEDS[1:], 4)
-    for _ in range(3):
-        np.testing.assert_allclose(np.array(first(both))[:, 1], np.array(second(one))[:, 0])
+    evaluation = Evaluation("CartPole-v1", 4)
+    for part in range(3):
+        together, alone = evaluation(both, SEEDS, part), evaluation(one, SEEDS[1:], part)
+        np.testing.assert_allclose(np.array(together)[:, 1], np.array(alone)[:, 0])
 
 
 def test_an_endless_episode_is_cut():
-    env = Evaluation("CartPole-v1", SEEDS, 2, max_steps=5)
-    _, length = env(agents(DQN(), 4, SEEDS))
+    evaluation = Evaluation("CartPole-v1", 2, max_steps=5)
+    _, length = evaluation(agents(DQN(), 4, SEEDS), SEEDS, 0)
     np.testing.assert_array_equal(length, [5, 5])

@@ -141,9 +141,9 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         return self._observe(), reward, terminated, truncated, infos
 
     def state(self) -> dict[str, Array]:
-        """Return all that decides what comes next, as new arrays by name; `restore` puts it back."""
+        """Return all that decides what comes next, as new arrays (E, ...) by name; `restore` puts it back."""
         return {
-            "variables": self._variables.copy(),
+            "variables": np.moveaxis(self._variables, -1, 0).copy(),
             "steps": self._steps.copy(),
             "ended": self._ended.copy(),
             "begun": np.array(self._begun),
@@ -159,7 +159,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         Raises:
             ShapeError: It was taken from another number of copies, or another environment.
         """
-        variables = state["variables"]
+        variables = np.moveaxis(state["variables"], 0, -1)
         if variables.shape != self._variables.shape:
             raise ShapeError(
                 f"the state to restore must hold variables of shape {self._variables.shape}, but got "

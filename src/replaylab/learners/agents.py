@@ -29,6 +29,14 @@ def each(function: Callable[[npt.NDArray[Any]], Any], obs: Obs) -> Any:
     return function(obs)
 
 
+def pick(state: Mapping[str, Any], rows: npt.NDArray[Any]) -> dict[str, Any]:
+    """Return the state, nested or not, of some of its replicas: rows int or bool (R,) of every array that has any."""
+    picked = {}
+    for name, part in state.items():
+        picked[name] = pick(part, rows) if isinstance(part, Mapping) else part[rows] if np.ndim(part) else part
+    return picked
+
+
 @dataclass(frozen=True)
 class Step:
     """One new environment step of every replica.
@@ -133,6 +141,10 @@ class Learner(Protocol):
     @property
     def online(self) -> bool:
         """Whether the agents learn from every new step as it comes, by `Agents.observe`."""
+
+    @property
+    def needs_next_action(self) -> bool:
+        """Whether `Agents.observe` needs what the policy does next, and so hears of a step one step later."""
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
         """Return new agents, replica r made from seeds[r] alone.

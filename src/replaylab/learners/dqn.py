@@ -77,6 +77,7 @@ class DQN:
     module: Callable[[Any, int], Any] | None = None
 
     online: ClassVar[bool] = False
+    needs_next_action: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "capacity", "target_period", "learning_starts", "train_period", "gradient_steps"):

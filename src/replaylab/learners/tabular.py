@@ -100,6 +100,11 @@ class Tabular:
         """What stands for the next state in the learner's target."""
         raise NotImplementedError
 
+    @property
+    def needs_next_action(self) -> bool:
+        """Whether `TabularAgents.observe` needs what the policy does next."""
+        return self.target == "sampled"
+
     def _check(self, name: str, rule: str, holds: bool) -> None:
         if not holds:
             raise ConfigError(f"`{name}` of {type(self).__name__} must be {rule}, but got {getattr(self, name)!r}")

@@ -1,22 +1,24 @@
 """The training loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from gymnasium.vector import AutoresetMode, VectorEnv
+import numpy as np
+from gymnasium.vector import AutoresetMode
 
-from replaylab.envs import make_vector_env
 from replaylab.errors import ConfigError
-from replaylab.learners.agents import Agents, Learner
+from replaylab.learners import checkpoint, continuing
+from replaylab.learners.agents import Agents, Learner, Step, each
 from replaylab.learners.evaluation import Evaluation
-from replaylab.learners.exploration import EpsilonGreedy
+from replaylab.learners.goals import EnvHindsight
 from replaylab.learners.metrics import Metrics
 from replaylab.learners.recorder import OnMetrics, Recorder
-from replaylab.learners.streams import Stream, numbers
-from replaylab.replay import Constant, ReplayBuffer, Sampler, Schedule
+from replaylab.learners.run import Job, Run, true_next_obs
+from replaylab.replay import Sampler, Transform
 
 PROGRESS_PERIOD = 100
-"""Steps between two calls of the `progress` function."""
+"""Environment steps between two calls of the `progress` function."""
 
 
 def train(
@@ -24,14 +26,21 @@ def train(
     learner: Learner,
     sampler: Sampler,
     seeds: Sequence[int],
-    total_steps: int,
+    total_steps: int | None = None,
     *,
+    total_episodes: int | None = None,
+    transforms: Sequence[Transform | EnvHindsight] = (),
+    env_options: Mapping[str, Any] | None = None,
     eval_every: int | None = 5_000,
     eval_episodes: int = 10,
     log_every: int = 1_000,
     autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
     on_metrics: OnMetrics | None = None,
+    on_end: Callable[[list[int], Agents], None] | None = None,
     progress: Callable[[int], None] | None = None,
+    save: Path | None = None,
+    save_every: int | None = None,
+    resume: Path | None = None,
 ) -> Metrics:
     """Train one learner for each seed, all together, and return what was measured.
 
@@ -40,77 +49,149 @@ def train(
     One turn of the loop is one step of every environment, except in NEXT_STEP mode, where a turn may only
     start an episode: it counts in `total_steps` and learns, but stores nothing.
 
+    The budget is in steps or in episodes, and so is everything that is counted along with it: progress, `eval_every`,
+    `log_every`, `save_every`, and the rows' ``step``. A replica that has finished its episodes leaves the population,
+    which goes on with the others in smaller arrays: it costs nothing more but one copy of what the others have.
+
     Args:
-        env_id: A Gymnasium environment with Box observations and Discrete actions.
+        env_id: A Gymnasium environment that the learner can handle.
         learner: The settings.
         sampler: What to replay.
         seeds: One whole number for each of the R replicas, all different.
         total_steps: Environment steps of each replica.
-        eval_every: Steps between two greedy evaluations, with one more at the end; None: no evaluation.
+        total_episodes: Instead of `total_steps`: episodes of each replica.
+        transforms: What a drawn step becomes; `EnvHindsight` is hindsight with the environment's own functions.
+        env_options: For the environment's constructor.
+        eval_every: Between two greedy evaluations, with one more at the end; None: no evaluation.
         eval_episodes: Episodes of an evaluation.
-        log_every: Steps between two looks at the update, the batch and ε.
+        log_every: Between two looks at the update, the batch and ε.
         autoreset_mode: How the environments start new episodes.
-        on_metrics: Called after each look and each evaluation with the step and the new numbers, each (R,).
-        progress: Called every 100 steps, and at the end, with the steps done.
+        on_metrics: Called after each look and each evaluation; see `Recorder`.
+        on_end: Called with seeds whose budget is used up and their agents.
+        progress: Called every 100 steps, and at the end, with how far the slowest replica is.
+        save: Folder for checkpoints, and at the end for what each agent has learned.
+        save_every: Between two checkpoints, counted by the slowest replica; None: only the agents, at the end.
+        resume: Folder of a checkpoint to go on from, bit for bit; all other arguments must be as they were.
 
     Returns:
         Rows of ``rollout/ep_rew`` and ``rollout/ep_len`` for each episode; ``eval/mean_reward`` and
         ``eval/mean_ep_length`` for each evaluation; ``rollout/exploration_rate``, ``train/loss``,
-        ``train/q_mean``, ``train/td_error_mean|median|max|std`` (of |δ|), ``train/updates``,
+        ``train/q_mean``, ``train/td_error_mean|median|max|std`` (of |δ|), ``train/updates`` (online and from batches),
         ``replay/transitions_replayed``, ``replay/age_mean`` (steps since the drawn rows were stored) and
         ``replay/weight_mean`` for each look.
 
     Raises:
         ConfigError: An argument is out of its range, or the environment does not fit the learner.
+        SnapshotError: There is nothing to go on from in `resume`, or another run.
     """
     seeds = list(seeds)
     periods = {"eval_every": eval_every, "eval_episodes": eval_episodes, "log_every": log_every}
-    _check_arguments(seeds, {"total_steps": total_steps, **periods})
-    env = make_vector_env(env_id, len(seeds), autoreset_mode=autoreset_mode)
-    agents = _agents(env_id, env, learner, seeds)
-    first_action = int(getattr(env.single_action_space, "start", 0))
-    explore = EpsilonGreedy(seeds)
-    evaluate = None if eval_every is None else Evaluation(env_id, seeds, eval_episodes)
-    buffer = ReplayBuffer.for_env(env, learner.capacity, replicas=len(seeds), sampler=sampler, seed=seeds)
-    epsilon = learner.epsilon if isinstance(learner.epsilon, Schedule) else Constant(learner.epsilon)
+    _check_arguments(seeds, periods | {"save_every": save_every})
+    job = Job(
+        env_id,
+        learner,
+        sampler,
+        total_steps,
+        total_episodes,
+        tuple(transforms),
+        dict(env_options or {}),
+        autoreset_mode,
+    )
     recorder = Recorder(seeds, log_every, on_metrics)
+    run = Run(job, seeds) if resume is None else checkpoint.load(resume, job, recorder)
+    if save_every is not None:
+        continuing.check(run.env, env_id, "`save_every`")
+    if total_episodes is not None and len(seeds) > 1:
+        continuing.check(run.env, env_id, "a budget of episodes for several seeds at once")
+    evaluation = Evaluation(env_id, eval_episodes, env_options=env_options)
+    next_save = _after(run, save_every or 1)
 
-    obs, _ = env.reset(seed=[numbers(seed, Stream.ENV_RESET, 1)[0] for seed in seeds])  # type: ignore[arg-type]
-    for step in range(1, total_steps + 1):
-        elapsed = step / total_steps
-        agents.epsilon = epsilon(elapsed)
-        action = explore(agents.q_values(obs[:, None])[:, 0], agents.epsilon)
-        next_obs, reward, terminated, truncated, infos = env.step(action + first_action)
-        ids = buffer.add(
-            obs=obs,
-            action=action,
-            reward=reward,
-            next_obs=next_obs,
-            terminated=terminated,
-            truncated=truncated,
-            final_obs=infos.get("final_obs"),
-        )
-        recorder.step(step, reward, terminated | truncated, ids)
-        obs = next_obs
-        if env.metadata["autoreset_mode"] is AutoresetMode.DISABLED and (terminated | truncated).any():
-            obs, _ = env.reset(options={"reset_mask": terminated | truncated})
-
-        if step >= learner.learning_starts and step % learner.train_period == 0:
-            for _ in range(learner.gradient_steps):
-                batch = buffer.sample(learner.batch_size, progress=elapsed)
-                update = agents.update(batch)
-                if sampler.wants_feedback:
-                    buffer.update_priorities(batch.id, update.td_error)
-                recorder.update(step, update, batch, epsilon(elapsed))
-        if evaluate is not None and _due(step, eval_every, total_steps):
-            recorder.evaluation(step, *evaluate(agents))
-        if progress is not None and _due(step, PROGRESS_PERIOD, total_steps):
-            progress(step)
+    while run.seeds:
+        _turn(run, recorder)
+        clock = run.clock
+        _evaluate(run, recorder, evaluation, eval_every)
+        over = clock.over
+        if progress is not None and (clock.steps % PROGRESS_PERIOD == 0 or over.all()):
+            progress(int(clock.now.min()))
+        if over.any():
+            ended = [seed for seed, here in zip(run.seeds, over, strict=True) if here]
+            if on_end is not None:
+                on_end(ended, run.agents_of(over))
+            if save is not None:
+                checkpoint.save_agents(save, run.agents_of(over), ended)
+            if over.all():
+                break
+            run = run.part(~over)
+            recorder.keep(~over)
+        if save is not None and save_every is not None and run.clock.now.min() >= next_save:
+            checkpoint.save(save, run, recorder)
+            next_save = _after(run, save_every)
     return recorder.table()
 
 
-def _due(step: int, period: int | None, total_steps: int) -> bool:
-    return period is not None and (step % period == 0 or step == total_steps)
+def _turn(run: Run, recorder: Recorder) -> None:
+    """Take one step in every environment, and learn."""
+    learner, agents, buffer, clock, env = run.job.learner, run.agents, run.buffer, run.clock, run.env
+    clock.step()
+    agents.epsilon = epsilon = run.epsilon
+    obs = run.obs
+    action = run.explore(agents.q_values(each(lambda part: part[:, None], obs))[:, 0], epsilon)
+    run.observe_waiting(action)
+
+    next_obs, reward, terminated, truncated, infos = env.step(action + run.first_action)
+    ended, final_obs = terminated | truncated, infos.get("final_obs")
+    ids = buffer.add(
+        obs=obs,
+        action=action,
+        reward=reward,
+        next_obs=next_obs,
+        terminated=terminated,
+        truncated=truncated,
+        final_obs=final_obs,
+    )
+    clock.end(ended)
+    recorder.step(clock, reward, ended, ids)
+    run.obs = next_obs
+    if run.disabled and ended.any():
+        run.obs, _ = env.reset(options={"reset_mask": ended})
+
+    if learner.online:
+        true_next = true_next_obs(next_obs, final_obs, ended)
+        run.observe(Step(obs, action, reward, true_next, terminated, truncated, action, where=ids >= 0))
+        recorder.online()
+    if clock.steps >= learner.learning_starts and clock.steps % learner.train_period == 0:
+        for _ in range(learner.gradient_steps if learner.batch_size else 0):
+            _replay(run, recorder)
+        recorder.look(clock, epsilon)
+
+
+def _replay(run: Run, recorder: Recorder) -> None:
+    """Learn from one batch of what is stored."""
+    progress = run.clock.progress if run.job.total_episodes is None else None
+    batch = run.buffer.sample(run.job.learner.batch_size, progress=progress)  # type: ignore[arg-type]
+    update = run.agents.update(batch)
+    if run.job.sampler.wants_feedback:
+        run.buffer.update_priorities(batch.id, update.td_error)
+    recorder.update(update, batch)
+
+
+def _evaluate(run: Run, recorder: Recorder, evaluation: Evaluation, every: int | None) -> None:
+    """Evaluate the replicas that an evaluation is due for; where they progress apart, each by itself."""
+    due = run.clock.due(every)
+    if every is None or not due.any():
+        return
+    alone = run.job.total_episodes is not None
+    for r in due.nonzero()[0] if alone else [slice(None)]:
+        here = np.zeros_like(due)
+        here[r] = True
+        seeds = [seed for seed, one in zip(run.seeds, here, strict=True) if one]
+        number = (int(run.clock.now[here][0]) - 1) // every
+        recorder.evaluation(run.clock, *evaluation(run.agents_of(here), seeds, number), here)
+
+
+def _after(run: Run, every: int) -> int:
+    """Return the next multiple of `every` that the slowest replica comes to."""
+    return (int(run.clock.now.min()) // every + 1) * every
 
 
 def _check_arguments(seeds: list[int], counts: dict[str, int | None]) -> None:
@@ -119,10 +200,3 @@ def _check_arguments(seeds: list[int], counts: dict[str, int | None]) -> None:
     for name, value in counts.items():
         if value is not None and value < 1:
             raise ConfigError(f"`{name}` must be at least 1, but got {value}")
-
-
-def _agents(env_id: str, env: VectorEnv[Any, Any, Any], learner: Learner, seeds: Sequence[int]) -> Agents:
-    try:
-        return learner.agents(env.single_observation_space, env.single_action_space, seeds)
-    except ConfigError as error:
-        raise ConfigError(f"{type(learner).__name__} cannot learn {env_id}: {error}") from error

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
-from replaylab.errors import SnapshotError, StorageError
+from replaylab.errors import ConfigError, SnapshotError, StorageError
 from replaylab.replay import snapshot
 from replaylab.replay.custom import CustomState
 from replaylab.replay.declaration import Declaration, Declared
@@ -112,6 +112,45 @@ class Persistent(Declared):
             if buffer._rescorer is not None:
                 buffer._rescorer.restore(about["generators"])
         buffer._saved[folder] = manifest["token"]
+        return buffer
+
+    def part(self, replicas: npt.ArrayLike) -> Self:
+        """Return a new buffer of some of the replicas, each of which goes on exactly as it would have here.
+
+        Args:
+            replicas: Their numbers, or bool (R,); at least one.
+
+        Raises:
+            ConfigError: There is no replica axis, none is picked, or the rows are in a `storage`.
+        """
+        kept = [] if self.replicas is None else np.arange(self.replicas)[np.asarray(replicas)].tolist()
+        if not kept or self.storage is not None:
+            raise ConfigError(f"`part` needs replicas whose rows are in this process's memory, but got {replicas!r}")
+        buffer = type(self)(**self._made.arguments() | {"replicas": len(kept)})
+
+        def copy(state: dict[str, Any]) -> None:
+            if self._custom is not None:
+                state |= self._custom.arrays()
+            for new, old in zip(buffer._row_bytes(), [self._row_bytes()[r] for r in kept], strict=True):
+                new[...] = old
+            packed = dict(self._packed())
+            renamed: dict[str, Any] = {}
+            for r, old_r in enumerate(kept):
+                for kind in ("replica", "custom"):
+                    before = f"{kind}{old_r}."
+                    own = {name: array for name, array in state.items() if name.startswith(before)}
+                    renamed |= {f"{kind}{r}.{name.removeprefix(before)}": own[name].copy() for name in own}
+            buffer._core.restore(renamed)
+            for (r, field, serial), memory in buffer._packed():
+                memory[...] = packed[kept[r], field, serial]
+            buffer._core.settle()
+            if buffer._custom is not None and self._custom is not None:
+                buffer._custom.restore(renamed, [self._custom.generators()[r] for r in kept])
+            if buffer._rescorer is not None and self._rescorer is not None:
+                buffer._rescorer.restore([self._rescorer.generators()[r] for r in kept])
+
+        with nullcontext() if self._custom is None else self._custom.lock:
+            self._core.freeze(copy)
         return buffer
 
     def handle(self) -> Handle:

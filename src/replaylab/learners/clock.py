@@ -1,0 +1,89 @@
+"""How far a run is: in environment steps, or in episodes, as its budget counts."""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import ConfigError
+
+Unit = Literal["steps", "episodes"]
+
+
+class Clock:
+    """Counts R replicas' steps or finished episodes, up to a budget.
+
+    Args:
+        total: The budget of each replica.
+        unit: What it counts.
+        replicas: R.
+
+    Attributes:
+        steps: Environment steps so far, equal for all.
+        now: What the budget counts so far, int64 (R,).
+    """
+
+    def __init__(self, total: int, unit: Unit, replicas: int) -> None:
+        self.total, self.unit = total, unit
+        self.steps = 0
+        self.now = np.zeros(replicas, np.int64)
+        self._moved = np.ones(replicas, np.bool_)
+
+    @classmethod
+    def of(cls, total_steps: int | None, total_episodes: int | None, replicas: int) -> "Clock":
+        """Return the clock of the one budget that is given.
+
+        Raises:
+            ConfigError: None is given, or both, or it is below 1.
+        """
+        given = {"steps": total_steps, "episodes": total_episodes}
+        units: list[Unit] = [unit for unit in ("steps", "episodes") if given[unit] is not None]
+        if len(units) != 1:
+            raise ConfigError(
+                f"give either `total_steps` or `total_episodes`, but got {total_steps} and {total_episodes}"
+            )
+        total = given[units[0]]
+        if total is None or total < 1:
+            raise ConfigError(f"`total_{units[0]}` must be at least 1, but got {total}")
+        return cls(total, units[0], replicas)
+
+    def step(self) -> None:
+        """Begin a step of every replica."""
+        self.steps += 1
+        if self.unit == "steps":
+            self.now += 1
+
+    def end(self, ended: npt.NDArray[np.bool_]) -> None:
+        """Count the episodes that ended with this step, bool (R,)."""
+        if self.unit == "episodes":
+            self.now += ended
+            self._moved = ended
+
+    @property
+    def progress(self) -> float | npt.NDArray[np.float64]:
+        """Training progress in [0, 1]: one number of the steps, or of each replica's finished episodes (R,)."""
+        if self.unit == "steps":
+            return self.steps / self.total
+        progress: npt.NDArray[np.float64] = self.now / self.total
+        return progress
+
+    @property
+    def over(self) -> npt.NDArray[np.bool_]:
+        """Replicas whose budget is used up, bool (R,)."""
+        over: npt.NDArray[np.bool_] = self.now >= self.total
+        return over
+
+    def due(self, every: int | None) -> npt.NDArray[np.bool_]:
+        """Replicas that just reached a multiple of `every`, or the end, bool (R,); None: nobody ever."""
+        if every is None or (self.unit == "steps" and self.steps % every and self.steps < self.total):
+            return np.zeros(len(self.now), np.bool_)
+        due: npt.NDArray[np.bool_] = self._moved & ((self.now % every == 0) | (self.now == self.total))
+        return due
+
+    def state(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Return the counts."""
+        return {"steps": np.array(self.steps), "now": self.now.copy()}
+
+    def restore(self, state: dict[str, npt.NDArray[np.int64]]) -> None:
+        """Go on from what `state` returned."""
+        self.steps, self.now = int(state["steps"]), state["now"].copy()

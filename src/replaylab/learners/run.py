@@ -1,0 +1,198 @@
+"""Everything that moves while R replicas are trained: environments, agents, buffer, streams, clock."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from replaylab.envs import make_vector_env
+from replaylab.errors import ConfigError
+from replaylab.learners import continuing
+from replaylab.learners.agents import Agents, Learner, Step, pick
+from replaylab.learners.clock import Clock
+from replaylab.learners.exploration import EpsilonGreedy
+from replaylab.learners.goals import EnvHindsight, transforms_for
+from replaylab.learners.streams import Stream, numbers
+from replaylab.replay import (
+    FrameStack,
+    Mixture,
+    NStep,
+    ReplayBuffer,
+    Sampler,
+    Schedule,
+    Transform,
+)
+from replaylab.replay import (
+    Sequence as Sequences,
+)
+from replaylab.replay.schedules import as_schedule
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained; every argument is explained at `train`."""
+
+    env_id: str
+    learner: Learner
+    sampler: Sampler
+    total_steps: int | None = None
+    total_episodes: int | None = None
+    transforms: Sequence[Transform | EnvHindsight] = ()
+    env_options: Mapping[str, Any] = field(default_factory=dict)
+    autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP
+
+    def __post_init__(self) -> None:
+        for one in self.transforms:
+            if isinstance(one, Sequences):
+                raise ConfigError("the training loop's learners learn from single steps; leave Sequence out")
+            gamma = getattr(self.learner, "gamma", None)
+            if isinstance(one, NStep) and gamma not in (None, one.gamma):
+                raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {one.gamma}")
+        parts = self.sampler.parts if isinstance(self.sampler, Mixture) else (self.sampler,)
+        bounds = [as_schedule(part.scheduled).bounds for part in parts]
+        if self.total_episodes is not None and any(low < high for low, high in bounds):
+            raise ConfigError(
+                f"a number of the sampler that changes over the run needs a budget in steps, but got {self.sampler!r} "
+                "and `total_episodes`: under that replicas progress apart; make it constant"
+            )
+
+    @cached_property
+    def epsilon(self) -> Schedule:
+        """ε over progress."""
+        return as_schedule(self.learner.epsilon)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{one.name}={getattr(self, one.name)!s}" for one in fields(self))
+
+
+class Run:
+    """R replicas under way.
+
+    Args:
+        job: What is trained.
+        seeds: One for each replica.
+        buffer: What they have stored; None: nothing yet.
+
+    Attributes:
+        obs: What the environments show now, (R, ...).
+        waiting: The last step, for a learner that has to know what is done next; its `where` says for whom.
+    """
+
+    def __init__(self, job: Job, seeds: Sequence[int], buffer: ReplayBuffer | None = None) -> None:
+        self.job, self.seeds = job, list(seeds)
+        self.clock = Clock.of(job.total_steps, job.total_episodes, len(self.seeds))
+        self.env = _environments(job, len(self.seeds))
+        continuing.prepare(self.env)
+        self.agents = _agents(job, self.env, self.seeds)
+        self.explore = EpsilonGreedy(self.seeds)
+        self.buffer = _buffer(job, self.env, self.seeds) if buffer is None else buffer
+        self.waiting: Step | None = None
+        starts = [numbers(seed, Stream.ENV_RESET, 1)[0] for seed in self.seeds]
+        self.obs, _ = self.env.reset(seed=starts)  # type: ignore[arg-type]  # vector environments take a list
+        self.first_action = int(getattr(self.env.single_action_space, "start", 0))
+        self.disabled = self.env.metadata["autoreset_mode"] is AutoresetMode.DISABLED
+
+    @property
+    def epsilon(self) -> float | npt.NDArray[np.float64]:
+        """ε now: one number, or of each replica (R,)."""
+        progress = self.clock.progress
+        if isinstance(progress, float):
+            return self.job.epsilon(progress)
+        return np.array([self.job.epsilon(one) for one in progress.tolist()])
+
+    def part(self, rows: npt.NDArray[np.bool_]) -> "Run":
+        """Return a run of some of the replicas, which go on as they would have here."""
+        seeds = [seed for seed, here in zip(self.seeds, rows, strict=True) if here]
+        smaller = Run(self.job, seeds, self.buffer.part(rows))
+        smaller.restore(pick(self.state(), rows))
+        return smaller
+
+    def agents_of(self, rows: npt.NDArray[np.bool_]) -> Agents:
+        """Return agents of some of the replicas, as they are now."""
+        if rows.all():
+            return self.agents
+        seeds = [seed for seed, here in zip(self.seeds, rows, strict=True) if here]
+        agents = _agents(self.job, self.env, seeds)
+        agents.restore(pick(self.agents.state(), rows))
+        return agents
+
+    def state(self) -> dict[str, Any]:
+        """Return everything but the buffer as nested arrays, (R, ...) or numbers equal for all."""
+        parts = {"agents": self.agents, "explore": self.explore, "clock": self.clock}
+        state = {name: part.state() for name, part in parts.items()}  # type: ignore[attr-defined]
+        state |= {"env": continuing.state_of(self.env), "obs": {"": self.obs}}
+        return state if self.waiting is None else state | {"waiting": dict(vars(self.waiting))}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.agents.restore(state["agents"])
+        self.explore.restore(state["explore"])
+        self.clock.restore(state["clock"])
+        continuing.restore(self.env, state["env"])
+        self.obs = state["obs"][""]
+        continuing.compare(self.env, self.obs)
+        self.waiting = Step(**state["waiting"]) if "waiting" in state else None
+
+    def observe(self, step: Step) -> None:
+        """Let the agents learn from a step: now, or, where they have to know what is done next, when that is known."""
+        if not self.job.learner.needs_next_action:
+            self.agents.observe(step)
+            return
+        ended = step.terminated | step.truncated
+        if ended.any():
+            self.agents.observe(replace(step, where=step.where & ended))
+        self.waiting = replace(step, where=step.where & ~ended)
+
+    def observe_waiting(self, action: npt.NDArray[np.int64]) -> None:
+        """Let the agents learn from the step that waited for this action."""
+        if self.waiting is not None:
+            self.agents.observe(replace(self.waiting, next_action=action))
+            self.waiting = None
+
+
+def true_next_obs(next_obs: Any, final_obs: Any, ended: npt.NDArray[np.bool_]) -> Any:
+    """Return the next observations (R, ...), true ones where a SAME_STEP environment put the next episode's first."""
+    if final_obs is None or not ended.any():
+        return next_obs
+    rows = np.flatnonzero(ended)
+    return _replaced(next_obs, rows, [final_obs[row] for row in rows])
+
+
+def _replaced(obs: Any, rows: npt.NDArray[np.intp], values: list[Any]) -> Any:
+    if isinstance(obs, Mapping):
+        return {name: _replaced(part, rows, [value[name] for value in values]) for name, part in obs.items()}
+    obs = obs.copy()
+    obs[rows] = values
+    return obs
+
+
+def _environments(job: Job, count: int) -> VectorEnv[Any, Any, Any]:
+    try:
+        return make_vector_env(job.env_id, count, autoreset_mode=job.autoreset_mode, **job.env_options)
+    except TypeError as error:
+        raise ConfigError(f"`env_options` do not fit {job.env_id}: {error}") from error
+
+
+def _agents(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> Agents:
+    try:
+        return job.learner.agents(env.single_observation_space, env.single_action_space, seeds)
+    except ConfigError as error:
+        raise ConfigError(f"{type(job.learner).__name__} cannot learn {job.env_id}: {error}") from error
+
+
+def _buffer(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> ReplayBuffer:
+    transforms = transforms_for(env, job.transforms)
+    stacked = any(isinstance(one, FrameStack) and one.stacked_input for one in transforms)
+    return ReplayBuffer.for_env(
+        env,
+        job.learner.capacity,
+        replicas=len(seeds),
+        sampler=job.sampler,
+        transforms=transforms,
+        next_obs="derived" if stacked else "stored",
+        seed=list(seeds),
+    )

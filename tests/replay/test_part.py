@@ -1,0 +1,95 @@
+"""Some replicas of a buffer go on as they would have in the whole."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from replaylab import Field, ReplayBuffer
+from replaylab.errors import ConfigError
+from replaylab.replay import (
+    CustomSampler,
+    LaBER,
+    NStep,
+    Prioritized,
+    RankBased,
+    ShuffledEpochs,
+    Uniform,
+)
+
+FIELDS = {
+    "obs": Field((2,)),
+    "next_obs": Field((2,)),
+    "reward": Field(),
+    "terminated": Field((), bool),
+    "truncated": Field((), bool),
+}
+
+
+@dataclass(frozen=True)
+class Fresh(CustomSampler):
+    """A sampler of the user's, with random streams and a record in Python."""
+
+    def law(self, view, batch_size):
+        wanted = 1.0 / (1.0 + view.replay_counts)
+        return wanted / wanted.sum()
+
+
+def made(steps, seed):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(steps):
+        values = {"obs": rng.normal(size=(4, 2)), "next_obs": rng.normal(size=(4, 2)), "reward": rng.normal(size=4)}
+        flags = {"terminated": rng.random(4) < 0.1, "truncated": rng.random(4) < 0.1}
+        rows.append((values, flags))
+    return rows
+
+
+def add(buffer, steps, rows):
+    for values, flags in steps:
+        buffer.add(**{name: value[rows] for name, value in (values | flags).items()})
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({"sampler": Uniform()}, [2]),
+        ({"sampler": Prioritized(beta=0.5)}, [True, False, True, True]),
+        ({"sampler": RankBased(beta=0.5), "transforms": [NStep(3)]}, [3, 0]),
+        ({"sampler": ShuffledEpochs()}, [0, 1, 3]),
+        ({"sampler": Fresh()}, [1, 2]),
+        ({"sampler": LaBER(lambda batch: abs(batch.reward))}, [1, 2]),
+    ],
+)
+def test_some_replicas_go_on_as_in_the_whole(options, rows):
+    whole = ReplayBuffer(17, FIELDS, replicas=4, seed=[1, 2, 3, 4], **options)
+    add(whole, made(30, 0), slice(None))
+    whole.sample(5)
+    part = whole.part(rows)
+    rows = np.arange(4)[np.asarray(rows)]
+    for round_ in range(4):
+        more = made(3, 1 + round_)
+        add(whole, more, slice(None))
+        add(part, more, rows)
+        left, right = whole.sample(6), part.sample(6)
+        for name in left:
+            np.testing.assert_array_equal(left[name][rows], right[name])
+        error = np.random.default_rng(round_).normal(size=(4, 6))
+        whole.update_priorities(left.id, error)
+        part.update_priorities(right.id, error[rows])
+
+
+def test_a_part_is_a_buffer_of_its_own():
+    whole = ReplayBuffer(17, FIELDS, replicas=4, seed=0)
+    steps = made(5, 0)
+    add(whole, steps, slice(None))
+    part = whole.part([1])
+    add(part, steps, [1])
+    assert (whole.size.tolist(), part.size.tolist()) == ([5] * 4, [10])
+
+
+def test_a_part_needs_replicas():
+    with pytest.raises(ConfigError, match="`part` needs replicas"):
+        ReplayBuffer(17, FIELDS).part([0])
+    with pytest.raises(ConfigError, match="`part` needs replicas"):
+        ReplayBuffer(17, FIELDS, replicas=2).part([False, False])
