@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from replaylab.claims import blind_cliffwalk, cliff_walking, unbiased
+from replaylab.claims import bit_flip, blind_cliffwalk, cleanrl, cliff_walking, unbiased
 from replaylab.claims.finding import Claim
 from replaylab.errors import ConfigError
 
 CLAIMS: dict[int, Claim] = {
-    claim.number: claim for claim in (blind_cliffwalk.CLAIM, cliff_walking.CLAIM, unbiased.CLAIM)
+    claim.number: claim
+    for claim in (blind_cliffwalk.CLAIM, cliff_walking.CLAIM, bit_flip.CLAIM, cleanrl.CLAIM, unbiased.CLAIM)
 }
 
 
