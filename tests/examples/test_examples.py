@@ -44,6 +44,47 @@ def test_custom_sampler_prefers_the_end():
     np.testing.assert_allclose(names["NearTheEnd"]().law(view, 8), weights / weights.sum())
 
 
+def test_cliff_walking(tmp_path, capsys):
+    load("cliff_walking")["main"](["--seeds", "10", "--episodes", "40", "--out", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "greedy: " in out
+    assert out.count("p = 0.00") == 2, "replay changes where the agents go (p = 0.0001 with 30 seeds)"
+    for name in ("visits.svg", "visits.png", "values_without_replay.svg", "values_replay_as_many_updates.svg"):
+        assert (tmp_path / name).stat().st_size > 10_000
+    assert {path.suffix for path in tmp_path.glob("*replay*.*")} == {".svg", ".mp4"}
+    assert len(list(tmp_path.glob("without_replay_frames/*.png"))) > 13
+
+
+def test_cliff_walking_counts_every_step_of_its_episodes():
+    names = load("cliff_walking")
+    for learner in names["LEARNERS"].values():
+        visits, q = names["train"](learner, [3, 4], 1)
+        assert (visits[:, 36] >= 1).all(), "the first step is at the start"
+        assert not visits[:, 37:].any(), "nothing is done on the cliff, nor at the goal"
+        together = names["train"](learner, [4], 1)
+        np.testing.assert_array_equal(visits[1], together[0][0])
+        np.testing.assert_array_equal(q[1], together[1][0])
+
+
+def test_permutation_test_of_visits():
+    compare = load("cliff_walking")["compare"]
+    rng = np.random.default_rng(0)
+    visits = rng.poisson(50, (2, 20, 48)) + 1
+    assert compare(*visits)[1] > 0.01, "chance"
+    apart, p = compare(visits[0], visits[1] + 50 * (np.arange(48) < 4))
+    assert p == 1e-4
+    assert 0.05 < apart < 0.2
+
+
+def test_taxi_learns_with_replay_and_not_only_by_more_updates(tmp_path):
+    returns = load("taxi")["main"](["--seeds", "3", "--episodes", "10", "--out", str(tmp_path)])
+    assert (tmp_path / "curves.svg").exists()
+    assert all(runs.shape == (3, 10) and np.isfinite(runs).all() for runs in returns.values())
+    none, more, replayed = (runs.mean(1) for runs in returns.values())
+    assert (replayed > more).all()
+    assert (replayed > none).all()
+
+
 class TestNearTheEnd(load("custom_sampler")["TestNearTheEnd"]):
     """The example's own test."""
 

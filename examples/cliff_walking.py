@@ -1,0 +1,107 @@
+"""CliffWalking with and without replay: where the agents go, what they expect, what they do.
+
+    python examples/cliff_walking.py                    # figures and a video in results/cliff_walking
+    python examples/cliff_walking.py --seeds 100
+
+Q-learning with step size .9, γ = 1, ε = .1, 100 episodes: online from every new step; or from replayed steps
+alone, with as many updates (a batch of 32 every 32 steps), or with 32 times as many (a batch every step).
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from replaylab.envs import make_vector_env
+from replaylab.learners import QLearning
+from replaylab.learners.agents import Step
+from replaylab.learners.exploration import EpsilonGreedy
+from replaylab.replay import ReplayBuffer
+from replaylab.watch import Grid, play, save, value_map, visit_map, write_frames, write_video
+
+SETTINGS = {"alpha": 0.9, "gamma": 1.0, "epsilon": 0.1}
+REPLAY = SETTINGS | {"online": False, "batch_size": 32, "capacity": 2_000}
+LEARNERS = {
+    "without replay": QLearning(**SETTINGS),
+    "replay, as many updates": QLearning(**REPLAY, train_period=32),
+    "replay, 32 times as many updates": QLearning(**REPLAY, train_period=1),
+}
+
+
+def train(learner: QLearning, seeds: list[int], episodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return how often each seed visited each state (R, S) in its episodes, and its action values (R, S, A)."""
+    R = len(seeds)
+    env = make_vector_env("CliffWalking-v1", R)
+    agents = learner.agents(env.single_observation_space, env.single_action_space, seeds)
+    explore = EpsilonGreedy(seeds)
+    buffer = ReplayBuffer.for_env(env, learner.capacity, replicas=R, seed=seeds)
+    visits, q, left = np.zeros((R, 48), np.int64), np.zeros((R, 48, 4)), np.full(R, episodes)
+    step, (obs, _) = 0, env.reset(seed=seeds)
+    while left.any():
+        step += 1
+        visits[np.arange(R), obs] += left > 0
+        action = explore(agents.q_values(obs[:, None])[:, 0], learner.epsilon)
+        next_obs, reward, terminated, truncated, infos = env.step(action)
+        ended = terminated | truncated
+        if learner.online:
+            end = next_obs if not ended.any() else np.where(ended, infos["final_obs"], next_obs).astype(np.int64)
+            everyone = np.ones(R, bool)
+            agents.observe(Step(obs, action, reward, end, terminated, truncated, action, everyone))
+        else:
+            buffer.add(
+                obs=obs,
+                action=action,
+                reward=reward,
+                next_obs=next_obs,
+                terminated=terminated,
+                truncated=truncated,
+                final_obs=infos.get("final_obs"),
+            )
+            if step >= learner.learning_starts and step % learner.train_period == 0:
+                agents.update(buffer.sample(learner.batch_size))
+        q[ended & (left == 1)] = agents.q[ended & (left == 1)]
+        left -= ended & (left > 0)
+        obs = next_obs
+    return visits, q
+
+
+def compare(with_replay: np.ndarray, without: np.ndarray) -> tuple[float, float]:
+    """Return how far the shares of visits (R, S) are apart, in total variation, and how likely that is by chance.
+
+    If replay changed nothing, swapping a seed's two runs would change nothing in law: a permutation test over pairs.
+    """
+    difference = with_replay / with_replay.sum(1, keepdims=True) - without / without.sum(1, keepdims=True)
+    swaps = np.random.default_rng(0).choice([-1.0, 1.0], (9_999, len(difference)))
+    seen = np.abs(difference.mean(0)).sum() / 2
+    by_chance = np.abs(swaps @ difference / len(difference)).sum(1) / 2
+    return float(seen), (1 + np.count_nonzero(by_chance >= seen)) / 10_000
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Train both, and show them."""
+    parser = argparse.ArgumentParser(description="CliffWalking with and without replay.")
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--out", type=Path, default=Path("results/cliff_walking"))
+    args = parser.parse_args(arguments)
+
+    grid, visits = Grid.of("CliffWalking-v1"), {}
+    for name, learner in LEARNERS.items():
+        visits[name], q = train(learner, list(range(args.seeds)), args.episodes)
+        stem = name.replace(",", "").replace(" ", "_")
+        save(value_map(q, grid, title=f"Values and greedy policy: {name}"), args.out / f"values_{stem}.svg")
+        episode = play("CliffWalking-v1", lambda obs, q=q[0]: int(q[obs].argmax()), max_steps=100)
+        video = write_video(args.out / stem, episode.frames, episode.fps)
+        write_frames(args.out / f"{stem}_frames", episode.frames)
+        print(f"{name}, seed 0, greedy: {episode}; {video}")
+    save(visit_map(visits, grid, unit="visits of a seed"), args.out / "visits.svg", args.out / "visits.png")
+
+    baseline = visits.pop("without replay")
+    for name, counts in visits.items():
+        apart, p = compare(counts, baseline)
+        print(f"{name}: {apart:.1%} of the visits are to other states than without (total variation), p = {p:.4f}")
+    print(f"figures: {args.out}")
+
+
+if __name__ == "__main__":
+    main()
