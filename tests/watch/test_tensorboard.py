@@ -42,6 +42,8 @@ def test_what_train_measures(tmp_path):
             np.testing.assert_array_equal([value for _, value in found[tag]], values.astype(np.float32))
         assert found["train/n_updates"][-1] == (300, 281.0)
         assert "train/updates" not in found
+        _, returns = metrics.of("rollout/ep_rew", seed)
+        assert found["rollout/ep_rew_mean"][-1] == (300, np.float32(returns[-100:].mean()))
         assert all(fps > 0 for _, fps in found["time/fps"])
 
 
@@ -51,16 +53,6 @@ def test_a_seed_that_has_ended_is_left_out(tmp_path):
         board(20, {"a": np.array([np.nan, 3.0])})
     assert read(tmp_path / "seed-0")["a"] == [(10, 1.0)]
     assert read(tmp_path / "seed-1")["a"] == [(10, 2.0), (20, 3.0)]
-
-
-def test_speed_is_that_since_the_last_call(tmp_path, monkeypatch):
-    """Steps before the first call, of an earlier process perhaps, do not count."""
-    now = iter([5.0, 7.0, 8.0, 12.0])
-    monkeypatch.setattr(tensorboard.time, "perf_counter", lambda: next(now))
-    with TensorBoard(tmp_path, [0]) as board:
-        for step in (1_000, 1_100, 1_100, 1_600):
-            board(step, {"a": np.zeros(1)})
-    assert read(tmp_path / "seed-0")["time/fps"] == [(1_100, 50.0), (1_600, 100.0)]
 
 
 def test_not_installed(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +20,7 @@ class TensorBoard:
     """Writes what `train` measures as TensorBoard scalars, each seed as a run of its own (``FOLDER/seed-3``).
 
     Give it to `train` as ``on_metrics``; look at it with ``tensorboard --logdir FOLDER``. A number that is NaN (a seed
-    that has ended) is left out. ``time/fps`` are the environment steps a second of each seed since the last call.
+    that has ended) is left out.
 
     Args:
         folder: Where the event files go; it is made.
@@ -43,18 +42,13 @@ class TensorBoard:
         from torch.utils.tensorboard import SummaryWriter
 
         self._writers = [SummaryWriter(str(Path(folder) / f"seed-{seed}")) for seed in seeds]
-        self._last: tuple[int, float] | None = None
 
     def __call__(self, step: int, numbers: Mapping[str, npt.NDArray[np.float64]]) -> None:
         """Write numbers, each (R,), at an environment step."""
         for name, values in numbers.items():
-            self._write(NAMES.get(name, name), values, step)
-        now = time.perf_counter()
-        if self._last is not None and step > self._last[0]:
-            fps = (step - self._last[0]) / (now - self._last[1])
-            self._write("time/fps", np.full(len(self._writers), fps), step)
-        if self._last is None or step > self._last[0]:
-            self._last = step, now
+            for writer, value in zip(self._writers, values, strict=True):
+                if not np.isnan(value):
+                    writer.add_scalar(NAMES.get(name, name), value, step)
 
     def close(self) -> None:
         """Write what is left and close the files."""
@@ -66,8 +60,3 @@ class TensorBoard:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-    def _write(self, tag: str, values: npt.NDArray[np.float64], step: int) -> None:
-        for writer, value in zip(self._writers, values, strict=True):
-            if not np.isnan(value):
-                writer.add_scalar(tag, value, step)
