@@ -46,17 +46,18 @@ def run(seed: int, total_steps: int, *, learning_starts: int, env_id: str = "Car
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     env = gym.make(env_id)
-    online = nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 2))
+    inputs, num_actions = env.observation_space.shape[0], int(env.action_space.n)
+    online = nn.Sequential(nn.Linear(inputs, 128), nn.ReLU(), nn.Linear(128, num_actions))
     target = copy.deepcopy(online)
     adam = torch.optim.Adam(online.parameters(), lr=1e-3)
-    replay = Replay(50_000, 4, seed)
+    replay = Replay(50_000, inputs, seed)
     returns, losses, episode = [], [], 0.0
     started = 0.0
     obs, _ = env.reset(seed=seed)
     for step in range(1, total_steps + 1):
         epsilon = max(0.05, 1.0 - 0.95 * step / (0.1 * total_steps))
         if rng.random() < epsilon:
-            action = int(rng.integers(2))
+            action = int(rng.integers(num_actions))
         else:
             with torch.no_grad():
                 action = int(online(torch.from_numpy(obs)).argmax())
@@ -90,7 +91,7 @@ def run(seed: int, total_steps: int, *, learning_starts: int, env_id: str = "Car
     return {
         "updates": updates,
         "seconds": time.perf_counter() - started,
-        "return": float(np.mean(returns[-10:])),
+        "return": float(np.mean(returns[-10:])) if returns else float("nan"),
     }
 
 
