@@ -36,8 +36,8 @@ test-slow: $(VENV)/.test
 bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.replay $(ARGS)
 
-bench-training: $(VENV)/.lab
-	@$(BIN)/python -m benchmarks.training
+bench-training: $(VENV)/.bench
+	@$(BIN)/python -m benchmarks.training $(ARGS)
 
 docs: $(VENV)/.docs
 	@echo "==> building the documentation"

@@ -5,7 +5,7 @@ import pytest
 from benchmarks import training
 
 
-@pytest.mark.parametrize("env_id", training.ENVS)
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Acrobot-v1"])
 def test_contestants_count_their_training_steps(env_id):
     assert training.plain(env_id, [0], 80) == 17  # steps 64 to 80
     for sampler in training.OURS:
