@@ -187,3 +187,31 @@ def test_ctrl_c_ends_the_workers_and_exits_with_130(tiny, tmp_path):
     _, err = run.communicate(timeout=60)
     assert err == "replaylab: interrupted; the same command goes on from here.\n"
     assert run.returncode == 130
+
+
+def test_train_saves_and_goes_on(tmp_path, capsys):
+    options = ["--env", "FrozenLake-v1", "--learner", "sarsa", "--episodes", "20"]
+    options += ["--seeds", "2", "--eval-episodes", "1"]
+    whole, again = tmp_path / "whole.parquet", tmp_path / "again.parquet"
+    saving = ["--save", str(tmp_path / "run"), "--save-every", "5"]
+    assert cli.main(["train", *options, *saving, "--out", str(whole)]) == 0
+    assert "20 episodes each" in capsys.readouterr().out
+    assert cli.main(["train", "--resume", str(tmp_path / "run"), "--out", str(again)]) == 0
+    left, right = (pq.read_table(file).to_pydict() for file in (whole, again))
+    assert left == right
+    assert cli.main(["train", "--resume", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--env", "Taxi-v4", "--transforms", "hindsight"], "hindsight needs"),
+        (["--transforms", "nstep"], "did you mean `n_step`"),
+        (["--env", "Pendulum-v1", "--learner", "q_learning"], "tables need Discrete observations"),
+        (["--env-options", "nonsense=1"], "`env_options` do not fit CartPole-v1"),
+    ],
+)
+def test_train_says_what_cannot_be_before_it_begins(options, message, capsys):
+    assert cli.main(["train", *options, *(["--learner", "q_learning"] if "Taxi-v4" in options else [])]) == 2
+    assert message in capsys.readouterr().err

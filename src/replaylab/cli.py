@@ -7,12 +7,15 @@ Heavy libraries are imported inside the commands, so that ``--help`` and mistake
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from replaylab.errors import ReplayError
+
+if TYPE_CHECKING:
+    from replaylab.study.plan import Population
 
 try:
     import tyro
@@ -107,7 +110,7 @@ class StudyList:
             spec = Spec.from_toml(file)
             print(f"{name}: {spec.title}")
             print(f"    {', '.join(spec.environments)}; {', '.join(spec.strategies)}")
-            print(f"    {len(spec.seeds)} seeds, {spec.runs} runs of {spec.budget.steps:,} steps; {file}")
+            print(f"    {len(spec.seeds)} seeds, {spec.runs} runs of {spec.budget}; {file}")
         return 0
 
 
@@ -118,6 +121,10 @@ class TrainCommand:
     Example: replaylab train --env CartPole-v1 --strategy prioritized --seeds 10 --steps 50000
 
     Example: replaylab train --strategy prioritized --strategy-options alpha=0.7 beta=0.5 --out run.parquet
+
+    Example: replaylab train --env Taxi-v4 --learner q_learning --learner-options batch_size=32 --episodes 500
+
+    Example: replaylab train --save runs/mine, and after a break: replaylab train --resume runs/mine
     """
 
     env: str = "CartPole-v1"
@@ -130,10 +137,16 @@ class TrainCommand:
     """Options of the strategy, values as in TOML: alpha=0.7."""
 
     learner: str = "dqn"
-    """Learner."""
+    """Learner: dqn, q_learning, sarsa, expected_sarsa."""
 
     learner_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]."""
+
+    transforms: Annotated[tuple[str, ...], arg(metavar="TYPE[:KEY=VALUE,...] ...")] = ()
+    """What a drawn step becomes: n_step:steps=3, hindsight:ratio=4, frame_stack."""
+
+    env_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
+    """Options of the environment, values as in TOML: n=10."""
 
     seeds: int = 10
     """How many seeds; all are trained together."""
@@ -144,8 +157,11 @@ class TrainCommand:
     steps: int = 50_000
     """Environment steps of each seed."""
 
+    episodes: int | None = None
+    """Episodes of each seed, as the budget in place of steps; eval-every and save-every count episodes then."""
+
     eval_every: int | None = None
-    """Environment steps between greedy evaluations; None: a twentieth of the steps."""
+    """Environment steps between greedy evaluations; None: a twentieth of the budget."""
 
     eval_episodes: int = 10
     """Episodes of one evaluation."""
@@ -153,13 +169,40 @@ class TrainCommand:
     out: Path | None = None
     """Write every metric to this Parquet file, in the columns of a study's results."""
 
+    save: Path | None = None
+    """Folder for checkpoints, and at the end for what each agent has learned."""
+
+    save_every: int | None = None
+    """Environment steps between checkpoints; None: a tenth of the budget."""
+
+    resume: Path | None = None
+    """Go on from the checkpoint in this folder, and save there; everything else is as it was when the run began."""
+
+    tensorboard: Path | None = None
+    """Write event files for TensorBoard to this folder."""
+
     def __call__(self) -> int:
         """Train and return the exit code."""
         from rich.console import Console
 
-        from replaylab.study.single import single, train_and_tell
+        from replaylab.study.single import single, to_go_on, train_and_tell
 
-        population = single(
+        folder = self.resume or self.save
+        population = to_go_on(self.resume) if self.resume else self._population(single)
+        train_and_tell(
+            population,
+            Console(),
+            self.out,
+            save=folder,
+            save_every=(self.save_every or max(1, population.steps // 10)) if folder else None,
+            resume=self.resume is not None,
+            tensorboard=self.tensorboard,
+        )
+        return 0
+
+    def _population(self, single: Callable[..., Population]) -> Population:
+        budget = self.episodes or self.steps
+        return single(
             environment=self.env,
             strategy=self.strategy,
             strategy_options=self.strategy_options,
@@ -167,11 +210,12 @@ class TrainCommand:
             learner_options=self.learner_options,
             seeds=range(self.first_seed, self.first_seed + self.seeds),
             steps=self.steps,
-            eval_every=self.eval_every or max(1, self.steps // 20),
+            episodes=self.episodes,
+            transforms=self.transforms,
+            env_options=self.env_options,
+            eval_every=self.eval_every or max(1, budget // 20),
             eval_episodes=self.eval_episodes,
         )
-        train_and_tell(population, Console(), self.out)
-        return 0
 
 
 @dataclass(frozen=True)
@@ -226,6 +270,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         goes_on = "; the same command goes on from here" if isinstance(command, StudyRun) else ""
+        if isinstance(command, TrainCommand) and (command.resume or command.save):
+            goes_on = f"; replaylab train --resume {command.resume or command.save} goes on from the last checkpoint"
         print(f"replaylab: interrupted{goes_on}.", file=sys.stderr)
         return 130
     return exit_code

@@ -30,6 +30,8 @@ def test_the_grid_is_whole():
         {"population": 4},
         {"seeds": [9, 8, 7, 6]},
         {"environments": ["CartPole-v0"]},
+        {"env_options": {"CartPole-v1": {"sutton_barto_reward": True}}},
+        {"budget": {"episodes": 300}},
     ],
     ids=str,
 )
@@ -61,6 +63,41 @@ def test_more_seeds_or_strategies_keep_what_is_there():
 
 def test_one_strategy_changed_leaves_the_others():
     assert len(set(ids()) & set(ids(strategies__prioritized__alpha=0.7))) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"strategies__prioritized__transforms": [{"type": "n_step", "steps": 5}]},
+        {"strategies__prioritized__learner": {"double": False}},
+        {"strategies__prioritized__budget": {"steps": 500}},
+    ],
+    ids=str,
+)
+def test_what_a_strategy_does_otherwise_is_its_own(change):
+    changed = [p for p in plan(Spec.from_table(table(**change))) if p.id not in ids()]
+    assert {p.strategy for p in changed} == {"prioritized"}
+    assert len(changed) == 2
+
+
+def test_a_strategy_may_run_on_some_environments_only():
+    spec = Spec.from_table(
+        table(
+            environments=["CartPole-v1", "Acrobot-v1"],
+            strategies__prioritized={"type": "prioritized", "environments": ["Acrobot-v1"]},
+        )
+    )
+    cells = {(p.environment, p.strategy) for p in plan(spec)}
+    assert cells == {("CartPole-v1", "uniform"), ("Acrobot-v1", "uniform"), ("Acrobot-v1", "prioritized")}
+    assert spec.runs == 12
+    assert Spec.from_table(spec.model_dump(mode="json")) == spec
+
+
+def test_an_n_step_return_has_the_learners_discount():
+    changes = {"learners__dqn__gamma": 0.8, "strategies__uniform__transforms": [{"type": "n_step"}]}
+    made = plan(Spec.from_table(table(**changes)))
+    assert made[0].transforms[0].options == {"steps": 3, "gamma": 0.8}
+    assert made[1].transforms == ()
 
 
 def test_an_id_is_a_file_name():

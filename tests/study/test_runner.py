@@ -66,7 +66,7 @@ def test_rows_and_records(unbroken):
     assert set(found["seed"]) == {0, 1, 2, 3}
     assert {"eval/mean_reward", "train/loss", "replay/transitions_replayed"} <= set(found["metric"])
     assert not any(m.startswith("time") for m in found["metric"])
-    assert json.loads((unbroken.folder / "study.json").read_text())["budget"] == {"steps": 300}
+    assert json.loads((unbroken.folder / "study.json").read_text())["budget"]["steps"] == 300
     assert set(unbroken.record("machine")) == {"versions", "hardware"}
     first = unbroken.populations[0]
     assert read_metadata(unbroken.file_of(first))["identity"] == first.identity
@@ -126,11 +126,33 @@ def test_workers_die_with_the_parent(tmp_path):
     wait_for(lambda: not any(Path(f"/proc/{v}").exists() for v in victims), seconds=10)
 
 
+FAILING = "tests.study.failing:Failing-v0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"environments": ["CartPole-v1", "NoSuch-v0"]}, "must name a Gymnasium environment, but got 'NoSuch-v0'"),
+        ({"environments": ["CartPole-v1", "Pendulum-v1"]}, "DQN needs Discrete actions"),
+        ({"learners__table": {"type": "q_learning"}}, "tables need Discrete observations"),
+        (
+            {"strategies__hindsight": {"type": "uniform", "transforms": [{"type": "hindsight"}]}},
+            "hindsight needs an environment with goals",
+        ),
+        ({"env_options": {"CartPole-v1": {"nonsense": 1}}}, "`env_options` do not fit CartPole-v1"),
+    ],
+)
+def test_what_cannot_be_run_is_told_before_anything_is_trained(changes, message, tmp_path):
+    with pytest.raises(SpecError, match=message):
+        study(tmp_path, **changes).run()
+    assert not list(tmp_path.glob("runs/*"))
+
+
 def test_a_failing_population_is_told_and_the_rest_goes_on(tmp_path):
-    made = study(tmp_path, environments=["NoSuch-v0", "CartPole-v1"], seeds=2)
+    made = study(tmp_path, environments=[FAILING, "CartPole-v1"], seeds=2)
     summary = made.run(workers=2)
     assert not summary.complete
-    assert [f.population.environment for f in summary.failures] == ["NoSuch-v0"] * 2
+    assert [f.population.environment for f in summary.failures] == [FAILING] * 2
     assert all("Traceback (most recent call last)" in f.traceback for f in summary.failures)
     assert {p.environment for p in summary.ran} == {"CartPole-v1"}
     assert len(list((tmp_path / "failures").iterdir())) == 2

@@ -32,11 +32,24 @@ def test_a_spec_is_frozen():
 
 
 MESSAGES = [
+    ({"budget": {}}, "`budget` must hold either `steps` or `episodes`, but got {}."),
+    (
+        {"strategies__prioritized__budget": {"episodes": 3}},
+        "`strategies.prioritized.budget` must be in steps, as `budget` is.",
+    ),
+    (
+        {"strategies__prioritized__environments": ["Taxi-v4"]},
+        "`environments` must hold every environment that is spoken of, but lacks 'Taxi-v4'.",
+    ),
+    (
+        {"strategies__prioritized__learner": {"gama": 0.5}},
+        None,
+    ),
+    ({"strategies__prioritized__transforms": [{"type": "nstep"}]}, None),
     (
         {"seds": 3},
         "unknown key `seds`; did you mean `seeds`? Allowed here: name, title, question, environments, "
-        "learners, "
-        "strategies, seeds, population, baseline, budget, evaluation, logging.",
+        "learners, strategies, overrides, env_options, seeds, population, baseline, budget, evaluation, logging.",
     ),
     (
         {"evaluation__evry": 3},

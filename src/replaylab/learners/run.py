@@ -69,6 +69,21 @@ class Job:
         return ", ".join(f"{one.name}={getattr(self, one.name)!s}" for one in fields(self))
 
 
+def check(job: Job) -> None:
+    """Raise the error that training would end with at its start, if any; takes no memory for a buffer.
+
+    Raises:
+        ConfigError: The environment cannot be made, or the learner or a transform cannot handle it.
+        MissingExtraError: What the environment needs is not installed.
+    """
+    env = _environments(job, 1)
+    try:
+        _agents(job, env, [0])
+        transforms_for(env, job.transforms)
+    finally:
+        env.close()
+
+
 class Run:
     """R replicas under way.
 

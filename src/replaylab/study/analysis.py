@@ -223,7 +223,7 @@ def spending(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[Spent]:
         Spent(
             *c.cell,
             c.strategy,
-            spec.budget.steps,
+            spec.budget_of(c.strategy).total,
             float(c.values[:, -1].mean()),
             float(replayed.get((c.cell, c.strategy), np.nan)),
         )

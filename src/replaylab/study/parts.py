@@ -40,8 +40,20 @@ STRATEGIES: Catalogue = {
 }
 """Sampler types of ``[strategies.*]``; "none" is learning without replay, another word for "online"."""
 
-LEARNERS: Catalogue = {"dqn": "replaylab.learners:DQN"}
+LEARNERS: Catalogue = {
+    "dqn": "replaylab.learners:DQN",
+    "q_learning": "replaylab.learners:QLearning",
+    "sarsa": "replaylab.learners:Sarsa",
+    "expected_sarsa": "replaylab.learners:ExpectedSarsa",
+}
 """Learner types of ``[learners.*]``."""
+
+TRANSFORMS: Catalogue = {
+    "n_step": "replaylab.replay:NStep",
+    "frame_stack": "replaylab.replay:FrameStack",
+    "hindsight": "replaylab.learners.goals:EnvHindsight",
+}
+"""Transform types, in a strategy's ``transforms``; hindsight asks the environment what a goal is worth."""
 
 SCHEDULES: Catalogue = {
     "constant": "replaylab.replay:Constant",

@@ -12,14 +12,14 @@ import json
 import re
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from replaylab.study.parts import Part
 from replaylab.study.spec import Spec
 
-NUMBERS_VERSION = 1
+NUMBERS_VERSION = 2
 """Raise it when the same settings begin to give other numbers (a mended learner, another metric): old files
 then no longer match, and are run again rather than mixed in."""
 
@@ -28,7 +28,7 @@ class Population(BaseModel):
     """Runs trained together: the unit of work, of storage and of resumption.
 
     ``learner`` and ``strategy`` are the names the study file gives; ``learner_part`` and ``strategy_part``
-    what they stand for.
+    what they stand for. ``steps`` is the budget of one run, in ``unit``, and so are the periods.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,7 +39,10 @@ class Population(BaseModel):
     strategy: str
     strategy_part: Part
     seeds: tuple[int, ...]
+    transforms: tuple[Part, ...] = ()
+    env_options: dict[str, Any] = {}
     steps: int
+    unit: Literal["steps", "episodes"] = "steps"
     eval_every: int
     eval_episodes: int
     log_every: int
@@ -52,8 +55,10 @@ class Population(BaseModel):
             "environment": self.environment,
             "learner": {self.learner: self.learner_part.model_dump(mode="json")},
             "strategy": {self.strategy: self.strategy_part.model_dump(mode="json")},
+            "transforms": [one.model_dump(mode="json") for one in self.transforms],
+            "env_options": self.env_options,
             "seeds": list(self.seeds),
-            "steps": self.steps,
+            self.unit: self.steps,
             "eval_every": self.eval_every,
             "eval_episodes": self.eval_episodes,
             "log_every": self.log_every,
@@ -79,21 +84,25 @@ def plan(spec: Spec) -> list[Population]:
         Population(
             environment=environment,
             learner=learner,
-            learner_part=learner_part,
+            learner_part=spec.learner_of(strategy, learner),
             strategy=strategy,
             strategy_part=strategy_part,
             seeds=tuple(seeds),
-            steps=spec.budget.steps,
+            transforms=spec.transforms_of(strategy, learner),
+            env_options=spec.env_options.get(environment, {}),
+            steps=spec.budget_of(strategy).total,
+            unit=spec.budget.unit,
             eval_every=spec.evaluation.every,
             eval_episodes=spec.evaluation.episodes,
             log_every=spec.logging.every,
         )
-        for environment, (learner, learner_part), seeds, (strategy, strategy_part) in product(
+        for environment, learner, seeds, (strategy, strategy_part) in product(
             spec.environments,
-            spec.learners.items(),
+            spec.learners,
             _chunks(spec.seeds, spec.population),
             spec.strategies.items(),
         )
+        if environment in spec.environments_of(strategy)
     ]
 
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from replaylab import statistics
-from replaylab.errors import SpecError
-from replaylab.study import analysis, provenance, words
+from replaylab.errors import SnapshotError, SpecError
+from replaylab.study import analysis, files, provenance, words
 from replaylab.study.parts import LEARNERS, STRATEGIES, Catalogue, Part, resolve
 from replaylab.study.plan import Population, plan
 from replaylab.study.progress import duration
@@ -32,9 +32,12 @@ def single(
     learner: str,
     learner_options: Iterable[str],
     seeds: Iterable[int],
-    steps: int,
+    steps: int | None,
     eval_every: int,
     eval_episodes: int,
+    episodes: int | None = None,
+    transforms: Iterable[str] = (),
+    env_options: Iterable[str] = (),
 ) -> Population:
     """Return the population that these words of a command line describe.
 
@@ -48,6 +51,9 @@ def single(
         steps: environment steps of each.
         eval_every: environment steps between evaluations.
         eval_episodes: episodes of one evaluation.
+        episodes: episodes of each, instead of steps.
+        transforms: ``type`` or ``type:key=value,key=value``, values as in TOML.
+        env_options: ``key=value`` for the environment's constructor.
 
     Raises:
         SpecError: an option is unknown or breaks a rule.
@@ -58,12 +64,19 @@ def single(
             "name": "train",
             "environments": [environment],
             "learners": {learner: _part(learner, learner_options, LEARNERS, "--learner")},
-            "strategies": {strategy: _part(strategy, strategy_options, STRATEGIES, "--strategy")},
+            "strategies": {
+                strategy: {
+                    **_part(strategy, strategy_options, STRATEGIES, "--strategy"),
+                    "transforms": [_transform(text) for text in transforms],
+                }
+            },
+            "env_options": {environment: dict(_option(option, "--env") for option in env_options)},
             "baseline": strategy,
             "seeds": chosen,
             "population": max(1, len(chosen)),
-            "budget": {"steps": steps},
+            "budget": {"steps": steps} if episodes is None else {"episodes": episodes},
             "evaluation": {"every": eval_every, "episodes": eval_episodes},
+            "logging": {"every": 500 if episodes is None else max(1, episodes // 100)},
         },
         source="train",
     )
@@ -73,6 +86,11 @@ def single(
 def _part(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:
     part = Part.of(kind, dict(_option(option, where) for option in options))
     return resolve(part, catalogue, where, "train").model_dump()
+
+
+def _transform(text: str) -> dict[str, Any]:
+    kind, _, options = text.partition(":")
+    return {"type": kind, **dict(_option(option, "--transforms") for option in options.split(",") if option)}
 
 
 def _option(text: str, where: str) -> tuple[str, Any]:
@@ -86,49 +104,98 @@ def _option(text: str, where: str) -> tuple[str, Any]:
         return key, value
 
 
-def train_and_tell(population: Population, console: Console, out: Path | None) -> statistics.Interval:
+def to_go_on(folder: Path) -> Population:
+    """Return the population whose run was saved in a folder.
+
+    Raises:
+        SnapshotError: there is none.
+    """
+    file = folder / "population.json"
+    if not file.is_file():
+        raise SnapshotError(f"{folder} holds no run: there is no population.json in it; pass the folder of --save")
+    return Population.model_validate_json(file.read_text(encoding="utf-8"))
+
+
+def train_and_tell(
+    population: Population,
+    console: Console,
+    out: Path | None,
+    *,
+    save: Path | None = None,
+    save_every: int | None = None,
+    resume: bool = False,
+    tensorboard: Path | None = None,
+) -> statistics.Interval:
     """Train, print each evaluation and the final level, write the rows if asked, and return the final level.
 
     Args:
         population: what to train.
         console: where to print; the progress bar is for terminals only.
         out: a Parquet file, or None.
+        save: folder for checkpoints and for what each agent has learned.
+        save_every: steps or episodes between checkpoints.
+        resume: go on from the checkpoint in that folder.
+        tensorboard: folder for event files.
     """
     began = time.perf_counter()
+    board = None
+    if tensorboard is not None:
+        from replaylab.watch import TensorBoard
+
+        board = TensorBoard(tensorboard, population.seeds)
     bar = Progress(
         TextColumn(population.label),
         BarColumn(bar_width=None),
-        TextColumn("{task.fields[speed]:,.0f} steps/s"),
+        TextColumn(f"{{task.fields[speed]:,.0f}} {population.unit}/s"),
         TimeRemainingColumn(compact=True),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     )
-    _say(console, f"{population.label}, {population.steps:,} steps each")
+    _say(console, f"{population.label}, {population.steps:,} {population.unit} each")
+    if save is not None and not resume:
+        save.mkdir(parents=True, exist_ok=True)
+        files.write_text(save / "population.json", population.model_dump_json(indent=1))
     with bar:
         task = bar.add_task("", total=population.steps, speed=0.0)
+
+        evaluated: dict[int, NDArray[np.float64]] = {}
 
         def on_step(step: int) -> None:
             elapsed = time.perf_counter() - began
             bar.update(task, completed=step, speed=step * len(population.seeds) / elapsed)
 
         def on_metrics(step: int, values: Mapping[str, NDArray[np.float64]]) -> None:
-            if analysis.RETURN in values:
-                found = statistics.bootstrap_interval(values[analysis.RETURN], resamples=1_000)
-                _say(console, f"{step:>10,} steps   greedy return {_level(found)}")
+            if board is not None:
+                board(step, values)
+            if analysis.RETURN not in values:
+                return
+            returns = values[analysis.RETURN]
+            evaluated[step] = np.where(np.isnan(returns), evaluated.get(step, returns), returns)
+            if np.isfinite(evaluated[step]).all():  # with a budget of episodes the seeds come one by one
+                found = statistics.bootstrap_interval(evaluated.pop(step), resamples=1_000)
+                _say(console, f"{step:>10,} {population.unit}   greedy return {_level(found)}")
 
-        columns = train_population(population, on_step, on_metrics)
+        columns = train_population(
+            population, on_step, on_metrics, save=save, save_every=save_every, resume=save if resume else None
+        )
+    if board is not None:
+        board.close()
     seconds = time.perf_counter() - began
     if out is not None:
         write_population(out, population, columns, provenance.versions())
     final = _final(columns, population)
     total = population.steps * len(population.seeds)
+    counted = "environment steps" if population.unit == "steps" else "episodes"
     _say(
         console,
         f"final level {_level(final)}, interquartile mean over "
         f"{words.counted(len(population.seeds), 'seed')} with its 95 % interval",
     )
-    _say(console, f"{total:,} environment steps in {duration(seconds)}, {total / seconds:,.0f} a second")
+    _say(
+        console,
+        f"{total:,} {counted} in {duration(seconds)}, {total / seconds:,.0f} a second",
+    )
     if out is not None:
         _say(console, f"rows: {out}")
     return final

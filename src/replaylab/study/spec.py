@@ -11,7 +11,7 @@ next year under other defaults is a different study, and says so. Shape of a fil
     baseline = "uniform"            # the strategy the others are compared with
 
     [budget]
-    steps = 20_000                  # environment steps of every run
+    steps = 20_000                  # environment steps of every run; or instead: episodes = 300
 
     [evaluation]
     every = 1_000                   # environment steps
@@ -22,19 +22,31 @@ next year under other defaults is a different study, and says so. Shape of a fil
     gamma = 0.99
 
     [strategies.uniform]
-    type = "uniform"                # the other keys are the sampler's options
+    type = "uniform"                # the other keys are the sampler's options, and these four:
+
+    [strategies.hindsight]
+    type = "uniform"
+    transforms = [{ type = "hindsight", ratio = 4 }]
+    learner = { double = false }    # other settings of the learners, for this strategy
+    budget = { steps = 40_000 }     # another budget
+    environments = ["replaylab/BitFlip-v0"]         # only these of the study's
+
+    [env_options."replaylab/BitFlip-v0"]            # for an environment's constructor
+    n = 10
+
+A budget in episodes is the unit of ``evaluation.every`` and ``logging.every`` as well.
 """
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from replaylab.errors import SpecError
-from replaylab.study.parts import LEARNERS, STRATEGIES, Part, resolve
+from replaylab.study.parts import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve
 from replaylab.study.spec_errors import explain
 
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
@@ -50,17 +62,55 @@ class _Table(BaseModel):
 
 
 class Budget(_Table):
-    """How long every run is, the same for all strategies."""
+    """How long every run is, the same for all strategies that do not say otherwise."""
 
-    steps: Count
+    steps: Count | None = None
     """Environment steps of one run."""
+
+    episodes: Count | None = None
+    """Or its episodes."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.steps is None) == (self.episodes is None):
+            raise ValueError("must hold either `steps` or `episodes`")
+        return self
+
+    @property
+    def total(self) -> int:
+        """The budget as a number."""
+        return self.steps or self.episodes or 0
+
+    @property
+    def unit(self) -> Literal["steps", "episodes"]:
+        """What it counts."""
+        return "steps" if self.steps else "episodes"
+
+    def __str__(self) -> str:
+        return f"{self.total:,} {'environment steps' if self.steps else 'episodes'}"
+
+
+class Overrides(_Table):
+    """What a strategy does otherwise than the rest of the study."""
+
+    transforms: tuple[Part, ...] = ()
+    """What a drawn step becomes."""
+
+    learner: dict[str, Any] = {}
+    """Settings of the learners, in place of theirs."""
+
+    budget: Budget | None = None
+    """In place of the study's; in the same unit."""
+
+    environments: tuple[EnvironmentId, ...] | None = None
+    """Which of the study's environments; None: all."""
 
 
 class Evaluation(_Table):
     """Greedy evaluation on separate environments."""
 
     every: Count
-    """Environment steps between evaluations."""
+    """Environment steps, or episodes, between evaluations."""
 
     episodes: Count = 10
     """Episodes of one evaluation; their mean return is one point of the learning curve."""
@@ -70,7 +120,7 @@ class Logging(_Table):
     """What is written down while training."""
 
     every: Count = 500
-    """Environment steps between rows of ``train/...`` and ``replay/...``."""
+    """Environment steps, or episodes, between rows of ``train/...`` and ``replay/...``."""
 
 
 class Spec(_Table):
@@ -82,12 +132,27 @@ class Spec(_Table):
     environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]
     learners: Annotated[dict[Name, Part], Field(min_length=1)]
     strategies: Annotated[dict[Name, Part], Field(min_length=1)]
+    overrides: dict[Name, Overrides] = {}
+    env_options: dict[EnvironmentId, dict[str, Any]] = {}
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     population: Count = 10
     baseline: str = "uniform"
     budget: Budget
     evaluation: Evaluation
     logging: Logging = Logging()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _part_overrides(cls, value: Any) -> Any:
+        """Take a strategy's own transforms, learner, budget and environments out of its sampler's options."""
+        strategies = value.get("strategies") if isinstance(value, dict) else None
+        if not isinstance(strategies, dict) or not all(isinstance(one, dict) for one in strategies.values()):
+            return value
+        names = Overrides.model_fields
+        taken = {k: {n: one[n] for n in names if n in one} for k, one in strategies.items()}
+        plain = {k: {n: v for n, v in one.items() if n not in names} for k, one in strategies.items()}
+        overrides = {**value.get("overrides", {}), **{k: one for k, one in taken.items() if one}}
+        return value | {"strategies": plain, "overrides": overrides}
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -114,12 +179,51 @@ class Spec(_Table):
             raise ValueError(
                 f"`baseline` must name one of the strategies ({', '.join(self.strategies)}), but got {self.baseline!r}"
             )
-        if self.evaluation.every > self.budget.steps:
+        for strategy in self.strategies:
+            self._check_budget(strategy, self.budget_of(strategy))
+        for name in {e for one in self.overrides.values() for e in one.environments or ()} | set(self.env_options):
+            if name not in self.environments:
+                raise ValueError(f"`environments` must hold every environment that is spoken of, but lacks {name!r}")
+        for strategy in set(self.overrides) - set(self.strategies):
+            raise ValueError(f"`overrides` speaks of a strategy that is not there: {strategy!r}")
+        return self
+
+    def _check_budget(self, strategy: str, budget: Budget) -> None:
+        if budget.unit != self.budget.unit:
+            raise ValueError(f"`strategies.{strategy}.budget` must be in {self.budget.unit}, as `budget` is")
+        if self.evaluation.every > budget.total:
             raise ValueError(
-                f"`evaluation.every` must be at most `budget.steps` = {self.budget.steps}, "
+                f"`evaluation.every` must be at most `budget.{budget.unit}` = {budget.total}, "
                 f"but got {self.evaluation.every}"
             )
-        return self
+
+    def budget_of(self, strategy: str) -> Budget:
+        """Return a strategy's budget."""
+        return self.overrides.get(strategy, Overrides()).budget or self.budget
+
+    def environments_of(self, strategy: str) -> tuple[str, ...]:
+        """Return the environments a strategy runs on."""
+        own = self.overrides.get(strategy, Overrides()).environments
+        return tuple(e for e in self.environments if own is None or e in own)
+
+    def learner_of(self, strategy: str, learner: str) -> Part:
+        """Return a learner as a strategy has it, every setting spelled out."""
+        part = self.learners[learner]
+        changes = self.overrides.get(strategy, Overrides()).learner
+        if not changes:
+            return part
+        return resolve(
+            Part.of(part.type, part.options | changes), LEARNERS, f"strategies.{strategy}.learner", self.name
+        )
+
+    def transforms_of(self, strategy: str, learner: str) -> tuple[Part, ...]:
+        """Return a strategy's transforms, every option spelled out; an n-step return has the learner's discount."""
+        gamma = {"gamma": self.learner_of(strategy, learner).options.get("gamma", 0.99)}
+        where = f"strategies.{strategy}.transforms"
+        return tuple(
+            resolve(Part.of(p.type, (gamma if p.type == "n_step" else {}) | p.options), TRANSFORMS, where, self.name)
+            for p in self.overrides.get(strategy, Overrides()).transforms
+        )
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
@@ -151,9 +255,14 @@ class Spec(_Table):
             raise SpecError(explain(error, cls, source)) from error
         learners = {k: resolve(p, LEARNERS, f"learners.{k}", source) for k, p in spec.learners.items()}
         strategies = {k: resolve(p, STRATEGIES, f"strategies.{k}", source) for k, p in spec.strategies.items()}
-        return spec.model_copy(update={"learners": learners, "strategies": strategies})
+        spec = spec.model_copy(update={"learners": learners, "strategies": strategies})
+        for strategy in strategies:
+            for learner in learners:
+                spec.transforms_of(strategy, learner)
+        return spec
 
     @property
     def runs(self) -> int:
-        """Number of runs: environments × learners × strategies × seeds."""
-        return len(self.environments) * len(self.learners) * len(self.strategies) * len(self.seeds)
+        """Number of runs: environments × learners × strategies × seeds, without what a strategy leaves out."""
+        cells = sum(len(self.environments_of(strategy)) for strategy in self.strategies)
+        return cells * len(self.learners) * len(self.seeds)

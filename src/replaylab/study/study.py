@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 from replaylab.errors import ConfigError, SpecError
 from replaylab.study import files, provenance
 from replaylab.study.catalog import find
+from replaylab.study.checking import check_population
 from replaylab.study.plan import Population, plan
 from replaylab.study.runner import Failure, Reporter, run_populations
 from replaylab.study.spec import Spec
@@ -123,6 +124,8 @@ class Study:
             kept = self.present
             there = {p.id for p in kept}
             todo = [p for p in self.populations if p.id not in there]
+            for one in {(p.environment, p.learner, p.strategy): p for p in todo}.values():
+                check_population(one)
             seconds, failures = self._run(todo, kept, workers, reporter or _Silent())
         ran = tuple(p for p in todo if p.id in seconds)
         return Summary(ran, tuple(kept), tuple(failures), time.perf_counter() - began)

@@ -91,10 +91,10 @@ def compared(spec: Spec) -> str:
     against = f"{joined(others)} with {spec.baseline}" if others else f"{spec.baseline} alone"
     return (
         f"Compared: {against}, on {joined(spec.environments)}, with {joined(list(spec.learners))}, "
-        f"{counted(len(spec.seeds), 'seed')} each and {spec.budget.steps:,} environment steps a run "
+        f"{counted(len(spec.seeds), 'seed')} each and {spec.budget} a run "
         f"({counted(spec.runs, 'run')}). The same seeds serve every strategy, so runs are compared in pairs. "
         f"A run is judged by its greedy policy on separate environments: the mean return of "
-        f"{counted(spec.evaluation.episodes, 'episode')}, every {spec.evaluation.every:,} steps."
+        f"{counted(spec.evaluation.episodes, 'episode')}, every {spec.evaluation.every:,} {spec.budget.unit}."
     )
 
 
@@ -161,8 +161,8 @@ def _equals(p: float) -> str:
 def budgets(spent: Sequence[Spent], spec: Spec) -> str:
     """Return what is matched between the strategies, and what is not."""
     if not spent:
-        return f"Every run takes {spec.budget.steps:,} environment steps; updates were not recorded."
-    matched = ["environment steps"]
+        return f"Every run takes {spec.budget}; updates were not recorded."
+    matched = ["environment steps" if spec.budget.steps else "episodes"]
     unmatched: list[str] = []
     for name, values in (
         ("updates", {round(s.updates) for s in spent}),

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from replaylab.study.parts import LEARNERS, STRATEGIES, build
+from replaylab.study.parts import LEARNERS, STRATEGIES, TRANSFORMS, build
 from replaylab.study.plan import Population
 
 _REPORT_SECONDS = 0.2
@@ -30,6 +30,7 @@ def train_population(
     population: Population,
     on_step: Callable[[int], None] | None = None,
     on_metrics: Callable[[int, Mapping[str, Any]], None] | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
     """Train a population in this process and return its columns: seed, step, metric, value; each (rows,).
 
@@ -38,6 +39,7 @@ def train_population(
         on_step: hears of the steps taken, now and then.
         on_metrics: hears of each evaluation and each look at the learner: the step, and values of shape
             (seeds,).
+        **more: further options of `train`: save, save_every, resume.
     """
     import torch
 
@@ -49,12 +51,16 @@ def train_population(
         build(population.learner_part, LEARNERS),
         build(population.strategy_part, STRATEGIES),
         list(population.seeds),
-        population.steps,
+        transforms=[build(one, TRANSFORMS) for one in population.transforms],
+        env_options=population.env_options,
+        total_steps=population.steps if population.unit == "steps" else None,
+        total_episodes=population.steps if population.unit == "episodes" else None,
         eval_every=population.eval_every,
         eval_episodes=population.eval_episodes,
         log_every=population.log_every,
         progress=on_step,
         on_metrics=on_metrics,
+        **more,
     )
     columns: dict[str, Any] = metrics.columns
     return columns
