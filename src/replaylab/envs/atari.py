@@ -1,5 +1,6 @@
 """Atari games through the Arcade Learning Environment, prepared as DQN wants them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +12,12 @@ from replaylab.errors import ConfigError, MissingExtraError
 def is_atari(name: str) -> bool:
     """Return whether a registered name, without its module, is that of an Atari game."""
     return name.startswith("ALE/") or "NoFrameskip-v" in name
+
+
+def whole_games(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an environment's options for looking at a policy: of Atari games, without what is for training alone."""
+    atari = is_atari(env_id.rpartition(":")[2])
+    return {**options, "clip_rewards": False, "episodic_life": False} if atari else dict(options)
 
 
 def make_atari(

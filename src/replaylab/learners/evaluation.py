@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.envs import make_vector_env
+from replaylab.envs.atari import whole_games
 from replaylab.learners.agents import Agents, each
 from replaylab.learners.streams import Stream, numbers
 
@@ -21,14 +22,14 @@ class Evaluation:
         env_id: The environment.
         episodes: Episodes for each replica and evaluation.
         max_steps: Where an episode is cut in an environment without a time limit.
-        env_options: For the environment's constructor.
+        env_options: For the environment's constructor. Atari games are played whole and for unclipped rewards.
     """
 
     def __init__(
         self, env_id: str, episodes: int, *, max_steps: int = 10_000, env_options: Mapping[str, Any] | None = None
     ) -> None:
         self.env_id, self.episodes, self.max_steps = env_id, episodes, max_steps
-        self.env_options = dict(env_options or {})
+        self.env_options = whole_games(env_id, env_options or {})
         self._env: Any = None
 
     def __call__(

@@ -88,11 +88,12 @@ class Recorder:
             numbers |= _of_update(*self._latest, self.newest)
         self._report(clock, numbers, due)
 
-    def evaluation(self, clock: Clock, reward: Floats, length: Floats, due: Bools) -> None:
-        """Take note of a greedy evaluation's mean returns and mean episode lengths, of those it was due for."""
-        values = np.full((2, len(due)), np.nan)
-        values[:, due] = reward, length
-        self._report(clock, {"eval/mean_reward": values[0], "eval/mean_ep_length": values[1]}, due)
+    def evaluation(self, clock: Clock, found: Mapping[str, Floats], due: Bools) -> None:
+        """Take note of what an evaluation found of those it was due for."""
+        placed = {name: np.full(len(due), np.nan) for name in found}
+        for name, values in found.items():
+            placed[name][due] = values
+        self._report(clock, placed, due)
 
     def keep(self, rows: Bools) -> None:
         """Go on with some of the replicas alone."""

@@ -1,5 +1,6 @@
 """Everything that moves while R replicas are trained: environments, agents, buffer, streams, clock."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from replaylab.envs import make_vector_env
@@ -16,8 +18,10 @@ from replaylab.learners.agents import Agents, Learner, Step, pick
 from replaylab.learners.clock import Clock
 from replaylab.learners.exploration import EpsilonGreedy
 from replaylab.learners.goals import EnvHindsight, transforms_for
+from replaylab.learners.inputs import are_pixels
 from replaylab.learners.streams import Stream, numbers
 from replaylab.replay import (
+    Field,
     FrameStack,
     Mixture,
     NStep,
@@ -29,6 +33,7 @@ from replaylab.replay import (
 from replaylab.replay import (
     Sequence as Sequences,
 )
+from replaylab.replay.fields import LEAST_COMPRESSED
 from replaylab.replay.schedules import as_schedule
 
 
@@ -209,5 +214,15 @@ def _buffer(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> Re
         sampler=job.sampler,
         transforms=transforms,
         next_obs="derived" if stacked else "stored",
+        extra_fields=_packed_pixels(env.single_observation_space),
         seed=list(seeds),
     )
+
+
+def _packed_pixels(space: Space[Any]) -> dict[str, Field]:
+    """Return the fields of images, which are kept compressed, without loss; none where there are none, or tiny ones."""
+    shape = space.shape or ()
+    if not are_pixels(space) or math.prod(shape[1:]) < LEAST_COMPRESSED:
+        return {}
+    field = Field(shape, np.uint8, compressed=True)
+    return {"obs": field, "next_obs": field}

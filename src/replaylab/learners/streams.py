@@ -21,6 +21,7 @@ class Stream(IntEnum):
     EXPLORATION = 3
     EVALUATION = 4
     NEXT_ACTION = 5
+    HELD_OUT = 6
 
 
 def sequence(seed: int, stream: Stream, *further: int) -> np.random.SeedSequence:

@@ -12,6 +12,7 @@ from replaylab.learners import checkpoint, continuing
 from replaylab.learners.agents import Agents, Learner, Step, each
 from replaylab.learners.evaluation import Evaluation
 from replaylab.learners.goals import EnvHindsight
+from replaylab.learners.held_out import HeldOut
 from replaylab.learners.metrics import Metrics
 from replaylab.learners.recorder import OnMetrics, Recorder
 from replaylab.learners.run import Job, Run, true_next_obs
@@ -33,6 +34,7 @@ def train(
     env_options: Mapping[str, Any] | None = None,
     eval_every: int | None = 5_000,
     eval_episodes: int = 10,
+    held_out: int = 0,
     log_every: int = 1_000,
     autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
     on_metrics: OnMetrics | None = None,
@@ -64,6 +66,7 @@ def train(
         env_options: For the environment's constructor.
         eval_every: Between two greedy evaluations, with one more at the end; None: no evaluation.
         eval_episodes: Episodes of an evaluation.
+        held_out: States whose values each evaluation tells, see `HeldOut`; 0: none.
         log_every: Between two looks at the update, the batch and ε.
         autoreset_mode: How the environments start new episodes.
         on_metrics: Called after each look and each evaluation; see `Recorder`.
@@ -74,8 +77,9 @@ def train(
         resume: Folder of a checkpoint to go on from, bit for bit; all other arguments must be as they were.
 
     Returns:
-        Rows of ``rollout/ep_rew`` and ``rollout/ep_len`` for each episode; ``eval/mean_reward`` and
-        ``eval/mean_ep_length`` for each evaluation; ``rollout/exploration_rate``, ``train/loss``,
+        Rows of ``rollout/ep_rew`` and ``rollout/ep_len`` for each episode; ``eval/mean_reward``,
+        ``eval/mean_ep_length`` and, with `held_out`, ``eval/held_out_q`` (mean over the states of max_a Q(s, a)) for
+        each evaluation; ``rollout/exploration_rate``, ``train/loss``,
         ``train/q_mean``, ``train/td_error_mean|median|max|std`` (of |δ|), ``train/updates`` (online and from batches),
         ``replay/transitions_replayed``, ``replay/age_mean`` (steps since the drawn rows were stored) and
         ``replay/weight_mean`` for each look.
@@ -87,6 +91,8 @@ def train(
     seeds = list(seeds)
     periods = {"eval_every": eval_every, "eval_episodes": eval_episodes, "log_every": log_every}
     _check_arguments(seeds, periods | {"save_every": save_every})
+    if held_out < 0:
+        raise ConfigError(f"`held_out` must be at least 0, but got {held_out}")
     job = Job(
         env_id,
         learner,
@@ -104,12 +110,13 @@ def train(
     if total_episodes is not None and len(seeds) > 1:
         continuing.check(run.env, env_id, "a budget of episodes for several seeds at once")
     evaluation = Evaluation(env_id, eval_episodes, env_options=env_options)
+    values = HeldOut(env_id, run.seeds, held_out, env_options) if held_out and eval_every else None
     next_save = _after(run, save_every or 1)
 
     while run.seeds:
         _turn(run, recorder)
         clock = run.clock
-        _evaluate(run, recorder, evaluation, eval_every)
+        _evaluate(run, recorder, evaluation, values, eval_every)
         over = clock.over
         if progress is not None and (clock.steps % PROGRESS_PERIOD == 0 or over.all()):
             progress(int(clock.now.min()))
@@ -175,7 +182,9 @@ def _replay(run: Run, recorder: Recorder) -> None:
     recorder.update(update, batch)
 
 
-def _evaluate(run: Run, recorder: Recorder, evaluation: Evaluation, every: int | None) -> None:
+def _evaluate(
+    run: Run, recorder: Recorder, evaluation: Evaluation, held_out: HeldOut | None, every: int | None
+) -> None:
     """Evaluate the replicas that an evaluation is due for; where they progress apart, each by itself."""
     due = run.clock.due(every)
     if every is None or not due.any():
@@ -186,7 +195,12 @@ def _evaluate(run: Run, recorder: Recorder, evaluation: Evaluation, every: int |
         here[r] = True
         seeds = [seed for seed, one in zip(run.seeds, here, strict=True) if one]
         number = (int(run.clock.now[here][0]) - 1) // every
-        recorder.evaluation(run.clock, *evaluation(run.agents_of(here), seeds, number), here)
+        agents = run.agents_of(here)
+        reward, length = evaluation(agents, seeds, number)
+        found = {"eval/mean_reward": reward, "eval/mean_ep_length": length}
+        if held_out is not None:
+            found["eval/held_out_q"] = held_out(agents, seeds)
+        recorder.evaluation(run.clock, found, here)
 
 
 def _after(run: Run, every: int) -> int:
