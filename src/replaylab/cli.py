@@ -124,6 +124,8 @@ class TrainCommand:
 
     Example: replaylab train --env Taxi-v4 --learner q_learning --learner-options batch_size=32 --episodes 500
 
+    Example: replaylab train --env ALE/Pong-v5 --seeds 1 --transforms frame_stack:stacked_input=true --video pong.mp4
+
     Example: replaylab train --save runs/mine, and after a break: replaylab train --resume runs/mine
     """
 
@@ -166,6 +168,9 @@ class TrainCommand:
     eval_episodes: int = 10
     """Episodes of one evaluation."""
 
+    held_out: int = 0
+    """States, seen by a random policy beforehand, whose mean of max Q each evaluation writes down."""
+
     out: Path | None = None
     """Write every metric to this Parquet file, in the columns of a study's results."""
 
@@ -180,6 +185,9 @@ class TrainCommand:
 
     tensorboard: Path | None = None
     """Write event files for TensorBoard to this folder."""
+
+    video: Path | None = None
+    """Write a greedy episode of the first seed, once it is trained, as a video: mp4, or GIF without PyAV."""
 
     def __call__(self) -> int:
         """Train and return the exit code."""
@@ -197,6 +205,7 @@ class TrainCommand:
             save_every=(self.save_every or max(1, population.steps // 10)) if folder else None,
             resume=self.resume is not None,
             tensorboard=self.tensorboard,
+            video=self.video,
         )
         return 0
 
@@ -215,6 +224,7 @@ class TrainCommand:
             env_options=self.env_options,
             eval_every=self.eval_every or max(1, budget // 20),
             eval_episodes=self.eval_episodes,
+            held_out=self.held_out,
         )
 
 

@@ -45,6 +45,7 @@ class Population(BaseModel):
     unit: Literal["steps", "episodes"] = "steps"
     eval_every: int
     eval_episodes: int
+    held_out: int = 0
     log_every: int
 
     @property
@@ -61,6 +62,7 @@ class Population(BaseModel):
             self.unit: self.steps,
             "eval_every": self.eval_every,
             "eval_episodes": self.eval_episodes,
+            "held_out": self.held_out,
             "log_every": self.log_every,
         }
 
@@ -94,6 +96,7 @@ def plan(spec: Spec) -> list[Population]:
             unit=spec.budget.unit,
             eval_every=spec.evaluation.every,
             eval_episodes=spec.evaluation.episodes,
+            held_out=spec.evaluation.held_out,
             log_every=spec.logging.every,
         )
         for environment, learner, seeds, (strategy, strategy_part) in product(

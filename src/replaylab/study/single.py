@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,10 @@ from replaylab.study.spec import Spec
 from replaylab.study.store import write_population
 from replaylab.study.worker import train_population
 
+if TYPE_CHECKING:
+    from replaylab.learners.agents import Agents
+    from replaylab.watch import Episode
+
 
 def single(
     *,
@@ -35,6 +39,7 @@ def single(
     steps: int | None,
     eval_every: int,
     eval_episodes: int,
+    held_out: int = 0,
     episodes: int | None = None,
     transforms: Iterable[str] = (),
     env_options: Iterable[str] = (),
@@ -51,6 +56,7 @@ def single(
         steps: environment steps of each.
         eval_every: environment steps between evaluations.
         eval_episodes: episodes of one evaluation.
+        held_out: states whose values each evaluation tells.
         episodes: episodes of each, instead of steps.
         transforms: ``type`` or ``type:key=value,key=value``, values as in TOML.
         env_options: ``key=value`` for the environment's constructor.
@@ -75,7 +81,7 @@ def single(
             "seeds": chosen,
             "population": max(1, len(chosen)),
             "budget": {"steps": steps} if episodes is None else {"episodes": episodes},
-            "evaluation": {"every": eval_every, "episodes": eval_episodes},
+            "evaluation": {"every": eval_every, "episodes": eval_episodes, "held_out": held_out},
             "logging": {"every": 500 if episodes is None else max(1, episodes // 100)},
         },
         source="train",
@@ -125,6 +131,7 @@ def train_and_tell(
     save_every: int | None = None,
     resume: bool = False,
     tensorboard: Path | None = None,
+    video: Path | None = None,
 ) -> statistics.Interval:
     """Train, print each evaluation and the final level, write the rows if asked, and return the final level.
 
@@ -136,8 +143,10 @@ def train_and_tell(
         save_every: steps or episodes between checkpoints.
         resume: go on from the checkpoint in that folder.
         tensorboard: folder for event files.
+        video: file for a greedy episode of the first seed, once it is trained.
     """
     began = time.perf_counter()
+    film = None if video is None else _Film(population, video)
     board = None
     if tensorboard is not None:
         from replaylab.watch import TensorBoard
@@ -177,7 +186,13 @@ def train_and_tell(
                 _say(console, f"{step:>10,} {population.unit}   greedy return {_level(found)}")
 
         columns = train_population(
-            population, on_step, on_metrics, save=save, save_every=save_every, resume=save if resume else None
+            population,
+            on_step,
+            on_metrics,
+            save=save,
+            save_every=save_every,
+            resume=save if resume else None,
+            on_end=film,
         )
     if board is not None:
         board.close()
@@ -198,7 +213,35 @@ def train_and_tell(
     )
     if out is not None:
         _say(console, f"rows: {out}")
+    if film is not None:
+        _say(console, f"greedy episode of seed {population.seeds[0]}, {film.told}")
     return final
+
+
+class _Film:
+    """Films a greedy episode of the first seed when its training ends; that this is possible is tried at once."""
+
+    max_steps = 3_000
+
+    def __init__(self, population: Population, path: Path) -> None:
+        self.population, self.path, self.told = population, path, "was not played"
+        self._play(lambda _: 0, 1)
+
+    def __call__(self, ended: list[int], agents: Agents) -> None:
+        """Hear of seeds that are trained."""
+        first = self.population.seeds[0]
+        if first not in ended:
+            return
+        from replaylab.watch import greedy, write_video
+
+        episode = self._play(greedy(agents, len(ended), ended.index(first)), self.max_steps)
+        self.told = f"{episode}: {write_video(self.path, episode.frames, episode.fps)}"
+
+    def _play(self, policy: Callable[[Any], int], max_steps: int) -> Episode:
+        from replaylab.watch import play
+
+        population = self.population
+        return play(population.environment, policy, max_steps=max_steps, env_options=population.env_options)
 
 
 def _level(found: statistics.Interval) -> str:

@@ -115,6 +115,9 @@ class Evaluation(_Table):
     episodes: Count = 10
     """Episodes of one evaluation; their mean return is one point of the learning curve."""
 
+    held_out: Annotated[int, Field(ge=0, strict=True)] = 0
+    """States whose mean of max_a Q(s, a) every evaluation writes down, as ``eval/held_out_q``."""
+
 
 class Logging(_Table):
     """What is written down while training."""

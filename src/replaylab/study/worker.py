@@ -39,7 +39,7 @@ def train_population(
         on_step: hears of the steps taken, now and then.
         on_metrics: hears of each evaluation and each look at the learner: the step, and values of shape
             (seeds,).
-        **more: further options of `train`: save, save_every, resume.
+        **more: further options of `train`: save, save_every, resume, on_end.
     """
     import torch
 
@@ -57,6 +57,7 @@ def train_population(
         total_episodes=population.steps if population.unit == "episodes" else None,
         eval_every=population.eval_every,
         eval_episodes=population.eval_episodes,
+        held_out=population.held_out,
         log_every=population.log_every,
         progress=on_step,
         on_metrics=on_metrics,

@@ -1,6 +1,6 @@
 """One episode of a policy, with its pictures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -8,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.envs.atari import is_atari, make_atari, whole_games
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.learners.agents import Agents, each
 
@@ -41,15 +42,23 @@ class Episode:
         return f"{self.steps:,} steps, return {self.episode_return:g}, {how}"
 
 
-def play(env: str | gym.Env[Any, Any], policy: Policy, *, seed: int = 0, max_steps: int = 1_000) -> Episode:
+def play(
+    env: str | gym.Env[Any, Any],
+    policy: Policy,
+    *,
+    seed: int = 0,
+    max_steps: int = 1_000,
+    env_options: Mapping[str, Any] | None = None,
+) -> Episode:
     """Play one episode and keep its pictures.
 
     Args:
-        env: A registered name; or an environment made with ``render_mode="rgb_array"``, wrapped as the policy
-            needs it, which is closed at the end.
+        env: A registered name, of Atari games too; or an environment made with ``render_mode="rgb_array"``, wrapped
+            as the policy needs it, which is closed at the end.
         policy: What is done. A greedy policy may walk in circles for ever: see `max_steps`.
         seed: Of the environment.
         max_steps: The guard: an episode is cut after so many steps, and says so.
+        env_options: For the constructor, where a name is given.
 
     Raises:
         ConfigError: There is no such environment, it makes no pictures, or `max_steps` is below 1.
@@ -57,7 +66,7 @@ def play(env: str | gym.Env[Any, Any], policy: Policy, *, seed: int = 0, max_ste
     """
     if max_steps < 1:
         raise ConfigError(f"`max_steps` must be at least 1, but got {max_steps}")
-    made = _make(env) if isinstance(env, str) else env
+    made = _make(env, env_options or {}) if isinstance(env, str) else env
     try:
         return _play(made, policy, seed, max_steps)
     except gym.error.DependencyNotInstalled as error:
@@ -78,17 +87,24 @@ def greedy(agents: Agents, replicas: int, replica: int = 0) -> Policy:
     """
 
     def policy(obs: Any) -> int:
-        rows = each(lambda x: np.broadcast_to(x, (replicas, 1, *np.shape(x))), obs)
+        rows = each(lambda x: np.broadcast_to(x, (replicas, 1, *np.shape(x))).copy(), obs)
         return int(agents.q_values(rows)[replica, 0].argmax())
 
     return policy
 
 
-def _make(env_id: str) -> gym.Env[Any, Any]:
+def _make(env_id: str, options: Mapping[str, Any]) -> gym.Env[Any, Any]:
+    name = env_id.rpartition(":")[2]
+    if is_atari(name):
+        return make_atari(name, render_mode="rgb_array", **whole_games(name, options))
     try:
-        return gym.make(env_id, render_mode="rgb_array")
+        return gym.make(env_id, render_mode="rgb_array", **options)
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise ConfigError(f"`env` must name a Gymnasium environment, but got {env_id!r}: {error}") from error
+    except TypeError as error:
+        raise ConfigError(
+            f"{env_id} cannot be made with render_mode='rgb_array' and {dict(options)}: {error}"
+        ) from error
 
 
 def _play(env: gym.Env[Any, Any], policy: Policy, seed: int, max_steps: int) -> Episode:
