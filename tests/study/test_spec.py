@@ -53,7 +53,7 @@ MESSAGES = [
     ),
     (
         {"evaluation__evry": 3},
-        "unknown key `evaluation.evry`; did you mean `every`? Allowed here: every, episodes.",
+        "unknown key `evaluation.evry`; did you mean `every`? Allowed here: every, episodes, held_out.",
     ),
     (
         {"strategies__prioritized__alfa": 3},
