@@ -103,7 +103,10 @@ class BoundReplay {
                 const std::vector<std::vector<std::uint64_t>>& streams, bool skip_after_end,
                 const TransformConfig& transforms, bool reservoir, bool count_replays,
                 const MappedConfig* storage)
-        : fields_(borders_of(fields)), replicas_(replicas), num_envs_(num_envs) {
+        : fields_(borders_of(fields)),
+          replicas_(replicas),
+          num_envs_(num_envs),
+          numbers_(std::max<std::size_t>(1, sampler.parts.size())) {
         ReplayConfig config =
             config_of(fields_, capacity, replicas, num_envs, sampler, transforms, reservoir, count_replays);
         for (const auto& words : streams)
@@ -186,9 +189,9 @@ class BoundReplay {
         }
         {
             const nb::gil_scoped_release no_gil;
-            replay_->sample(batch, scheduled.data(), targets.data(), reinterpret_cast<std::int64_t*>(ids),
-                            reinterpret_cast<double*>(probabilities), reinterpret_cast<float*>(weights),
-                            extra);
+            replay_->sample(batch, scheduled.data(), stride(scheduled), targets.data(),
+                            reinterpret_cast<std::int64_t*>(ids), reinterpret_cast<double*>(probabilities),
+                            reinterpret_cast<float*>(weights), extra);
         }
         return made;
     }
@@ -246,7 +249,8 @@ class BoundReplay {
         double* data;
         nb::object made = new_float64(flat.dims, data);
         const nb::gil_scoped_release no_gil;
-        replay_->probabilities(flat.data, flat.size / replay_->replicas(), batch, scheduled.data(), data);
+        replay_->probabilities(flat.data, flat.size / replay_->replicas(), batch, scheduled.data(),
+                               stride(scheduled), data);
         return made;
     }
 
@@ -428,7 +432,13 @@ class BoundReplay {
     }
 
     std::vector<FieldBorder> fields_;
+    // How far apart replicas' numbers lie: these are those of all replicas together, or of each.
+    std::int64_t stride(const std::vector<double>& scheduled) const {
+        return scheduled.size() > numbers_ ? static_cast<std::int64_t>(numbers_) : 0;
+    }
+
     std::int64_t replicas_, num_envs_;
+    std::size_t numbers_;  // of a sampler that change over a run
     FieldBorder discount_ = float32_field("discount");
     FieldBorder steps_ = int64_field("n_steps");
     FieldBorder mask_ = bool_field("mask");

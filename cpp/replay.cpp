@@ -288,8 +288,8 @@ Source Replay::source(std::int64_t replica) {
     return Source{replica, one.ring, one.random, one.episodes.get(), one.next_rows.get()};
 }
 
-void Replay::sample(std::int64_t batch, const double* scheduled, char* const* targets, std::int64_t* ids,
-                    double* probabilities, float* weights, const ExtraTargets& extra) {
+void Replay::sample(std::int64_t batch, const double* scheduled, std::int64_t stride, char* const* targets,
+                    std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra) {
     const std::int64_t n = batch_rows(batch);
     const std::lock_guard<std::mutex> lock(mutex_);
     catch_up();
@@ -297,7 +297,7 @@ void Replay::sample(std::int64_t batch, const double* scheduled, char* const* ta
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         std::int64_t tries = 0;
-        do draw(r, batch, scheduled, targets, ids, probabilities, weights, extra);
+        do draw(r, batch, scheduled + r * stride, targets, ids, probabilities, weights, extra);
         while (!whole(r, ++tries));
         one.sampler->finish(one.ring, slots_.data(), n);
         count(one, n);
@@ -388,7 +388,7 @@ std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::
 }
 
 void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch,
-                           const double* scheduled, double* out) {
+                           const double* scheduled, std::int64_t stride, double* out) {
     const std::lock_guard<std::mutex> lock(mutex_);
     catch_up();
     for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
@@ -409,8 +409,8 @@ void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t
             places_.resize(slots_.size(), k);
         }
         values_.resize(slots_.size());
-        one.sampler->law(one.ring, slots_.data(), static_cast<std::int64_t>(slots_.size()), batch, scheduled,
-                         values_.data());
+        one.sampler->law(one.ring, slots_.data(), static_cast<std::int64_t>(slots_.size()), batch,
+                         scheduled + r * stride, values_.data());
         for (std::size_t k = 0; k < places_.size(); ++k) out[places_[k]] += values_[k];
     }
 }

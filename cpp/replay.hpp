@@ -52,9 +52,10 @@ class Replay {
     std::int64_t batch_rows(std::int64_t batch) const { return replays_[0].sampler->rows(batch); }
 
     // Draws a batch in every replica: targets[f] receives [R][rows] values of field f, each with the axes
-    // that assembly() says. `scheduled` holds the sampler's numbers that change over a run.
-    void sample(std::int64_t batch, const double* scheduled, char* const* targets, std::int64_t* ids,
-                double* probabilities, float* weights, const ExtraTargets& extra);
+    // that assembly() says. `scheduled` holds the sampler's numbers that change over a run; replica r's begin
+    // at r·stride.
+    void sample(std::int64_t batch, const double* scheduled, std::int64_t stride, char* const* targets,
+                std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra);
 
     // Feeds values [R][n] back for ids [R][n]; returns how many ids were still stored. Throws, changing
     // nothing, on an id never given out or a value that is no priority.
@@ -62,7 +63,7 @@ class Replay {
 
     // The law of one row of a batch, for ids [R][n]; 0 for steps no longer stored.
     void probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch, const double* scheduled,
-                       double* out);
+                       std::int64_t stride, double* out);
 
     // Copies the rows of ids [R][n] out: targets[f] receives [R][n] values of field f. Throws on an id that
     // is not stored. Transformed: what a batch with these steps drawn would hold.

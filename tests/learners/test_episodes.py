@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from replaylab.errors import ConfigError
 from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa, train
 from replaylab.learners.exploration import EpsilonGreedy
 from replaylab.learners.tabular import TabularAgents
-from replaylab.replay import Exponential, Mixture, NStep, Prioritized, RankBased, Uniform
+from replaylab.replay import CustomSampler, Exponential, Mixture, NStep, Prioritized, RankBased, Recency
 from replaylab.replay import Sequence as Sequences
 
 SEEDS = [4, 0, 7, 2]
@@ -23,9 +24,20 @@ LEARNERS = [
 ]
 
 
+@dataclass(frozen=True)
+class Falling(CustomSampler):
+    """Uniform, with weights that fall over the run."""
+
+    def law(self, view, batch_size):
+        return np.full(len(view), 1 / len(view))
+
+    def weights(self, view, probabilities, progress):
+        return np.full(len(probabilities), 1 - progress / 2)
+
+
 def run(learner, sampler=None, seeds=SEEDS, env_id="FrozenLake-v1", episodes=12, **options):
     options = {"eval_every": 5, "eval_episodes": 2, "log_every": 4, "total_episodes": episodes} | options
-    return train(env_id, learner, sampler or Prioritized(beta=0.5), seeds, **options)
+    return train(env_id, learner, sampler or Prioritized(), seeds, **options)
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda one: f"{type(one).__name__}-{one.batch_size}-{one.online}")
@@ -75,6 +87,17 @@ def test_epsilon_follows_each_replicas_own_episodes(monkeypatch):
     np.testing.assert_allclose(np.concatenate(seen), np.repeat(0.25 * 0.99 ** np.arange(12), lengths))
 
 
+@pytest.mark.parametrize("sampler", [Mixture((Recency(), RankBased())), Falling()], ids=lambda s: type(s).__name__)
+def test_a_samplers_schedule_follows_each_replicas_own_episodes(sampler):
+    """Rows and weights are those of single runs, bit for bit: η, β, and what a sampler in Python makes of progress."""
+    learner = QLearning(online=False, batch_size=4, learning_starts=8, capacity=30, epsilon=0.3)
+    together = run(learner, sampler)
+    for seed in SEEDS:
+        rows, alone = together.columns["seed"] == seed, run(learner, sampler, seeds=[seed])
+        for name, column in alone.columns.items():
+            np.testing.assert_array_equal(together.columns[name][rows], column)
+
+
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
 def test_online_learning_sees_each_step_once_and_truly(mode, monkeypatch):
     """SARSA hears of every step with what is done next; of an episode's last one at once, with the true next_obs."""
@@ -113,8 +136,6 @@ def test_online_learning_sees_each_step_once_and_truly(mode, monkeypatch):
         ({"total_steps": 10}, "give either `total_steps` or `total_episodes`, but got 10 and 12"),
         ({"episodes": None}, "give either `total_steps` or `total_episodes`, but got None and None"),
         ({"episodes": 0}, "`total_episodes` must be at least 1, but got 0"),
-        ({"sampler": Prioritized()}, "needs a budget in steps, but got Prioritized("),
-        ({"sampler": Mixture((Uniform(), RankBased()))}, "needs a budget in steps, but got Mixture("),
         ({"env_id": "CartPole-v1"}, "tables need Discrete observations"),
         ({"transforms": [NStep(3, 0.5)]}, "`gamma` of NStep must be the learner's, 0.99, but got 0.5"),
         ({"transforms": [Sequences(4, overlap=0)]}, "learn from single steps; leave Sequence out"),

@@ -428,6 +428,15 @@ class TestSample:
         message = f"`progress` must be in [0, 1] (0: the run begins, 1: it ends), but got {bad!r}"
         assert_refused(ConfigError, message, lambda b: b.sample(4, progress=bad), sampler=Prioritized(beta=beta))
 
+    def test_progress_of_each_replica(self):
+        message = "`progress` must be in [0, 1] (0: the run begins, 1: it ends)"
+        for bad in ([0.1, 0.2, 0.3], [0.1, 1.1], [[0.1, 0.2]], ["half", 0.2]):
+            each = f"{message}, one number or one for each of 2 replicas, but got {bad!r}"
+            with pytest.raises(ConfigError) as caught:
+                make(replicas=2, sampler=Prioritized()).sample(4, progress=bad)
+            assert str(caught.value) == each
+        assert_refused(ConfigError, f"{message}, but got [0.1]", lambda b: b.sample(4, progress=[0.1]))
+
     def test_progress_is_needed(self):
         message = (
             "Prioritized has a number that changes over the run (Linear(start=0.4, end=1.0, until=1.0)), so "

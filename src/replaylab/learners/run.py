@@ -23,7 +23,6 @@ from replaylab.learners.streams import Stream, numbers
 from replaylab.replay import (
     Field,
     FrameStack,
-    Mixture,
     NStep,
     ReplayBuffer,
     Sampler,
@@ -57,13 +56,6 @@ class Job:
             gamma = getattr(self.learner, "gamma", None)
             if isinstance(one, NStep) and gamma not in (None, one.gamma):
                 raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {one.gamma}")
-        parts = self.sampler.parts if isinstance(self.sampler, Mixture) else (self.sampler,)
-        bounds = [as_schedule(part.scheduled).bounds for part in parts]
-        if self.total_episodes is not None and any(low < high for low, high in bounds):
-            raise ConfigError(
-                f"a number of the sampler that changes over the run needs a budget in steps, but got {self.sampler!r} "
-                "and `total_episodes`: under that replicas progress apart; make it constant"
-            )
 
     @cached_property
     def epsilon(self) -> Schedule:

@@ -174,8 +174,7 @@ def _turn(run: Run, recorder: Recorder) -> None:
 
 def _replay(run: Run, recorder: Recorder) -> None:
     """Learn from one batch of what is stored."""
-    progress = run.clock.progress if run.job.total_episodes is None else None
-    batch = run.buffer.sample(run.job.learner.batch_size, progress=progress)  # type: ignore[arg-type]
+    batch = run.buffer.sample(run.job.learner.batch_size, progress=run.clock.progress)
     update = run.agents.update(batch)
     if run.job.sampler.wants_feedback:
         run.buffer.update_priorities(batch.id, update.td_error)

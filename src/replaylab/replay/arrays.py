@@ -170,19 +170,21 @@ def check_count(config: object, name: str) -> None:
     check_option(config, name, "a whole number", lambda: value % 1 == 0)
 
 
-def checked_progress(progress: float) -> float:
-    """Return training progress as a float.
+def checked_progress(progress: float | npt.ArrayLike, replicas: int | None) -> list[float]:
+    """Return training progress: of all replicas together, or of each of R.
 
     Raises:
-        ConfigError: It is not in [0, 1].
+        ConfigError: It is not in [0, 1], or neither one number nor R.
     """
-    try:
-        inside = 0.0 <= progress <= 1.0
-    except TypeError:
-        inside = False
-    if not inside:
-        raise ConfigError(f"`progress` must be in [0, 1] (0: the run begins, 1: it ends), but got {progress!r}")
-    return float(progress)
+    if isinstance(progress, float) and 0.0 <= progress <= 1.0:
+        return [progress]  # in a hurry
+    given = np.asarray(progress)
+    fits = given.dtype.kind in "iuf" and given.shape in ((), () if replicas is None else (replicas,))
+    if not fits or not ((given >= 0.0) & (given <= 1.0)).all():
+        each = "" if replicas is None else f", one number or one for each of {replicas} replicas"
+        raise ConfigError(f"`progress` must be in [0, 1] (0: the run begins, 1: it ends){each}, but got {progress!r}")
+    found: list[float] = given.astype(np.float64).ravel().tolist()
+    return found
 
 
 def refuse(call: str, given: Mapping[str, Any], fields: tuple[str, ...]) -> None:

@@ -195,12 +195,13 @@ class ReplayBuffer(Persistent):
             with self._custom.lock:
                 self._custom.cut(where, (self.replicas or 1, self.num_envs or 1))
 
-    def sample(self, batch_size: int, *, progress: float | None = None, out: Batch | None = None) -> Batch:
+    def sample(self, batch_size: int, *, progress: npt.ArrayLike | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch in every replica.
 
         Args:
             batch_size: B ≥ 1. `Online` gives one row and `Combined("plus")` B + 1.
-            progress: Training progress in [0, 1], needed if the sampler has a schedule (β).
+            progress: Training progress in [0, 1], needed if the sampler has a schedule (β): one number, or of each
+                replica, float (R,), where they progress apart.
             out: A batch from an equal call; its arrays are overwritten and it is returned.
 
         Raises:
@@ -424,7 +425,7 @@ class ReplayBuffer(Persistent):
         self._made.relabel(columns)
         return self._made.batch(columns)
 
-    def _sample_custom(self, custom: CustomState, batch_size: int, progress: float | None) -> Batch:
+    def _sample_custom(self, custom: CustomState, batch_size: int, progress: npt.ArrayLike | None) -> Batch:
         with custom.lock:
             drawn, probabilities, weights = custom.draw(batch_size, progress)
             ids = drawn

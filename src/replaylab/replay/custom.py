@@ -186,10 +186,11 @@ class CustomState:
         for record, row in zip(self._records, asked, strict=True):
             record.cut(row)
 
-    def draw(self, batch_size: int, progress: float | None) -> tuple[Ids, Floats, Floats]:
+    def draw(self, batch_size: int, progress: npt.ArrayLike | None) -> tuple[Ids, Floats, Floats]:
         """Return ids, probabilities and weights of a batch in every replica, each (R, B); `count` it afterwards."""
         ids, laws, weights = [], [], []
-        for record, rng in zip(self._records, self._generators, strict=True):
+        each = np.broadcast_to(np.asarray(progress), len(self._records)).tolist()
+        for record, rng, at in zip(self._records, self._generators, each, strict=True):
             view = View(record)
             if len(view) == 0:
                 raise EmptyBufferError("the buffer is empty; add at least one step before sampling")
@@ -199,7 +200,7 @@ class CustomState:
             else:
                 ids.append(self._checked(np.asarray(self.sampler.draw(view, batch_size, rng)), record, batch_size))
             laws.append(law[np.searchsorted(view.ids, ids[-1])])
-            weights.append(np.asarray(self.sampler.weights(view, laws[-1], progress), np.float64))
+            weights.append(np.asarray(self.sampler.weights(view, laws[-1], at), np.float64))
         return np.stack(ids), np.stack(laws), np.stack(weights)
 
     def count(self, ids: Ids) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as ListOf
 from typing import Any, Literal, TypeVar
 
+import numpy.typing as npt
+
 from replaylab import _core
 from replaylab.errors import ConfigError
 from replaylab.replay.arrays import MOST, checked_progress, positive, refuse, steps_of
@@ -142,8 +144,8 @@ class Declaration:
             }
         return values, length if length is not None else 1
 
-    def scheduled(self, progress: float | None) -> list[float]:
-        """Return the numbers of the sampler, or of a mixture's parts, at this progress.
+    def scheduled(self, progress: npt.ArrayLike | None) -> list[float]:
+        """Return the numbers of the sampler, or of a mixture's parts, at this progress; of each replica's one by one.
 
         Raises:
             ConfigError: `progress` is not in [0, 1], or missing where a number changes.
@@ -151,8 +153,8 @@ class Declaration:
         if progress is None and self._unscheduled:
             return self._constant
         if progress is not None:
-            at = checked_progress(progress)
-            return [schedule(at) for schedule in self._schedules]
+            given = checked_progress(progress, self.replicas)
+            return self._constant if self._unscheduled else [one(at) for at in given for one in self._schedules]
         changing = next(schedule for schedule in self._schedules if schedule.bounds[0] < schedule.bounds[1])
         raise ConfigError(
             f"{type(self.sampler).__name__} has a number that changes over the run ({changing}), so "
