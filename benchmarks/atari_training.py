@@ -6,7 +6,8 @@
 Both prepare the game alike (random no-ops, FIRE, four frames a step, 84×84 grey, stacks of four, whole games and
 unclipped rewards) and learn alike: the same convolutional network, batches of 32, an update every fourth step, Huber
 loss, Adam at 1e-4, the plain target (and a double one, here), gradients clipped at 10, no evaluation. They run in
-processes of their own with the same number of threads, and take turns; a ratio is the median of those within a turn.
+processes of their own, PyTorch with one thread, and take turns; a ratio is the median of those within a turn. Seconds
+are the processor's, so that neighbours on a shared machine count less.
 
 Memory is what the process's resident memory grows by while networks and a buffer of `--fill` steps are made and the
 buffer is filled with random play, without learning. Stable-Baselines3's buffer keeps observations once
@@ -60,9 +61,9 @@ def train_ours(steps: int, capacity: int, *, double: bool = False) -> float:
         transforms=[FrameStack(4, stacked_input=True)],
         eval_every=None,
         log_every=STARTS,
-        on_metrics=lambda *_: began.append(time.perf_counter()),
+        on_metrics=lambda *_: began.append(time.process_time()),
     )
-    return time.perf_counter() - began[0]
+    return time.process_time() - began[0]
 
 
 def their_env() -> Any:
@@ -91,7 +92,7 @@ def train_theirs(steps: int, capacity: int) -> float:
 
         def _on_step(self) -> bool:
             if self.num_timesteps == STARTS:
-                self.at = time.perf_counter()
+                self.at = time.process_time()
             return True
 
     began = Began()
@@ -112,7 +113,7 @@ def train_theirs(steps: int, capacity: int) -> float:
         seed=0,
     )
     model.learn(STARTS + steps, callback=began, log_interval=None)
-    return time.perf_counter() - began.at
+    return time.process_time() - began.at
 
 
 def fill_ours(capacity: int) -> int:
@@ -161,11 +162,11 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def worker(pipe: Connection, name: str, threads: int) -> None:
+def worker(pipe: Connection, name: str) -> None:
     """Do what comes through the pipe, ("train" or "fill", steps, capacity): → steps a second, or bytes."""
     import torch
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     ours = name.startswith("replaylab")
     while (job := pipe.recv()) is not None:
         what, steps, capacity = job
@@ -177,11 +178,11 @@ def worker(pipe: Connection, name: str, threads: int) -> None:
             pipe.send(steps / train_theirs(steps, capacity))
 
 
-def asked(name: str, threads: int, job: tuple[str, int, int]) -> float:
+def asked(name: str, job: tuple[str, int, int]) -> float:
     """Return a new process's answer."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=worker, args=(there, name, threads), daemon=True)
+    process = context.Process(target=worker, args=(there, name), daemon=True)
     process.start()
     here.send(job)
     answer: float = here.recv()
@@ -195,7 +196,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1_000, help="timed in each turn (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1, help="of PyTorch (default: %(default)s)")
     parser.add_argument("--capacity", type=int, default=100_000, help="of the buffers (default: %(default)s)")
     parser.add_argument("--fill", type=int, default=10_000, help="buffer filled for the memory; 0: not measured")
     parser.add_argument("--json", type=Path, help="write the figures there")
@@ -204,14 +204,14 @@ def main() -> None:
     rates: dict[str, list[float]] = {name: [] for name in NAMES}
     for turn in range(options.turns):
         for name in NAMES[turn % 3 :] + NAMES[: turn % 3]:
-            rates[name].append(asked(name, options.threads, ("train", options.steps, options.capacity)))
+            rates[name].append(asked(name, ("train", options.steps, options.capacity)))
         print(f"turn {turn + 1}: " + ", ".join(f"{name} {r[-1]:,.1f}/s" for name, r in rates.items()), flush=True)
     grown = {}
     if options.fill:
-        grown = {name: asked(name, options.threads, ("fill", 0, options.fill)) for name in NAMES[::2]}
+        grown = {name: asked(name, ("fill", 0, options.fill)) for name in NAMES[::2]}
 
     theirs = rates[NAMES[-1]]
-    print(f"\nsteps a second, medians of {options.turns} turns of {options.steps:,} steps, threads: {options.threads}")
+    print(f"\nsteps a second, medians of {options.turns} turns of {options.steps:,} steps")
     for name, values in rates.items():
         ratio = statistics.median(a / b for a, b in zip(values, theirs, strict=True))
         print(f"{name:<20}{statistics.median(values):>8,.1f}{ratio:>8.2f}×")

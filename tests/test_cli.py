@@ -86,12 +86,23 @@ def test_a_study_from_file_to_report(tiny, tmp_path, capfd):
 
 def test_a_failing_environment_exits_with_1_and_its_traceback(tmp_path, capfd):
     file = tmp_path / "tiny.toml"
-    file.write_text(TINY.format(more=', "NoSuch-v0"'))
+    file.write_text(TINY.format(more=', "tests.study.failing:Fails-v0"'))
     assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out")]) == 1
     printed = capfd.readouterr()
     assert printed.err.count("Traceback (most recent call last)") >= 2
-    assert "FAILED NoSuch-v0 · dqn · uniform · 2 seeds from 0" in printed.err
+    assert "RuntimeError: it broke" in printed.err
+    assert "FAILED tests.study.failing:Fails-v0 · dqn · uniform · 2 seeds from 0" in printed.err
     assert "report: " in printed.out
+
+
+def test_an_environment_that_is_not_there_is_told_before_anything_is_trained(tmp_path, capfd):
+    file = tmp_path / "tiny.toml"
+    file.write_text(TINY.format(more=', "NoSuch-v0"'))
+    assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out")]) == 2
+    printed = capfd.readouterr()
+    assert "NoSuch-v0 · dqn · uniform · 2 seeds from 0 cannot be run: `env_id` must name" in printed.err
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
 
 
 @pytest.mark.parametrize(
@@ -132,7 +143,7 @@ def test_wrong_input_is_one_message_and_exit_code_2(command, message, capsys):
 
 def test_list_names_the_shipped_studies(capsys):
     assert cli.main(["study", "list"]) == 0
-    assert capsys.readouterr().out.startswith("quick: Which replay strategy learns CartPole best?\n")
+    assert "quick: Which replay strategy learns CartPole best?\n" in capsys.readouterr().out.splitlines(keepends=True)
 
 
 def test_train_prints_evaluations_and_writes_rows(tmp_path, capsys):
@@ -154,7 +165,7 @@ def test_train_prints_evaluations_and_writes_rows(tmp_path, capsys):
 def test_the_module_runs_as_a_command():
     made = subprocess.run([sys.executable, "-m", "replaylab", "study", "list"], capture_output=True, text=True)
     assert made.returncode == 0
-    assert made.stdout.startswith("quick: ")
+    assert "\nquick: " in made.stdout
 
 
 def test_importing_the_command_line_is_light():

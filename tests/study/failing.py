@@ -1,20 +1,19 @@
-"""An environment that can be made but fails when it is stepped."""
+"""An environment that is there, and breaks at its first step."""
 
 import gymnasium as gym
 import numpy as np
 
 
-class Failing(gym.Env):
-    observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
-    action_space = gym.spaces.Discrete(2)
+class Fails(gym.Env):
+    observation_space, action_space = gym.spaces.Box(0.0, 1.0, (1,)), gym.spaces.Discrete(2)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        return np.zeros(2, np.float32), {}
+        return np.zeros(1, np.float32), {}
 
     def step(self, action):
-        raise RuntimeError("the simulator crashed")
+        raise RuntimeError("it broke")
 
 
-if "Failing-v0" not in gym.registry:
-    gym.register("Failing-v0", Failing)
+if "Fails-v0" not in gym.registry:
+    gym.register("Fails-v0", Fails)
