@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pyarrow.parquet as pq
 import pytest
@@ -192,7 +193,8 @@ def test_a_missing_lab_extra_names_the_install_command(missing):
 def test_ctrl_c_ends_the_workers_and_exits_with_130(tiny, tmp_path):
     tiny.write_text(tiny.read_text().replace("steps = 200", "steps = 100_000_000"))
     command = [sys.executable, "-m", "replaylab", "study", "run", str(tiny), "--out", str(tmp_path / "out")]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to it
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
     assert run.stdout.readline().startswith("4 runs to do")
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=60)
