@@ -216,6 +216,22 @@ def test_train_saves_and_goes_on(tmp_path, capsys):
     assert "holds no run" in capsys.readouterr().err
 
 
+def test_tables_are_trained_without_pytorch(tmp_path):
+    options = ["train", "--env", "FrozenLake-v1", "--learner", "sarsa", "--steps", "60", "--seeds", "2"]
+    code = f"import sys; from replaylab import cli; assert cli.main({options}) == 0; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
+
+
+def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, monkeypatch):
+    """As with Atari, whose emulator's random stream cannot be reached."""
+    monkeypatch.setattr("replaylab.learners.continuing.possible", lambda env: False)
+    options = ["train", "--env", "FrozenLake-v1", "--learner", "q_learning", "--steps", "100", "--seeds", "2"]
+    assert cli.main([*options, "--save", str(tmp_path)]) == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["agents-0.npz", "agents-1.npz", "population.json"]
+    assert cli.main([*options, "--save", str(tmp_path), "--save-every", "50"]) == 2
+    assert "`save_every` needs an environment that can go on exactly" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

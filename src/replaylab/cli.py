@@ -178,7 +178,8 @@ class TrainCommand:
     """Folder for checkpoints, and at the end for what each agent has learned."""
 
     save_every: int | None = None
-    """Environment steps between checkpoints; None: a tenth of the budget."""
+    """Environment steps between checkpoints; None: a tenth of the budget, or none at all where the environment cannot
+    go on from one (Atari, EnvPool): then only what each agent has learned is saved."""
 
     resume: Path | None = None
     """Go on from the checkpoint in this folder, and save there; everything else is as it was when the run began."""
@@ -193,7 +194,7 @@ class TrainCommand:
         """Train and return the exit code."""
         from rich.console import Console
 
-        from replaylab.study.single import single, to_go_on, train_and_tell
+        from replaylab.study.single import saves_every, single, to_go_on, train_and_tell
 
         folder = self.resume or self.save
         population = to_go_on(self.resume) if self.resume else self._population(single)
@@ -202,7 +203,7 @@ class TrainCommand:
             Console(),
             self.out,
             save=folder,
-            save_every=(self.save_every or max(1, population.steps // 10)) if folder else None,
+            save_every=(self.save_every or saves_every(population)) if folder else None,
             resume=self.resume is not None,
             tensorboard=self.tensorboard,
             video=self.video,

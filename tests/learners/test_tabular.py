@@ -6,6 +6,7 @@ from replaylab.errors import ConfigError
 from replaylab.learners import ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.agents import Step
 from replaylab.learners.streams import Stream, sequence
+from replaylab.learners.tabular import Tabular
 from replaylab.replay import Batch, Exponential, Linear, NStep, Prioritized, ReplayBuffer
 from replaylab.replay.fields import Field
 from tests.oracle import tabular as oracle
@@ -233,6 +234,11 @@ def test_a_decay_per_episode_is_an_exponential_schedule():
 def test_bad_settings_are_told(settings, message):
     with pytest.raises(ConfigError, match=message):
         QLearning(**settings)
+
+
+def test_what_the_learners_have_in_common_is_no_learner():
+    with pytest.raises(TypeError, match="abstract"):
+        Tabular()
 
 
 def test_spaces_that_do_not_fit_a_table_are_told():

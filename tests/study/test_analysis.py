@@ -1,11 +1,15 @@
 """From rows to levels, differences and words, on made-up results whose truth is known."""
 
+from io import StringIO
+
 import numpy as np
 import pytest
+from rich.console import Console
 
-from replaylab.statistics import Interval
-from replaylab.study import analysis, words
+from replaylab.statistics import Band, Interval
+from replaylab.study import analysis, figures, palette, words
 from replaylab.study.analysis import Curve, Difference
+from replaylab.study.progress import PlainReporter
 from tests.study.tiny import pretend, study
 
 
@@ -138,3 +142,21 @@ def test_numbers_for_people(value, text):
 
 def test_p_values_for_people():
     assert [words.p_value(p) for p in (0.0004, 0.012, 1)] == ["< 0.001", "0.012", "1.000"]
+
+
+def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(tmp_path):
+    found = study(tmp_path, budget={"episodes": 300})
+    curve = Curve("e", "l", "s", np.arange(2), np.array([50, 300]), np.ones((2, 2)))
+    drawn = figures.curves(
+        [[(curve, Band(*np.ones((3, 2))))]],
+        palette.looks(["s"], "s"),
+        figures.WIDE,
+        "return",
+        found.spec.budget.counted,
+    )
+    drawn.canvas.draw()
+    assert drawn.axes[0].get_xlabel() == "episodes"
+    assert [tick.get_text() for tick in drawn.axes[0].get_xticklabels()] == ["0", "100", "200", "300"]
+    console = Console(record=True, file=StringIO())
+    PlainReporter(console).begin(found.populations, [], 1)
+    assert "8 runs to do, 2,400 episodes, 1 worker." in console.export_text()

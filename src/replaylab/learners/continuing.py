@@ -58,10 +58,15 @@ def prepare(env: Env) -> None:
         env.envs = [Remembering(one) for one in env.envs]
 
 
+def possible(env: Env) -> bool:
+    """Return whether the environment can go on exactly from a saved state."""
+    emulated = isinstance(env, SyncVectorEnv) and any("ale_py" in str(e.spec and e.spec.entry_point) for e in env.envs)
+    return (_tells(env) or isinstance(env, SyncVectorEnv)) and not emulated
+
+
 def check(env: Env, env_id: str, purpose: str) -> None:
     """Raise ConfigError unless the environment can go on exactly from a saved state."""
-    emulated = isinstance(env, SyncVectorEnv) and any("ale_py" in str(e.spec and e.spec.entry_point) for e in env.envs)
-    if not (_tells(env) or isinstance(env, SyncVectorEnv)) or emulated:
+    if not possible(env):
         raise ConfigError(
             f"{purpose} needs an environment that can go on exactly from a saved state, but {env_id} has random "
             "streams that cannot be reached; leave it out, or, for a budget of episodes, train one seed at a time"

@@ -4,6 +4,7 @@ Shapes: R replicas, B drawn steps, S states, A actions.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,7 +29,7 @@ DRAW = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tabular:
+class Tabular(ABC):
     """What the tabular learners have in common: δ = r + γ·(1 − terminated)·target(s') − Q(s, a); Q(s, a) += α·weight·δ.
 
     A batch is learned from in order: each row sees the values the rows before it left, so a state and action that was
@@ -96,9 +97,9 @@ class Tabular:
         return TabularAgents(self, observation_space, int(action_space.n), seeds)
 
     @property
+    @abstractmethod
     def target(self) -> Target:
         """What stands for the next state in the learner's target."""
-        raise NotImplementedError
 
     @property
     def needs_next_action(self) -> bool:

@@ -53,7 +53,7 @@ class Curve:
     """Shape (N,)."""
 
     steps: NDArray[np.int64]
-    """Shape (T,), environment steps."""
+    """Shape (T,), environment steps, or episodes, as the budget counts."""
 
     values: NDArray[np.float64]
     """Shape (N, T)."""

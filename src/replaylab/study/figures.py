@@ -58,11 +58,13 @@ def _title(curve: Curve, several_learners: bool) -> str:
 def _steps_axis(axes: Axes, last: int) -> None:
     axes.set_xlim(0, last)
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=_NICE, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x else "0"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x >= 1000 else f"{x:g}"))
 
 
-def curves(cells: Sequence[Sequence[tuple[Curve, Band]]], looks: dict[str, Look], layout: Layout, unit: str) -> Figure:
-    """Draw one panel per environment and learner: every strategy's IQM with its interval."""
+def curves(
+    cells: Sequence[Sequence[tuple[Curve, Band]]], looks: dict[str, Look], layout: Layout, unit: str, time: str
+) -> Figure:
+    """Draw one panel per environment and learner: every strategy's IQM with its interval, over `time`."""
     single = len(cells) == 1
     figure, panels = _panels(len(cells), layout, 330 if single and layout is WIDE else 270)
     learners = {c.learner for cell in cells for c, _ in cell}
@@ -74,7 +76,7 @@ def curves(cells: Sequence[Sequence[tuple[Curve, Band]]], looks: dict[str, Look]
         axes.set_title(_title(cell[0][0], len(learners) > 1))
         _steps_axis(axes, int(cell[0][0].steps[-1]))
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=_NICE))
-        axes.set_xlabel("environment steps")
+        axes.set_xlabel(time)
         axes.set_ylabel(unit)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper left", ncols=4 if layout is WIDE else 2, handlelength=2.2)
@@ -87,6 +89,7 @@ def every_run(
     looks: dict[str, Look],
     layout: Layout,
     unit: str,
+    time: str,
 ) -> Figure:
     """Draw one panel per strategy: each run thin, the IQM bold, the baseline's IQM for comparison."""
     count = sum(len(cell) for cell in cells)
@@ -109,7 +112,7 @@ def every_run(
             pad = 0.04 * (top - bottom or 1.0)
             axes.set_ylim(bottom - pad, top + pad)
             axes.yaxis.set_major_locator(MaxNLocator(5, steps=_NICE))
-    figure.supxlabel("environment steps", color=palette.MUTED, size=11.5)
+    figure.supxlabel(time, color=palette.MUTED, size=11.5)
     figure.supylabel(unit, color=palette.MUTED, size=11.5)
     return figure
 

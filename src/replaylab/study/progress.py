@@ -12,13 +12,19 @@ from rich.text import Text
 from replaylab.study.plan import Population
 from replaylab.study.runner import Failure, Reporter
 
+_COUNTED = {"steps": "environment steps", "episodes": "episodes"}
 _LINE_SECONDS = 15.0
 """Plain lines: at most one line of progress in this time, besides one for each finished population."""
 
 
 def steps_of(populations: Sequence[Population]) -> int:
-    """Return the environment steps of all runs of these populations."""
+    """Return the environment steps, or episodes, of all runs of these populations."""
     return sum(p.steps * len(p.seeds) for p in populations)
+
+
+def unit_of(populations: Sequence[Population]) -> str:
+    """Return what the budgets of a study's populations count, which is the same for all."""
+    return populations[0].unit if populations else "steps"
 
 
 def runs_of(populations: Sequence[Population]) -> int:
@@ -37,7 +43,7 @@ class _Tally:
     def begin(self, todo: Sequence[Population], done: Sequence[Population]) -> None:
         self.total_runs = runs_of(todo) + runs_of(done)
         self.runs = runs_of(done)
-        self.todo_steps = steps_of(todo)
+        self.todo_steps, self.unit = steps_of(todo), unit_of(todo)
         self._steps = {p.id: 0 for p in todo}
         self._began = time.monotonic()
 
@@ -171,18 +177,18 @@ class _StandingColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         if not task.fields.get("whole"):
             return Text("")
-        return Text(f"{self._tally.runs}/{self._tally.total_runs} runs, {self._tally.speed:,.0f} steps/s")
+        return Text(f"{self._tally.runs}/{self._tally.total_runs} runs, {self._tally.speed:,.0f} {self._tally.unit}/s")
 
 
 def _opening(todo: Sequence[Population], done: Sequence[Population], workers: int) -> str:
     there = f"{runs_of(done)} runs are there already; " if done else ""
     processes = "1 worker" if workers == 1 else f"{workers} workers"
-    return f"{there}{runs_of(todo)} runs to do, {steps_of(todo):,} environment steps, {processes}."
+    return f"{there}{runs_of(todo)} runs to do, {steps_of(todo):,} {_COUNTED[unit_of(todo)]}, {processes}."
 
 
 def _standing(tally: _Tally) -> str:
     left = "" if tally.left is None or tally.left < 1 else f", {duration(tally.left)} left"
-    return f"{tally.runs}/{tally.total_runs} runs, {tally.speed:,.0f} steps/s{left}"
+    return f"{tally.runs}/{tally.total_runs} runs, {tally.speed:,.0f} {tally.unit}/s{left}"
 
 
 def duration(seconds: float) -> str:

@@ -164,7 +164,7 @@ def _figures(page: Page, told: _Told) -> list[ReportFigure]:
             "learning_curves",
             "Learning curves",
             "Greedy return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
-            partial(figures.curves, cells, looks, unit=tables.RETURN_UNIT),
+            partial(figures.curves, cells, looks, unit=tables.RETURN_UNIT, time=page.spec.budget.counted),
             band_header,
             _band_rows(cells),
         ),
@@ -173,7 +173,14 @@ def _figures(page: Page, told: _Told) -> list[ReportFigure]:
             "Every run",
             f"Thin: one run each. Bold: their interquartile mean, with its 95 % interval. Dashed grey: "
             f"{page.spec.baseline}, for comparison. All panels of an environment share their scales.",
-            partial(figures.every_run, cells, page.spec.baseline, looks, unit=tables.RETURN_UNIT),
+            partial(
+                figures.every_run,
+                cells,
+                page.spec.baseline,
+                looks,
+                unit=tables.RETURN_UNIT,
+                time=page.spec.budget.counted,
+            ),
             (*KEYS, "seed", "step", "value"),
             _run_rows(page.curves),
         ),
@@ -226,7 +233,7 @@ def _inside(page: Page, rows: Any) -> list[ReportFigure]:
                 metric.replace("/", "_"),
                 title,
                 f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals. Shown, not tested.",
-                partial(figures.curves, cells, page.looks, unit=unit),
+                partial(figures.curves, cells, page.looks, unit=unit, time=page.spec.budget.counted),
                 (*KEYS, "step", "iqm", "low", "high"),
                 _band_rows(cells),
             )
@@ -259,7 +266,7 @@ def _compute(study: Study) -> str | None:
         return None
     seconds = sum(t["seconds"] for t in times)
     steps = sum(t["environment_steps"] for t in times)
-    return f"{duration(seconds)} of one core for {steps:,} environment steps: {steps / seconds:,.0f} a second"
+    return f"{duration(seconds)} of one core for {steps:,} {study.spec.budget.counted}: {steps / seconds:,.0f} a second"
 
 
 def _template() -> jinja2.Template:

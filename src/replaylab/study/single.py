@@ -122,6 +122,18 @@ def to_go_on(folder: Path) -> Population:
     return Population.model_validate_json(file.read_text(encoding="utf-8"))
 
 
+def saves_every(population: Population) -> int | None:
+    """Return a tenth of the budget, or None where the environment cannot go on from a checkpoint."""
+    from replaylab.envs import make_vector_env
+    from replaylab.learners import continuing
+
+    env = make_vector_env(population.environment, 1, **population.env_options)
+    try:
+        return max(1, population.steps // 10) if continuing.possible(env) else None
+    finally:
+        env.close()
+
+
 def train_and_tell(
     population: Population,
     console: Console,
@@ -140,7 +152,7 @@ def train_and_tell(
         console: where to print; the progress bar is for terminals only.
         out: a Parquet file, or None.
         save: folder for checkpoints and for what each agent has learned.
-        save_every: steps or episodes between checkpoints.
+        save_every: steps or episodes between checkpoints; None: only what each agent has learned is saved.
         resume: go on from the checkpoint in that folder.
         tensorboard: folder for event files.
         video: file for a greedy episode of the first seed, once it is trained.

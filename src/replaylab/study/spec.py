@@ -86,8 +86,13 @@ class Budget(_Table):
         """What it counts."""
         return "steps" if self.steps else "episodes"
 
+    @property
+    def counted(self) -> str:
+        """What it counts, in words."""
+        return "environment steps" if self.steps else "episodes"
+
     def __str__(self) -> str:
-        return f"{self.total:,} {'environment steps' if self.steps else 'episodes'}"
+        return f"{self.total:,} {self.counted}"
 
 
 class Overrides(_Table):

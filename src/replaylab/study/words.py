@@ -162,7 +162,7 @@ def budgets(spent: Sequence[Spent], spec: Spec) -> str:
     """Return what is matched between the strategies, and what is not."""
     if not spent:
         return f"Every run takes {spec.budget}; updates were not recorded."
-    matched = ["environment steps" if spec.budget.steps else "episodes"]
+    matched = [spec.budget.counted]
     unmatched: list[str] = []
     for name, values in (
         ("updates", {round(s.updates) for s in spent}),

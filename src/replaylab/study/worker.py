@@ -41,11 +41,11 @@ def train_population(
             (seeds,).
         **more: further options of `train`: save, save_every, resume, on_end.
     """
-    import torch
-
     from replaylab.learners import train
 
-    torch.set_num_threads(1)  # small networks: a second thread costs more than it gives
+    os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed: small networks, a second thread costs more
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     metrics = train(
         population.environment,
         build(population.learner_part, LEARNERS),
