@@ -1,3 +1,4 @@
+import copy
 import re
 
 import numpy as np
@@ -59,6 +60,32 @@ def test_a_restored_population_goes_on_bit_for_bit(tmp_path, changes, before):
         np.testing.assert_array_equal(again.state()[name], array)
         assert array.ndim == 0 or array.shape[0] == 2
     assert again.updates == before + 10
+
+
+def test_restored_convolutions_go_on_bit_for_bit(tmp_path):
+    """Weights, averages and gradients lie in memory as before; otherwise Adam would mix them up."""
+    straight, again = (settings().agents(PIXELS, ACTIONS, [seed]) for seed in (1, 8))
+    for update in range(3):
+        straight.update(pixel_batch(1, seed=update))
+    np.savez(tmp_path / "state.npz", **straight.state())
+    again.restore(dict(np.load(tmp_path / "state.npz")))
+    for update in range(3, 8):
+        batch = pixel_batch(1, seed=update)
+        np.testing.assert_array_equal(again.update(batch).td_error, straight.update(batch).td_error)
+
+
+def test_adam_moves_convolutions_as_pytorchs_plain_one_does():
+    agents = settings(max_grad_norm=None).agents(PIXELS, ACTIONS, [1])
+    one = agents.learners[0]
+    plain = copy.deepcopy(one.online)
+    reference = torch.optim.Adam(plain.parameters(), one.settings.learning_rate, fused=False, foreach=False)
+    for update in range(4):
+        agents.update(pixel_batch(1, seed=update))
+        for mirror, parameter in zip(plain.parameters(), one.online.parameters(), strict=True):
+            mirror.grad = parameter.grad.clone()
+        reference.step()
+    for mirror, parameter in zip(plain.parameters(), one.online.parameters(), strict=True):
+        torch.testing.assert_close(mirror, parameter, rtol=0, atol=1e-6)
 
 
 def test_a_state_is_a_copy():

@@ -95,7 +95,7 @@ class _ModuleLearner:
     def __init__(self, settings: "DQN", online: nn.Module) -> None:
         self.settings, self.online = settings, online
         self.target = copy.deepcopy(online).requires_grad_(False)
-        self.optimiser = torch.optim.Adam(online.parameters(), settings.learning_rate)
+        self.optimiser = torch.optim.Adam(online.parameters(), settings.learning_rate, fused=True)
 
     def update(
         self,
@@ -146,12 +146,16 @@ class _ModuleLearner:
                 state[f"{name}.{key}"] = averages.get(name, torch.zeros_like(parameter))
         return state
 
+    @torch.no_grad()
     def restore(self, state: dict[str, Tensor], updates: int) -> None:
         for name, net in (("online", self.online), ("target", self.target)):
             net.load_state_dict({key: state[f"{name}.{key}"] for key in net.state_dict()})
         for key, parameter in self.online.named_parameters():
-            averages = {name: state[f"{name}.{key}"].to(parameter.device) for name in ("exp_avg", "exp_avg_sq")}
-            self.optimiser.state[parameter] = {"step": torch.tensor(float(updates)), **averages}
+            averages = {n: torch.empty_like(parameter).copy_(state[f"{n}.{key}"]) for n in ("exp_avg", "exp_avg_sq")}
+            self.optimiser.state[parameter] = {
+                "step": torch.tensor(float(updates), device=parameter.device),
+                **averages,
+            }
 
 
 def usable_device(name: str) -> torch.device:

@@ -77,7 +77,7 @@ class NatureNetwork(nn.Module):
                 f"the network for pixels needs observations (channels, height, width) of at least 36 × 36, but "
                 f"they have the shape {shape}; mend it with gymnasium.wrappers.TransformObservation, or set `module`"
             )
-        self.convolutions = nn.Sequential(
+        convolutions = nn.Sequential(
             nn.Conv2d(channels, 32, 8, 4),
             nn.ReLU(),
             nn.Conv2d(32, 64, 4, 2),
@@ -86,10 +86,13 @@ class NatureNetwork(nn.Module):
             nn.ReLU(),
             nn.Flatten(),
         )
+        # Pixel by pixel: faster on processors and GPUs. PyTorch's annotations know nothing of it.
+        self.convolutions = convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         features = self.convolutions(torch.zeros(1, *shape)).shape[1]
         self.top = Perceptron(features, (512,), num_actions, dueling=dueling)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return Q(s, ·) (B, A) for images uint8 (B, channels, height, width)."""
-        q: Tensor = self.top(self.convolutions(x.float() / 255.0))
+        images = x.to(torch.float32, memory_format=torch.channels_last)
+        q: Tensor = self.top(self.convolutions(images / 255.0))
         return q
