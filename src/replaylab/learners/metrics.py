@@ -11,8 +11,8 @@ class Metrics:
     """A table of numbers.
 
     Attributes:
-        columns: ``seed`` int64, ``step`` int64 (environment steps of that replica), ``metric`` str, ``value``
-            float64; all of one length N.
+        columns: ``seed`` int64, ``step`` int64 (environment steps of that replica so far; its episodes where the
+            budget is in episodes), ``metric`` str, ``value`` float64; all of one length N.
     """
 
     columns: dict[str, npt.NDArray[np.generic]]

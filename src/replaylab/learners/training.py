@@ -40,9 +40,9 @@ def train(
     on_metrics: OnMetrics | None = None,
     on_end: Callable[[list[int], Agents], None] | None = None,
     progress: Callable[[int], None] | None = None,
-    save: Path | None = None,
+    save: str | Path | None = None,
     save_every: int | None = None,
-    resume: Path | None = None,
+    resume: str | Path | None = None,
 ) -> Metrics:
     """Train one learner for each seed, all together, and return what was measured.
 

@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
         _column("learner", _LABEL, "name of the learner in the study file"),
         _column("strategy", _LABEL, "name of the replay strategy in the study file"),
         _column("seed", pa.int64(), "seed of the run; equal seeds pair across strategies"),
-        _column("step", pa.int64(), "environment steps of that run when the value was taken"),
+        _column("step", pa.int64(), "environment steps of that run so far; episodes where the budget is in episodes"),
         _column("metric", _LABEL, "what the value is, named as in Stable-Baselines3; ours under replay/"),
         _column("value", pa.float64(), "the value, in the metric's unit (returns: undiscounted reward)"),
     ]

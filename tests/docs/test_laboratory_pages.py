@@ -1,0 +1,84 @@
+"""What the laboratory's pages list is what there is, and the commands that all pages show are accepted."""
+
+import re
+import shlex
+
+import pytest
+
+from replaylab import cli
+from replaylab.learners import QLearning, train
+from replaylab.replay import Uniform
+from replaylab.study.catalog import find, shipped
+from replaylab.study.parts import LEARNERS, STRATEGIES
+from replaylab.study.single import single
+from replaylab.study.spec import Budget, Evaluation, Logging, Overrides, Spec
+from replaylab.study.store import SCHEMA
+from tests.docs.test_pages import DOCS, PAGES
+
+STUDIES, TRAINING = (DOCS / "studies.md").read_text(), (DOCS / "training.md").read_text()
+TEXTS = [page.read_text() for page in [*PAGES, DOCS.parent / "README.md"]]
+COMMANDS = sorted({line for text in TEXTS for line in re.findall(r"^\$ replaylab (.*?)(?: {2,}#.*)?$", text, re.M)})
+
+
+def rows_of(text, heading):
+    """The names in the first column of the table below a heading."""
+    table = text.split(f"{heading}\n", 1)[1].split("\n#", 1)[0]
+    return {name for first in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(.*?)`", first)}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_are_accepted(command, monkeypatch):
+    """As far as reading them goes: options, parts and shipped studies exist."""
+
+    def read(self):
+        if isinstance(self, cli.StudyRun) and not str(self.study).endswith(".toml"):
+            find(self.study)
+        if isinstance(self, cli.TrainCommand):
+            self._population(single)
+        return 0
+
+    for kind in (cli.StudyRun, cli.StudyReport, cli.TrainCommand, cli.ClaimsCommand):
+        monkeypatch.setattr(kind, "__call__", read)
+    assert cli.main(shlex.split(command)) == 0
+
+
+def test_there_are_commands_to_read():
+    assert len(COMMANDS) >= 10
+
+
+def test_shipped_studies_are_listed():
+    assert rows_of(STUDIES, "## The studies that ship") == set(shipped())
+
+
+def test_learners_and_strategies_are_listed():
+    section = STUDIES.split("### Learners and strategies\n", 1)[1].split("\n#", 1)[0]
+    assert set(LEARNERS) | set(STRATEGIES) <= set(re.findall(r"`(\w+)`", section))
+
+
+def test_every_key_is_listed():
+    tables = {"budget": Budget, "evaluation": Evaluation, "logging": Logging}
+    keys = {f"{table}.{key}" for table, kind in tables.items() for key in kind.model_fields}
+    keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"'}
+    keys |= set(Spec.model_fields) - set(tables) - {"learners", "strategies", "env_options", "overrides"}
+    assert rows_of(STUDIES, "### Its keys") == keys
+    assert rows_of(STUDIES, "### What a strategy may do otherwise") - {"[strategies.NAME]"} == set(
+        Overrides.model_fields
+    )
+
+
+def test_columns_are_those_of_the_files():
+    section = STUDIES.split("### The rows\n", 1)[1]
+    listed = dict(re.findall(r"^\| `(\w+)` \| \w+ \| (.*?) \|$", section, re.M))
+    assert list(listed) == SCHEMA.names
+    assert listed["step"] == SCHEMA.field("step").metadata[b"meaning"].decode()
+
+
+def test_metrics_are_those_of_a_run():
+    settings = {"total_steps": 100, "eval_every": 50, "eval_episodes": 1, "log_every": 50}
+    learner = QLearning(batch_size=4)
+    told = set()
+    metrics = train("FrozenLake-v1", learner, Uniform(), [0], **settings, on_metrics=lambda _, new: told.update(new))
+    listed = rows_of(TRAINING, "## The numbers")
+    assert listed == set(metrics.columns["metric"])
+    only_told = set(re.findall(r"`(\w+/\w+)`", TRAINING.rsplit("\n\n", 1)[1]))
+    assert only_told == told - listed
