@@ -74,7 +74,7 @@ def test_columns_are_those_of_the_files():
 
 
 def test_metrics_are_those_of_a_run():
-    settings = {"total_steps": 100, "eval_every": 50, "eval_episodes": 1, "log_every": 50}
+    settings = {"total_steps": 100, "eval_every": 50, "eval_episodes": 1, "log_every": 50, "held_out": 2}
     learner = QLearning(batch_size=4)
     told = set()
     metrics = train("FrozenLake-v1", learner, Uniform(), [0], **settings, on_metrics=lambda _, new: told.update(new))
