@@ -110,7 +110,8 @@ class StudyList:
             spec = Spec.from_toml(file)
             print(f"{name}: {spec.title}")
             print(f"    {', '.join(spec.environments)}; {', '.join(spec.strategies)}")
-            print(f"    {len(spec.seeds)} seeds, {spec.runs} runs of {spec.budget}; {file}")
+            seeds = f"{len(spec.seeds)} seed{'s' if len(spec.seeds) > 1 else ''}"
+            print(f"    {seeds}, {spec.runs} runs of {spec.budget}; {file}")
         return 0
 
 
