@@ -17,6 +17,7 @@ from replaylab.learners import QLearning
 from replaylab.learners.agents import Step
 from replaylab.learners.exploration import EpsilonGreedy
 from replaylab.replay import ReplayBuffer
+from replaylab.statistics import share_distance_test
 from replaylab.watch import Grid, play, save, value_map, visit_map, write_frames, write_video
 
 SETTINGS = {"alpha": 0.9, "gamma": 1.0, "epsilon": 0.1}
@@ -65,18 +66,6 @@ def train(learner: QLearning, seeds: list[int], episodes: int) -> tuple[np.ndarr
     return visits, q
 
 
-def compare(with_replay: np.ndarray, without: np.ndarray) -> tuple[float, float]:
-    """Return how far the shares of visits (R, S) are apart, in total variation, and how likely that is by chance.
-
-    If replay changed nothing, swapping a seed's two runs would change nothing in law: a permutation test over pairs.
-    """
-    difference = with_replay / with_replay.sum(1, keepdims=True) - without / without.sum(1, keepdims=True)
-    swaps = np.random.default_rng(0).choice([-1.0, 1.0], (9_999, len(difference)))
-    seen = np.abs(difference.mean(0)).sum() / 2
-    by_chance = np.abs(swaps @ difference / len(difference)).sum(1) / 2
-    return float(seen), (1 + np.count_nonzero(by_chance >= seen)) / 10_000
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Train both, and show them."""
     parser = argparse.ArgumentParser(description="CliffWalking with and without replay.")
@@ -98,7 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     baseline = visits.pop("without replay")
     for name, counts in visits.items():
-        apart, p = compare(counts, baseline)
+        apart, p = share_distance_test(counts, baseline)
         print(f"{name}: {apart:.1%} of the visits are to other states than without (total variation), p = {p:.4f}")
     print(f"figures: {args.out}")
 

@@ -66,16 +66,6 @@ def test_cliff_walking_counts_every_step_of_its_episodes():
         np.testing.assert_array_equal(q[1], together[1][0])
 
 
-def test_permutation_test_of_visits():
-    compare = load("cliff_walking")["compare"]
-    rng = np.random.default_rng(0)
-    visits = rng.poisson(50, (2, 20, 48)) + 1
-    assert compare(*visits)[1] > 0.01, "chance"
-    apart, p = compare(visits[0], visits[1] + 50 * (np.arange(48) < 4))
-    assert p == 1e-4
-    assert 0.05 < apart < 0.2
-
-
 def test_taxi_learns_with_replay_and_not_only_by_more_updates(tmp_path):
     returns = load("taxi")["main"](["--seeds", "3", "--episodes", "10", "--out", str(tmp_path)])
     assert (tmp_path / "curves.svg").exists()

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from replaylab import statistics as st
+from replaylab.errors import ShapeError
 
 
 def test_exact_permutation_p_by_enumeration():
@@ -115,3 +116,25 @@ def test_max_t_keeps_the_familys_level():
 def test_max_t_refuses_other_shapes(shape):
     with pytest.raises(ValueError, match=r"^Differences must be of shape \(N, K\) with N >= 2, but got shape"):
         st.max_t(np.zeros(shape))
+
+
+def test_the_distance_of_shares_by_enumeration():
+    """Three seeds in two states: 2 of the 8 patterns are as far apart as all three in favour; scale does not matter."""
+    baseline = np.array([[1, 1], [2, 2], [5, 5]])
+    treated = np.array([[3, 1], [30, 10], [3, 1]])
+    assert st.share_distance_test(treated, baseline) == (0.25, 2 / 8)
+    assert st.share_distance_test(baseline, baseline) == (0.0, 1.0)
+    with pytest.raises(ShapeError, match="positive sums"):
+        st.share_distance_test(treated, 0 * baseline)
+
+
+def test_the_distance_of_shares_keeps_its_level():
+    """Two strategies alike: p <= .05 in at most 5 % of the studies; 400 of them, 6 standard deviations."""
+    rng = np.random.default_rng(8)
+    counts = rng.poisson(20 * rng.random((400, 2, 8, 10)) + 1)
+    p = np.array([st.share_distance_test(*pair)[1] for pair in counts])
+    assert np.mean(p <= 0.05) < 0.05 + 6 * np.sqrt(0.05 * 0.95 / 400)
+    visits = rng.poisson(50, (2, 20, 48)) + 1
+    apart, p_value = st.share_distance_test(visits[0], visits[1] + 50 * (np.arange(48) < 4))
+    assert p_value == 1 / (st.PERMUTATIONS + 1)
+    assert 0.05 < apart < 0.2

@@ -16,7 +16,14 @@ from replaylab.statistics.levels import (
     paired_difference,
     unpaired_difference,
 )
-from replaylab.statistics.permutation import EXACT_SEEDS, PERMUTATIONS, holm, max_t, paired_permutation_test
+from replaylab.statistics.permutation import (
+    EXACT_SEEDS,
+    PERMUTATIONS,
+    holm,
+    max_t,
+    paired_permutation_test,
+    share_distance_test,
+)
 from replaylab.statistics.planning import Power, power
 from replaylab.statistics.proportions import Shares, wilson_interval
 from replaylab.statistics.resampling import RESAMPLES, Band, Interval
@@ -60,6 +67,7 @@ __all__ = [
     "performance_profile",
     "power",
     "probability_of_improvement",
+    "share_distance_test",
     "restricted_mean",
     "seed_correlation",
     "steps_to_threshold",

@@ -128,3 +128,31 @@ def holm(p_values: ArrayLike) -> Floats:
     result = np.empty_like(adjusted)
     result[order] = adjusted
     return result
+
+
+def share_distance_test(
+    treated: ArrayLike, baseline: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0
+) -> tuple[float, float]:
+    """Return how far two strategies' mean shares are apart, and the p-value of that by permutation within seeds.
+
+    Each seed's counts, of visits to S states say, become shares; the statistic is the total variation distance of
+    their means over seeds, ``sum_s |mean treated_s - mean baseline_s| / 2``, in [0, 1]. The p-value is that of
+    `paired_permutation_test`: the share of swap patterns that do as much.
+
+    Args:
+        treated: counts, shape (N, S), each row with a positive sum.
+        baseline: shape (N, S), paired by position.
+        permutations: patterns at most.
+        seed: seed of the random patterns; unused by the exact test.
+
+    Raises:
+        ShapeError: the shapes differ, or are not (N, S), or a row holds no counts.
+    """
+    a, b = np.asarray(treated, np.float64), np.asarray(baseline, np.float64)
+    if a.ndim != 2 or a.shape != b.shape or not ((a.sum(1) > 0).all() and (b.sum(1) > 0).all()):
+        raise ShapeError(f"Counts must be of shape (N, S) with positive sums, but got {a.shape} and {b.shape}.")
+    difference = a / a.sum(1, keepdims=True) - b / b.sum(1, keepdims=True)
+    signs = np.where(swap_patterns(len(a), permutations, seed), -1.0, 1.0)
+    null = np.abs(signs @ difference / len(a)).sum(1) / 2
+    seen = float(np.abs(difference.mean(0)).sum() / 2)
+    return seen, share_as_extreme(null, seen, 1.0, exact=is_exact(len(a), permutations))
