@@ -9,9 +9,9 @@ loss, Adam at 1e-4, the plain target (and a double one, here), gradients clipped
 processes of their own, PyTorch with one thread, and take turns; a ratio is the median of those within a turn. Seconds
 are the processor's, so that neighbours on a shared machine count less.
 
-Memory is what the process's resident memory grows by while networks and a buffer of `--fill` steps are made and the
-buffer is filled with random play, without learning. Stable-Baselines3's buffer keeps observations once
-(``optimize_memory_usage=True``), as stacks of four; this library's keeps frames once, compressed.
+Memory is what the process's resident memory grows by for each step while a buffer of `--fill` steps is filled with
+random play, without learning, from its tenth part on: what is there anyway is not in it. Stable-Baselines3's buffer
+keeps each observation once (``optimize_memory_usage=True``), a stack of four; this library's keeps frames, compressed.
 """
 
 import argparse
@@ -23,6 +23,8 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 GAME = "PongNoFrameskip-v4"
 NAMES = ("replaylab", "replaylab double", "stable-baselines3")
@@ -116,45 +118,45 @@ def train_theirs(steps: int, capacity: int) -> float:
     return time.process_time() - began.at
 
 
-def fill_ours(capacity: int) -> int:
-    """Return the bytes by which the process grows while the buffer is made and filled."""
-    from replaylab.envs import make_vector_env
+def fill_ours(capacity: int) -> float:
+    """Return the bytes by which the process grows for each step that is stored."""
     from replaylab.learners.run import Job, Run
     from replaylab.replay import FrameStack, Uniform
 
-    make_vector_env(GAME, 1).close()
-    before = resident()
     job = Job(GAME, our_learner(capacity), Uniform(), capacity, transforms=(FrameStack(4, stacked_input=True),))
     run = Run(job, [0])
     run.env.action_space.seed(0)
     obs = run.obs
-    for _ in range(capacity):
+    for number in range(capacity):
+        if number == capacity // 10:
+            before = resident()
         action = run.env.action_space.sample()
         next_obs, reward, terminated, truncated, infos = run.env.step(action)
         step = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs}
         ends = {"terminated": terminated, "truncated": truncated, "final_obs": infos.get("final_obs")}
         run.buffer.add(**step, **ends)
         obs = next_obs
-    return resident() - before
+    return (resident() - before) / (capacity - capacity // 10)
 
 
-def fill_theirs(capacity: int) -> int:
-    """Return the bytes by which the process grows while the buffer is made and filled."""
+def fill_theirs(capacity: int) -> float:
+    """Return the bytes by which the process grows for each step that is stored."""
     from stable_baselines3 import DQN
 
     env = their_env()
-    before = resident()
     options = {"handle_timeout_termination": False}
     model = DQN("CnnPolicy", env, buffer_size=capacity, optimize_memory_usage=True, replay_buffer_kwargs=options)
     env.action_space.seed(0)
     obs = env.reset()
-    for _ in range(capacity):
-        action = [env.action_space.sample()]
+    for number in range(capacity):
+        if number == capacity // 10:
+            before = resident()
+        action = np.array([env.action_space.sample()])
         next_obs, reward, done, infos = env.step(action)
         channels_first = (obs.transpose(0, 3, 1, 2), next_obs.transpose(0, 3, 1, 2))
         model.replay_buffer.add(*channels_first, action, reward, done, infos)
         obs = next_obs
-    return resident() - before
+    return (resident() - before) / (capacity - capacity // 10)
 
 
 def resident() -> int:
@@ -197,7 +199,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1_000, help="timed in each turn (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--capacity", type=int, default=100_000, help="of the buffers (default: %(default)s)")
-    parser.add_argument("--fill", type=int, default=10_000, help="buffer filled for the memory; 0: not measured")
+    parser.add_argument(
+        "--fill", type=int, default=10_000, help="steps of the buffer filled for the memory; 0: not measured"
+    )
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
 
@@ -216,9 +220,9 @@ def main() -> None:
         ratio = statistics.median(a / b for a, b in zip(values, theirs, strict=True))
         print(f"{name:<20}{statistics.median(values):>8,.1f}{ratio:>8.2f}×")
     for name, nbytes in grown.items():
-        print(f"{name:<20}{nbytes / 1e6:>8,.0f} MB grown while {options.fill:,} steps were stored")
+        print(f"{name:<20}{nbytes:>8,.0f} bytes for each stored step")
     if options.json:
-        figures = {"steps_per_second": rates, "bytes_grown": grown, "options": {**vars(options), "json": None}}
+        figures = {"steps_per_second": rates, "bytes_a_step": grown, "options": {**vars(options), "json": None}}
         options.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 
