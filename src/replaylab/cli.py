@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from replaylab.errors import ReplayError
 
 if TYPE_CHECKING:
+    from replaylab.study import Study
     from replaylab.study.plan import Population
 
 try:
@@ -73,6 +74,7 @@ class StudyRun:
             print(f"\nFAILED {failure.population.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
         if self.report and study.present:
             print(f"report: {study.report()}")
+            _tell_visits(study)
         return 0 if summary.complete else 1
 
 
@@ -90,7 +92,9 @@ class StudyReport:
         """Write the report and return the exit code."""
         from replaylab.study import Study
 
-        print(f"report: {Study.from_folder(self.folder).report()}")
+        study = Study.from_folder(self.folder)
+        print(f"report: {study.report()}")
+        _tell_visits(study)
         return 0
 
 
@@ -253,6 +257,13 @@ class ClaimsCommand:
         if self.json is not None:
             self.json.write_text(telling.dump(told), encoding="utf-8")
         return 0
+
+
+def _tell_visits(study: Study) -> None:
+    from replaylab.study.visits import compared
+
+    for line in compared(study.results(), study.spec.baseline):
+        print(line)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,7 +18,7 @@ OnMetrics = Callable[[int, Mapping[str, Floats]], None]
 RECENT = 100
 """Episodes that a running mean is of."""
 
-LOOKS = ("returns", "lengths", "newest", "looked", "recent", "episodes", "places")
+LOOKS = ("returns", "lengths", "newest", "looked", "recent", "episodes", "places", "visits")
 """What is remembered of each replica."""
 
 
@@ -28,19 +28,23 @@ class Recorder:
     Args:
         seeds: The replicas' names in the rows, (R,).
         log_every: What the clock counts between two looks at the learning.
+        states: S, whose visits are counted; 0: they are not.
         on_metrics: Called after each look and evaluation with how far the run is and the new numbers, each (R,),
             NaN for replicas that have none. Besides what goes into the rows it is told ``rollout/ep_rew_mean`` and
             ``rollout/ep_len_mean`` (of the newest 100 episodes), ``time/total_timesteps``, ``time/episodes`` and
             ``time/fps`` (steps of all replicas a second).
     """
 
-    def __init__(self, seeds: Sequence[int], log_every: int, on_metrics: OnMetrics | None = None) -> None:
+    def __init__(
+        self, seeds: Sequence[int], log_every: int, on_metrics: OnMetrics | None = None, states: int = 0
+    ) -> None:
         self.seeds = np.asarray(seeds, np.int64)
         self.log_every, self.on_metrics = log_every, on_metrics
         count = len(self.seeds)
         self.returns, self.lengths, self.newest = np.zeros(count), np.zeros(count), np.full(count, -1)
         self.looked, self.episodes, self.places = np.zeros(count, np.int64), np.zeros(count, np.int64), np.arange(count)
         self.recent = np.full((count, 2, RECENT), np.nan)
+        self.visits = np.zeros((count, states), np.int64)
         self.updates = self.replayed = 0
         self._latest: tuple[Update, Batch] | None = None
         self._rows: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], str, Floats]] = []
@@ -61,6 +65,15 @@ class Recorder:
         self.recent[ended, :, place] = np.stack([self.returns[ended], self.lengths[ended]], 1)
         self.episodes += ended
         self.returns[ended] = self.lengths[ended] = 0.0
+
+    def visit(self, states: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> None:
+        """Count the states (R,) that were acted in, by those who really stepped."""
+        self.visits[np.arange(len(states)), states] += ids >= 0
+
+    def visited(self, clock: Clock, over: Bools) -> None:
+        """Write down the visits of replicas whose budget is used up."""
+        for state, counts in enumerate(self.visits.T):
+            self._record(clock, f"visits/{state:05d}", counts.astype(np.float64), over)
 
     def online(self) -> None:
         """Take note of one online update."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import Space
+from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from replaylab.envs import make_vector_env
@@ -81,6 +81,20 @@ def check(job: Job) -> None:
         env.close()
 
 
+def states_of(job: Job) -> int:
+    """Return how many states there are to visit.
+
+    Raises:
+        ConfigError: The observations are not Discrete.
+    """
+    env = _environments(job, 1)
+    space = env.single_observation_space
+    env.close()
+    if not isinstance(space, spaces.Discrete):
+        raise ConfigError(f"`visits` are counted of Discrete observations, but those of {job.env_id} are in {space}")
+    return int(space.n)
+
+
 class Run:
     """R replicas under way.
 
@@ -106,6 +120,7 @@ class Run:
         starts = [numbers(seed, Stream.ENV_RESET, 1)[0] for seed in self.seeds]
         self.obs, _ = self.env.reset(seed=starts)  # type: ignore[arg-type]  # vector environments take a list
         self.first_action = int(getattr(self.env.single_action_space, "start", 0))
+        self.first_state = int(getattr(self.env.single_observation_space, "start", 0))
         self.disabled = self.env.metadata["autoreset_mode"] is AutoresetMode.DISABLED
 
     @property

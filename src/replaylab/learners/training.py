@@ -15,7 +15,7 @@ from replaylab.learners.goals import EnvHindsight
 from replaylab.learners.held_out import HeldOut
 from replaylab.learners.metrics import Metrics
 from replaylab.learners.recorder import OnMetrics, Recorder
-from replaylab.learners.run import Job, Run, true_next_obs
+from replaylab.learners.run import Job, Run, states_of, true_next_obs
 from replaylab.replay import Sampler, Transform
 
 PROGRESS_PERIOD = 100
@@ -36,6 +36,7 @@ def train(
     eval_episodes: int = 10,
     held_out: int = 0,
     log_every: int = 1_000,
+    visits: bool = False,
     autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
     on_metrics: OnMetrics | None = None,
     on_end: Callable[[list[int], Agents], None] | None = None,
@@ -68,6 +69,7 @@ def train(
         eval_episodes: Episodes of an evaluation.
         held_out: States whose values each evaluation tells, see `HeldOut`; 0: none.
         log_every: Between two looks at the update, the batch and ε.
+        visits: Whether to count in which of its states (Discrete observations) each replica acts.
         autoreset_mode: How the environments start new episodes.
         on_metrics: Called after each look and each evaluation; see `Recorder`.
         on_end: Called with seeds whose budget is used up and their agents.
@@ -103,7 +105,7 @@ def train(
         dict(env_options or {}),
         autoreset_mode,
     )
-    recorder = Recorder(seeds, log_every, on_metrics)
+    recorder = Recorder(seeds, log_every, on_metrics, states_of(job) if visits else 0)
     run = Run(job, seeds) if resume is None else checkpoint.load(resume, job, recorder)
     if save_every is not None:
         continuing.check(run.env, env_id, "`save_every`")
@@ -122,6 +124,7 @@ def train(
             progress(int(clock.now.min()))
         if over.any():
             ended = [seed for seed, here in zip(run.seeds, over, strict=True) if here]
+            recorder.visited(clock, over)
             if on_end is not None:
                 on_end(ended, run.agents_of(over))
             if save is not None:
@@ -158,6 +161,8 @@ def _turn(run: Run, recorder: Recorder) -> None:
     )
     clock.end(ended)
     recorder.step(clock, reward, ended, ids)
+    if recorder.visits.size:
+        recorder.visit(obs - run.first_state, ids)
     run.obs = next_obs
     if run.disabled and ended.any():
         run.obs, _ = env.reset(options={"reset_mask": ended})

@@ -47,6 +47,7 @@ class Population(BaseModel):
     eval_episodes: int
     held_out: int = 0
     log_every: int
+    visits: bool = False
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -64,6 +65,7 @@ class Population(BaseModel):
             "eval_episodes": self.eval_episodes,
             "held_out": self.held_out,
             "log_every": self.log_every,
+            **({"visits": True} if self.visits else {}),
         }
 
     @cached_property
@@ -98,6 +100,7 @@ def plan(spec: Spec) -> list[Population]:
             eval_episodes=spec.evaluation.episodes,
             held_out=spec.evaluation.held_out,
             log_every=spec.logging.every,
+            visits=spec.logging.visits,
         )
         for environment, learner, seeds, (strategy, strategy_part) in product(
             spec.environments,

@@ -130,6 +130,9 @@ class Logging(_Table):
     every: Count = 500
     """Environment steps, or episodes, between rows of ``train/...`` and ``replay/...``."""
 
+    visits: bool = False
+    """Whether to count, in rows ``visits/STATE``, where each run acted; for Discrete observations."""
+
 
 class Spec(_Table):
     """A validated study. See the module's docstring for the file it is read from."""

@@ -59,6 +59,7 @@ def train_population(
         eval_episodes=population.eval_episodes,
         held_out=population.held_out,
         log_every=population.log_every,
+        visits=population.visits,
         progress=on_step,
         on_metrics=on_metrics,
         **more,
