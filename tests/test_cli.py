@@ -85,6 +85,17 @@ def test_a_study_from_file_to_report(tiny, tmp_path, capfd):
     assert capfd.readouterr().out == f"report: {out / 'report.html'}\n"
 
 
+def test_a_dry_run_tells_and_leaves_nothing(tiny, tmp_path, capfd):
+    out = tmp_path / "out"
+    assert cli.main(["study", "run", str(tiny), "--out", str(out), "--workers", "1", "--dry-run"]) == 0
+    printed = capfd.readouterr()
+    assert "0 runs are there already; 4 to do in 2 populations, 800 steps\n" in printed.out
+    assert "\nexpected time: " in printed.out
+    assert "\nexpected disk: " in printed.out
+    assert printed.err == ""
+    assert not out.exists()
+
+
 def test_a_failing_environment_exits_with_1_and_its_traceback(tmp_path, capfd):
     file = tmp_path / "tiny.toml"
     file.write_text(TINY.format(more=', "tests.study.failing:Fails-v0"'))

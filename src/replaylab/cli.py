@@ -41,6 +41,8 @@ class StudyRun:
     Example: replaylab study run quick
 
     Example: replaylab study run my_study.toml --out results/mine --workers 4
+
+    Example: replaylab study run classic --dry-run
     """
 
     study: Annotated[Positional[str], arg(metavar="STUDY")]
@@ -55,6 +57,9 @@ class StudyRun:
     report: bool = True
     """Write the report at the end."""
 
+    dry_run: bool = False
+    """Run nothing: print the grid, the steps, the time to expect from training for five seconds, and the disk."""
+
     def __call__(self) -> int:
         """Run the study and return the exit code."""
         from rich.console import Console
@@ -64,6 +69,9 @@ class StudyRun:
 
         console = Console()
         study = Study.from_toml(self.study, self.out)
+        if self.dry_run:
+            print(study.estimate(workers=self.workers))
+            return 0
         summary = study.run(workers=self.workers, reporter=reporter_for(console))
         ran, kept = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.kept))
         print(

@@ -155,6 +155,15 @@ def test_two_environments_and_learners(tmp_path):
     assert "<p>On CartPole-v0 with slow, by the final level" in page
 
 
+def test_many_environments_are_listed_by_name(tmp_path):
+    names = ["CartPole-v1", "CartPole-v0", "Acrobot-v1", "MountainCar-v0"]
+    found = study(tmp_path, environments=names, seeds=6)
+    pretend(found, 10.0)
+    page = found.report().read_text()
+    assert "<dt>environments</dt><dd>[&#34;CartPole-v1&#34;, &#34;CartPole-v0&#34;" in page
+    assert "<dt>seeds</dt><dd>0 to 5</dd>" in page
+
+
 def test_a_folder_without_a_study(tmp_path):
     with pytest.raises(SpecError) as caught:
         Study.from_folder(tmp_path)

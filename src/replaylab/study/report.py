@@ -252,7 +252,7 @@ def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _flat(f"{path}.{key}", inner)
-    elif isinstance(value, list) and len(value) > 3 and value == list(range(value[0], value[-1] + 1)):
+    elif path == "seeds" and len(value) > 3 and value == list(range(value[0], value[-1] + 1)):
         yield path, f"{value[0]} to {value[-1]}"
     else:
         yield path, json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value

@@ -128,7 +128,7 @@ class _Desk(threading.Thread):
 
     def _one(self, population: Population, file: Path) -> dict[str, Any]:
         """Have one population trained, pass its progress on, and return the worker's last message."""
-        process = self._process or _start_worker()
+        process = self._process or start_worker()
         self._process = process
         if self._stopped:  # `stop` may have come before there was a process to kill
             process.kill()
@@ -173,7 +173,8 @@ def _ending(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-def _start_worker() -> subprocess.Popen[str]:
+def start_worker() -> subprocess.Popen[str]:
+    """Start a process that waits for jobs: JSON lines in, JSON lines out (`replaylab.study.worker`)."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return subprocess.Popen(
         [sys.executable, "-m", "replaylab.study.worker"],

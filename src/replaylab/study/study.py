@@ -15,6 +15,7 @@ from replaylab.errors import ConfigError, SpecError
 from replaylab.study import files, provenance
 from replaylab.study.catalog import find
 from replaylab.study.checking import check_population
+from replaylab.study.estimate import CALIBRATION_SECONDS, Estimate, estimate
 from replaylab.study.plan import Population, plan
 from replaylab.study.runner import Failure, Reporter, run_populations
 from replaylab.study.spec import Spec
@@ -115,9 +116,7 @@ class Study:
         """
         import time
 
-        workers = provenance.cores() if workers is None else workers
-        if workers < 1:
-            raise ConfigError(f"`workers` must be at least 1, but got {workers}.")
+        workers = _workers(workers)
         began = time.perf_counter()
         with self._owned():
             self._write_record()
@@ -129,6 +128,20 @@ class Study:
             seconds, failures = self._run(todo, kept, workers, reporter or _Silent())
         ran = tuple(p for p in todo if p.id in seconds)
         return Summary(ran, tuple(kept), tuple(failures), time.perf_counter() - began)
+
+    def estimate(self, *, workers: int | None = None, seconds: float = CALIBRATION_SECONDS) -> Estimate:
+        """Return what `run` would do and take, without writing anything: the grid, the time, the disk.
+
+        Every kind of cell is trained for a share of ``seconds``, in as many workers as the study would have.
+
+        Args:
+            workers: as in `run`.
+            seconds: how long to train; how long starting the workers takes comes on top.
+
+        Raises:
+            ConfigError: ``workers`` is below 1.
+        """
+        return estimate(self.spec, self.populations, self.present, _workers(workers), seconds)
 
     def _run(
         self, todo: list[Population], kept: list[Population], workers: int, reporter: Reporter
@@ -204,6 +217,13 @@ class Study:
             return {}
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return record
+
+
+def _workers(wanted: int | None) -> int:
+    workers = provenance.cores() if wanted is None else wanted
+    if workers < 1:
+        raise ConfigError(f"`workers` must be at least 1, but got {workers}.")
+    return workers
 
 
 class _Silent:

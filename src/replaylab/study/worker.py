@@ -1,8 +1,8 @@
 """A worker process: ``python -m replaylab.study.worker``.
 
 It reads populations as JSON lines on standard input, trains each, writes its file, and answers with JSON
-lines on standard output. When standard input closes, because the parent ended or was killed, the worker ends
-at once, in the middle of whatever it does: files appear only whole (`replaylab.study.files`), so nothing
+lines on standard output. A job with ``seconds`` is only timed, for a dry run. When standard input
+closes, because the parent ended or was killed, the worker ends at once, in the middle of whatever it does: files appear only whole (`replaylab.study.files`), so nothing
 half-written remains.
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from replaylab.study.calibration import calibrate
 from replaylab.study.parts import LEARNERS, STRATEGIES, TRANSFORMS, build
 from replaylab.study.plan import Population
 
@@ -83,6 +84,9 @@ def _work(job: dict[str, Any], say: Callable[..., None]) -> None:
             say("progress", step=int(step))
 
     try:
+        if "seconds" in job:
+            say("timed", speed=calibrate(population, job["seconds"]).model_dump())
+            return
         columns = train_population(population, on_step)
         write_population(Path(job["file"]), population, columns, versions())
     except Exception:
