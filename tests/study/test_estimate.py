@@ -5,7 +5,6 @@ import pytest
 from replaylab.errors import ConfigError
 from replaylab.study.calibration import Speed, _pace
 from replaylab.study.estimate import Cell, Estimate
-from tests.study.failing import Failing  # noqa: F401  (registers the environment in this process, too)
 from tests.study.tiny import pretend, study
 
 

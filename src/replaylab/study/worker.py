@@ -1,9 +1,9 @@
 """A worker process: ``python -m replaylab.study.worker``.
 
 It reads populations as JSON lines on standard input, trains each, writes its file, and answers with JSON
-lines on standard output. A job with ``seconds`` is only timed, for a dry run. When standard input
-closes, because the parent ended or was killed, the worker ends at once, in the middle of whatever it does: files appear only whole (`replaylab.study.files`), so nothing
-half-written remains.
+lines on standard output. A job with ``seconds`` is only timed, for a dry run. When standard input closes,
+because the parent ended or was killed, the worker ends at once, in the middle of whatever it does: files
+appear only whole (`replaylab.study.files`), so nothing half-written remains.
 """
 
 from __future__ import annotations
