@@ -9,17 +9,17 @@ from tests.study.tiny import pretend, study
 
 
 def test_a_dry_run_tells_the_grid_and_writes_nothing(tmp_path):
-    made = study(tmp_path / "out", environments=["CartPole-v1", "tests.study.failing:Failing-v0"])
+    made = study(tmp_path / "out", environments=["CartPole-v1", "tests.study.failing:Fails-v0"])
     found = made.estimate(workers=2, seconds=0.4)
     assert not (tmp_path / "out").exists()
     lines = str(found).splitlines()
-    assert lines[0] == "environments: CartPole-v1, tests.study.failing:Failing-v0"
+    assert lines[0] == "environments: CartPole-v1, tests.study.failing:Fails-v0"
     assert lines[3:5] == [
         "seeds: 4 each; 16 runs in all",
         "0 runs are there already; 16 to do in 8 populations, 4,800 steps",
     ]
     assert "  CartPole-v1 · dqn · uniform: 4 runs of 300 steps, " in lines[5]
-    assert lines[7] == "  tests.study.failing:Failing-v0 · dqn · uniform: FAILS: RuntimeError: the simulator crashed"
+    assert lines[7] == "  tests.study.failing:Fails-v0 · dqn · uniform: FAILS: RuntimeError: it broke"
     short, long = found.seconds
     assert 0 < short <= long
     assert lines[-2].startswith("expected time: ")

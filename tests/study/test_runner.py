@@ -126,7 +126,7 @@ def test_workers_die_with_the_parent(tmp_path):
     wait_for(lambda: not any(Path(f"/proc/{v}").exists() for v in victims), seconds=10)
 
 
-FAILING = "tests.study.failing:Failing-v0"
+FAILING = "tests.study.failing:Fails-v0"
 
 
 @pytest.mark.parametrize(
