@@ -196,7 +196,7 @@ class BoundReplay {
         return made;
     }
 
-    nb::dict gather(nb::handle ids, bool transformed) {
+    nb::dict gather(nb::handle ids, bool transformed, bool aside) {
         const auto flat = read_ids(ids, replicas_);
         std::vector<char*> targets(fields_.size());
         nb::dict made;
@@ -212,7 +212,8 @@ class BoundReplay {
                 for (std::size_t f = 0; f < fields_.size(); ++f) put(fields_[f], {}, targets[f]);
         }
         const nb::gil_scoped_release no_gil;
-        replay_->gather(flat.data, flat.size / replay_->replicas(), transformed, targets.data(), extra);
+        replay_->gather(flat.data, flat.size / replay_->replicas(), transformed, aside, targets.data(),
+                        extra);
         return made;
     }
 

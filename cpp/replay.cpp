@@ -415,12 +415,13 @@ void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t
     }
 }
 
-void Replay::gather(const std::int64_t* ids, std::int64_t n, bool transformed, char* const* targets,
-                    const ExtraTargets& extra) {
+void Replay::gather(const std::int64_t* ids, std::int64_t n, bool transformed, bool aside,
+                    char* const* targets, const ExtraTargets& extra) {
     const std::lock_guard<std::mutex> lock(mutex_);
     catch_up();
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
+        const Random before = one.random;
         std::int64_t tries = 0;
         do {
             check_stored(ids, n);
@@ -428,7 +429,10 @@ void Replay::gather(const std::int64_t* ids, std::int64_t n, bool transformed, c
             for (std::int64_t k = r * n; k < (r + 1) * n; ++k) slots_.push_back(one.ring.slot(ids[k]));
             (transformed ? assembly_ : plain_).gather(source(r), slots_.data(), n, r * n, targets, extra);
         } while (!whole(r, ++tries));
-        if (transformed) count(one, n);
+        if (aside)
+            one.random = before;
+        else if (transformed)
+            count(one, n);
     }
 }
 

@@ -66,8 +66,9 @@ class Replay {
                        std::int64_t stride, double* out);
 
     // Copies the rows of ids [R][n] out: targets[f] receives [R][n] values of field f. Throws on an id that
-    // is not stored. Transformed: what a batch with these steps drawn would hold.
-    void gather(const std::int64_t* ids, std::int64_t n, bool transformed, char* const* targets,
+    // is not stored. Transformed: what a batch with these steps drawn would hold. Aside: and nothing
+    // remembers it, neither counts nor random streams.
+    void gather(const std::int64_t* ids, std::int64_t n, bool transformed, bool aside, char* const* targets,
                 const ExtraTargets& extra);
 
     // The ids of the stored steps of each id's sequence block, [R][n][stride], oldest first, then −1.

@@ -134,7 +134,9 @@ void bind_replay(nb::module_& module) {
                      "dict[str, typing.Any] | None) -> "
                      "dict[str, typing.Any]"))
         .def("gather", &BoundReplay::gather, nb::arg("ids").none(), nb::arg("transformed"),
-             nb::sig("def gather(self, ids: object, transformed: bool) -> dict[str, typing.Any]"))
+             nb::arg("aside") = false,
+             nb::sig("def gather(self, ids: object, transformed: bool, aside: bool = False) -> "
+                     "dict[str, typing.Any]"))
         .def("blocks", &BoundReplay::blocks, nb::arg("ids").none(),
              nb::sig("def blocks(self, ids: object) -> numpy.typing.NDArray[numpy.int64]"))
         .def("cut", &BoundReplay::cut, nb::arg("where").none())

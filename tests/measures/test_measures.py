@@ -139,3 +139,18 @@ def test_percentiles_are_scipys_and_fifty_over_the_whole_buffer():
     theirs = np.mean([stats.percentileofscore(buffer, x, kind="mean") for x in buffer[:7]])
     assert m.td_errors(buffer[:7], buffer[:7], buffer).percentile == pytest.approx(theirs)
     assert m.td_errors(buffer, buffer, buffer).percentile == pytest.approx(50)
+
+
+def test_variance_in_one_pass():
+    x = RNG(13).normal(1e3, 1, size=(6, 2, 5)).astype(np.float32)
+    np.testing.assert_allclose(m.total_variance(iter(x)), np.var(x.astype(float), axis=0, ddof=1).sum(axis=-1))
+    assert np.isnan(m.total_variance(x[:1])).all()
+
+
+def test_the_legacy_count_is_numpys_and_a_constant_with_two_features():
+    rows = RNG(14).normal(size=(3, 64, 2)) * [1.0, 0.01]
+    np.testing.assert_array_equal(m.legacy_correlated_pairs(rows), [2016] * 3)
+    rows = RNG(15).normal(size=(20, 4))
+    pairs = np.corrcoef(rows)[np.triu_indices(20, 1)]
+    assert m.legacy_correlated_pairs(rows, 0.7) == (np.abs(pairs) > 0.7).sum() > 0
+    assert m.legacy_correlated_pairs(rows[:, :1]) == 0

@@ -7,6 +7,8 @@ from replaylab.measures.dependence import (
     duplicate_share,
     excess_row_correlation,
     integrated_autocorrelation,
+    legacy_correlated_pairs,
+    mean_absolute_cosine,
     row_correlation,
     same_episode_share,
     smallest_gap,
@@ -22,6 +24,7 @@ from replaylab.measures.use import (
     never_replayed_share,
     relative_entropy_of_law,
     td_errors,
+    total_variance,
 )
 
 __all__ = [
@@ -33,6 +36,8 @@ __all__ = [
     "excess_row_correlation",
     "gini",
     "integrated_autocorrelation",
+    "legacy_correlated_pairs",
+    "mean_absolute_cosine",
     "mean_age",
     "mmd2",
     "never_replayed_share",
@@ -41,5 +46,6 @@ __all__ = [
     "same_episode_share",
     "smallest_gap",
     "td_errors",
+    "total_variance",
     "whitened",
 ]

@@ -86,13 +86,39 @@ def row_correlation(batch: ArrayLike, buffer: ArrayLike) -> Floats:
         batch: shape (..., B, D).
         buffer: shape (..., N, D), all stored rows or a uniform sample of them.
     """
-    z = whitened(batch, buffer)
-    size = np.linalg.norm(z, axis=-1, keepdims=True)
-    unit = np.divide(z, size, out=np.zeros_like(z), where=size > 0)
-    rows = z.shape[-2]
+    return mean_absolute_cosine(whitened(batch, buffer))
+
+
+def mean_absolute_cosine(rows: ArrayLike) -> Floats:
+    """Return the mean of |z_i . z_j| / (|z_i| |z_j|) over pairs of rows: (..., B, D) to (...); a row of 0 gives 0."""
+    unit = _unit(np.asarray(rows, dtype=np.float64))
+    count = unit.shape[-2]
     every = np.abs(unit @ np.swapaxes(unit, -1, -2))
     own = np.trace(every, axis1=-2, axis2=-1)
-    return np.asarray((every.sum(axis=(-2, -1)) - own) / (rows * (rows - 1)))
+    return np.asarray((every.sum(axis=(-2, -1)) - own) / (count * (count - 1)))
+
+
+def legacy_correlated_pairs(rows: ArrayLike, threshold: float = 0.5) -> Floats:
+    """Return how many pairs of rows have |Pearson correlation over their D features| > threshold: (..., B, D) to (...).
+
+    A measure of earlier work, kept to compare with; it says next to nothing of dependence. With D = 2 every correlation
+    is 1 or -1, so that every batch of 64 rows has 64 * 63 / 2 = 2016 such pairs; with D = 1 none is defined, which
+    counts as none. `row_correlation` mends it.
+
+    Args:
+        rows: observations in their own units.
+        threshold: in [0, 1).
+    """
+    x = np.asarray(rows, dtype=np.float64)
+    unit = _unit(x - x.mean(axis=-1, keepdims=True))
+    large = np.abs(unit @ np.swapaxes(unit, -1, -2)) > threshold
+    own = np.trace(large, axis1=-2, axis2=-1)
+    return np.asarray((large.sum(axis=(-2, -1)) - own) / 2)
+
+
+def _unit(rows: Floats) -> Floats:
+    size = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return np.divide(rows, size, out=np.zeros_like(rows), where=size > 0)
 
 
 def excess_row_correlation(batch: ArrayLike, buffer: ArrayLike, *, draws: int = 32, seed: int = 0) -> Floats:

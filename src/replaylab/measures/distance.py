@@ -12,8 +12,14 @@ Floats = NDArray[np.float64]
 
 
 def _distances(x: Floats, y: Floats) -> Floats:
-    """Euclidean distances of all pairs: (..., B, D) and (..., N, D) to (..., B, N)."""
-    return np.asarray(np.linalg.norm(x[..., :, None, :] - y[..., None, :, :], axis=-1))
+    """Euclidean distances of all pairs: (..., B, D) and (..., N, D) to (..., B, N).
+
+    By |x|^2 + |y|^2 - 2 x.y, of rows around 0: memory for the result alone; equal rows may come out 1e-8 apart.
+    """
+    middle = y.mean(axis=-2, keepdims=True)
+    x, y = x - middle, y - middle
+    squares = (x**2).sum(axis=-1)[..., :, None] + (y**2).sum(axis=-1)[..., None, :]
+    return np.asarray(np.sqrt(np.maximum(squares - 2 * x @ np.swapaxes(y, -1, -2), 0.0)))
 
 
 def _off_diagonal_mean(square: Floats) -> Floats:

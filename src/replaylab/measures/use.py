@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,21 @@ def gini(replay_count: ArrayLike) -> Floats:
     return np.asarray(np.divide((rank * x).sum(axis=-1), n * total, out=np.zeros_like(total), where=total > 0))
 
 
+def total_variance(vectors: Iterable[ArrayLike]) -> Floats:
+    """Return the sum over P components of their unbiased variance over K vectors: K of shape (..., P), to (...).
+
+    One pass (Welford 1962), so that K large gradients need not lie in memory together; NaN for fewer than two.
+    """
+    count, mean, square = 0, np.zeros(()), np.zeros(())
+    for vector in vectors:
+        new = np.asarray(vector, dtype=np.float64)
+        count += 1
+        before = new - mean
+        mean = mean + before / count
+        square = square + (before * (new - mean)).sum(axis=-1)
+    return np.asarray(square / (count - 1) if count > 1 else np.full(mean.shape[:-1], np.nan))
+
+
 def effective_batch_size(drawn: ArrayLike, uniform: ArrayLike, batch_size: int) -> Floats:
     """Return how many independent uniform rows tell as much about the mean gradient as a batch does.
 
@@ -56,8 +72,7 @@ def effective_batch_size(drawn: ArrayLike, uniform: ArrayLike, batch_size: int) 
         uniform: shape (..., K', P), of batches of the same size drawn uniformly with replacement.
         batch_size: rows in a batch.
     """
-    ours = np.var(np.asarray(drawn, dtype=np.float64), axis=-2, ddof=1).sum(axis=-1)
-    theirs = np.var(np.asarray(uniform, dtype=np.float64), axis=-2, ddof=1).sum(axis=-1)
+    ours, theirs = (total_variance(np.moveaxis(np.asarray(x), -2, 0)) for x in (drawn, uniform))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(batch_size * theirs / ours)
 
@@ -86,13 +101,23 @@ def td_errors(fresh: ArrayLike, stored: ArrayLike, buffer: ArrayLike) -> TdError
         buffer: shape (..., N), fresh ones of all stored rows, or of a uniform sample of them.
     """
     ours, old, every = (np.abs(np.asarray(x, dtype=np.float64)) for x in (fresh, stored, buffer))
-    below = (every[..., None, :] < ours[..., :, None]).mean(axis=-1)
-    ties = (every[..., None, :] == ours[..., :, None]).mean(axis=-1)
     return TdErrors(
         mean=np.asarray(ours.mean(axis=-1)),
         median=np.asarray(np.median(ours, axis=-1)),
         max=np.asarray(ours.max(axis=-1)),
         std=np.asarray(ours.std(axis=-1)),
-        percentile=np.asarray(100 * (below + ties / 2).mean(axis=-1)),
+        percentile=_mean_percentile(ours, np.sort(every, axis=-1)),
         gap=np.asarray((ours - old).mean(axis=-1)),
     )
+
+
+def _mean_percentile(values: Floats, ordered: Floats) -> Floats:
+    """Return the mean share of `ordered` (..., N) below each of `values` (..., B), ties by half, in percent: (...)."""
+    leading = np.broadcast_shapes(values.shape[:-1], ordered.shape[:-1])
+    ours = np.broadcast_to(values, (*leading, values.shape[-1])).reshape(-1, values.shape[-1])
+    every = np.broadcast_to(ordered, (*leading, ordered.shape[-1])).reshape(-1, ordered.shape[-1])
+    ranks = [
+        (np.searchsorted(y, x, "left") + np.searchsorted(y, x, "right")).mean()
+        for x, y in zip(ours, every, strict=True)
+    ]
+    return np.asarray(np.reshape(ranks, leading) * (50.0 / ordered.shape[-1]))

@@ -362,6 +362,23 @@ class ReplayBuffer(Persistent):
         """
         return self._made.unflatten(iter(self._core.gather(ids, False).values()))
 
+    def as_batch(self, ids: npt.ArrayLike) -> Batch:
+        """Return these steps as a batch with them drawn would hold them, transformed; every weight is 1.
+
+        Nothing remembers it, neither replay counts nor random streams: draws go on as if it had not been called. Where
+        a transform picks at random (`Hindsight`), it picks as in the next draw.
+
+        Args:
+            ids: int64 ``[R] B``, of stored steps.
+
+        Raises:
+            IdError: A step is not stored, or not any more.
+        """
+        columns = self._core.gather(ids, True, True)
+        self._made.relabel(columns)
+        rows = ids_array(ids)
+        return self._made.batch(columns | {"weight": np.ones(rows.shape, np.float32), "id": rows})
+
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> ReplayStats:
         """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).
 
