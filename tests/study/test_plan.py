@@ -26,6 +26,7 @@ def test_the_grid_is_whole():
         {"evaluation__every": 50},
         {"evaluation__episodes": 3},
         {"logging__every": 60},
+        {"measures__every": 0},
         {"learners__dqn__gamma": 0.5},
         {"population": 4},
         {"seeds": [9, 8, 7, 6]},

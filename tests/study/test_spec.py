@@ -49,7 +49,8 @@ MESSAGES = [
     (
         {"seds": 3},
         "unknown key `seds`; did you mean `seeds`? Allowed here: name, title, question, environments, "
-        "learners, strategies, overrides, env_options, seeds, population, baseline, budget, evaluation, logging.",
+        "learners, strategies, overrides, env_options, seeds, population, baseline, budget, evaluation, logging, "
+        "measures.",
     ),
     (
         {"evaluation__evry": 3},

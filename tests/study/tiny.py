@@ -18,6 +18,7 @@ TABLE: dict[str, Any] = {
     "budget": {"steps": 300},
     "evaluation": {"every": 100, "episodes": 2},
     "logging": {"every": 50},
+    "measures": {"every": 100},
     "learners": {"dqn": {"type": "dqn", "hidden": [8], "batch_size": 8, "learning_starts": 20}},
     "strategies": {"uniform": {"type": "uniform"}, "prioritized": {"type": "prioritized"}},
 }

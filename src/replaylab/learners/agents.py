@@ -86,6 +86,19 @@ class Update:
         return loss
 
 
+@dataclass(frozen=True)
+class Probe:
+    """What an update from a batch would see and do if it were made now; P parameters of a replica.
+
+    Attributes:
+        td_error: δ = y − Q(s, a), every row by the same parameters, float (R, B).
+        gradient: Mean over the batch of weight·∂ℓ(δ)/∂θ, without a bound on its norm, float (R, P).
+    """
+
+    td_error: npt.NDArray[np.floating[Any]]
+    gradient: npt.NDArray[np.floating[Any]]
+
+
 class Agents(Protocol):
     """R agents; what replica r does depends on its own seed and steps alone."""
 
@@ -103,6 +116,9 @@ class Agents(Protocol):
 
     def update(self, batch: Batch) -> Update:
         """Learn from a drawn batch, its columns (R, B, ...), all replicas in one call."""
+
+    def probe(self, batch: Batch) -> Probe:
+        """Return what `update` would see and do; changes nothing, no random stream either."""
 
     def state(self) -> State:
         """Return everything that decides what comes next, copied."""

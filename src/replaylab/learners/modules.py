@@ -18,7 +18,7 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners.agents import Obs, State, Step, Update
+from replaylab.learners.agents import Obs, Probe, State, Step, Update
 from replaylab.learners.inputs import Inputs, are_pixels, as_they_are
 from replaylab.learners.networks import NatureNetwork, Perceptron
 from replaylab.learners.perceptrons import bootstrap_discount
@@ -64,13 +64,19 @@ class ModuleAgents:
 
     def update(self, batch: Batch) -> Update:
         """Do one step of deep Q-learning in every replica, on its own batch (R, B, ...)."""
-        discount = bootstrap_discount(batch, self._gamma)
-        arrays = (self._inputs(batch.obs), batch.action, batch.reward, self._inputs(batch.next_obs), discount)
-        columns = [self._tensor(array) for array in (*arrays, batch.weight)]
+        columns = self._columns(batch)
         self.updates += 1
         seen = [one.update(self.updates, *(c[r] for c in columns)) for r, one in enumerate(self.learners)]
         td_error, slope, q = torch.stack(seen, 1).numpy(force=True)
         return Update(td_error, slope, q, batch.weight)
+
+    def probe(self, batch: Batch) -> Probe:
+        """Return what `update` would see and do, by copies of the modules, which may count what they see."""
+        columns = self._columns(batch)
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            found = [one.probe(*(c[r] for c in columns)) for r, one in enumerate(self.learners)]
+        td_error, gradient = (np.stack([pair[i].numpy(force=True) for pair in found]) for i in (0, 1))
+        return Probe(td_error, gradient)
 
     def state(self) -> State:
         """Return the modules' states, the optimisers' averages and the count of updates, copied."""
@@ -84,6 +90,11 @@ class ModuleAgents:
         for r, one in enumerate(self.learners):
             mine = {name: torch.tensor(array[r]) for name, array in state.items() if name != "updates"}
             one.restore(mine, self.updates)
+
+    def _columns(self, batch: Batch) -> list[Tensor]:
+        discount = bootstrap_discount(batch, self._gamma)
+        arrays = (self._inputs(batch.obs), batch.action, batch.reward, self._inputs(batch.next_obs), discount)
+        return [self._tensor(array) for array in (*arrays, batch.weight)]
 
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, non_blocking=True)
@@ -108,6 +119,34 @@ class _ModuleLearner:
         weight: Tensor,
     ) -> Tensor:
         """Do the `count`-th update, and return δ, ℓ'(δ) and Q(s, a), (3, B)."""
+        settings = self.settings
+        td_error, slope, q = self._errors(obs, action, reward, next_obs, discount)
+        self.optimiser.zero_grad()
+        torch.autograd.backward(q, -weight * slope / len(q))
+        if settings.max_grad_norm is not None:
+            nn.utils.clip_grad_norm_(self.online.parameters(), settings.max_grad_norm)
+        self.optimiser.step()
+        if count % settings.target_period == 0:
+            self._move_target()
+        return torch.stack([td_error, slope, q.detach()])
+
+    def probe(
+        self, obs: Tensor, action: Tensor, reward: Tensor, next_obs: Tensor, discount: Tensor, weight: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return δ (B,) and the gradient (P,)."""
+        still = copy.copy(self)
+        still.online, still.target = copy.deepcopy(self.online), copy.deepcopy(self.target)
+        td_error, slope, q = still._errors(obs, action, reward, next_obs, discount)
+        parameters = [one for one in still.online.parameters() if one.requires_grad]
+        gradient = torch.autograd.grad(
+            q, parameters, -weight * slope / len(q), allow_unused=True, materialize_grads=True
+        )
+        return td_error, torch.cat([one.ravel() for one in gradient])
+
+    def _errors(
+        self, obs: Tensor, action: Tensor, reward: Tensor, next_obs: Tensor, discount: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return δ, ℓ'(δ), and Q(s, a) with its graph, each (B,)."""
         settings, action = self.settings, action.unsqueeze(1)
         with torch.no_grad():
             q_next = self.target(next_obs)
@@ -118,14 +157,7 @@ class _ModuleLearner:
         q = self.online(obs).gather(1, action).squeeze(1)
         td_error = y - q.detach()
         slope = td_error.clamp(-1.0, 1.0) if settings.loss == "huber" else td_error
-        self.optimiser.zero_grad()
-        q.backward(-weight * slope / len(q))
-        if settings.max_grad_norm is not None:
-            nn.utils.clip_grad_norm_(self.online.parameters(), settings.max_grad_norm)
-        self.optimiser.step()
-        if count % settings.target_period == 0:
-            self._move_target()
-        return torch.stack([td_error, slope, q.detach()])
+        return td_error, slope, q
 
     @torch.no_grad()
     def _move_target(self) -> None:

@@ -8,6 +8,7 @@ Shapes: R replicas, N observations, B drawn steps, A actions, P parameters of a 
 """
 
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab._core import QLearners
-from replaylab.learners.agents import Obs, State, Step, Update
+from replaylab.learners.agents import Obs, Probe, State, Step, Update
 from replaylab.learners.inputs import Inputs
 from replaylab.learners.streams import Stream, generator
 from replaylab.replay import Batch
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from replaylab.learners.dqn import DQN
 
 _ARRAYS = ("online", "target", "mean", "square")
+
+_STILL = {"learning_rate": 0.0, "target_period": 2**62, "max_grad_norm": inf}
+"""Settings by which an update changes no network."""
 
 
 class PerceptronAgents:
@@ -42,21 +46,24 @@ class PerceptronAgents:
         self._inputs, self._gamma = inputs, learner.gamma
         self.updates = 0
         self.epsilon: float | npt.NDArray[Any] = as_schedule(learner.epsilon)(0.0)
-        self.core = QLearners(
-            inputs=inputs.size,
-            hidden=list(learner.hidden),
-            actions=num_actions,
-            replicas=len(seeds),
-            dueling=learner.dueling,
-            is_double=learner.double,
-            huber=learner.loss == "huber",
-            max_grad_norm=learner.max_grad_norm or inf,
-            least=least,
-            most=most,
-            learning_rate=learner.learning_rate,
-            tau=learner.tau,
-            target_period=learner.target_period,
-        )
+        settings: dict[str, Any] = {
+            "inputs": inputs.size,
+            "hidden": list(learner.hidden),
+            "actions": num_actions,
+            "replicas": len(seeds),
+            "dueling": learner.dueling,
+            "is_double": learner.double,
+            "huber": learner.loss == "huber",
+            "max_grad_norm": learner.max_grad_norm or inf,
+            "least": least,
+            "most": most,
+            "learning_rate": learner.learning_rate,
+            "tau": learner.tau,
+            "target_period": learner.target_period,
+        }
+        self.core = QLearners(**settings)
+        self._make_still = partial(QLearners, **settings | _STILL)
+        self._still: QLearners | None = None
         shapes = [(outputs, inputs) for _, outputs, inputs in self.core.layers]
         for r, seed in enumerate(seeds):
             blocks = initial_blocks(shapes, generator(seed, Stream.INITIAL_WEIGHTS))
@@ -72,12 +79,17 @@ class PerceptronAgents:
 
     def update(self, batch: Batch) -> Update:
         """Do one step of deep Q-learning in every replica, on its own batch (R, B, ...)."""
-        obs, next_obs = self._inputs(batch.obs), self._inputs(batch.next_obs)
-        seen = self.core.update(
-            obs, batch.action, batch.reward, next_obs, bootstrap_discount(batch, self._gamma), batch.weight
-        )
+        td_error, slope, q = self._updated(self.core, batch)
         self.updates = self.core.updates
-        return Update(*seen, batch.weight)
+        return Update(td_error, slope, q, batch.weight)
+
+    def probe(self, batch: Batch) -> Probe:
+        """Return what `update` would see and do: by the same code, in a copy of the networks that stays as it is."""
+        if self._still is None:
+            self._still = self._make_still()
+        self._still.online[:], self._still.target[:] = self.core.online, self.core.target
+        td_error, _, _ = self._updated(self._still, batch)
+        return Probe(td_error, self._still.gradients.copy())
 
     def state(self) -> State:
         """Return the networks' parameters, the optimiser's averages and the count of updates, copied."""
@@ -88,6 +100,12 @@ class PerceptronAgents:
         for name in _ARRAYS:
             getattr(self.core, name)[:] = state[name]
         self.updates = self.core.updates = int(state["updates"])
+
+    def _updated(self, core: QLearners, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
+        """Update a core's networks, and return δ, ℓ'(δ) and Q(s, a), each (R, B)."""
+        obs, next_obs = self._inputs(batch.obs), self._inputs(batch.next_obs)
+        discount = bootstrap_discount(batch, self._gamma)
+        return core.update(obs, batch.action, batch.reward, next_obs, discount, batch.weight)
 
 
 def initial_blocks(

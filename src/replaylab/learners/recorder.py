@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.learners.agents import State, Update
+from replaylab.learners.agents import Update
 from replaylab.learners.clock import Clock
+from replaylab.learners.measuring import Measuring
 from replaylab.learners.metrics import Metrics
+from replaylab.learners.run import Run
 from replaylab.replay import Batch
 
 Floats = npt.NDArray[np.float64]
@@ -17,6 +19,9 @@ Bools = npt.NDArray[np.bool_]
 OnMetrics = Callable[[int, Mapping[str, Floats]], None]
 RECENT = 100
 """Episodes that a running mean is of."""
+
+PERCENTILES = (25, 75, 95)
+"""Of the absolute TD errors of a batch; the 50th is called their median."""
 
 LOOKS = ("returns", "lengths", "newest", "looked", "recent", "episodes", "places", "visits")
 """What is remembered of each replica."""
@@ -33,13 +38,19 @@ class Recorder:
             NaN for replicas that have none. Besides what goes into the rows it is told ``rollout/ep_rew_mean`` and
             ``rollout/ep_len_mean`` (of the newest 100 episodes), ``time/total_timesteps``, ``time/episodes`` and
             ``time/fps`` (steps of all replicas a second).
+        measuring: Takes the measures of what is replayed; None: nobody does.
     """
 
     def __init__(
-        self, seeds: Sequence[int], log_every: int, on_metrics: OnMetrics | None = None, states: int = 0
+        self,
+        seeds: Sequence[int],
+        log_every: int,
+        on_metrics: OnMetrics | None = None,
+        states: int = 0,
+        measuring: Measuring | None = None,
     ) -> None:
         self.seeds = np.asarray(seeds, np.int64)
-        self.log_every, self.on_metrics = log_every, on_metrics
+        self.log_every, self.on_metrics, self.measuring = log_every, on_metrics, measuring
         count = len(self.seeds)
         self.returns, self.lengths, self.newest = np.zeros(count), np.zeros(count), np.full(count, -1)
         self.looked, self.episodes, self.places = np.zeros(count, np.int64), np.zeros(count, np.int64), np.arange(count)
@@ -61,6 +72,8 @@ class Recorder:
             return
         self._record(clock, "rollout/ep_rew", self.returns, ended)
         self._record(clock, "rollout/ep_len", self.lengths, ended)
+        if self.measuring is not None:
+            self.measuring.end(ids, ended)
         place = self.episodes[ended] % RECENT
         self.recent[ended, :, place] = np.stack([self.returns[ended], self.lengths[ended]], 1)
         self.episodes += ended
@@ -101,6 +114,15 @@ class Recorder:
             numbers |= _of_update(*self._latest, self.newest)
         self._report(clock, numbers, due)
 
+    def measure(self, run: Run) -> None:
+        """Measure what is replayed, where that is wanted and due."""
+        if self.measuring is None or self._latest is None:
+            return
+        self.measuring.keep_batch(run, *self._latest, self.newest)
+        numbers = self.measuring.look(run)
+        if numbers:
+            self._report(run.clock, numbers, np.ones(len(self.seeds), np.bool_))
+
     def evaluation(self, clock: Clock, found: Mapping[str, Floats], due: Bools) -> None:
         """Take note of what an evaluation found of those it was due for."""
         placed = {name: np.full(len(due), np.nan) for name in found}
@@ -111,17 +133,23 @@ class Recorder:
     def keep(self, rows: Bools) -> None:
         """Go on with some of the replicas alone."""
         self.seeds = self.seeds[rows]
+        if self.measuring is not None:
+            self.measuring.keep(rows)
         self.restore({name: getattr(self, name)[rows] for name in LOOKS})
 
-    def state(self) -> State:
-        """Return what is remembered, without the rows."""
+    def state(self) -> dict[str, Any]:
+        """Return what is remembered, without the rows, as nested arrays."""
         counts = {name: np.array(getattr(self, name)) for name in ("updates", "replayed")}
-        return {name: getattr(self, name).copy() for name in LOOKS} | counts
+        measuring = {} if self.measuring is None else {"measuring": self.measuring.state()}
+        return {name: getattr(self, name).copy() for name in LOOKS} | counts | measuring
 
-    def restore(self, state: State, rows: Metrics | None = None) -> None:
+    def restore(self, state: Mapping[str, Any], rows: Metrics | None = None) -> None:
         """Go on from what `state` and `table` returned."""
         for name, value in state.items():
-            setattr(self, name, value.copy() if value.ndim else int(value))
+            if name == "measuring" and self.measuring is not None:
+                self.measuring.restore(value)
+            else:
+                setattr(self, name, value.copy() if value.ndim else int(value))
         if rows is not None:
             whole = [rows.columns[name] for name in ("seed", "step", "metric", "value")]
             ends = np.flatnonzero(whole[2][1:] != whole[2][:-1]) + 1
@@ -174,13 +202,17 @@ class Recorder:
 
 def _of_update(update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> dict[str, npt.ArrayLike]:
     error = np.abs(update.td_error)
+    spread = np.percentile(error, PERCENTILES, axis=1)
     return {
         "train/loss": update.loss,
         "train/q_mean": update.q.mean(1),
+        "train/q_min": update.q.min(1),
+        "train/q_max": update.q.max(1),
         "train/td_error_mean": error.mean(1),
         "train/td_error_median": np.median(error, axis=1),
         "train/td_error_max": error.max(1),
         "train/td_error_std": error.std(1),
+        **{f"train/td_error_p{p}": value for p, value in zip(PERCENTILES, spread, strict=True)},
         "replay/age_mean": (newest[:, None] - batch.id).mean(1),
         "replay/weight_mean": batch.weight.mean(1),
     }

@@ -48,6 +48,7 @@ class Job:
     transforms: Sequence[Transform | EnvHindsight] = ()
     env_options: Mapping[str, Any] = field(default_factory=dict)
     autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP
+    measure_every: int | None = None
 
     def __post_init__(self) -> None:
         for one in self.transforms:
@@ -222,6 +223,7 @@ def _buffer(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> Re
         transforms=transforms,
         next_obs="derived" if stacked else "stored",
         extra_fields=_packed_pixels(env.single_observation_space),
+        count_replays=job.measure_every is not None,
         seed=list(seeds),
     )
 

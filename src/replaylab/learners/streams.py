@@ -22,6 +22,7 @@ class Stream(IntEnum):
     EVALUATION = 4
     NEXT_ACTION = 5
     HELD_OUT = 6
+    MEASURES = 7
 
 
 def sequence(seed: int, stream: Stream, *further: int) -> np.random.SeedSequence:
@@ -35,9 +36,9 @@ def sequence(seed: int, stream: Stream, *further: int) -> np.random.SeedSequence
     return np.random.SeedSequence(int(seed), spawn_key=(int(stream), *further))
 
 
-def generator(seed: int, stream: Stream) -> np.random.Generator:
-    """Return a generator at the start of the seed's stream."""
-    return np.random.Generator(np.random.PCG64(sequence(seed, stream)))
+def generator(seed: int, stream: Stream, *further: int) -> np.random.Generator:
+    """Return a generator at the start of the seed's stream, or of a numbered part of it."""
+    return np.random.Generator(np.random.PCG64(sequence(seed, stream, *further)))
 
 
 def numbers(seed: int, stream: Stream, count: int, *further: int) -> list[int]:

@@ -3,6 +3,7 @@
 Shapes: R replicas, B drawn steps, S states, A actions.
 """
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from gymnasium import Space, spaces
 
 from replaylab._core import update_tables
 from replaylab.errors import ConfigError
-from replaylab.learners.agents import State, Step, Update
+from replaylab.learners.agents import Probe, State, Step, Update
 from replaylab.learners.streams import Stream, generator, sequence
 from replaylab.replay import Batch, Schedule
 from replaylab.replay.schedules import as_schedule
@@ -198,10 +199,19 @@ class TabularAgents:
 
     def update(self, batch: Batch) -> Update:
         """Learn from a drawn batch, its columns (R, B): obs, action, reward, next_obs, terminated, weight."""
-        discount = batch["discount"] if "discount" in batch else self.learner.gamma * ~batch.terminated
-        td_error, q = self._learn(batch.obs, batch.action, batch.reward, discount, batch.next_obs, batch.weight)
+        td_error, q = self._replay(batch, batch.weight)
         self.updates += 1
         return Update(td_error, td_error, q, batch.weight)
+
+    def probe(self, batch: Batch) -> Probe:
+        """Return the TD errors by the table as it is, and the gradient of mean weight·δ²/2 by its S·A values."""
+        still = copy.copy(self)
+        still.q, still._streams = self.q.copy(), self._streams.copy()
+        td_error, _ = still._replay(batch, np.zeros_like(batch.weight))
+        gradient = np.zeros((len(self.q), self.q[0].size))
+        cells = (batch.obs - self._first_state) * self.q.shape[-1] + batch.action
+        np.add.at(gradient, (self._replicas, cells), -batch.weight * td_error / td_error.shape[1])
+        return Probe(td_error, gradient)
 
     def state(self) -> State:
         """Return everything that decides what comes next, copied."""
@@ -217,6 +227,12 @@ class TabularAgents:
         """Go on, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
         self.q, self._streams = state["q"].copy(), state["next_action_stream"].copy()
         self.epsilon, self.updates = state["epsilon"].copy(), int(state["updates"])
+
+    def _replay(
+        self, batch: Batch, weight: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        discount = batch["discount"] if "discount" in batch else self.learner.gamma * ~batch.terminated
+        return self._learn(batch.obs, batch.action, batch.reward, discount, batch.next_obs, weight)
 
     def _learn(
         self,

@@ -13,6 +13,7 @@ from replaylab.learners.agents import Agents, Learner, Step, each
 from replaylab.learners.evaluation import Evaluation
 from replaylab.learners.goals import EnvHindsight
 from replaylab.learners.held_out import HeldOut
+from replaylab.learners.measuring import Measuring
 from replaylab.learners.metrics import Metrics
 from replaylab.learners.recorder import OnMetrics, Recorder
 from replaylab.learners.run import Job, Run, states_of, true_next_obs
@@ -37,6 +38,7 @@ def train(
     held_out: int = 0,
     log_every: int = 1_000,
     visits: bool = False,
+    measure_every: int | None = None,
     autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
     on_metrics: OnMetrics | None = None,
     on_end: Callable[[list[int], Agents], None] | None = None,
@@ -70,6 +72,8 @@ def train(
         held_out: States whose values each evaluation tells, see `HeldOut`; 0: none.
         log_every: Between two looks at the update, the batch and ε.
         visits: Whether to count in which of its states (Discrete observations) each replica acts.
+        measure_every: Environment steps, whatever the budget counts, between two rounds of the measures of what is
+            replayed; None: they are not taken. They change nothing else, and cost as ``docs/measures.md`` says.
         autoreset_mode: How the environments start new episodes.
         on_metrics: Called after each look and each evaluation; see `Recorder`.
         on_end: Called with seeds whose budget is used up and their agents.
@@ -82,9 +86,9 @@ def train(
         Rows of ``rollout/ep_rew`` and ``rollout/ep_len`` for each episode; ``eval/mean_reward``,
         ``eval/mean_ep_length`` and, with `held_out`, ``eval/held_out_q`` (mean over the states of max_a Q(s, a)) for
         each evaluation; ``rollout/exploration_rate``, ``train/loss``,
-        ``train/q_mean``, ``train/td_error_mean|median|max|std`` (of |δ|), ``train/updates`` (online and from batches),
-        ``replay/transitions_replayed``, ``replay/age_mean`` (steps since the drawn rows were stored) and
-        ``replay/weight_mean`` for each look.
+        ``train/q_mean|min|max``, ``train/td_error_mean|median|max|std|p25|p75|p95`` (of |δ|), ``train/updates`` (online
+        and from batches), ``replay/transitions_replayed``, ``replay/age_mean`` (steps since the drawn rows were stored)
+        and ``replay/weight_mean`` for each look; and the measures of ``docs/measures.md``.
 
     Raises:
         ConfigError: An argument is out of its range, or the environment does not fit the learner.
@@ -92,7 +96,7 @@ def train(
     """
     seeds = list(seeds)
     periods = {"eval_every": eval_every, "eval_episodes": eval_episodes, "log_every": log_every}
-    _check_arguments(seeds, periods | {"save_every": save_every})
+    _check_arguments(seeds, periods | {"save_every": save_every, "measure_every": measure_every})
     if held_out < 0:
         raise ConfigError(f"`held_out` must be at least 0, but got {held_out}")
     job = Job(
@@ -104,8 +108,10 @@ def train(
         tuple(transforms),
         dict(env_options or {}),
         autoreset_mode,
+        measure_every,
     )
-    recorder = Recorder(seeds, log_every, on_metrics, states_of(job) if visits else 0)
+    measuring = None if measure_every is None else Measuring(measure_every, len(seeds))
+    recorder = Recorder(seeds, log_every, on_metrics, states_of(job) if visits else 0, measuring)
     run = Run(job, seeds) if resume is None else checkpoint.load(resume, job, recorder)
     if save_every is not None:
         continuing.check(run.env, env_id, "`save_every`")
@@ -175,6 +181,7 @@ def _turn(run: Run, recorder: Recorder) -> None:
         for _ in range(learner.gradient_steps if learner.batch_size else 0):
             _replay(run, recorder)
         recorder.look(clock, epsilon)
+        recorder.measure(run)
 
 
 def _replay(run: Run, recorder: Recorder) -> None:

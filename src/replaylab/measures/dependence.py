@@ -118,7 +118,7 @@ def legacy_correlated_pairs(rows: ArrayLike, threshold: float = 0.5) -> Floats:
 
 def _unit(rows: Floats) -> Floats:
     size = np.linalg.norm(rows, axis=-1, keepdims=True)
-    return np.divide(rows, size, out=np.zeros_like(rows), where=size > 0)
+    return np.asarray(np.divide(rows, size, out=np.zeros_like(rows), where=size > 0))
 
 
 def excess_row_correlation(batch: ArrayLike, buffer: ArrayLike, *, draws: int = 32, seed: int = 0) -> Floats:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.errors import ConfigError
 from replaylab.replay.samplers import Mixture, Sampler
 from replaylab.replay.schedules import as_schedule
 from replaylab.replay.transforms import Sequence
@@ -97,6 +98,20 @@ def stats_of(buffer: "ReplayBuffer", batch_size: int | None, progress: float | N
     )
 
 
+def replay_counts(buffer: "ReplayBuffer") -> list[npt.NDArray[np.int64]]:
+    """Return how often each stored step was drawn, replica by replica, (N,) in no stated order.
+
+    Raises:
+        ConfigError: The buffer was made without ``count_replays=True``.
+    """
+    state: dict[str, npt.NDArray[Any]] = {}
+    buffer._core.freeze(state.update)
+    counts = [_Replica(state, f"replica{r}.", buffer.capacity).replays for r in range(buffer.replicas or 1)]
+    if any(one is None for one in counts):
+        raise ConfigError("replays are not counted; make the buffer with count_replays=True")
+    return [one for one in counts if one is not None]
+
+
 class _Replica:
     """One replica's part of the state that `save` would write."""
 
@@ -111,7 +126,7 @@ class _Replica:
             self.ids = np.arange(next_id - self._size, next_id)
         self.ages = next_id - 1 - self.ids
         counts = own["replay_counts"]
-        self._replays = counts[: self._size].astype(np.int64) if counts.size else None
+        self.replays = counts[: self._size].astype(np.int64) if counts.size else None
         self._samples, self._stale = int(own["samples"][0]), int(own["stale"][0])
         self._priorities = next((own[name] for name in own if name.endswith((".leaves", ".priorities"))), None)
 
@@ -129,7 +144,7 @@ class _Replica:
             "total_priority": None if priorities is None else float(priorities.sum()),
             "samples": self._samples,
             "samples_per_insert": self._samples / self._added if self._added else np.nan,
-            **replay_figures(self._replays),
+            **replay_figures(self.replays),
             "stale_updates": self._stale,
         }
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from replaylab.study.parts import Part
 from replaylab.study.spec import Spec
 
-NUMBERS_VERSION = 2
+NUMBERS_VERSION = 3
 """Raise it when the same settings begin to give other numbers (a mended learner, another metric): old files
 then no longer match, and are run again rather than mixed in."""
 
@@ -48,6 +48,7 @@ class Population(BaseModel):
     held_out: int = 0
     log_every: int
     visits: bool = False
+    measure_every: int = 0
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -66,6 +67,7 @@ class Population(BaseModel):
             "held_out": self.held_out,
             "log_every": self.log_every,
             **({"visits": True} if self.visits else {}),
+            "measure_every": self.measure_every,
         }
 
     @cached_property
@@ -101,6 +103,7 @@ def plan(spec: Spec) -> list[Population]:
             held_out=spec.evaluation.held_out,
             log_every=spec.logging.every,
             visits=spec.logging.visits,
+            measure_every=spec.measures.every,
         )
         for environment, learner, seeds, (strategy, strategy_part) in product(
             spec.environments,

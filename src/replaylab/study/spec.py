@@ -17,6 +17,9 @@ next year under other defaults is a different study, and says so. Shape of a fil
     every = 1_000                   # environment steps
     episodes = 10
 
+    [measures]
+    every = 2_500                   # environment steps; 0: none
+
     [learners.dqn]
     type = "dqn"                    # the other keys are the learner's settings
     gamma = 0.99
@@ -134,6 +137,13 @@ class Logging(_Table):
     """Whether to count, in rows ``visits/STATE``, where each run acted; for Discrete observations."""
 
 
+class Measures(_Table):
+    """What is measured of the replay while training; see docs/measures.md."""
+
+    every: Annotated[int, Field(ge=0, strict=True)] = 2_500
+    """Environment steps between two looks, whatever the budget counts; 0: nothing is measured."""
+
+
 class Spec(_Table):
     """A validated study. See the module's docstring for the file it is read from."""
 
@@ -151,6 +161,7 @@ class Spec(_Table):
     budget: Budget
     evaluation: Evaluation
     logging: Logging = Logging()
+    measures: Measures = Measures()
 
     @model_validator(mode="before")
     @classmethod

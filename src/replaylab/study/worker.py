@@ -61,6 +61,7 @@ def train_population(
         held_out=population.held_out,
         log_every=population.log_every,
         visits=population.visits,
+        measure_every=population.measure_every or None,
         progress=on_step,
         on_metrics=on_metrics,
         **more,

@@ -1,0 +1,84 @@
+"""What the measures of replay cost: their share of training time.
+
+    python -m benchmarks.measures --json measures.json
+
+Trains populations with measures on, in one process with one thread, and takes the processor's time inside and outside
+of them in the same run, so that what else the machine does counts on both sides. Counting how often each step is drawn
+is the one part that lies outside; its cost is in ``docs/introspection.md``.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CELLS = {
+    "CartPole-v1, DQN 128": ("CartPole-v1", "dqn"),
+    "MountainCar-v0, DQN 128": ("MountainCar-v0", "dqn"),
+    "Acrobot-v1, DQN 128": ("Acrobot-v1", "dqn"),
+    "CliffWalking-v1, table, 32 replayed": ("CliffWalking-v1", "table"),
+}
+
+
+def share(env_id: str, kind: str, *, seeds: int, steps: int, every: int) -> float:
+    """Return the measures' processor time over the rest's, in one run."""
+    from replaylab.learners import DQN, QLearning, train
+    from replaylab.learners.recorder import Recorder
+    from replaylab.replay import Prioritized, Uniform
+
+    inside = 0.0
+
+    def timed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            nonlocal inside
+            begin = time.process_time()
+            found = method(*args)
+            inside += time.process_time() - begin
+            return found
+
+        return call
+
+    plain = Recorder.measure
+    Recorder.measure = timed(plain)  # type: ignore[method-assign]
+    begin = time.process_time()
+    try:
+        learner = DQN() if kind == "dqn" else QLearning(batch_size=32, capacity=2_000)
+        sampler = Prioritized() if kind == "dqn" else Uniform()
+        train(env_id, learner, sampler, range(seeds), steps, eval_every=None, log_every=500, measure_every=every)
+    finally:
+        Recorder.measure = plain  # type: ignore[method-assign]
+    return inside / (time.process_time() - begin - inside)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10, help="trained together")
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--every", type=int, nargs="+", default=[1_000, 2_500, 5_000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    options = parser.parse_args()
+
+    figures: dict[str, dict[int, float]] = {}
+    for name, (env_id, kind) in CELLS.items():
+        figures[name] = {}
+        for every in options.every:
+            found = [
+                share(env_id, kind, seeds=options.seeds, steps=options.steps, every=every)
+                for _ in range(options.rounds)
+            ]
+            figures[name][every] = statistics.median(found)
+        told = ", ".join(f"every {every:,}: {100 * one:.1f} %" for every, one in figures[name].items())
+        print(f"{name:<38}{told}", flush=True)
+    if options.json:
+        about = {"seeds": options.seeds, "steps": options.steps, "rounds": options.rounds}
+        machine = {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
+        options.json.write_text(json.dumps({"shares": figures, "run": about, "machine": machine}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
