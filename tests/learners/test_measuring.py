@@ -138,8 +138,8 @@ def test_the_dials_show(long):
     alike = mean(long["blocks"], "gradient_variance") / mean(long["blocks"], "gradient_variance_uniform")
     assert alike > 2.5
     assert mean(long["blocks"], "row_correlation_excess") > 0.03
-    assert mean(long["prioritized"], "td_error_percentile") > 55
-    assert mean(long["prioritized"], "law_evenness") < 0.999
+    assert mean(long["prioritized"], "td_error_percentile") > mean(long["uniform"], "td_error_percentile") + 0.3
+    assert mean(long["prioritized"], "law_evenness") < 1 - 1e-6
     for metrics in long.values():
         assert set(metrics.of("replay/legacy_correlated_pairs")[1]) == {32 * 31 / 2}
 
