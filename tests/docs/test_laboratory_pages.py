@@ -11,7 +11,7 @@ from replaylab.replay import Uniform
 from replaylab.study.catalog import find, shipped
 from replaylab.study.parts import LEARNERS, STRATEGIES
 from replaylab.study.single import single
-from replaylab.study.spec import Budget, Evaluation, Logging, Overrides, Spec
+from replaylab.study.spec import Budget, Evaluation, Logging, Measures, Overrides, Spec
 from replaylab.study.store import SCHEMA
 from tests.docs.test_pages import DOCS, PAGES
 
@@ -56,7 +56,7 @@ def test_learners_and_strategies_are_listed():
 
 
 def test_every_key_is_listed():
-    tables = {"budget": Budget, "evaluation": Evaluation, "logging": Logging}
+    tables = {"budget": Budget, "evaluation": Evaluation, "logging": Logging, "measures": Measures}
     keys = {f"{table}.{key}" for table, kind in tables.items() for key in kind.model_fields}
     keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"'}
     keys |= set(Spec.model_fields) - set(tables) - {"learners", "strategies", "env_options", "overrides"}
