@@ -13,7 +13,8 @@ void bind_q_learners(nanobind::module_& module);
 }  // namespace replaylab
 
 NB_MODULE(_core, module) {
-    module.doc() = "The compiled core of replaylab: rows, ids, sum tree, random streams, tables of action values.";
+    module.doc() =
+        "The compiled core of replaylab: rows, ids, sum tree, random streams, tables of action values.";
     // A buffer that lives to the end of the program, in a global or a cycle, is nobody's mistake.
     nanobind::set_leak_warnings(false);
     replaylab::import_numpy();

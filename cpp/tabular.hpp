@@ -8,8 +8,8 @@ namespace replaylab {
 // What a target takes of the next state's values. ε is each replica's own, and ε = 0 is the maximum.
 enum class Target {
     expected,  // (1 − ε)·max + ε·mean
-    sampled,  // the value of the given next action; if it is negative, of an ε-greedy one drawn at the row's
-              // turn
+    sampled,   // the value of the given next action; if it is negative, of an ε-greedy one drawn at the row's
+               // turn
 };
 
 // Arrays (R, B), row by row, but for the tables (R, S, A), ε (R) and the streams (R, 4).
