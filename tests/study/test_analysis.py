@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from replaylab import palette
 from replaylab.statistics import Band, Interval
-from replaylab.study import analysis, figures, palette, words
+from replaylab.study import analysis, figures, words
 from replaylab.study.analysis import Curve, Difference
 from replaylab.study.progress import PlainReporter
 from tests.study.tiny import pretend, study

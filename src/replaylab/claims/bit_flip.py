@@ -31,14 +31,14 @@ def measure(
 def _finding(n: int, hindsight: bool, seeds: Sequence[int], cycles: int) -> Finding:
     runs = BitFlipRuns(n, seeds, hindsight=hindsight, cycles=cycles)
     curve = success_curve(runs, cycles, EVERY)
-    done, successes = next(curve)
-    while done < cycles and not (successes >= SOLVED).all():
-        done, successes = next(curve)
+    cycle, successes = next(curve)
+    while cycle < cycles and not (successes >= SOLVED).all():
+        cycle, successes = next(curve)
     learns = hindsight or n <= FAILS_BEYOND
     holds = bool((successes >= SOLVED).all() if learns else (successes <= FAILED).all())
     shares = successes / TEST_EPISODES
     return Finding(
-        f"{'with' if hindsight else 'without'} hindsight, n = {n}: successes after {done} cycles",
+        f"{'with' if hindsight else 'without'} hindsight, n = {n}: successes after {cycle} cycles",
         "learns" if learns else "fails",
         float(shares.mean()),
         float(shares.min()),

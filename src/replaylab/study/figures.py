@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from replaylab import palette
+from replaylab.palette import Look
 from replaylab.statistics import Band
-from replaylab.study import palette
 from replaylab.study.analysis import Curve, Difference, Level, Measure, paired_values
-from replaylab.study.palette import Look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

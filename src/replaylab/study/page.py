@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from replaylab.study import figures, palette, svg
+from replaylab import palette
+from replaylab.study import figures, svg
 from replaylab.study.analysis import Curve
 from replaylab.study.files import write_text
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from replaylab import statistics
+from replaylab import palette, statistics
 from replaylab.errors import SpecError
 from replaylab.statistics import Band
-from replaylab.study import analysis, figures, palette, tables, words
+from replaylab.study import analysis, figures, tables, words
 from replaylab.study.analysis import Curve
 from replaylab.study.files import write_text
 from replaylab.study.page import KEYS, Page, ReportFigure, ReportTable

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from replaylab.study import palette
+from replaylab import palette
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

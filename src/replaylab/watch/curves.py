@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from replaylab.errors import ConfigError
 from replaylab.learners.metrics import Metrics
-from replaylab.study.palette import looks
+from replaylab.palette import looks
 from replaylab.study.svg import style
 from replaylab.watch.smoothing import ewma
 

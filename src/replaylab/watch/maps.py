@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
+from replaylab import palette
 from replaylab.errors import ConfigError, ShapeError
-from replaylab.study import palette
 from replaylab.study.svg import style
 from replaylab.watch.grid import Grid
 
