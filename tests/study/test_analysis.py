@@ -145,6 +145,15 @@ def test_p_values_for_people():
     assert [words.p_value(p) for p in (0.0004, 0.012, 1)] == ["< 0.001", "0.012", "1.000"]
 
 
+def test_the_legend_names_strategies_that_only_some_environments_have():
+    def drawn(environment, strategy):
+        return Curve(environment, "l", strategy, np.arange(2), np.array([50, 300]), np.ones((2, 2)))
+
+    cells = [[(drawn(e, s), Band(*np.ones((3, 2)))) for s in names] for e, names in {"a": "u", "b": "hu"}.items()]
+    figure = figures.curves(cells, palette.looks(["h", "u", "x"], "u"), figures.WIDE, "return", "steps")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["u", "h"]
+
+
 def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(tmp_path):
     found = study(tmp_path, budget={"episodes": 300})
     curve = Curve("e", "l", "s", np.arange(2), np.array([50, 300]), np.ones((2, 2)))

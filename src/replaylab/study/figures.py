@@ -78,8 +78,9 @@ def curves(
         axes.yaxis.set_major_locator(MaxNLocator(6, steps=_NICE))
         axes.set_xlabel(time)
         axes.set_ylabel(unit)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=4 if layout is WIDE else 2, handlelength=2.2)
+    entries = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    columns = 4 if layout is WIDE else 2
+    figure.legend([*entries.values()], [*entries], loc="outside upper left", ncols=columns, handlelength=2.2)
     return figure
 
 
