@@ -146,7 +146,7 @@ class BitFlipRuns:
 
 def success_curve(runs: BitFlipRuns, cycles: int, every: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
     """Run cycles; yield their number and each replica's successes in 100 episodes, every so many."""
-    for done in range(1, cycles + 1):
+    for cycle in range(1, cycles + 1):
         runs.cycle()
-        if done % every == 0 or done == cycles:
-            yield done, runs.successes()
+        if cycle % every == 0 or cycle == cycles:
+            yield cycle, runs.successes()
