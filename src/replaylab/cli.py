@@ -91,17 +91,23 @@ class StudyReport:
     """Write the report of a results folder again; needs neither the study file nor the training code.
 
     Example: replaylab study report results/quick
+
+    Example: replaylab study report results/quick --out docs/results/quick
     """
 
     folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
-    """Folder that `replaylab study run` wrote."""
+    """Folder that `replaylab study run` wrote; it may have been moved here from another machine."""
+
+    out: Path | None = None
+    """Folder for the page, its figures and tables; None: beside the results. With another one FOLDER may be
+    read-only."""
 
     def __call__(self) -> int:
         """Write the report and return the exit code."""
         from replaylab.study import Study
 
         study = Study.from_folder(self.folder)
-        print(f"report: {study.report()}")
+        print(f"report: {study.report(self.out)}")
         _tell_visits(study)
         return 0
 

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from replaylab.cli import main
 from replaylab.errors import SpecError
 from replaylab.study import Study
 from tests.study.tiny import pretend, study
@@ -112,6 +113,21 @@ def test_the_same_data_make_the_same_bytes(reported):
     before = {f: f.read_bytes() for f in files}
     Study.from_folder(reported.folder).report()
     assert {f: f.read_bytes() for f in files} == before
+
+
+def test_it_goes_to_another_folder_and_leaves_the_results_alone(tmp_path):
+    found = study(tmp_path / "results", seeds=4)
+    pretend(found, 10.0)
+    before = {file: file.stat().st_mtime_ns for file in sorted(found.folder.rglob("*"))}
+    moved = found.folder.rename(tmp_path / "moved")
+    moved.chmod(0o555)
+    try:
+        assert main(["study", "report", str(moved), "--out", str(tmp_path / "deep" / "out")]) == 0
+    finally:
+        moved.chmod(0o755)
+    assert {found.folder / f.relative_to(moved): f.stat().st_mtime_ns for f in sorted(moved.rglob("*"))} == before
+    there = {str(f.relative_to(tmp_path / "deep" / "out")) for f in (tmp_path / "deep" / "out").rglob("*.*")}
+    assert {"report.html", "figures/levels.svg", "figures/levels.csv", "tables/levels.csv"} <= there
 
 
 def test_it_needs_no_training_code(reported):

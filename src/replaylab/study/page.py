@@ -16,6 +16,8 @@ from replaylab.study.analysis import Curve
 from replaylab.study.files import write_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from matplotlib.figure import Figure
 
     from replaylab.study.study import Study
@@ -49,8 +51,9 @@ class ReportTable:
 class Page:
     """A study with its curves, and the way its files are written."""
 
-    def __init__(self, study: Study, curves: Sequence[Curve]) -> None:
+    def __init__(self, study: Study, curves: Sequence[Curve], out: Path) -> None:
         self.study = study
+        self.out = out
         self.spec = study.spec
         self.curves = curves
         self.looks = palette.looks(list(self.spec.strategies), self.spec.baseline)
@@ -67,9 +70,9 @@ class Page:
         """Draw a figure twice for the page, once for its own file, and write its numbers."""
         with svg.style():
             wide, narrow = draw(figures.WIDE), draw(figures.NARROW)
-            write_text(self.study.folder / "figures" / f"{key}.svg", svg.to_svg(wide))
+            write_text(self.out / "figures" / f"{key}.svg", svg.to_svg(wide))
             inline = [svg.to_inline(f, f"{key}-{n}", title) for f, n in ((wide, "w"), (narrow, "n"))]
-        write_text(self.study.folder / "figures" / f"{key}.csv", _csv(header, numbers))
+        write_text(self.out / "figures" / f"{key}.csv", _csv(header, numbers))
         return ReportFigure(key, title, caption, *map(Markup, inline))
 
     def table(
@@ -86,7 +89,7 @@ class Page:
 
         The page leaves out the environment and the learner where the study has only one.
         """
-        write_text(self.study.folder / "tables" / f"{key}.csv", _csv(header, numbers))
+        write_text(self.out / "tables" / f"{key}.csv", _csv(header, numbers))
         only = {"Environment": len(self.spec.environments) == 1, "Learner": len(self.spec.learners) == 1}
         kept = [i for i, column in enumerate(columns) if not only.get(column, False)]
         return ReportTable(key, title, caption, [columns[i] for i in kept], [[r[i] for i in kept] for r in rows])

@@ -37,8 +37,12 @@ _INSIDE = {
 """Curves shown without a test, where they were logged: title, and unit of the vertical axis."""
 
 
-def write_report(study: Study) -> Path:
-    """Write ``report.html``, ``figures/`` and ``tables/`` into the study's folder and return the page's path.
+def write_report(study: Study, out: Path) -> Path:
+    """Write ``report.html``, ``figures/`` and ``tables/`` into a folder and return the page's path.
+
+    Args:
+        study: what is reported; its own folder is only read.
+        out: the folder to write to, made where it is missing.
 
     Raises:
         SpecError: the folder holds no results of these settings.
@@ -47,7 +51,7 @@ def write_report(study: Study) -> Path:
     curves = analysis.curves_of(rows, study.spec, analysis.RETURN)
     if not curves:
         raise SpecError(f"{study.folder}: the results hold no {analysis.RETURN}, so there is nothing to compare.")
-    page = Page(study, curves)
+    page = Page(study, curves, out)
     shown_tables, told = _compare(page, rows)
     shown = _figures(page, told) + _inside(page, rows)
     html = _template().render(
@@ -66,7 +70,7 @@ def write_report(study: Study) -> Path:
         exact_seeds=statistics.EXACT_SEEDS,
         permutations=statistics.PERMUTATIONS,
     )
-    path = study.folder / "report.html"
+    path = out / "report.html"
     write_text(path, html)
     return path
 

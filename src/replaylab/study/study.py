@@ -200,15 +200,19 @@ class Study:
             raise SpecError(f"{self.folder}: holds no results of these settings yet. Run the study first.")
         return open_rows([self.file_of(p) for p in present])
 
-    def report(self) -> Path:
+    def report(self, out: str | Path | None = None) -> Path:
         """Write ``report.html`` with its figures and tables, and return its path.
 
+        Args:
+            out: the folder to write to, made where it is missing; by default the study's own. With another one
+                the study's folder is only read.
+
         Raises:
-            SpecError: nothing has been run yet, or the baseline's runs are missing.
+            SpecError: nothing has been run yet.
         """
         from replaylab.study.report import write_report
 
-        return write_report(self)
+        return write_report(self, self.folder if out is None else Path(out))
 
     def record(self, name: str) -> dict[str, Any]:
         """Return one of the folder's JSON records, ``machine`` for instance; empty where there is none."""
