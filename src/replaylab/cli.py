@@ -285,6 +285,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not _HAS_LAB:
         print(f"replaylab: {_NO_LAB}", file=sys.stderr)
         return 2
+    if str(Path.cwd()) not in sys.path:  # your own samplers and environments; an installed program does not look here
+        sys.path.append(str(Path.cwd()))
     study = (
         Annotated[StudyRun, subcommand("run")]
         | Annotated[StudyReport, subcommand("report")]

@@ -2,19 +2,21 @@
 
 A part's options are the fields of a frozen dataclass (a sampler, a learner, a schedule): the dataclass is
 the only place that knows their names, types, defaults and rules, and a new sampler needs one line in a table
-here.
+here. Samplers and learners of your own need no line: ``type = "my_module:MySampler"`` (`replaylab.study.own`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 from collections.abc import Mapping
 from typing import Any, Self, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_serializer, model_validator
 
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
+from replaylab.study import own
 from replaylab.study.spec_errors import shown, unknown_key, unknown_name
 
 Catalogue = Mapping[str, str]
@@ -100,15 +102,33 @@ def resolve(part: Part, catalogue: Catalogue, where: str, source: str) -> Part:
     Raises:
         SpecError: the type or an option is unknown, or a value breaks a rule.
     """
-    return Part.of(part.type, _plain(_build(part.type, part.options, catalogue, where, source)))
+    if not own.is_own(part.type):
+        return Part.of(part.type, _plain(_build(part.type, part.options, catalogue, where, source)))
+    if own.changed(part.type, part.options):  # results of other code than is here: they can be read, not trained
+        return part
+    options = {key: value for key, value in part.options.items() if key != own.CODE}
+    plain = _plain(_build(part.type, options, catalogue, where, source))
+    return Part.of(part.type, plain | {own.CODE: own.code_of(part.type)})
 
 
 def build(part: Part, catalogue: Catalogue) -> Any:
-    """Return the object a resolved part stands for: a sampler or a learner."""
-    return _build(part.type, part.options, catalogue, part.type, "study")
+    """Return the object a resolved part stands for: a sampler or a learner.
+
+    Raises:
+        SpecError: it is your own, and its code is not what it was when the part was resolved.
+    """
+    if not own.is_own(part.type):
+        return _build(part.type, part.options, catalogue, part.type, "study")
+    if change := own.changed(part.type, part.options):
+        module = part.type.partition(":")[0]
+        raise SpecError(f"The module {module} {change}. Where it is there, read the study file again and run that.")
+    options = {key: value for key, value in part.options.items() if key != own.CODE}
+    return _build(part.type, options, catalogue, part.type, "study")
 
 
 def _load(kind: str, catalogue: Catalogue, where: str, source: str) -> type:
+    if own.is_own(kind) and catalogue in (STRATEGIES, LEARNERS):
+        return own.load(kind, "sampler" if catalogue is STRATEGIES else "learner", where, source)
     if kind not in catalogue:
         raise SpecError(unknown_name(source, f"{where}.type", kind, catalogue))
     module, _, name = catalogue[kind].partition(":")
@@ -154,8 +174,8 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
         if float not in get_args(hint):
             return _build("constant", {"value": float(value)}, SCHEDULES, where, source)
         return float(value)
-    try:
-        return TypeAdapter(hint).validate_python(value)
+    try:  # as JSON, where a list may be a tuple, but true is no number, nor is "3"
+        return TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError as error:
         rule = error.errors(include_url=False)[0]["msg"].removeprefix("Input should be ")
         raise SpecError(f"{source}: `{where}` must be {rule}, but got {shown(value)}.") from error

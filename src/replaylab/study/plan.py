@@ -1,8 +1,8 @@
 """What a study has to run: populations, each known by a hash of what decides its numbers.
 
 A population is one call of the training loop: one environment, one learner, one strategy, a chunk of the
-seeds. Chunks are cut by the study file (`population`), never by the number of workers: floating-point sums
-may depend on how many replicas share an array, so a chunk's make-up belongs to what identifies it.
+seeds. Chunks are cut by the study file (`population`) and by what is there already, never by the number of workers:
+floating-point sums may depend on how many replicas share an array, so a chunk's make-up belongs to what identifies it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from replaylab.study.chunks import Seeds, cut
 from replaylab.study.parts import Part
 from replaylab.study.spec import Spec
 
@@ -73,9 +75,12 @@ class Population(BaseModel):
     @cached_property
     def id(self) -> str:
         """Readable labels, then 16 hexadecimal digits of the identity's SHA-256; safe as a file name."""
-        canonical = json.dumps(self.identity, sort_keys=True, separators=(",", ":"))
-        digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
-        return f"{re.sub(r'[^A-Za-z0-9_.+-]', '-', self.environment)}.{self.learner}.{self.strategy}.{digest}"
+        return f"{self.prefix}{hashlib.sha256(_canonical(self.identity).encode()).hexdigest()[:16]}"
+
+    @property
+    def prefix(self) -> str:
+        """The readable part of the id."""
+        return f"{re.sub(r'[^A-Za-z0-9_.+-]', '-', self.environment)}.{self.learner}.{self.strategy}."
 
     @property
     def label(self) -> str:
@@ -84,36 +89,54 @@ class Population(BaseModel):
         return f"{self.environment} · {self.learner} · {self.strategy} · {seeds}"
 
 
-def plan(spec: Spec) -> list[Population]:
-    """Return the populations of a study, in the order in which they are run and reported."""
-    return [
-        Population(
-            environment=environment,
-            learner=learner,
-            learner_part=spec.learner_of(strategy, learner),
-            strategy=strategy,
-            strategy_part=strategy_part,
-            seeds=tuple(seeds),
-            transforms=spec.transforms_of(strategy, learner),
-            env_options=spec.env_options.get(environment, {}),
-            steps=spec.budget_of(strategy).total,
-            unit=spec.budget.unit,
-            eval_every=spec.evaluation.every,
-            eval_episodes=spec.evaluation.episodes,
-            held_out=spec.evaluation.held_out,
-            log_every=spec.logging.every,
-            visits=spec.logging.visits,
-            measure_every=spec.measures.every,
-        )
-        for environment, learner, seeds, (strategy, strategy_part) in product(
-            spec.environments,
-            spec.learners,
-            _chunks(spec.seeds, spec.population),
-            spec.strategies.items(),
-        )
-        if environment in spec.environments_of(strategy)
-    ]
+def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Population]:
+    """Return the populations of a study, in the order in which they are run and reported.
+
+    Args:
+        spec: the study.
+        found: identities of populations that are there; those of the study's settings are kept as they are, and only
+            seeds that none of them holds are cut into new ones.
+    """
+    there: dict[str, list[Seeds]] = {}
+    for identity in found:
+        there.setdefault(_settings(identity), []).append(tuple(identity["seeds"]))
+    populations = []
+    for environment, learner in product(spec.environments, spec.learners):
+        cells = [
+            _cell(spec, environment, learner, s) for s in spec.strategies if environment in spec.environments_of(s)
+        ]
+        chunks = [cut(spec.seeds, spec.population, there.get(_settings(cell.identity), ())) for cell in cells]
+        for row in zip_longest(*chunks):  # seed by seed through all strategies, so that what is there can be paired
+            populations += [c.model_copy(update={"seeds": seeds}) for c, seeds in zip(cells, row, strict=True) if seeds]
+    return populations
 
 
-def _chunks(seeds: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
-    return [seeds[i : i + size] for i in range(0, len(seeds), size)]
+def _cell(spec: Spec, environment: str, learner: str, strategy: str) -> Population:
+    """Return all seeds of one environment, learner and strategy as one population."""
+    return Population(
+        environment=environment,
+        learner=learner,
+        learner_part=spec.learner_of(strategy, learner),
+        strategy=strategy,
+        strategy_part=spec.strategies[strategy],
+        seeds=spec.seeds,
+        transforms=spec.transforms_of(strategy, learner),
+        env_options=spec.env_options.get(environment, {}),
+        steps=spec.budget_of(strategy).total,
+        unit=spec.budget.unit,
+        eval_every=spec.evaluation.every,
+        eval_episodes=spec.evaluation.episodes,
+        held_out=spec.evaluation.held_out,
+        log_every=spec.logging.every,
+        visits=spec.logging.visits,
+        measure_every=spec.measures.every,
+    )
+
+
+def _settings(identity: Mapping[str, Any]) -> str:
+    """Return what identifies a population, but for its seeds."""
+    return _canonical({key: value for key, value in identity.items() if key != "seeds"})
+
+
+def _canonical(table: Mapping[str, Any]) -> str:
+    return json.dumps(table, sort_keys=True, separators=(",", ":"))

@@ -48,9 +48,9 @@ def single(
 
     Args:
         environment: Gymnasium id.
-        strategy: a sampler type.
+        strategy: a sampler type, or ``module:Class``.
         strategy_options: ``key=value``, values as in TOML.
-        learner: a learner type.
+        learner: a learner type, or ``module:Class``.
         learner_options: ``key=value``, values as in TOML.
         seeds: the seeds, trained together.
         steps: environment steps of each.
@@ -65,19 +65,20 @@ def single(
         SpecError: an option is unknown or breaks a rule.
     """
     chosen = tuple(seeds)
+    name = strategy.rpartition(":")[2]
     spec = Spec.from_table(
         {
             "name": "train",
             "environments": [environment],
-            "learners": {learner: _part(learner, learner_options, LEARNERS, "--learner")},
+            "learners": {learner.rpartition(":")[2]: _part(learner, learner_options, LEARNERS, "--learner")},
             "strategies": {
-                strategy: {
+                name: {
                     **_part(strategy, strategy_options, STRATEGIES, "--strategy"),
                     "transforms": [_transform(text) for text in transforms],
                 }
             },
             "env_options": {environment: dict(_option(option, "--env") for option in env_options)},
-            "baseline": strategy,
+            "baseline": name,
             "seeds": chosen,
             "population": max(1, len(chosen)),
             "budget": {"steps": steps} if episodes is None else {"episodes": episodes},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,8 +91,21 @@ class Study:
 
     @property
     def populations(self) -> list[Population]:
-        """Every population of the study, there or not."""
-        return plan(self.spec)
+        """Every population of the study, there or not; those that are there are kept, however they were cut."""
+        regular = plan(self.spec)
+        there = [p for p in regular if self.file_of(p).is_file()]
+        if len(there) == len(regular):
+            return regular
+        return plan(self.spec, [p.identity for p in there] + self._cut_otherwise(regular))
+
+    def _cut_otherwise(self, regular: Sequence[Population]) -> list[dict[str, Any]]:
+        """Return the identities of what earlier, smaller studies left in the folder."""
+        from replaylab.study.store import read_metadata
+
+        known, prefixes = {p.id for p in regular}, {p.prefix for p in regular}
+        files = sorted((self.folder / "runs").glob("*.parquet"))
+        others = [f for f in files if f.stem not in known and f.stem[: f.stem.rindex(".") + 1] in prefixes]
+        return [read_metadata(file)["identity"] for file in others]
 
     def file_of(self, population: Population) -> Path:
         """Return where the population's rows are, or will be."""
@@ -120,9 +133,10 @@ class Study:
         began = time.perf_counter()
         with self._owned():
             self._write_record()
-            kept = self.present
+            planned = self.populations
+            kept = [p for p in planned if self.file_of(p).is_file()]
             there = {p.id for p in kept}
-            todo = [p for p in self.populations if p.id not in there]
+            todo = [p for p in planned if p.id not in there]
             for one in {(p.environment, p.learner, p.strategy): p for p in todo}.values():
                 check_population(one)
             seconds, failures = self._run(todo, kept, workers, reporter or _Silent())

@@ -1,0 +1,33 @@
+"""How the seeds of a cell are cut into populations, given the ones that are on disk already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Seeds = tuple[int, ...]
+
+
+def cut(seeds: Seeds, size: int, there: Iterable[Seeds] = ()) -> list[Seeds]:
+    """Return chunks that hold each seed once: those that are there, and what is missing in new ones.
+
+    The seeds are cut every ``size``, in their order; where nothing is there, that is all. A chunk that is there is kept
+    as it is, whatever its size, if no seed of it is unwanted or in a chunk kept before; the seeds that a regular chunk
+    then lacks make one new chunk. So no seed ever runs twice, and running some of the new chunks leaves the others as
+    they were.
+
+    Example:
+        >>> cut((0, 1, 2, 3, 4), 4)
+        [(0, 1, 2, 3), (4,)]
+        >>> cut((0, 1, 2, 3, 4, 5, 6, 7, 8), 4, there=[(0, 1, 2, 3), (4,)])
+        [(0, 1, 2, 3), (4,), (5, 6, 7), (8,)]
+    """
+    regular = [seeds[i : i + size] for i in range(0, len(seeds), size)]
+    candidates = set(there)
+    missing = set(seeds)
+    kept = []
+    for chunk in [c for c in regular if c in candidates] + sorted(candidates):
+        if missing.issuperset(chunk):
+            kept.append(chunk)
+            missing.difference_update(chunk)
+    new = [tuple(seed for seed in chunk if seed in missing) for chunk in regular]
+    return sorted(kept + [chunk for chunk in new if chunk], key=lambda chunk: seeds.index(chunk[0]))

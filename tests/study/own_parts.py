@@ -1,0 +1,27 @@
+"""A sampler and a learner of one's own, and things that are neither."""
+
+from dataclasses import dataclass
+
+from replaylab.learners import QLearning
+from replaylab.replay import CustomSampler
+
+
+@dataclass(frozen=True)
+class Fresh(CustomSampler):
+    power: float = 1.0
+
+    def law(self, view, batch_size):
+        wanted = (1.0 + view.replay_counts) ** -self.power
+        return wanted / wanted.sum()
+
+
+class NoDataclass(Fresh):
+    pass
+
+
+@dataclass(frozen=True)
+class HalfAlpha(QLearning):
+    alpha: float = 0.5
+
+
+THING = 3
