@@ -42,7 +42,7 @@ class StudyRun:
 
     Example: replaylab study run my_study.toml --out results/mine --workers 4
 
-    Example: replaylab study run classic --dry-run
+    Example: replaylab study run classic-control --dry-run
     """
 
     study: Annotated[Positional[str], arg(metavar="STUDY")]
