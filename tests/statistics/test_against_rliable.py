@@ -1,9 +1,9 @@
 """The same data through rliable, https://github.com/google-research/rliable: equal within the bootstrap's own noise.
 
-rliable brings pandas, statsmodels and seaborn, so it is in no extra: `pip install rliable "pandas<3"` to run these. Its interval
-is the plain percentile one, ours with `calibrated=False`. The standard error of an end from B resamples is about
-2.7 sd / sqrt(B), the width 3.9 sd: with 20,000 of ours and 5,000 of theirs, 1.1 % of the width together, and the 7 %
-allowed are more than six of them.
+rliable brings pandas, statsmodels and seaborn, so it is in no extra: `pip install rliable "pandas<3"` to run these. Its
+interval is the plain percentile one, ours with `calibrated=False`. The standard error of an end from B resamples is
+about 2.7 sd / sqrt(B), the width 3.9 sd: with 20,000 of ours and 5,000 of theirs, 1.1 % of the width together, and
+the 7 % allowed are more than six of them.
 """
 
 import numpy as np
