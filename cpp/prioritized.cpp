@@ -22,27 +22,72 @@ Prioritized::Prioritized(const SamplerConfig& config, std::int64_t capacity)
       exponent_(config.option("exponent")),
       epsilon_(config.option("epsilon")),
       feedback_(static_cast<Feedback>(static_cast<int>(config.option("feedback")))),
-      normalize_(static_cast<Normalize>(static_cast<int>(config.option("normalize")))) {}
+      normalize_(static_cast<Normalize>(static_cast<int>(config.option("normalize")))),
+      block_length_(static_cast<std::int64_t>(config.option("block_length"))) {}
 
 void Prioritized::check(const Ring& ring, std::int64_t batch) const {
     Sampler::check(ring, batch);
+    if (batch % block_length_ != 0)
+        fail("ConfigError",
+             "`batch_size` must be a multiple of the sampler's `block_length`, but got batch_size=", batch,
+             ", block_length=", block_length_, "; ask for ", (batch / block_length_ + 1) * block_length_,
+             " rows, or for blocks of a length that divides ", batch);
     if (!(tree_.total() > 0.0))
         fail("EmptyBufferError", "every one of the ", ring.size(),
              " stored steps has priority 0, so none can be drawn; give at least one a positive priority "
              "with update_priorities");
 }
 
-// A batch is one draw from each of B equal segments of the total, so that it covers the whole range.
+// A batch is one draw from each of B/L equal segments of the total, so that it covers the whole range; each
+// draw stands for a block of L rows.
 void Prioritized::draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
                        const Draw& out) {
-    scratch_.resize(static_cast<std::size_t>(batch));
+    const std::int64_t blocks = batch / block_length_;
+    scratch_.resize(static_cast<std::size_t>(blocks));
     const double total = tree_.total();
-    const double segment = total / static_cast<double>(batch);
-    for (std::int64_t k = 0; k < batch; ++k)
+    const double segment = total / static_cast<double>(blocks);
+    for (std::int64_t k = 0; k < blocks; ++k)
         scratch_[static_cast<std::size_t>(k)] = (static_cast<double>(k) + random.uniform()) * segment;
-    tree_.find(scratch_.data(), batch, out.slot);
+    tree_.find(scratch_.data(), blocks, out.slot);
+    if (block_length_ > 1) spread(ring, random, blocks, out.slot);
     for (std::int64_t k = 0; k < batch; ++k) out.probability[k] = tree_.leaf(out.slot[k]) / total;
     fill_weights(ring, batch, *beta, out);
+}
+
+// Makes L rows of every drawn leaf. The stored steps, in order of age, are cut into cells of L steps with one
+// random offset (those at the two ends may be shorter); a draw chooses the cell its step lies in.
+void Prioritized::spread(const Ring& ring, Random& random, std::int64_t blocks, std::int64_t* leaves) {
+    const std::int64_t length = block_length_;
+    const auto offset = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(length)));
+    drawn_.assign(leaves, leaves + blocks);
+    for (const std::int64_t drawn : drawn_) {
+        const std::int64_t newest = (ring.age(shown(drawn)) + offset) / length * length - offset;
+        const std::int64_t oldest = std::min(newest + length, ring.size()) - 1;
+        fill_block(ring, random.uniform(), oldest, std::max<std::int64_t>(newest, 0), leaves);
+        leaves += length;
+    }
+}
+
+// L rows at equal distances in the cell's running sum, u of a distance from its beginning: a step's share of
+// the rows is on average its share of the cell, so that its chance in the batch is the law's. Sums are
+// counted in distances, and compared with u alone: so L equal steps come once each, whatever is rounded.
+void Prioritized::fill_block(const Ring& ring, double u, std::int64_t oldest, std::int64_t newest,
+                             std::int64_t* leaves) {
+    cell_.clear();
+    ends_.clear();
+    double sum = 0.0;
+    for (std::int64_t age = oldest; age >= newest; --age) {
+        const std::int64_t leaf = leaf_of(ring.slot_of_age(age));
+        if (!(tree_.leaf(leaf) > 0.0f)) continue;
+        cell_.push_back(leaf);
+        ends_.push_back(sum += tree_.leaf(leaf));
+    }
+    const double distance = sum / static_cast<double>(block_length_);
+    std::size_t step = 0;
+    for (std::int64_t row = 0; row < block_length_; ++row) {
+        while (step + 1 < cell_.size() && ends_[step] / distance - static_cast<double>(row) <= u) ++step;
+        leaves[row] = cell_[step];
+    }
 }
 
 // w_i = (N·P(i))^−β, divided by the largest w of the buffer, of the batch, or by nothing. The largest
@@ -133,12 +178,12 @@ class Permuted : public Prioritized {
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
               const Draw& out) override {
         Prioritized::draw(ring, random, batch, beta, out);
-        for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = at(image_, out.slot[k]);
+        for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = shown(out.slot[k]);
     }
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
              const double* beta, double* out) const override {
         std::vector<std::int64_t> origins;
-        for (std::int64_t k = 0; k < n; ++k) origins.push_back(origin_[static_cast<std::size_t>(slots[k])]);
+        for (std::int64_t k = 0; k < n; ++k) origins.push_back(leaf_of(slots[k]));
         Prioritized::law(ring, origins.data(), n, batch, beta, out);
     }
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override {
@@ -167,6 +212,10 @@ class Permuted : public Prioritized {
         state.visit("origin", origin_);
         state.visit("filled", filled_);
     }
+
+  protected:
+    std::int64_t shown(std::int64_t leaf) const override { return image_[static_cast<std::size_t>(leaf)]; }
+    std::int64_t leaf_of(std::int64_t slot) const override { return origin_[static_cast<std::size_t>(slot)]; }
 
   private:
     static std::int64_t& at(std::vector<std::int64_t>& map, std::int64_t slot) {

@@ -33,13 +33,25 @@ class Prioritized : public Sampler {
   protected:
     void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out);
 
+    // Slots in the tree are the steps', unless priorities belong to others: which step a leaf gives, and
+    // back.
+    virtual std::int64_t shown(std::int64_t leaf) const { return leaf; }
+    virtual std::int64_t leaf_of(std::int64_t slot) const { return slot; }
+
     SumTree tree_;  // leaves hold p^α
 
   private:
+    void spread(const Ring& ring, Random& random, std::int64_t blocks, std::int64_t* leaves);
+    void fill_block(const Ring& ring, double u, std::int64_t oldest, std::int64_t newest,
+                    std::int64_t* leaves);
+
     double exponent_;  // α, or −α
     double epsilon_;
     Feedback feedback_;
     Normalize normalize_;
+    std::int64_t block_length_;  // L: rows that come from one cell of neighbouring steps
+    std::vector<std::int64_t> drawn_, cell_;
+    std::vector<double> ends_;
     std::vector<double> scratch_;
     std::vector<float> values_;
 };

@@ -2,6 +2,7 @@
 
 import bisect
 import itertools
+from fractions import Fraction
 
 import numpy as np
 
@@ -54,3 +55,23 @@ def stratified_slots(stream, masses, batch_size):
     sums = list(itertools.accumulate(masses))
     segment = sums[-1] / batch_size
     return [bisect.bisect_right(sums, (k + stream.uniform()) * segment) for k in range(batch_size)]
+
+
+def block_slots(stream, masses, newest, batch_size, length):
+    """Slots of a prioritized batch in blocks, masses whole numbers by slot, of a full ring whose newest slot is given.
+
+    Each of B/L stratified draws stands for its cell: of the steps in order of age, cut with one offset a batch into
+    cells of L. From that come L rows at equal distances in the cell's running sum.
+    """
+    drawn = stratified_slots(stream, masses, batch_size // length)
+    offset = stream.below(length)
+    cells = {}
+    for age in reversed(range(len(masses))):  # oldest first
+        cells.setdefault((age + offset) // length, []).append((newest - age) % len(masses))
+    rows = []
+    for slot in drawn:
+        cell = next(cell for cell in cells.values() if slot in cell)
+        sums = list(itertools.accumulate(Fraction(masses[slot]) for slot in cell))
+        u = Fraction(stream.uniform())
+        rows += [cell[bisect.bisect_right(sums, (row + u) * sums[-1] / length)] for row in range(length)]
+    return rows

@@ -66,6 +66,12 @@ SAMPLERS = [
     AntiPrioritized(),
     Permuted(),
     Permuted(bins=4),
+    Prioritized(block_length=4),
+    Prioritized(alpha=1.0, beta=1.0, normalize="batch", block_length=8),
+    ReLo(block_length=2),
+    AntiPrioritized(block_length=4),
+    Permuted(block_length=4),
+    Permuted(bins=4, block_length=2),
     Dispersed(),
     LAP(),
     RankBased(),
@@ -75,6 +81,7 @@ SAMPLERS = [
     Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
     Fresh(),
     Mixture((Uniform(), Prioritized())),
+    Mixture((Uniform(), Permuted(block_length=2), AntiPrioritized(block_length=4)), (1, 1, 2)),
     Mixture((Recency(eta=0.9, least=3, burst=5), ReverseSweep(), RankBased(), ShuffledEpochs()), (1, 2, 1, 1)),
 ]
 
@@ -108,9 +115,27 @@ class DispersedTestCase(SamplerTestCase):
         return law, batch.id, batch.probability
 
 
+class BlocksTestCase(SamplerTestCase):
+    """Rows come in an order, so the one that is compared with the law is picked at random."""
+
+    independent = False
+    rng = np.random.default_rng(9)
+
+    def draw_with_law(self, buffer, ids):
+        law, drawn, stated = super().draw_with_law(buffer, ids)
+        order = self.rng.permutation(drawn.shape[-1])
+        return law, drawn[..., order], stated[..., order]
+
+
+def in_blocks(sampler):
+    """Whether any of a sampler's rows come as blocks of a prioritized draw."""
+    return getattr(sampler, "block_length", 1) > 1 or any(map(in_blocks, getattr(sampler, "parts", ())))
+
+
 def case(sampler):
     base = {LaBER: LaBERTestCase, Dispersed: DispersedTestCase}.get(type(sampler), SamplerTestCase)
-    own = {"sampler": sampler, "independent": not isinstance(sampler, (Blocks, Dispersed))}
+    base = BlocksTestCase if in_blocks(sampler) else base
+    own = {"sampler": sampler, "independent": base.independent and not isinstance(sampler, (Blocks, Dispersed))}
     return type("Case", (base,), own | ({} if sampler.in_core else {"batches": 200}))
 
 

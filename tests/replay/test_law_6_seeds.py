@@ -5,7 +5,17 @@ import random
 import numpy as np
 import pytest
 
-from replaylab.replay import Combined, Field, Linear, Prioritized, ReplayBuffer, Uniform
+from replaylab.replay import (
+    AntiPrioritized,
+    Combined,
+    Field,
+    Linear,
+    Permuted,
+    Prioritized,
+    ReLo,
+    ReplayBuffer,
+    Uniform,
+)
 from tests.oracle import Stream, stratified_slots, uniform_slots
 
 SAMPLERS = [
@@ -113,6 +123,19 @@ class TestTheSameDrawsOnEveryMachine:
     def test_prioritized(self):
         sampler = Prioritized(alpha=1.0, beta=0.4)
         assert make(sampler, 0).sample(8).id.tolist() == [12, 172, 292, 422, 622, 717, 831, 949]
+
+    @pytest.mark.parametrize(
+        ("sampler", "expected"),
+        [
+            (ReLo(alpha=1.0, beta=0.4), [12, 172, 292, 422, 622, 717, 831, 949]),
+            (AntiPrioritized(alpha=1.0, beta=0.4), [9, 169, 290, 420, 622, 715, 830, 947]),
+            (Permuted(alpha=1.0, beta=0.4), [198, 710, 730, 365, 66, 314, 433, 287]),
+            (Permuted(alpha=1.0, beta=0.4, bins=4), [198, 108, 420, 317, 510, 653, 999, 946]),
+        ],
+        ids=repr,
+    )
+    def test_the_prioritized_family(self, sampler, expected):
+        assert make(sampler, 0).sample(8).id.tolist() == expected
 
     @pytest.mark.parametrize("capacity", [1, 2, 3, 5, 64, 1000, 65537])
     def test_uniform_by_the_oracle(self, capacity):

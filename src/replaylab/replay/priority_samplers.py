@@ -29,18 +29,26 @@ class Prioritized(Sampler):
     Importance weights: wᵢ = (N·P(i))^−β, divided by the largest weight of the buffer (default), of the
     batch, or by nothing.
 
+    With blocks, L = `block_length`: a batch is B/L draws of that kind, and each stands for L rows. The stored steps, in
+    order of age, are cut into cells of L neighbours with one random offset a batch (at the two ends they may be
+    shorter). A draw chooses the cell its step lies in; of that, L rows are taken at equal distances in the running sum
+    of p^α, with one random offset a block. So P(i) stays the law of every row, whatever L is, and only the dependence
+    between the rows changes; L steps of equal priority come once each, as with `Blocks`.
+
     Attributes:
         alpha: Exponent α in [0, 1]; 0 makes the law uniform. Default: 0.6.
         beta: Exponent β of the weights in [0, 1], a number or a schedule over training progress. With a
             schedule that is not constant, `sample` needs ``progress``. Default: Linear(0.4, 1.0).
         epsilon: ε ≥ 0, added to every |δ|. Default: 1e-6.
         normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none". Default: "buffer".
+        block_length: L, which must divide B; 1 draws every row by itself. Default: 1.
     """
 
     alpha: float = 0.6
     beta: float | Schedule = field(default=Linear(0.4, 1.0))
     epsilon: float = 1e-6
     normalize: Normalize = "buffer"
+    block_length: int = 1
 
     wants_feedback: ClassVar[bool] = True
     _kind: ClassVar[str] = "prioritized"
@@ -50,6 +58,12 @@ class Prioritized(Sampler):
     def __post_init__(self) -> None:
         check_weighting(self, self.alpha, self.beta, self.normalize)
         check_option(self, "epsilon", "finite and not negative", lambda: 0.0 <= self.epsilon < math.inf)
+        check_count(self, "block_length")
+
+    @property
+    def needs_order(self) -> bool:  # type: ignore[override]
+        """With blocks: their steps are neighbours in age."""
+        return self.block_length > 1
 
     @property
     def scheduled(self) -> float | Schedule:
@@ -66,6 +80,7 @@ class Prioritized(Sampler):
             "epsilon": self.epsilon,
             "feedback": self._feedback,
             "normalize": NORMALIZE.index(self.normalize),
+            "block_length": self.block_length,
         }
 
 
@@ -116,8 +131,8 @@ class Permuted(Prioritized):
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]
-        """With bins: they are stretches of the ring."""
-        return self.bins > 1
+        """With bins, which are stretches of the ring, or blocks."""
+        return self.bins > 1 or super().needs_order
 
     def _options(self) -> dict[str, float]:
         return super()._options() | {"bins": self.bins}
@@ -134,12 +149,17 @@ class Dispersed(Prioritized):
     weight is made of.
 
     Later rows depend on the rows before. Source: none, a placebo of this library; attributes and defaults: those of
-    `Prioritized`.
+    `Prioritized`, but `block_length` is 1.
     """
 
     no_law: ClassVar[str] = "a row depends on the episodes of the rows before; batch.probability is a first row's"
     needs_order: ClassVar[bool] = True
     _kind: ClassVar[str] = "dispersed"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rule = "1, for a batch takes one step of an episode and a block takes neighbours"
+        check_option(self, "block_length", rule, lambda: self.block_length == 1)
 
     def _options(self) -> dict[str, float]:
         return super()._options() | {"episodes": 1.0}
@@ -165,7 +185,8 @@ class LAP(Sampler):
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         return _core.SamplerConfig(
-            "prioritized", {"exponent": self.alpha, "epsilon": 0.0, "feedback": CLIPPED, "normalize": 0}
+            "prioritized",
+            {"exponent": self.alpha, "epsilon": 0.0, "feedback": CLIPPED, "normalize": 0, "block_length": 1},
         )
 
 
