@@ -19,6 +19,7 @@ def test_every_default_is_filled_in_and_survives_the_round_trip():
         "beta": {"type": "linear", "start": 0.4, "end": 1.0, "until": 1.0},
         "epsilon": 1e-6,
         "normalize": "buffer",
+        "block_length": 1,
     }
     assert spec.seeds == (0, 1, 2, 3)
     assert spec.runs == 8
@@ -60,7 +61,7 @@ MESSAGES = [
         {"strategies__prioritized__alfa": 3},
         "unknown key `strategies.prioritized.alfa`; did you mean `alpha`? Allowed here: alpha, beta, "
         "epsilon, "
-        "normalize.",
+        "normalize, block_length.",
     ),
     (
         {"strategies__x": {"type": "online", "zzz": 3}},
