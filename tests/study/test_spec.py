@@ -50,8 +50,8 @@ MESSAGES = [
     (
         {"seds": 3},
         "unknown key `seds`; did you mean `seeds`? Allowed here: name, title, question, environments, "
-        "learners, strategies, overrides, env_options, seeds, population, baseline, budget, evaluation, logging, "
-        "measures.",
+        "learners, strategies, overrides, origins, env_options, seeds, population, baseline, budget, evaluation, "
+        "logging, measures.",
     ),
     (
         {"evaluation__evry": 3},

@@ -126,6 +126,13 @@ def build(part: Part, catalogue: Catalogue) -> Any:
     return _build(part.type, options, catalogue, part.type, "study")
 
 
+def option_names(kind: object, catalogue: Catalogue) -> list[str] | None:
+    """Return the options of a type of the catalogue, or None where it has no such type."""
+    if not isinstance(kind, str) or kind not in catalogue:
+        return None
+    return [f.name for f in dataclasses.fields(_load(kind, catalogue, kind, "study")) if f.init]
+
+
 def _load(kind: str, catalogue: Catalogue, where: str, source: str) -> type:
     if own.is_own(kind) and catalogue in (STRATEGIES, LEARNERS):
         return own.load(kind, "sampler" if catalogue is STRATEGIES else "learner", where, source)

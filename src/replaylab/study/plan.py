@@ -103,7 +103,9 @@ def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Population
     populations = []
     for environment, learner in product(spec.environments, spec.learners):
         cells = [
-            _cell(spec, environment, learner, s) for s in spec.strategies if environment in spec.environments_of(s)
+            _cell(spec, environment, learner, s)
+            for s in spec.strategies
+            if environment in spec.environments_of(s) and learner in spec.learners_of(s)
         ]
         chunks = [cut(spec.seeds, spec.population, there.get(_settings(cell.identity), ())) for cell in cells]
         for row in zip_longest(*chunks):  # seed by seed through all strategies, so that what is there can be paired

@@ -25,7 +25,7 @@ next year under other defaults is a different study, and says so. Shape of a fil
     gamma = 0.99
 
     [strategies.uniform]
-    type = "uniform"                # the other keys are the sampler's options, and these four:
+    type = "uniform"                # the other keys are the sampler's options, and these:
 
     [strategies.hindsight]
     type = "uniform"
@@ -33,6 +33,12 @@ next year under other defaults is a different study, and says so. Shape of a fil
     learner = { double = false }    # other settings of the learners, for this strategy
     budget = { steps = 40_000 }     # another budget
     environments = ["replaylab/BitFlip-v0"]         # only these of the study's
+    learners = ["dqn"]                              # only these of the study's
+
+    [strategies.prioritized]                        # one strategy for each combination of values, named
+    type = "prioritized"                            # prioritized.alpha-0.5.beta-0 and so on; learners too
+    vary = { alpha = [0.5, 1.0], beta = [0.0, 1.0] }
+    factors = { choice = "td" }                     # labels of your own, for contrasts
 
     [env_options."replaylab/BitFlip-v0"]            # for an environment's constructor
     n = 10
@@ -51,6 +57,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from replaylab.errors import SpecError
 from replaylab.study.parts import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve
 from replaylab.study.spec_errors import explain
+from replaylab.study.varying import Origin, chosen_learners, spread
 
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 EnvironmentId = Annotated[str, Field(min_length=1, max_length=100)]
@@ -113,6 +120,9 @@ class Overrides(_Table):
     environments: tuple[EnvironmentId, ...] | None = None
     """Which of the study's environments; None: all."""
 
+    learners: tuple[Name, ...] | None = None
+    """Which of the study's learners; None: all."""
+
 
 class Evaluation(_Table):
     """Greedy evaluation on separate environments."""
@@ -144,6 +154,13 @@ class Measures(_Table):
     """Environment steps between two looks, whatever the budget counts; 0: nothing is measured."""
 
 
+class Origins(_Table):
+    """What ``vary`` and ``factors`` say of strategies and learners, by their names."""
+
+    strategies: dict[Name, Origin] = {}
+    learners: dict[Name, Origin] = {}
+
+
 class Spec(_Table):
     """A validated study. See the module's docstring for the file it is read from."""
 
@@ -154,6 +171,7 @@ class Spec(_Table):
     learners: Annotated[dict[Name, Part], Field(min_length=1)]
     strategies: Annotated[dict[Name, Part], Field(min_length=1)]
     overrides: dict[Name, Overrides] = {}
+    origins: Origins = Origins()
     env_options: dict[EnvironmentId, dict[str, Any]] = {}
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     population: Count = 10
@@ -165,10 +183,28 @@ class Spec(_Table):
 
     @model_validator(mode="before")
     @classmethod
-    def _part_overrides(cls, value: Any) -> Any:
-        """Take a strategy's own transforms, learner, budget and environments out of its sampler's options."""
-        strategies = value.get("strategies") if isinstance(value, dict) else None
-        if not isinstance(strategies, dict) or not all(isinstance(one, dict) for one in strategies.values()):
+    def _spread(cls, value: Any) -> Any:
+        """Make one table of each combination that ``vary`` speaks of, and take overrides out of the options."""
+        if not isinstance(value, dict) or not all(isinstance(value.get(k), dict) for k in ("learners", "strategies")):
+            return value
+        learners = spread(value["learners"], "learners", LEARNERS)
+        strategies = spread(value["strategies"], "strategies", STRATEGIES)
+        given = value.get("origins") or {"learners": {}, "strategies": {}}  # those of a study.json
+        origins = {k: given[k] | made.origins for k, made in (("learners", learners), ("strategies", strategies))}
+        for name, one in strategies.tables.items():
+            if isinstance(one, dict) and "learners" in one:
+                names = list(learners.tables)
+                chosen = chosen_learners(one["learners"], origins["learners"], names, f"strategies.{name}")
+                strategies.tables[name] = one | {"learners": chosen}
+        return cls._part_overrides(
+            value | {"learners": learners.tables, "strategies": strategies.tables, "origins": origins}
+        )
+
+    @classmethod
+    def _part_overrides(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """Take what a strategy does otherwise than the study out of its sampler's options."""
+        strategies = value["strategies"]
+        if not all(isinstance(one, dict) for one in strategies.values()):
             return value
         names = Overrides.model_fields
         taken = {k: {n: one[n] for n in names if n in one} for k, one in strategies.items()}
@@ -197,18 +233,32 @@ class Spec(_Table):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.baseline not in self.strategies:
-            raise ValueError(
-                f"`baseline` must name one of the strategies ({', '.join(self.strategies)}), but got {self.baseline!r}"
-            )
+        self._check_baseline()
         for strategy in self.strategies:
             self._check_budget(strategy, self.budget_of(strategy))
         for name in {e for one in self.overrides.values() for e in one.environments or ()} | set(self.env_options):
             if name not in self.environments:
                 raise ValueError(f"`environments` must hold every environment that is spoken of, but lacks {name!r}")
-        for strategy in set(self.overrides) - set(self.strategies):
-            raise ValueError(f"`overrides` speaks of a strategy that is not there: {strategy!r}")
+        spoken = [("overrides", set(self.overrides) - set(self.strategies))]
+        for what, there in (("strategies", self.strategies), ("learners", self.learners)):
+            spoken.append((f"origins.{what}", set(getattr(self.origins, what)) - set(there)))
+        spoken += [
+            (f"overrides.{k}.learners", set(o.learners or ()) - set(self.learners)) for k, o in self.overrides.items()
+        ]
+        for where, names in spoken:
+            if names:
+                raise ValueError(f"`{where}` speaks of something that is not there: {min(names)!r}")
         return self
+
+    def _check_baseline(self) -> None:
+        if self.baseline in self.strategies:
+            return
+        made = [name for name, origin in self.origins.strategies.items() if origin.table == self.baseline]
+        named = made or list(self.strategies)
+        why = ", a table that `vary` makes these of" if made else ""
+        raise ValueError(
+            f"`baseline` must name one of the strategies ({', '.join(named)}), but got {self.baseline!r}{why}"
+        )
 
     def _check_budget(self, strategy: str, budget: Budget) -> None:
         if budget.unit != self.budget.unit:
@@ -227,6 +277,11 @@ class Spec(_Table):
         """Return the environments a strategy runs on."""
         own = self.overrides.get(strategy, Overrides()).environments
         return tuple(e for e in self.environments if own is None or e in own)
+
+    def learners_of(self, strategy: str) -> tuple[str, ...]:
+        """Return the learners a strategy runs with."""
+        own = self.overrides.get(strategy, Overrides()).learners
+        return tuple(name for name in self.learners if own is None or name in own)
 
     def learner_of(self, strategy: str, learner: str) -> Part:
         """Return a learner as a strategy has it, every setting spelled out."""
@@ -279,12 +334,12 @@ class Spec(_Table):
         strategies = {k: resolve(p, STRATEGIES, f"strategies.{k}", source) for k, p in spec.strategies.items()}
         spec = spec.model_copy(update={"learners": learners, "strategies": strategies})
         for strategy in strategies:
-            for learner in learners:
+            for learner in spec.learners_of(strategy):
                 spec.transforms_of(strategy, learner)
         return spec
 
     @property
     def runs(self) -> int:
         """Number of runs: environments × learners × strategies × seeds, without what a strategy leaves out."""
-        cells = sum(len(self.environments_of(strategy)) for strategy in self.strategies)
-        return cells * len(self.learners) * len(self.seeds)
+        cells = sum(len(self.environments_of(s)) * len(self.learners_of(s)) for s in self.strategies)
+        return cells * len(self.seeds)

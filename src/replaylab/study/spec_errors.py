@@ -25,7 +25,8 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _did_you_mean(wrong: str, allowed: Iterable[str]) -> str:
+def did_you_mean(wrong: str, allowed: Iterable[str]) -> str:
+    """Return the end of a message: the nearest of the allowed names, if one is near."""
     close = difflib.get_close_matches(wrong, list(allowed), n=1, cutoff=0.5)
     return f"; did you mean `{close[0]}`?" if close else "."
 
@@ -34,15 +35,14 @@ def unknown_key(source: str, path: str, allowed: Iterable[str]) -> str:
     """Return the message for a key that does not exist at this place."""
     keys = list(allowed)
     listed = f"Allowed here: {', '.join(keys)}." if keys else "No options are allowed here."
-    return f"{source}: unknown key `{path}`{_did_you_mean(path.rpartition('.')[2], keys)} {listed}"
+    return f"{source}: unknown key `{path}`{did_you_mean(path.rpartition('.')[2], keys)} {listed}"
 
 
 def unknown_name(source: str, path: str, value: object, allowed: Iterable[str]) -> str:
     """Return the message for a value that is none of the known names."""
     names = list(allowed)
     return (
-        f"{source}: `{path}` must be one of {', '.join(names)}, but got {shown(value)}"
-        f"{_did_you_mean(str(value), names)}"
+        f"{source}: `{path}` must be one of {', '.join(names)}, but got {shown(value)}{did_you_mean(str(value), names)}"
     )
 
 
@@ -60,7 +60,7 @@ def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:
         return f"{source}: `{path}` is missing. Add it."
     rule = _RULES.get(found["type"]) or str(found["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     if not path:
-        return f"{source}: {rule}."
+        return f"{source}: {rule}" if rule.endswith("?") else f"{source}: {rule}."
     rule = rule if rule.startswith("must") else f"must be {rule}" if not rule[0].isupper() else rule
     return f"{source}: `{path}` {rule}, but got {shown(found['input'])}."
 
