@@ -158,7 +158,7 @@ class TrainCommand:
     """Options of the strategy, values as in TOML: alpha=0.7."""
 
     learner: str = "dqn"
-    """Learner: dqn, q_learning, sarsa, expected_sarsa."""
+    """Learner: dqn, dqn_as_published, q_learning, sarsa, expected_sarsa."""
 
     learner_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]."""

@@ -1,6 +1,7 @@
 """Learners that train many replicas at once, and the loop that trains them."""
 
 from replaylab.learners.agents import Agents, Learner, Step, Update
+from replaylab.learners.as_published import DQNAsPublished
 from replaylab.learners.dqn import DQN
 from replaylab.learners.metrics import Metrics
 from replaylab.learners.streams import Stream
@@ -9,6 +10,7 @@ from replaylab.learners.training import train
 
 __all__ = [
     "DQN",
+    "DQNAsPublished",
     "Agents",
     "ExpectedSarsa",
     "Learner",

@@ -8,6 +8,7 @@ Shapes: R replicas, N observations, B drawn steps, A actions.
 """
 
 import copy
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,11 @@ class ModuleAgents:
             found = [one.probe(*(c[r] for c in columns)) for r, one in enumerate(self.learners)]
         td_error, gradient = (np.stack([pair[i].numpy(force=True) for pair in found]) for i in (0, 1))
         return Probe(td_error, gradient)
+
+    def copy_target(self, where: npt.NDArray[np.bool_]) -> None:
+        """Copy the online network to the target network in some replicas, bool (R,)."""
+        for one in itertools.compress(self.learners, where):
+            one.target.load_state_dict(one.online.state_dict())
 
     def state(self) -> State:
         """Return the modules' states, the optimisers' averages and the count of updates, copied."""

@@ -91,6 +91,10 @@ class PerceptronAgents:
         td_error, _, _ = self._updated(self._still, batch)
         return Probe(td_error, self._still.gradients.copy())
 
+    def copy_target(self, where: npt.NDArray[np.bool_]) -> None:
+        """Copy the online network to the target network in some replicas, bool (R,)."""
+        self.core.target[where] = self.core.online[where]
+
     def state(self) -> State:
         """Return the networks' parameters, the optimiser's averages and the count of updates, copied."""
         return {"updates": np.array(self.updates)} | {name: getattr(self.core, name).copy() for name in _ARRAYS}

@@ -15,6 +15,7 @@ from replaylab.envs import make_vector_env
 from replaylab.errors import ConfigError
 from replaylab.learners import continuing
 from replaylab.learners.agents import Agents, Learner, Step, pick
+from replaylab.learners.as_published import DQNAsPublished
 from replaylab.learners.clock import Clock
 from replaylab.learners.exploration import EpsilonGreedy
 from replaylab.learners.goals import EnvHindsight, transforms_for
@@ -62,6 +63,12 @@ class Job:
     def epsilon(self) -> Schedule:
         """ε over progress."""
         return as_schedule(self.learner.epsilon)
+
+    @property
+    def takes_feedback(self) -> bool:
+        """Whether the TD errors of batches go back to the sampler."""
+        stale = isinstance(self.learner, DQNAsPublished) and self.learner.stale_priorities
+        return self.sampler.wants_feedback and not stale
 
     def __str__(self) -> str:
         return ", ".join(f"{one.name}={getattr(self, one.name)!s}" for one in fields(self))

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
 from replaylab.errors import ConfigError
 from replaylab.learners import checkpoint, continuing
-from replaylab.learners.agents import Agents, Learner, Step, each
+from replaylab.learners.agents import Agents, Learner, Obs, Step, each
+from replaylab.learners.as_published import DQNAsPublished
 from replaylab.learners.evaluation import Evaluation
 from replaylab.learners.goals import EnvHindsight
 from replaylab.learners.held_out import HeldOut
@@ -147,7 +149,7 @@ def train(
 
 def _turn(run: Run, recorder: Recorder) -> None:
     """Take one step in every environment, and learn."""
-    learner, agents, buffer, clock, env = run.job.learner, run.agents, run.buffer, run.clock, run.env
+    learner, agents, clock, env = run.job.learner, run.agents, run.clock, run.env
     clock.step()
     agents.epsilon = epsilon = run.epsilon
     obs = run.obs
@@ -156,15 +158,7 @@ def _turn(run: Run, recorder: Recorder) -> None:
 
     next_obs, reward, terminated, truncated, infos = env.step(action + run.first_action)
     ended, final_obs = terminated | truncated, infos.get("final_obs")
-    ids = buffer.add(
-        obs=obs,
-        action=action,
-        reward=reward,
-        next_obs=next_obs,
-        terminated=terminated,
-        truncated=truncated,
-        final_obs=final_obs,
-    )
+    ids = _store(run, action, next_obs, reward, terminated, truncated, final_obs)
     clock.end(ended)
     recorder.step(clock, reward, ended, ids)
     if recorder.visits.size:
@@ -184,11 +178,40 @@ def _turn(run: Run, recorder: Recorder) -> None:
         recorder.measure(run)
 
 
+def _store(
+    run: Run,
+    action: npt.NDArray[np.int64],
+    next_obs: Obs,
+    reward: npt.NDArray[Any],
+    terminated: npt.NDArray[np.bool_],
+    truncated: npt.NDArray[np.bool_],
+    final_obs: Any,
+) -> npt.NDArray[np.int64]:
+    """Store what came of an action, the way a flawed learner does if it is one, and return the steps' ids."""
+    flawed = run.job.learner if isinstance(run.job.learner, DQNAsPublished) else None
+    if flawed is not None:
+        reward, terminated, truncated = flawed.kept(reward, terminated, truncated)
+    ids: npt.NDArray[np.int64] = run.buffer.add(
+        obs=run.obs,
+        action=action,
+        reward=reward,
+        next_obs=next_obs,
+        terminated=terminated,
+        truncated=truncated,
+        final_obs=final_obs,
+    )
+    if flawed is not None:
+        true_next = true_next_obs(next_obs, final_obs, terminated | truncated)
+        step = Step(run.obs, action, reward, true_next, terminated, truncated, action, where=ids >= 0)
+        flawed.after(step, ids, run.agents, run.buffer)
+    return ids
+
+
 def _replay(run: Run, recorder: Recorder) -> None:
     """Learn from one batch of what is stored."""
     batch = run.buffer.sample(run.job.learner.batch_size, progress=run.clock.progress)
     update = run.agents.update(batch)
-    if run.job.sampler.wants_feedback:
+    if run.job.takes_feedback:
         run.buffer.update_priorities(batch.id, update.td_error)
     recorder.update(update, batch)
 

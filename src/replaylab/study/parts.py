@@ -44,6 +44,7 @@ STRATEGIES: Catalogue = {
 
 LEARNERS: Catalogue = {
     "dqn": "replaylab.learners:DQN",
+    "dqn_as_published": "replaylab.learners:DQNAsPublished",
     "q_learning": "replaylab.learners:QLearning",
     "sarsa": "replaylab.learners:Sarsa",
     "expected_sarsa": "replaylab.learners:ExpectedSarsa",
