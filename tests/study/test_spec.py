@@ -55,7 +55,7 @@ MESSAGES = [
     ),
     (
         {"evaluation__evry": 3},
-        "unknown key `evaluation.evry`; did you mean `every`? Allowed here: every, episodes, held_out.",
+        "unknown key `evaluation.evry`; did you mean `every`? Allowed here: every, episodes, held_out, value_error.",
     ),
     (
         {"strategies__prioritized__alfa": 3},

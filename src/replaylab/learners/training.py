@@ -19,7 +19,11 @@ from replaylab.learners.measuring import Measuring
 from replaylab.learners.metrics import Metrics
 from replaylab.learners.recorder import OnMetrics, Recorder
 from replaylab.learners.run import Job, Run, states_of, true_next_obs
+from replaylab.learners.value_error import OptimumDistance
 from replaylab.replay import Sampler, Transform
+
+Look = Callable[[Agents, Sequence[int]], npt.NDArray[np.float64]]
+"""What an evaluation tells besides returns: agents and their seeds → a number for each, (R,)."""
 
 PROGRESS_PERIOD = 100
 """Environment steps between two calls of the `progress` function."""
@@ -38,6 +42,7 @@ def train(
     eval_every: int | None = 5_000,
     eval_episodes: int = 10,
     held_out: int = 0,
+    value_error: bool = False,
     log_every: int = 1_000,
     visits: bool = False,
     measure_every: int | None = None,
@@ -72,6 +77,8 @@ def train(
         eval_every: Between two greedy evaluations, with one more at the end; None: no evaluation.
         eval_episodes: Episodes of an evaluation.
         held_out: States whose values each evaluation tells, see `HeldOut`; 0: none.
+        value_error: Whether each evaluation tells how far the values are from the optimal ones, see `OptimumDistance`;
+            for environments that are a table.
         log_every: Between two looks at the update, the batch and ε.
         visits: Whether to count in which of its states (Discrete observations) each replica acts.
         measure_every: Environment steps, whatever the budget counts, between two rounds of the measures of what is
@@ -86,8 +93,8 @@ def train(
 
     Returns:
         Rows of ``rollout/ep_rew`` and ``rollout/ep_len`` for each episode; ``eval/mean_reward``,
-        ``eval/mean_ep_length`` and, with `held_out`, ``eval/held_out_q`` (mean over the states of max_a Q(s, a)) for
-        each evaluation; ``rollout/exploration_rate``, ``train/loss``,
+        ``eval/mean_ep_length`` and, with `held_out`, ``eval/held_out_q`` (mean over the states of max_a Q(s, a)), with
+        `value_error`, ``eval/value_error`` for each evaluation; ``rollout/exploration_rate``, ``train/loss``,
         ``train/q_mean|min|max``, ``train/td_error_mean|median|max|std|p25|p75|p95`` (of |δ|), ``train/updates`` (online
         and from batches), ``replay/transitions_replayed``, ``replay/age_mean`` (steps since the drawn rows were stored)
         and ``replay/weight_mean`` for each look; and the measures of ``docs/measures.md``.
@@ -120,13 +127,17 @@ def train(
     if total_episodes is not None and len(seeds) > 1:
         continuing.check(run.env, env_id, "a budget of episodes for several seeds at once")
     evaluation = Evaluation(env_id, eval_episodes, env_options=env_options)
-    values = HeldOut(env_id, run.seeds, held_out, env_options) if held_out and eval_every else None
+    looks: dict[str, Look] = {}
+    if held_out and eval_every:
+        looks["eval/held_out_q"] = HeldOut(env_id, run.seeds, held_out, env_options)
+    if value_error:
+        looks["eval/value_error"] = OptimumDistance(env_id, learner, env_options)
     next_save = _after(run, save_every or 1)
 
     while run.seeds:
         _turn(run, recorder)
         clock = run.clock
-        _evaluate(run, recorder, evaluation, values, eval_every)
+        _evaluate(run, recorder, evaluation, looks, eval_every)
         over = clock.over
         if progress is not None and (clock.steps % PROGRESS_PERIOD == 0 or over.all()):
             progress(int(clock.now.min()))
@@ -217,7 +228,7 @@ def _replay(run: Run, recorder: Recorder) -> None:
 
 
 def _evaluate(
-    run: Run, recorder: Recorder, evaluation: Evaluation, held_out: HeldOut | None, every: int | None
+    run: Run, recorder: Recorder, evaluation: Evaluation, looks: Mapping[str, Look], every: int | None
 ) -> None:
     """Evaluate the replicas that an evaluation is due for; where they progress apart, each by itself."""
     due = run.clock.due(every)
@@ -232,8 +243,7 @@ def _evaluate(
         agents = run.agents_of(here)
         reward, length = evaluation(agents, seeds, number)
         found = {"eval/mean_reward": reward, "eval/mean_ep_length": length}
-        if held_out is not None:
-            found["eval/held_out_q"] = held_out(agents, seeds)
+        found |= {name: look(agents, seeds) for name, look in looks.items()}
         recorder.evaluation(run.clock, found, here)
 
 

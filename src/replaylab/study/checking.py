@@ -14,6 +14,7 @@ def check_population(population: Population) -> None:
         SpecError: as `replaylab.learners.run.check`, with the population named.
     """
     from replaylab.learners.run import Job, check
+    from replaylab.learners.value_error import OptimumDistance
 
     part = population
     total = {f"total_{part.unit}": part.steps}
@@ -23,5 +24,7 @@ def check_population(population: Population) -> None:
         check(
             Job(part.environment, learner, sampler, transforms=transforms, env_options=part.env_options, **total)  # type: ignore[arg-type]
         )
+        if part.value_error:
+            OptimumDistance(part.environment, learner, part.env_options)
     except ConfigError as error:
         raise SpecError(f"{part.label} cannot be run: {error}") from error

@@ -48,6 +48,7 @@ class Population(BaseModel):
     eval_every: int
     eval_episodes: int
     held_out: int = 0
+    value_error: bool = False
     log_every: int
     visits: bool = False
     measure_every: int = 0
@@ -67,6 +68,7 @@ class Population(BaseModel):
             "eval_every": self.eval_every,
             "eval_episodes": self.eval_episodes,
             "held_out": self.held_out,
+            **({"value_error": True} if self.value_error else {}),
             "log_every": self.log_every,
             **({"visits": True} if self.visits else {}),
             "measure_every": self.measure_every,
@@ -129,6 +131,7 @@ def _cell(spec: Spec, environment: str, learner: str, strategy: str) -> Populati
         eval_every=spec.evaluation.every,
         eval_episodes=spec.evaluation.episodes,
         held_out=spec.evaluation.held_out,
+        value_error=spec.evaluation.value_error,
         log_every=spec.logging.every,
         visits=spec.logging.visits,
         measure_every=spec.measures.every,

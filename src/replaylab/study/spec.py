@@ -136,6 +136,9 @@ class Evaluation(_Table):
     held_out: Annotated[int, Field(ge=0, strict=True)] = 0
     """States whose mean of max_a Q(s, a) every evaluation writes down, as ``eval/held_out_q``."""
 
+    value_error: Annotated[bool, Field(strict=True)] = False
+    """Whether it writes down how far values are from optimal ones, as ``eval/value_error``; for tables."""
+
 
 class Logging(_Table):
     """What is written down while training."""

@@ -59,6 +59,7 @@ def train_population(
         eval_every=population.eval_every,
         eval_episodes=population.eval_episodes,
         held_out=population.held_out,
+        value_error=population.value_error,
         log_every=population.log_every,
         visits=population.visits,
         measure_every=population.measure_every or None,
