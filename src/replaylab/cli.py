@@ -82,7 +82,9 @@ class StudyRun:
             print(f"\nFAILED {failure.population.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
         if self.report and study.present:
             print(f"report: {study.report()}")
-            _tell_visits(study)
+            _tell_contrasts(study)
+            _tell_contrasts(study)
+        _tell_visits(study)
         return 0 if summary.complete else 1
 
 
@@ -108,6 +110,7 @@ class StudyReport:
 
         study = Study.from_folder(self.folder)
         print(f"report: {study.report(self.out)}")
+        _tell_contrasts(study)
         _tell_visits(study)
         return 0
 
@@ -271,6 +274,13 @@ class ClaimsCommand:
         if self.json is not None:
             self.json.write_text(telling.dump(told), encoding="utf-8")
         return 0
+
+
+def _tell_contrasts(study: Study) -> None:
+    if study.spec.contrasts:
+        from replaylab.study.contrast_report import lines
+
+        print("\n".join(lines(study.contrasts())))
 
 
 def _tell_visits(study: Study) -> None:

@@ -138,3 +138,22 @@ def test_the_distance_of_shares_keeps_its_level():
     apart, p_value = st.share_distance_test(visits[0], visits[1] + 50 * (np.arange(48) < 4))
     assert p_value == 1 / (st.PERMUTATIONS + 1)
     assert 0.05 < apart < 0.2
+
+
+def test_max_t_takes_comparisons_that_lack_seeds():
+    rng = np.random.default_rng(5)
+    d = rng.normal(0.8, 1.0, size=(9, 3))
+    d[:3, 2] = np.nan
+    found = st.max_t(d)
+    t = np.array([abs(stats.ttest_1samp(c[~np.isnan(c)], 0).statistic) for c in d.T])
+    signs = np.array(list(itertools.product([-1, 1], repeat=9)))
+    null = np.array([[abs(stats.ttest_1samp((c * s)[~np.isnan(c)], 0).statistic) for c in d.T] for s in signs])
+    order, passed = np.argsort(-t), 0.0
+    for i, k in enumerate(order):
+        passed = max(passed, float(np.mean(null[:, order[i:]].max(axis=1) >= t[k] - 1e-9)))
+        assert found[k] == pytest.approx(passed, abs=1e-12)
+
+
+def test_max_t_refuses_a_comparison_of_one_seed():
+    with pytest.raises(ShapeError, match="two numbers in each column, but they have \\[3, 1\\]"):
+        st.max_t([[1.0, np.nan], [2.0, 1.0], [3.0, np.nan]])

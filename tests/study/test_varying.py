@@ -98,7 +98,8 @@ def test_values_in_names_are_short_and_safe():
 MESSAGES = [
     (
         {"strategies__prioritized__vary": {"alfa": [1]}},
-        "`strategies.prioritized.vary.alfa` must be an option of prioritized (alpha, beta, epsilon, normalize); "
+        "`strategies.prioritized.vary.alfa` must be an option of prioritized "
+        "(alpha, beta, epsilon, normalize, block_length); "
         "did you mean `alpha`?",
     ),
     (

@@ -84,19 +84,24 @@ def max_t(differences: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int
     is at least the one seen, made monotone (Westfall & Young 1993, algorithm 4.1).
 
     Args:
-        differences: shape (N, K): treated minus baseline, seeds by comparisons.
+        differences: shape (N, K): treated minus baseline, seeds by comparisons; NaN where a comparison lacks a seed,
+            and at least two numbers in each column.
         permutations: patterns at most.
         seed: seed of the random patterns.
 
     Raises:
-        ShapeError: not of shape (N, K) with N >= 2.
+        ShapeError: not of shape (N, K), or a column has fewer than two numbers.
     """
     d = np.asarray(differences, dtype=np.float64)
+    runs = np.count_nonzero(~np.isnan(d), axis=0)
     if d.ndim != 2 or len(d) < 2:
         raise ShapeError(f"Differences must be of shape (N, K) with N >= 2, but got shape {d.shape}.")
+    if (runs < 2).any():
+        raise ShapeError(f"Differences must have two numbers in each column, but they have {runs.tolist()}.")
+    d = np.nan_to_num(d, nan=0.0)
     signs = np.where(swap_patterns(len(d), permutations, seed), -1.0, 1.0)
-    seen = _abs_t(d.mean(axis=0), d)
-    null = _abs_t(signs @ d / len(d), d)
+    seen = _abs_t(d.sum(axis=0) / runs, d, runs)
+    null = _abs_t(signs @ d / runs, d, runs)
     order = np.argsort(-seen, kind="stable")
     largest = np.maximum.accumulate(null[:, order[::-1]], axis=1)[:, ::-1]
     exact = is_exact(len(d), permutations)
@@ -106,9 +111,8 @@ def max_t(differences: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int
     return adjusted
 
 
-def _abs_t(means: Floats, differences: Floats) -> Floats:
+def _abs_t(means: Floats, differences: Floats, runs: NDArray[np.intp]) -> Floats:
     """|t| of means under sign flips, which leave the sum of squares as it is; 0 / 0 is 0."""
-    runs = len(differences)
     squares = (differences**2).sum(axis=0)
     variance = np.maximum(squares - runs * means**2, _TIES * squares) / (runs - 1)
     size = np.abs(means)

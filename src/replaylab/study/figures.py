@@ -118,7 +118,8 @@ def every_run(
     return figure
 
 
-def _rows_axis(axes: Axes, labels: Sequence[str]) -> None:
+def rows_axis(axes: Axes, labels: Sequence[str]) -> None:
+    """Give the vertical axis a labelled row for each label, the first on top."""
     axes.set_yticks(range(len(labels)), labels=list(labels))
     axes.set_ylim(len(labels) - 0.45, -0.55)
     axes.tick_params(axis="y", labelcolor=palette.INK, labelsize=11.5)
@@ -128,13 +129,14 @@ def _rows_axis(axes: Axes, labels: Sequence[str]) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=_NICE))
 
 
-def _dots(axes: Axes, values: np.ndarray[Any, np.dtype[np.float64]], row: float, color: str) -> None:
+def dots(axes: Axes, values: np.ndarray[Any, np.dtype[np.float64]], row: float, color: str) -> None:
     """Draw one dot a run, spread over the row's lower part in a fixed pattern so that none hides another."""
     spread = 0.20 + 0.045 * (np.arange(len(values)) % 5)
     axes.plot(values, row + spread, "o", color=color, ms=4, alpha=0.5, mew=0)
 
 
-def _mark(axes: Axes, low: float, middle: float, high: float, row: float, color: str) -> None:
+def mark(axes: Axes, low: float, middle: float, high: float, row: float, color: str) -> None:
+    """Draw an estimate and its interval in a row."""
     axes.plot([low, high], [row, row], "-", color=color, lw=2.6)
     axes.plot([middle], [row], "o", color=color, ms=8, mec=palette.PAPER, mew=1.4)
 
@@ -149,11 +151,11 @@ def level_dots(
     for axes, (environment, learner, measure) in zip(panels, cells, strict=True):
         rows = [lv for lv in found if (lv.environment, lv.learner, lv.measure) == (environment, learner, measure)]
         of = {c.strategy: c for c in curves_ if c.cell == (environment, learner)}
-        _rows_axis(axes, [lv.strategy for lv in rows])
+        rows_axis(axes, [lv.strategy for lv in rows])
         for row, level in enumerate(rows):
             color = looks[level.strategy].light
-            _dots(axes, of[level.strategy].of_runs(measure), row, color)
-            _mark(axes, level.iqm.low, level.iqm.estimate, level.iqm.high, row, color)
+            dots(axes, of[level.strategy].of_runs(measure), row, color)
+            mark(axes, level.iqm.low, level.iqm.estimate, level.iqm.high, row, color)
         axes.set_title(_panel_title(environment, measure, len(cells) > 2))
         axes.set_xlabel(unit)
     return figure
@@ -173,13 +175,13 @@ def difference_dots(
     for axes, (environment, learner, measure) in zip(panels, cells, strict=True):
         rows = [d for d in found if (d.environment, d.learner, d.measure) == (environment, learner, measure)]
         of = {c.strategy: (c, base) for c, base in pairs if c.cell == (environment, learner)}
-        _rows_axis(axes, [d.strategy for d in rows])
+        rows_axis(axes, [d.strategy for d in rows])
         axes.axvline(0, color=palette.BASELINE[0], lw=1.2, ls="--")
         for row, difference in enumerate(rows):
             color = looks[difference.strategy].light
             ours, theirs = paired_values(*of[difference.strategy], measure)
-            _dots(axes, ours - theirs, row, color)
-            _mark(axes, difference.iqm.low, difference.iqm.estimate, difference.iqm.high, row, color)
+            dots(axes, ours - theirs, row, color)
+            mark(axes, difference.iqm.low, difference.iqm.estimate, difference.iqm.high, row, color)
         axes.set_title(_panel_title(environment, measure, len(cells) > 2))
         axes.set_xlabel(f"{unit}, minus {rows[0].baseline}")
     return figure

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files as resources
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -17,7 +16,7 @@ import jinja2
 from replaylab import palette, statistics
 from replaylab.errors import SpecError
 from replaylab.statistics import Band
-from replaylab.study import analysis, figures, tables, words
+from replaylab.study import analysis, contrast_report, figures, tables, words
 from replaylab.study.analysis import Curve
 from replaylab.study.files import write_text
 from replaylab.study.page import KEYS, Page, ReportFigure, ReportTable
@@ -54,11 +53,15 @@ def write_report(study: Study, out: Path) -> Path:
     page = Page(study, curves, out)
     shown_tables, told = _compare(page, rows)
     shown = _figures(page, told) + _inside(page, rows)
+    asked = contrast_report.section(
+        page, lambda metric: curves if metric == analysis.RETURN else analysis.curves_of(rows, study.spec, metric)
+    )
     html = _template().render(
         spec=study.spec,
         variables=palette.variables(),
         looks=palette.looks(list(study.spec.strategies), study.spec.baseline),
         told=told,
+        asked=asked,
         tables=shown_tables,
         figures=shown,
         settings=_settings(study),
@@ -274,8 +277,11 @@ def _compute(study: Study) -> str | None:
 
 
 def _template() -> jinja2.Template:
-    source = resources("replaylab.study").joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.PackageLoader("replaylab", "study"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
     )
-    return environment.from_string(source)
+    return environment.get_template("report.html.jinja")

@@ -43,6 +43,16 @@ next year under other defaults is a different study, and says so. Shape of a fil
     [env_options."replaylab/BitFlip-v0"]            # for an environment's constructor
     n = 10
 
+    [scores."CartPole-v1"]          # so that environments can be averaged: low becomes 0, high becomes 1
+    low = 9.4
+    high = 500.0
+
+    [[contrasts]]                   # what is asked, declared before the data are there; see questions.py
+    name = "weights"
+    more = { beta = 1.0 }
+    less = { beta = 0.0 }
+    equivalence = 0.05
+
 A budget in episodes is the unit of ``evaluation.every`` and ``logging.every`` as well.
 """
 
@@ -56,6 +66,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from replaylab.errors import SpecError
 from replaylab.study.parts import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve
+from replaylab.study.questions import Question, Score, asked
 from replaylab.study.spec_errors import explain
 from replaylab.study.varying import Origin, chosen_learners, spread
 
@@ -183,6 +194,8 @@ class Spec(_Table):
     evaluation: Evaluation
     logging: Logging = Logging()
     measures: Measures = Measures()
+    scores: dict[EnvironmentId, Score] = {}
+    contrasts: tuple[Question, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -239,7 +252,11 @@ class Spec(_Table):
         self._check_baseline()
         for strategy in self.strategies:
             self._check_budget(strategy, self.budget_of(strategy))
-        for name in {e for one in self.overrides.values() for e in one.environments or ()} | set(self.env_options):
+        for name in (
+            {e for one in self.overrides.values() for e in one.environments or ()}
+            | set(self.env_options)
+            | set(self.scores)
+        ):
             if name not in self.environments:
                 raise ValueError(f"`environments` must hold every environment that is spoken of, but lacks {name!r}")
         spoken = [("overrides", set(self.overrides) - set(self.strategies))]
@@ -251,6 +268,7 @@ class Spec(_Table):
         for where, names in spoken:
             if names:
                 raise ValueError(f"`{where}` speaks of something that is not there: {min(names)!r}")
+        asked(self)
         return self
 
     def _check_baseline(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -66,10 +66,13 @@ def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:
 
 
 def _allowed(model: type[BaseModel], path: list[str]) -> list[str]:
-    """Keys of the table at ``path`` below the model."""
+    """Keys of the table at ``path`` below the model; lists and tables of tables are walked through."""
+    at: Any = model
     for key in path:
-        annotation = model.model_fields[key].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
-        model = annotation
-    return list(model.model_fields)
+        at = at.model_fields[key].annotation if _is_table(at) else next(filter(_is_table, get_args(at)), None)
+    at = at if _is_table(at) else next(filter(_is_table, get_args(at)), None)
+    return [] if at is None else list(at.model_fields)
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)

@@ -23,6 +23,8 @@ from replaylab.study.spec import Spec
 if TYPE_CHECKING:
     import duckdb
 
+    from replaylab.study.contrasts import Answers
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -227,6 +229,18 @@ class Study:
         from replaylab.study.report import write_report
 
         return write_report(self, self.folder if out is None else Path(out))
+
+    def contrasts(self) -> Answers:
+        """Return what came out of the study file's contrasts: estimates, intervals, p-values, verdicts, warnings.
+
+        Raises:
+            SpecError: nothing has been run yet.
+        """
+        from replaylab.study.analysis import curves_of
+        from replaylab.study.contrasts import answers
+
+        rows = self.results()
+        return answers(self.spec, lambda metric: curves_of(rows, self.spec, metric))
 
     def record(self, name: str) -> dict[str, Any]:
         """Return one of the folder's JSON records, ``machine`` for instance; empty where there is none."""

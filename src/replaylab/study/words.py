@@ -142,7 +142,7 @@ def comparison(difference: Difference) -> str:
     numbers = (
         f"{d.strategy} against {d.baseline}, {MEASURE_WORDS[d.measure]}: {effect(d.iqm)} "
         f"(95 % interval {effect_interval(d.iqm)}; {counted(d.pairs, 'pair')}; "
-        f"p {_equals(d.p_holm)} after Holm’s correction)"
+        f"p {equals(d.p_holm)} after Holm’s correction)"
     )
     if d.shown and d.covers_zero:
         return f"{numbers}: {verdict(d)} by the test, though the interval reaches across 0."
@@ -153,7 +153,8 @@ def comparison(difference: Difference) -> str:
     return f"{numbers}: no difference shown; the interval leaves out 0, but p stays above 0.05."
 
 
-def _equals(p: float) -> str:
+def equals(p: float) -> str:
+    """Return a p-value as written in a sentence, after ``p``."""
     text = p_value(p)
     return text if text.startswith("<") else f"= {text}"
 

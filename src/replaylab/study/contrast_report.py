@@ -1,0 +1,183 @@
+"""What a report says and shows of a study's contrasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from replaylab.study import words
+from replaylab.study.contrasts import Answers, Finding, answers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from replaylab.study.analysis import Curve
+    from replaylab.study.figures import Layout
+    from replaylab.study.page import Page, ReportFigure, ReportTable
+
+_VERDICTS = {
+    "higher": "higher",
+    "lower": "lower",
+    "equivalent": "equivalent within the bounds",
+    "undecided": "undecided",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """The section of a report: sentences by contrast, warnings, a figure for each unit, and a table."""
+
+    found: Sequence[Finding]
+    sentences: Sequence[str]
+    warnings: Sequence[str]
+    figures: Sequence[ReportFigure]
+    table: ReportTable
+
+
+def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Section | None:
+    """Return what the page shows of the study's contrasts, or None where it has none; writes their files."""
+    if not page.spec.contrasts:
+        return None
+    told = answers(page.spec, curves_of)
+    units = list(dict.fromkeys(f.asked.unit for f in told.found))
+    shown = [_forest(page, [f for f in told.found if f.asked.unit == unit], unit) for unit in units]
+    return Section(told.found, [sentence(f) for f in told.found], told.warnings, shown, _table(page, told.found))
+
+
+def lines(told: Answers) -> list[str]:
+    """Return the answers as lines for a terminal."""
+    return [*(f"{f.asked.name}: {sentence(f)}" for f in told.found), *(f"warning: {w}" for w in told.warnings)]
+
+
+def sentence(found: Finding) -> str:
+    """Return the verdict on one contrast in words, with its numbers.
+
+    Differences are told in the contrast's own unit; "undecided" is not "no difference".
+    """
+    one = found.asked
+    judged, told = "", ""
+    if found.verdict in ("higher", "lower") and one.better is not None:
+        judged = " (better)" if found.verdict == one.better else " (worse)"
+    verdict, corrected = _VERDICTS[found.verdict], f"p {words.equals(found.p_max_t)} after max-T correction"
+    if one.equivalence is not None:
+        bounds = f"±{size(one.equivalence)}"
+        verdict, told = verdict.replace("the bounds", bounds), f"bounds {bounds}; "
+    return (
+        f"{verdict[0].upper()}{verdict[1:]}{judged}: {effect(found.size.estimate)} {unit(one.unit)} "
+        f"(95 % interval {effect(found.size.low)} to {effect(found.size.high)}; {told}{corrected}; "
+        f"{words.counted(len(found.each.seeds), 'seed')}, {words.counted(found.cells, 'cell')})."
+    )
+
+
+def unit(name: str) -> str:
+    """Return a unit in words."""
+    return {"score": "score", "return": "of return"}.get(name, f"of {name}")
+
+
+def size(value: float) -> str:
+    """Return a number with three significant digits and a true minus sign."""
+    text = (
+        f"{value:,.0f}"
+        if abs(value) >= 1000
+        else f"{value:.3g}"
+        if abs(value) >= 1e-4 or value == 0
+        else f"{value:.1e}"
+    )
+    return text.replace("-", "−")
+
+
+def effect(value: float) -> str:
+    """Return a difference with its sign always there."""
+    return f"+{size(value)}" if value > 0 else size(value)
+
+
+def _table(page: Page, found: Sequence[Finding]) -> ReportTable:
+    return page.table(
+        "contrasts",
+        "Every contrast",
+        "Interquartile mean over seeds of the difference within a seed, with its 95 % bootstrap interval; p by "
+        "flipping the signs of whole seeds, alone and corrected over all contrasts (max-T). Cells: "
+        "results that were compared.",
+        ("Contrast", "Unit", "Difference", "95 %", "p", "p (max-T)", "Bounds", "Seeds", "Cells", "Verdict"),
+        [
+            (
+                f.asked.name,
+                f.asked.unit,
+                effect(f.size.estimate),
+                f"{effect(f.size.low)} to {effect(f.size.high)}",
+                words.p_value(f.p),
+                words.p_value(f.p_max_t),
+                "–" if f.asked.equivalence is None else f"±{size(f.asked.equivalence)}",
+                str(len(f.each.seeds)),
+                str(f.cells),
+                f.verdict,
+            )
+            for f in found
+        ],
+        (
+            *("contrast", "question", "metric", "measure", "unit", "difference", "low", "high", "inner_low"),
+            *("inner_high", "p", "p_max_t", "equivalence", "seeds", "groups", "cells", "verdict"),
+        ),
+        (_row(f) for f in found),
+    )
+
+
+def _row(f: Finding) -> tuple[Any, ...]:
+    one = f.asked
+    named = (one.name, one.question, one.metric, one.measure, one.unit)
+    sizes = (*f.size, f.inner.low, f.inner.high, f.p, f.p_max_t, "" if one.equivalence is None else one.equivalence)
+    return (*named, *sizes, len(f.each.seeds), f.groups, f.cells, f.verdict)
+
+
+def _forest(page: Page, found: Sequence[Finding], unit_name: str) -> ReportFigure:
+    key = "".join(c if c.isalnum() else "_" for c in unit_name)
+    return page.figure(
+        f"contrasts_{key}",
+        f"Contrasts, in {unit_name}",
+        "Small dots: one seed each. Large dot and bar: interquartile mean with its 95 % interval. Grey bands: "
+        "differences declared beforehand not to matter; a verdict of “equivalent” needs the 90 % interval inside.",
+        partial(forest, found),
+        ("contrast", "seed", "difference"),
+        (
+            (f.asked.name, seed.item(), value.item())
+            for f in found
+            for seed, value in zip(f.each.seeds, f.each.values, strict=True)
+        ),
+    )
+
+
+def forest(found: Sequence[Finding], layout: Layout) -> Figure:
+    """Draw the contrasts of one unit: every seed, the estimate with its interval, the equivalence bounds."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    from replaylab import palette
+    from replaylab.study import figures
+
+    figure = Figure(figsize=(layout.width / 72, (70 + 46 * len(found)) / 72), layout="constrained")
+    axes = figure.subplots()
+    figures.rows_axis(axes, [_folded(f.asked.name, layout) for f in found])
+    axes.axvline(0, color=palette.BASELINE[0], lw=1.2, ls="--")
+    for row, one in enumerate(found):
+        bound = one.asked.equivalence
+        if bound is not None:
+            axes.add_patch(Rectangle((-bound, row - 0.42), 2 * bound, 0.84, color=palette.RULE, alpha=0.75, lw=0))
+        decided = one.verdict in ("higher", "lower")
+        color = palette.HUES[0][0] if decided else palette.BASELINE[0]
+        figures.dots(axes, one.each.values, row, color)
+        figures.mark(axes, one.size.low, one.size.estimate, one.size.high, row, color)
+    most = max(float(np.abs(f.each.values).max()) for f in found)
+    edge = 1.06 * max(most, *(f.asked.equivalence or 0.0 for f in found)) or 1.0
+    axes.set_xlim(-edge, edge)
+    axes.set_xlabel(f"difference in {found[0].asked.unit}; blue: decided by the test")
+    return figure
+
+
+def _folded(name: str, layout: Layout) -> str:
+    import textwrap
+
+    return "\n".join(textwrap.wrap(name, 30 if layout.columns > 1 else 16))
