@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.study.plan import Population
+from replaylab.study.questions import RETURN as RETURN
 from replaylab.study.spec import Spec
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 Measure = Literal["final", "area"]
 MEASURES: tuple[Measure, ...] = ("final", "area")
-
-RETURN = "eval/mean_reward"
-"""The metric that is compared: the mean return of one greedy evaluation."""
 
 FINAL_SHARE = 0.1
 """Evaluations in this last part of the budget make the final level; at least the last one."""
