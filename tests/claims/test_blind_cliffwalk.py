@@ -4,13 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 from replaylab.claims import Verdict, blind_cliffwalk
 from replaylab.claims.blind_cliffwalk import median_interval
-from replaylab.claims.cliffwalk_world import exact_values, gain, learner, memory, updates_until_convergence
+from replaylab.claims.cliffwalk_world import exact_values, memory, updates_until_convergence
 from replaylab.envs import BlindCliffwalkEnv
-from replaylab.replay import Batch, Greedy, Uniform
+from replaylab.replay import Greedy
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 10])
@@ -53,26 +52,15 @@ def test_exact_values_are_powers_of_the_discount(n):
     np.testing.assert_allclose(exact_values(n), expected, rtol=1e-12, atol=1e-15)
 
 
-def test_gain_is_what_an_update_really_gains():
-    n, steps, exact = 4, memory(4, np.random.default_rng(0)), exact_values(4)
-    for i in (0, 7, len(steps["obs"]) - 1, int(steps["reward"].argmax())):
-        agents = learner(n).agents(spaces.Discrete(n), spaces.Discrete(2), [3])
-        expected = gain(agents.q[0], exact, steps, learner(n).gamma)
-        before = ((agents.q - exact) ** 2).sum()
-        columns = {name: column[None, i : i + 1] for name, column in steps.items()}
-        agents.update(Batch(columns | {"weight": np.ones((1, 1), np.float32)}))
-        assert before - ((agents.q - exact) ** 2).sum() == pytest.approx(expected[i], abs=1e-12)
-
-
-def test_replicas_equal_single_runs():
-    together = updates_until_convergence(4, lambda _: Uniform(), [5, 6, 7])
-    alone = [updates_until_convergence(4, lambda _: Uniform(), [seed])[0] for seed in (5, 6, 7)]
-    assert together.tolist() == alone
+@pytest.mark.parametrize("name", ["uniform", "oracle"])
+def test_replicas_equal_single_runs(name):
+    together = blind_cliffwalk.updates(name, 4, [5, 6, 7])
+    assert together.tolist() == [blind_cliffwalk.updates(name, 4, [seed])[0] for seed in (5, 6, 7)]
 
 
 def test_greedy_replays_every_transition_before_any_small_error():
     """All new transitions have the priority 1, so none can converge before each was seen once."""
-    assert (updates_until_convergence(6, lambda _: Greedy(), range(3)) >= 2**7 - 2).all()
+    assert (updates_until_convergence(6, Greedy(), range(3)) >= 2**7 - 2).all()
 
 
 def test_independent_figures_come_out_at_four_states():

@@ -9,24 +9,26 @@ A figure counts as reproduced if it lies in the range of our 10 runs, a law if t
 bounds. Medians of 10 runs of uniform replay scatter by a tenth, so that its law is tested on 40.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
-from replaylab.claims.cliffwalk_world import SamplerMaker, updates_until_convergence
+from replaylab.claims.cliffwalk_world import exact_values, updates_until_convergence
 from replaylab.claims.finding import Claim, Finding, agreement
-from replaylab.replay import Greedy, Oracle, Prioritized, RankBased, Uniform
+from replaylab.learners.oracle import TrueErrorOracle
+from replaylab.replay import Greedy, Prioritized, RankBased, Sampler, Uniform
 
-SAMPLERS: dict[str, SamplerMaker] = {
+SAMPLERS: dict[str, Callable[[int], Sampler]] = {
     "uniform": lambda _: Uniform(),
     "proportional": lambda _: Prioritized(beta=0.0),
     "rank-based": lambda _: RankBased(beta=0.0),
     "greedy TD": lambda _: Greedy(),
-    "oracle": lambda gains: Oracle(lambda ids: gains()[ids]),
+    "oracle": lambda n: TrueErrorOracle(exact_values(n)),
 }
+"""By the number of states."""
 INDEPENDENT = {
     "uniform": {4: 347, 8: 6_438, 10: 27_481, 12: 111_238},
     "greedy TD": {4: 111, 8: 744, 10: 2_373, 12: 8_658},
@@ -41,9 +43,8 @@ Counts = npt.NDArray[np.int64]
 
 
 def updates(name: str, n: int, seeds: Sequence[int]) -> Counts:
-    """Return the updates until convergence of each seed, (R,); an oracle knows one learner, so it runs alone."""
-    groups = [[seed] for seed in seeds] if name == "oracle" else [list(seeds)]
-    return np.concatenate([updates_until_convergence(n, SAMPLERS[name], group) for group in groups])
+    """Return the updates until convergence of each seed, (R,)."""
+    return updates_until_convergence(n, SAMPLERS[name](n), seeds)
 
 
 def measure(sizes: Sequence[int] = SIZES) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 Shapes: R replicas, N = 2ⁿ⁺¹ − 2 transitions, n states.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from gymnasium import spaces
 from replaylab.envs import TransitionTable
 from replaylab.learners import QLearning
 from replaylab.learners.dynamic_programming import optimal_values
+from replaylab.learners.oracle import TrueErrorOracle
 from replaylab.learners.streams import Stream, generator
 from replaylab.replay import Field, ReplayBuffer, Sampler
 
@@ -57,30 +58,17 @@ def exact_values(n: int) -> Floats:
     return optimal_values(TransitionTable.of("replaylab/BlindCliffwalk-v0", n=n), 1.0 - 1.0 / n)
 
 
-def gain(q: Floats, exact: Floats, steps: Columns, gamma: float) -> Floats:
-    """Return by how much one update with each transition (N,) would lower the squared error of a table (n, 2), (N,)."""
-    where = steps["obs"], steps["action"]
-    before = q[where]
-    target = steps["reward"] + gamma * q.max(1)[steps["next_obs"]] * ~steps["terminated"]
-    after = before + STEP_SIZE * (target - before)
-    lower: Floats = (before - exact[where]) ** 2 - (after - exact[where]) ** 2
-    return lower
-
-
-SamplerMaker = Callable[[Callable[[], Floats]], Sampler]
-"""Makes a sampler; what it is given returns the `gain` of every transition (of replica 0), for an oracle."""
-
-
-def updates_until_convergence(n: int, make_sampler: SamplerMaker, seeds: Sequence[int]) -> npt.NDArray[np.int64]:
+def updates_until_convergence(n: int, sampler: Sampler, seeds: Sequence[int]) -> npt.NDArray[np.int64]:
     """Return how many single-transition updates each replica needs until it has converged, (R,)."""
     settings, exact = learner(n), exact_values(n)
     agents = settings.agents(spaces.Discrete(n), spaces.Discrete(2), seeds)
     memories = [memory(n, generator(seed, Stream.ENV_RESET)) for seed in seeds]
-    sampler = make_sampler(lambda: gain(agents.q[0], exact, memories[0], settings.gamma))
     columns = {name: np.stack([one[name] for one in memories]) for name in memories[0]}
     fields = {name: Field((), str(column.dtype)) for name, column in columns.items()}
     buffer = ReplayBuffer(2 ** (n + 1) - 2, fields, replicas=len(seeds), sampler=sampler, seed=list(seeds))
     buffer.extend(**columns)
+    if isinstance(sampler, TrueErrorOracle):
+        sampler.watch(agents, buffer)
     needed = np.zeros(len(seeds), np.int64)
     running = np.ones(len(seeds), np.bool_)
     while (running := running & (((agents.q - exact) ** 2).mean((1, 2)) >= CONVERGED)).any():

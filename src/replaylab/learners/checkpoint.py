@@ -77,7 +77,7 @@ def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:
         raise SnapshotError(f"the run in {path} is another one; it can go on only as it began, with {theirs}")
     state = nested(_read_arrays(path, manifest["state"]))
     blank = Run(job, manifest["seeds"])
-    sampler = job.sampler if isinstance(job.sampler, CustomSampler) else None
+    sampler = blank.buffer.sampler if isinstance(blank.buffer.sampler, CustomSampler) else None
     buffer = ReplayBuffer.load(
         path / manifest["buffer"], sampler=sampler, transforms=transforms_for(blank.env, job.transforms)
     )

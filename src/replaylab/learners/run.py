@@ -20,6 +20,7 @@ from replaylab.learners.clock import Clock
 from replaylab.learners.exploration import EpsilonGreedy
 from replaylab.learners.goals import EnvHindsight, transforms_for
 from replaylab.learners.inputs import are_pixels
+from replaylab.learners.oracle import EnvOracle, TrueErrorOracle
 from replaylab.learners.streams import Stream, numbers
 from replaylab.replay import (
     Field,
@@ -43,7 +44,7 @@ class Job:
 
     env_id: str
     learner: Learner
-    sampler: Sampler
+    sampler: Sampler | EnvOracle
     total_steps: int | None = None
     total_episodes: int | None = None
     transforms: Sequence[Transform | EnvHindsight] = ()
@@ -52,6 +53,8 @@ class Job:
     measure_every: int | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.sampler, EnvOracle) and self.transforms:
+            raise ConfigError("the oracle scores steps as they are stored; leave the transforms out")
         for one in self.transforms:
             if isinstance(one, Sequences):
                 raise ConfigError("the training loop's learners learn from single steps; leave Sequence out")
@@ -83,7 +86,7 @@ def check(job: Job) -> None:
     """
     env = _environments(job, 1)
     try:
-        _agents(job, env, [0])
+        _sampler(job, _agents(job, env, [0]))
         transforms_for(env, job.transforms)
     finally:
         env.close()
@@ -123,7 +126,9 @@ class Run:
         continuing.prepare(self.env)
         self.agents = _agents(job, self.env, self.seeds)
         self.explore = EpsilonGreedy(self.seeds)
-        self.buffer = _buffer(job, self.env, self.seeds) if buffer is None else buffer
+        self.buffer = _buffer(job, self.env, self.seeds, self.agents) if buffer is None else buffer
+        if isinstance(self.buffer.sampler, TrueErrorOracle):
+            self.buffer.sampler.watch(self.agents, self.buffer)  # type: ignore[arg-type]  # of() made sure
         self.waiting: Step | None = None
         starts = [numbers(seed, Stream.ENV_RESET, 1)[0] for seed in self.seeds]
         self.obs, _ = self.env.reset(seed=starts)  # type: ignore[arg-type]  # vector environments take a list
@@ -219,14 +224,20 @@ def _agents(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> Ag
         raise ConfigError(f"{type(job.learner).__name__} cannot learn {job.env_id}: {error}") from error
 
 
-def _buffer(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> ReplayBuffer:
+def _sampler(job: Job, agents: Agents) -> Sampler:
+    if isinstance(job.sampler, EnvOracle):
+        return job.sampler.of(job.env_id, job.env_options, agents)
+    return job.sampler
+
+
+def _buffer(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int], agents: Agents) -> ReplayBuffer:
     transforms = transforms_for(env, job.transforms)
     stacked = any(isinstance(one, FrameStack) and one.stacked_input for one in transforms)
     return ReplayBuffer.for_env(
         env,
         job.learner.capacity,
         replicas=len(seeds),
-        sampler=job.sampler,
+        sampler=_sampler(job, agents),
         transforms=transforms,
         next_obs="derived" if stacked else "stored",
         extra_fields=_packed_pixels(env.single_observation_space),

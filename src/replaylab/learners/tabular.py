@@ -160,6 +160,7 @@ class TabularAgents:
         q: Action values, float64 (R, S, A).
         epsilon: Chance of a random action now, a number or float (R,); whoever acts sets it.
         updates: How often `update` was called.
+        first_state: The number of the first of the S states.
     """
 
     def __init__(
@@ -173,14 +174,14 @@ class TabularAgents:
             self.q += learner.initial_std * np.stack(noise)
         self.epsilon: float | npt.NDArray[np.floating[Any]] = as_schedule(learner.epsilon)(0.0)
         self.updates = 0
-        self._first_state = int(observation_space.start)
+        self.first_state = int(observation_space.start)
         self._replicas = np.arange(len(seeds))[:, None]
         streams = [sequence(seed, Stream.NEXT_ACTION).generate_state(4, np.uint64) for seed in seeds]
         self._streams: npt.NDArray[np.uint64] = np.stack(streams).astype(np.uint64)
 
     def q_values(self, obs: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
         """Return Q(s, ·), float64 (R, N, A), for states (R, N)."""
-        values: npt.NDArray[np.float64] = self.q[self._replicas, obs - self._first_state]
+        values: npt.NDArray[np.float64] = self.q[self._replicas, obs - self.first_state]
         return values
 
     def observe(self, step: Step) -> None:
@@ -188,11 +189,11 @@ class TabularAgents:
         where = step.where
         next_action = np.where(step.terminated | step.truncated, DRAW, step.next_action)
         self._learn(
-            obs=np.where(where, step.obs, self._first_state)[:, None],
+            obs=np.where(where, step.obs, self.first_state)[:, None],
             action=np.where(where, step.action, 0)[:, None],
             reward=np.where(where, step.reward, 0.0)[:, None],
             discount=(self.learner.gamma * ~step.terminated)[:, None],
-            next_obs=np.where(where, step.next_obs, self._first_state)[:, None],
+            next_obs=np.where(where, step.next_obs, self.first_state)[:, None],
             weight=where[:, None],
             next_action=np.where(where, next_action, 0)[:, None],
         )
@@ -209,7 +210,7 @@ class TabularAgents:
         still.q, still._streams = self.q.copy(), self._streams.copy()
         td_error, _ = still._replay(batch, np.zeros_like(batch.weight))
         gradient = np.zeros((len(self.q), self.q[0].size))
-        cells = (batch.obs - self._first_state) * self.q.shape[-1] + batch.action
+        cells = (batch.obs - self.first_state) * self.q.shape[-1] + batch.action
         np.add.at(gradient, (self._replicas, cells), -batch.weight * td_error / td_error.shape[1])
         return Probe(td_error, gradient)
 
@@ -250,11 +251,11 @@ class TabularAgents:
         td_error, q = np.empty(obs.shape), np.empty(obs.shape)
         update_tables(
             q=self.q,
-            obs=_integers(obs, self._first_state),
+            obs=_integers(obs, self.first_state),
             action=_integers(action),
             reward=_reals(reward),
             discount=_reals(discount),
-            next_obs=_integers(next_obs, self._first_state),
+            next_obs=_integers(next_obs, self.first_state),
             step_size=self.learner.alpha * _reals(weight),
             epsilon=epsilon,
             next_action=next_action if target == "sampled" else None,

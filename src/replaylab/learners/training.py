@@ -17,6 +17,7 @@ from replaylab.learners.goals import EnvHindsight
 from replaylab.learners.held_out import HeldOut
 from replaylab.learners.measuring import Measuring
 from replaylab.learners.metrics import Metrics
+from replaylab.learners.oracle import EnvOracle
 from replaylab.learners.recorder import OnMetrics, Recorder
 from replaylab.learners.run import Job, Run, states_of, true_next_obs
 from replaylab.learners.value_error import OptimumDistance
@@ -32,7 +33,7 @@ PROGRESS_PERIOD = 100
 def train(
     env_id: str,
     learner: Learner,
-    sampler: Sampler,
+    sampler: Sampler | EnvOracle,
     seeds: Sequence[int],
     total_steps: int | None = None,
     *,
@@ -68,7 +69,7 @@ def train(
     Args:
         env_id: A Gymnasium environment that the learner can handle.
         learner: The settings.
-        sampler: What to replay.
+        sampler: What to replay; `EnvOracle` is the oracle by the environment's own exact values.
         seeds: One whole number for each of the R replicas, all different.
         total_steps: Environment steps of each replica.
         total_episodes: Instead of `total_steps`: episodes of each replica.

@@ -29,11 +29,13 @@ class View:
         replay_counts: int64 (N,); how often each was drawn.
         feedback: float64 (N,); the last |TD error| or priority of each, NaN where none came yet.
         priorities: float64 (N,); `feedback`, or where none came yet the largest there is, 1 if there is none.
+        replica: Which replica of the buffer it is, from 0.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, replica: int = 0) -> None:
         self._slots = record.slots()
         self._record = record
+        self.replica = replica
         self.ids: Ids = record.ids[self._slots]
 
     def __len__(self) -> int:
@@ -119,8 +121,47 @@ class CustomSampler(Sampler):
         return _core.SamplerConfig("uniform")
 
 
+class TopScores(CustomSampler):
+    """Base of samplers that draw the B steps of the highest scores; derive from it, and define `scores`.
+
+    Law: P(i) = 1/B for those B (of equal ones the older), else 0. A batch needs B ≤ N.
+    """
+
+    def scores(self, view: View) -> npt.ArrayLike:
+        """Return the score of every stored step, (N,)."""
+        raise NotImplementedError(f"{type(self).__name__} must define `scores`")
+
+    def law(self, view: View, batch_size: int) -> Floats:
+        """Return 1/B for the B highest scores."""
+        chances = np.zeros(len(view))
+        chances[self._best(view, batch_size)] = 1.0 / min(batch_size, len(view))
+        return chances
+
+    def draw(self, view: View, batch_size: int, rng: np.random.Generator) -> Ids:  # noqa: ARG002
+        """Return the ids with the highest scores, best first."""
+        if batch_size > len(view):
+            raise EmptyBufferError(
+                f"{type(self).__name__} gives `batch_size` different steps, but batch_size={batch_size} and only "
+                f"{len(view)} steps are stored; ask for fewer, or add more steps first"
+            )
+        return view.ids[self._best(view, batch_size)]
+
+    def _best(self, view: View, batch_size: int) -> Ids:
+        scores = np.asarray(self.scores(view))
+        if scores.shape != view.ids.shape or scores.dtype.kind not in "biuf" or np.isnan(scores).any():
+            raise ConfigError(
+                f"`score` of {type(self).__name__} must return one number for each of {len(view)} ids, none of them "
+                f"NaN, but returned {scores}"
+            )
+        scores = scores.astype(np.float64)
+        place = max(len(scores) - batch_size, 0)
+        least = np.partition(scores, place)[place]
+        above, level = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
+        return np.concatenate([above[np.argsort(-scores[above], kind="stable")], level])[:batch_size]
+
+
 @dataclass(frozen=True)
-class Oracle(CustomSampler):
+class Oracle(TopScores):
     """The B steps a caller's function scores highest: for studies, e.g. those that lower the true error most.
 
     Law: P(i) = 1/B for those B (of equal ones the older), else 0. A batch needs B ≤ N. Source: the "oracle"
@@ -135,29 +176,9 @@ class Oracle(CustomSampler):
     def __post_init__(self) -> None:
         check_option(self, "score", "a function of ids", lambda: callable(self.score))
 
-    def law(self, view: View, batch_size: int) -> Floats:
-        """Return 1/B for the B highest scores."""
-        chances = np.zeros(len(view))
-        chances[self._best(view, batch_size)] = 1.0 / min(batch_size, len(view))
-        return chances
-
-    def draw(self, view: View, batch_size: int, rng: np.random.Generator) -> Ids:  # noqa: ARG002
-        """Return the ids with the highest scores, best first."""
-        if batch_size > len(view):
-            raise EmptyBufferError(
-                f"Oracle gives `batch_size` different steps, but batch_size={batch_size} and only {len(view)} steps "
-                "are stored; ask for fewer, or add more steps first"
-            )
-        return view.ids[self._best(view, batch_size)]
-
-    def _best(self, view: View, batch_size: int) -> Ids:
-        scores = np.asarray(self.score(view.ids))
-        if scores.shape != view.ids.shape or scores.dtype.kind not in "biuf" or np.isnan(scores).any():
-            raise ConfigError(
-                f"`score` of Oracle must return one number for each of {len(view)} ids, none of them NaN, but returned "
-                f"{scores}"
-            )
-        return np.argsort(-scores.astype(np.float64), kind="stable")[:batch_size]
+    def scores(self, view: View) -> npt.ArrayLike:
+        """Return what the function says of the stored ids."""
+        return self.score(view.ids)
 
 
 class CustomState:
@@ -190,16 +211,13 @@ class CustomState:
         """Return ids, probabilities and weights of a batch in every replica, each (R, B); `count` it afterwards."""
         ids, laws, weights = [], [], []
         each = np.broadcast_to(np.asarray(progress), len(self._records)).tolist()
-        for record, rng, at in zip(self._records, self._generators, each, strict=True):
-            view = View(record)
+        for replica, (record, rng, at) in enumerate(zip(self._records, self._generators, each, strict=True)):
+            view = View(record, replica)
             if len(view) == 0:
                 raise EmptyBufferError("the buffer is empty; add at least one step before sampling")
-            law = self._law(view, batch_size) if self.sampler.has_law else np.full(len(view), np.nan)
-            if self.sampler.has_law and type(self.sampler).draw is CustomSampler.draw:  # would ask for it again
-                ids.append(rng.choice(view.ids, size=batch_size, p=law))
-            else:
-                ids.append(self._checked(np.asarray(self.sampler.draw(view, batch_size, rng)), record, batch_size))
-            laws.append(law[np.searchsorted(view.ids, ids[-1])])
+            drawn, chances = self._drawn(view, record, batch_size, rng)
+            ids.append(drawn)
+            laws.append(chances)
             weights.append(np.asarray(self.sampler.weights(view, laws[-1], at), np.float64))
         return np.stack(ids), np.stack(laws), np.stack(weights)
 
@@ -212,7 +230,7 @@ class CustomState:
         """Return the probabilities of ids (R, K); 0 for those no longer stored."""
         out = np.zeros(ids.shape)
         for r, record in enumerate(self._records):
-            view = View(record)
+            view = View(record, r)
             _, stored = record.find(ids[r])
             if stored.any():
                 out[r, stored] = self._law(view, batch_size)[np.searchsorted(view.ids, ids[r, stored])]
@@ -238,6 +256,19 @@ class CustomState:
             vars(one).update({name: arrays[f"custom{r}.{name}"] for name in vars(one)})
         for generator, state in zip(self._generators, generators, strict=True):
             generator.bit_generator.state = state
+
+    def _drawn(self, view: View, record: Record, batch_size: int, rng: np.random.Generator) -> tuple[Ids, Floats]:
+        """Return the ids of a batch of one replica and their probabilities, (B,)."""
+        sampler = self.sampler
+        if sampler.has_law and type(sampler).draw is CustomSampler.draw:  # would ask for the law again
+            law = self._law(view, batch_size)
+            rows = rng.choice(len(view), size=batch_size, p=law)
+            return view.ids[rows], law[rows]
+        ids = self._checked(np.asarray(sampler.draw(view, batch_size, rng)), record, batch_size)
+        if isinstance(sampler, TopScores):  # would score again
+            return ids, np.full(batch_size, 1.0 / batch_size)
+        law = self._law(view, batch_size) if sampler.has_law else np.full(len(view), np.nan)
+        return ids, law[np.searchsorted(view.ids, ids)]
 
     def _checked(self, drawn: npt.NDArray[Any], record: Record, batch_size: int) -> Ids:
         """Return the ids that a sampler drew, if they are ids of as many stored steps as it should give."""

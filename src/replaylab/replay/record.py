@@ -19,8 +19,10 @@ class Record:
 
     def slots(self) -> Ids:
         """Return the slots in use, oldest step first."""
-        used = np.flatnonzero(self.ids >= 0)
-        return used[np.argsort(self.ids[used])]
+        begun, capacity = int(self.ids.max()) + 1, len(self.ids)  # id i lies in slot i mod capacity
+        if begun <= capacity:
+            return np.arange(begun)
+        return np.concatenate([np.arange(begun % capacity, capacity), np.arange(begun % capacity)])
 
     def stored(self, ids: Ids, ended: npt.NDArray[np.bool_]) -> None:
         """Take note of steps (T, E) with these ids (−1: not stored); `ended` marks the last of an episode."""

@@ -39,8 +39,10 @@ STRATEGIES: Catalogue = {
     "lap": "replaylab.replay:LAP",
     "anti_prioritized": "replaylab.replay:AntiPrioritized",
     "permuted": "replaylab.replay:Permuted",
+    "oracle": "replaylab.learners.oracle:EnvOracle",
 }
-"""Sampler types of ``[strategies.*]``; "none" is learning without replay, another word for "online"."""
+"""Sampler types of ``[strategies.*]``; "none" is learning without replay, another word for "online".
+The oracle asks the environment for its exact values."""
 
 LEARNERS: Catalogue = {
     "dqn": "replaylab.learners:DQN",
