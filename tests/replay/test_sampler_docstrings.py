@@ -7,10 +7,11 @@ import re
 import pytest
 
 from replaylab.replay import Combined, CustomSampler, Linear, Prioritized, Sampler, schedules
+from replaylab.replay.custom import TopScores
 
 from .test_conformance import kinds
 
-SAMPLERS = sorted(kinds() - {CustomSampler}, key=lambda kind: kind.__name__)
+SAMPLERS = sorted(kinds() - {CustomSampler, TopScores}, key=lambda kind: kind.__name__)
 KNOWN = {name: getattr(schedules, name) for name in ("Constant", "Exponential", "Linear")}
 
 

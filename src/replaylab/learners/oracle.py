@@ -16,7 +16,8 @@ from replaylab.errors import ConfigError
 from replaylab.learners.agents import Agents
 from replaylab.learners.dynamic_programming import optimal_values
 from replaylab.learners.tabular import TabularAgents
-from replaylab.replay import ReplayBuffer, TopScores, View
+from replaylab.replay import ReplayBuffer, View
+from replaylab.replay.custom import TopScores
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,21 +1,23 @@
 """Random streams by purpose: changing one part of an experiment leaves the others' draws as they were."""
 
-from enum import IntEnum
+from enum import IntEnum, unique
 
 import numpy as np
 
 from replaylab.errors import ConfigError
+from replaylab.replay import seeding
 
 
+@unique
 class Stream(IntEnum):
     """What a stream is for; the value is its spawn key below the replica's seed.
 
     Two runs of one seed that differ in their sampler start from the same weights and the same episodes and
-    explore with the same draws: seeds are paired across strategies. `SAMPLING` is drawn by the
-    `ReplayBuffer`, which spawns it from the same seed by the same key.
+    explore with the same draws: seeds are paired across strategies. `SAMPLING` and, for `LaBER`,
+    `RESCORING` are drawn by the `ReplayBuffer`, which spawns them from the same seed by the same keys.
     """
 
-    SAMPLING = 0
+    SAMPLING = seeding.SAMPLING
     ENV_RESET = 1
     INITIAL_WEIGHTS = 2
     EXPLORATION = 3
@@ -23,6 +25,7 @@ class Stream(IntEnum):
     NEXT_ACTION = 5
     HELD_OUT = 6
     MEASURES = 7
+    RESCORING = seeding.RESCORING
 
 
 def sequence(seed: int, stream: Stream, *further: int) -> np.random.SeedSequence:

@@ -3,7 +3,7 @@
 from replaylab.replay.age_samplers import Geometric, Recency, ReverseSweep
 from replaylab.replay.batch import Batch
 from replaylab.replay.buffer import ReplayBuffer
-from replaylab.replay.custom import CustomSampler, Oracle, TopScores, View
+from replaylab.replay.custom import CustomSampler, Oracle, View
 from replaylab.replay.dial_samplers import Blocks, Sticky
 from replaylab.replay.fields import Field
 from replaylab.replay.hindsight import Hindsight
@@ -81,7 +81,6 @@ __all__ = [
     "SlidingWindow",
     "Sticky",
     "Storage",
-    "TopScores",
     "Transform",
     "Uniform",
     "View",

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.replay.arrays import check_option
 from replaylab.replay.record import Record
 from replaylab.replay.samplers import Sampler
+from replaylab.replay.seeding import PythonDraws
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -181,15 +181,14 @@ class Oracle(TopScores):
         return self.score(view.ids)
 
 
-class CustomState:
-    """The part of a buffer that serves a `CustomSampler`: records, random generators and a lock."""
+class CustomState(PythonDraws):
+    """The part of a buffer that serves a `CustomSampler`: also a record of what is stored."""
 
     def __init__(
         self, sampler: CustomSampler, generators: list[np.random.Generator], capacity: int, num_envs: int
     ) -> None:
+        super().__init__(generators)
         self.sampler = sampler
-        self.lock = Lock()
-        self._generators = generators
         self._records = [Record(capacity, num_envs) for _ in generators]
 
     def stored(self, ids: Any, values: Mapping[str, Any], axes: tuple[int, int, int]) -> None:
@@ -246,28 +245,23 @@ class CustomState:
         """Return all records, to be saved."""
         return {f"custom{r}.{name}": array for r, one in enumerate(self._records) for name, array in vars(one).items()}
 
-    def generators(self) -> list[Any]:
-        """Return the random generators' states, as JSON values."""
-        return [generator.bit_generator.state for generator in self._generators]
-
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
         """Take over what `arrays` and `generators` returned."""
         for r, one in enumerate(self._records):
             vars(one).update({name: arrays[f"custom{r}.{name}"] for name in vars(one)})
-        for generator, state in zip(self._generators, generators, strict=True):
-            generator.bit_generator.state = state
+        super().restore(arrays, generators)
 
     def _drawn(self, view: View, record: Record, batch_size: int, rng: np.random.Generator) -> tuple[Ids, Floats]:
         """Return the ids of a batch of one replica and their probabilities, (B,)."""
         sampler = self.sampler
-        if sampler.has_law and type(sampler).draw is CustomSampler.draw:  # would ask for the law again
-            law = self._law(view, batch_size)
-            rows = rng.choice(len(view), size=batch_size, p=law)
-            return view.ids[rows], law[rows]
-        ids = self._checked(np.asarray(sampler.draw(view, batch_size, rng)), record, batch_size)
-        if isinstance(sampler, TopScores):  # would score again
+        if isinstance(sampler, TopScores):  # its law would score all steps again
+            ids = self._checked(sampler.draw(view, batch_size, rng), record, batch_size)
             return ids, np.full(batch_size, 1.0 / batch_size)
         law = self._law(view, batch_size) if sampler.has_law else np.full(len(view), np.nan)
+        if sampler.has_law and type(sampler).draw is CustomSampler.draw:  # would ask for the law again
+            ids = rng.choice(view.ids, size=batch_size, p=law)
+        else:
+            ids = self._checked(np.asarray(sampler.draw(view, batch_size, rng)), record, batch_size)
         return ids, law[np.searchsorted(view.ids, ids)]
 
     def _checked(self, drawn: npt.NDArray[Any], record: Record, batch_size: int) -> Ids:

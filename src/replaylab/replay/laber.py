@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
-from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from replaylab.replay.arrays import check_option
 from replaylab.replay.batch import Batch
 from replaylab.replay.fields import map_leaves
 from replaylab.replay.samplers import Sampler
+from replaylab.replay.seeding import PythonDraws
 
 Floats = npt.NDArray[np.float64]
 
@@ -62,19 +62,18 @@ class LaBER(Sampler):
         return _core.SamplerConfig("uniform")
 
 
-class Rescorer:
-    """The part of a buffer that serves `LaBER`: random generators and their lock."""
+class Rescorer(PythonDraws):
+    """The part of a buffer that serves `LaBER`."""
 
     def __init__(self, sampler: LaBER, generators: list[np.random.Generator]) -> None:
+        super().__init__(generators)
         self.sampler = sampler
-        self._generators = generators
-        self._lock = Lock()
 
     def keep(self, pool: Batch, batch_size: int) -> Batch:
         """Return the B rows of a pool that are kept, with their chances and weights given the pool."""
         scores = self._scores(pool)
         scores /= scores.max(axis=-1, keepdims=True)  # so that their sum is finite, and a tiny one is not 0
-        with self._lock:
+        with self.lock:
             uniform = np.stack([generator.random(batch_size) for generator in self._generators])
         rows = np.stack([_draw(row, targets) for row, targets in zip(scores, uniform, strict=True)])
         kept = np.take_along_axis(scores, rows, axis=1)
@@ -88,15 +87,6 @@ class Rescorer:
         index = rows[0] if single else (np.arange(len(rows))[:, None], rows)
         take = itemgetter(index)
         return Batch({name: own[name] if name in own else map_leaves(take, column) for name, column in pool.items()})
-
-    def generators(self) -> list[Any]:
-        """Return the random generators' states, as JSON values."""
-        return [generator.bit_generator.state for generator in self._generators]
-
-    def restore(self, generators: list[Any]) -> None:
-        """Take over what `generators` returned."""
-        for generator, state in zip(self._generators, generators, strict=True):
-            generator.bit_generator.state = state
 
     def _scores(self, pool: Batch) -> Floats:
         """Return the caller's scores as (R, m·B), all 1 where all are 0."""

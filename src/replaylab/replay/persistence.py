@@ -18,6 +18,7 @@ from replaylab.replay.describe import config_from_json
 from replaylab.replay.laber import Rescorer
 from replaylab.replay.retention import Reservoir
 from replaylab.replay.samplers import Sampler
+from replaylab.replay.seeding import PythonDraws
 from replaylab.replay.storage import Handle, Storage, handle_of, opened
 from replaylab.replay.transforms import Transform
 
@@ -43,15 +44,14 @@ class Persistent(Declared):
         """
         folder = Path(path).resolve()
         about = self._made.to_json() | {"storage_identity": self._core.storage_identity}
-        with nullcontext() if self._custom is None else self._custom.lock:
-            if self._custom is not None:
-                about["generators"] = self._custom.generators()
-            if self._rescorer is not None:
-                about["generators"] = self._rescorer.generators()
+        draws = self._draws
+        with nullcontext() if draws is None else draws.lock:
+            if draws is not None:
+                about["generators"] = draws.generators()
 
             def write(state: dict[str, Any]) -> None:
-                if self._custom is not None:
-                    state |= self._custom.arrays()
+                if draws is not None:
+                    state |= draws.arrays()
                 known = None if isinstance(self.retention, Reservoir) else self._saved.get(folder)
                 rows = (self._row_bytes(), self._row_dtype())
                 try:
@@ -102,15 +102,13 @@ class Persistent(Declared):
             buffer._core.restore(state)
             snapshot.read_packed(folder, manifest, buffer._packed())
             buffer._core.settle()
-            if (buffer._custom or buffer._rescorer) and "generators" not in about:
+            if buffer._draws is not None and "generators" not in about:
                 raise SnapshotError(
                     f"the snapshot was saved with {config_from_json(about['sampler'])}, and has no records for "
                     f"{type(buffer.sampler).__name__}; load it as it was saved"
                 )
-            if buffer._custom is not None:
-                buffer._custom.restore(state, about["generators"])
-            if buffer._rescorer is not None:
-                buffer._rescorer.restore(about["generators"])
+            if buffer._draws is not None:
+                buffer._draws.restore(state, about["generators"])
         buffer._saved[folder] = manifest["token"]
         return buffer
 
@@ -126,11 +124,11 @@ class Persistent(Declared):
         kept = [] if self.replicas is None else np.arange(self.replicas)[np.asarray(replicas)].tolist()
         if not kept or self.storage is not None:
             raise ConfigError(f"`part` needs replicas whose rows are in this process's memory, but got {replicas!r}")
-        buffer = type(self)(**self._made.arguments() | {"replicas": len(kept)})
+        buffer, draws = type(self)(**self._made.arguments() | {"replicas": len(kept)}), self._draws
 
         def copy(state: dict[str, Any]) -> None:
-            if self._custom is not None:
-                state |= self._custom.arrays()
+            if draws is not None:
+                state |= draws.arrays()
             for new, old in zip(buffer._row_bytes(), [self._row_bytes()[r] for r in kept], strict=True):
                 new[...] = old
             packed = dict(self._packed())
@@ -144,12 +142,10 @@ class Persistent(Declared):
             for (r, field, serial), memory in buffer._packed():
                 memory[...] = packed[kept[r], field, serial]
             buffer._core.settle()
-            if buffer._custom is not None and self._custom is not None:
-                buffer._custom.restore(renamed, [self._custom.generators()[r] for r in kept])
-            if buffer._rescorer is not None and self._rescorer is not None:
-                buffer._rescorer.restore([self._rescorer.generators()[r] for r in kept])
+            if buffer._draws is not None and draws is not None:
+                buffer._draws.restore(renamed, [draws.generators()[r] for r in kept])
 
-        with nullcontext() if self._custom is None else self._custom.lock:
+        with nullcontext() if draws is None else draws.lock:
             self._core.freeze(copy)
         return buffer
 
@@ -178,6 +174,11 @@ class Persistent(Declared):
         """
         self._core.flush()
         self._core.close()
+
+    @property
+    def _draws(self) -> PythonDraws | None:
+        """What draws in Python, if anything does."""
+        return self._rescorer if self._custom is None else self._custom
 
     def _row_bytes(self) -> list[npt.NDArray[np.uint8]]:
         if self.storage is not None:

@@ -1,15 +1,40 @@
 """Random streams: one seed, spawned into a stream for each replica and purpose."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from replaylab.errors import ConfigError
 
 Seed = int | np.random.SeedSequence | Sequence[int] | None
 
-SAMPLING, RESCORING = 0, 1
-"""Spawn keys of the streams that draw batches, and that pick rows of a pool; further purposes take further keys."""
+SAMPLING, RESCORING = 0, 8
+"""Spawn keys of the streams that draw batches, and that pick rows of a pool. The keys between are those of
+`replaylab.learners.Stream`, which lists these two as well: a further purpose takes a key that is not there."""
+
+
+class PythonDraws:
+    """The part of a buffer that draws in Python: a random generator for each replica, and the lock that guards them."""
+
+    def __init__(self, generators: list[np.random.Generator]) -> None:
+        self.lock = Lock()
+        self._generators = generators
+
+    def generators(self) -> list[Any]:
+        """Return the random generators' states, as JSON values."""
+        return [generator.bit_generator.state for generator in self._generators]
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return what else is remembered, to be saved."""
+        return {}
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:  # noqa: ARG002
+        """Take over what `arrays` and `generators` returned."""
+        for generator, state in zip(self._generators, generators, strict=True):
+            generator.bit_generator.state = state
 
 
 def sampling_generators(seed: Seed, replicas: int | None, purpose: int = SAMPLING) -> list[np.random.Generator]:
