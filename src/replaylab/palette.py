@@ -24,8 +24,10 @@ HUES = (
 )
 """(light, dark) pairs; some are a step darker than the originals so that thin lines stay visible."""
 
-LineStyle = Literal["-", "--", ":", "-."]
-_LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
+LineStyle = Literal["-", "--", ":", "-."] | tuple[float, tuple[float, ...]]
+"""As matplotlib takes it: by sign, or an offset with lengths of dashes and gaps."""
+
+LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.", (0.0, (8.0, 2.0, 1.5, 2.0, 1.5, 2.0)), (0.0, (2.0, 4.0)))
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def looks(strategies: Sequence[str], baseline: str) -> dict[str, Look]:
     chosen = {baseline: Look(*BASELINE, "--", "--baseline")}
     for i, strategy in enumerate(others):
         hue = HUES[i % len(HUES)]
-        chosen[strategy] = Look(*hue, _LINES[i // len(HUES) % len(_LINES)], f"--hue-{i % len(HUES)}")
+        chosen[strategy] = Look(*hue, LINES[i // len(HUES) % len(LINES)], f"--hue-{i % len(HUES)}")
     return chosen
 
 

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from replaylab import statistics as st
+from replaylab.errors import ShapeError
 
 
 @pytest.mark.parametrize("sizes", [(7, 7), (5, 9)])
@@ -69,3 +70,31 @@ def test_profiles_resample_within_environments():
     """Two environments whose runs are all alike inside: no resample differs."""
     found = st.performance_profile(np.column_stack([np.zeros(8), np.ones(8)]), [0.5])
     assert (found.low[0], found.estimate[0], found.high[0]) == (0.5, 0.5, 0.5)
+
+
+def test_a_standardised_difference_is_the_paired_t_statistic_over_the_root_of_n():
+    rng = np.random.default_rng(21)
+    a, b = rng.normal(1, 2, size=17), rng.normal(size=17)
+    expected = stats.ttest_rel(a, b).statistic / np.sqrt(17)
+    found = st.standardised_difference(a, b)
+    assert found.estimate == pytest.approx(expected, rel=1e-12)
+    assert found.low < expected < found.high
+    assert st.standardised_difference(100 * a + 7, 100 * b + 7).low == pytest.approx(found.low, rel=1e-9)
+    assert st.standardised_difference(b, a).estimate == pytest.approx(-expected, rel=1e-12)
+
+
+def test_a_standardised_difference_where_pairs_do_not_vary():
+    same = np.full(6, 3.0)
+    assert st.standardised_difference(same, same) == (0.0, 0.0, 0.0)
+    assert st.standardised_difference(same + 1, same) == (np.inf, np.inf, np.inf)
+    assert st.standardised_difference([1.0], [2.0]).estimate == -np.inf
+    with pytest.raises(ShapeError, match="takes one environment"):
+        st.standardised_difference(np.ones((3, 2)), np.ones((3, 2)))
+
+
+def test_intervals_of_standardised_differences_hold_the_truth_about_as_often_as_they_say():
+    rng, held = np.random.default_rng(22), 0
+    for _ in range(400):
+        found = st.standardised_difference(rng.normal(0.8, 1.0, size=30), np.zeros(30), resamples=500)
+        held += found.low <= 0.8 <= found.high
+    assert 0.90 <= held / 400 <= 0.99

@@ -130,6 +130,18 @@ def test_curve_band_is_the_interval_at_each_point():
         assert (band.estimate[t], band.low[t], band.high[t]) == pytest.approx(one, abs=0.1)
 
 
+@pytest.mark.parametrize("runs", [1, 2, 3, 7, 40])
+def test_curve_band_is_what_sorting_every_resample_gives(runs):
+    values = np.random.default_rng(runs).normal(size=(runs, 3)).round(1)  # with ties
+    draws = np.random.default_rng(5).integers(0, runs, size=(500, runs))
+    samples = np.stack([st.interquartile_mean(column[draws], axis=1) for column in values.T], axis=1)
+    share = resampling.tail(0.95, runs)
+    low, high = np.quantile(samples, [share, 1 - share], axis=0)
+    band = st.curve_band(values, resamples=500, seed=5)
+    assert band.low == pytest.approx(low, abs=1e-12)
+    assert band.high == pytest.approx(high, abs=1e-12)
+
+
 def test_same_seed_same_numbers():
     values = np.random.default_rng(9).normal(size=12)
     assert st.bootstrap_interval(values, seed=4) == st.bootstrap_interval(values, seed=4)

@@ -150,23 +150,57 @@ def test_the_legend_names_strategies_that_only_some_environments_have():
         return Curve(environment, "l", strategy, np.arange(2), np.array([50, 300]), np.ones((2, 2)))
 
     cells = [[(drawn(e, s), Band(*np.ones((3, 2)))) for s in names] for e, names in {"a": "u", "b": "hu"}.items()]
-    figure = figures.curves(cells, palette.looks(["h", "u", "x"], "u"), figures.WIDE, "return", "steps")
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["u", "h"]
+    drawing = figures.curves(cells, "u", palette.looks(["h", "u", "x"], "u"), "return", "steps")
+    assert [name for name, _ in drawing.legend] == ["u", "h"]
+    assert [panel.title for panel in drawing.groups[0].panels] == ["a: return over steps", "b: return over steps"]
+
+
+def test_many_strategies_get_a_panel_each():
+    names = ["u", *(f"s{i}" for i in range(27))]
+    steps = np.array([50, 300])
+    cell = [
+        (Curve("a", "l", s, np.arange(2), steps, np.ones((2, 2)) * i), Band(*np.ones((3, 2)) * i))
+        for i, s in enumerate(names)
+    ]
+    drawing = figures.curves([cell], "u", palette.looks(names, "u"), "return", "steps")
+    (group,) = drawing.groups
+    assert [panel.title for panel in group.panels] == names
+    assert {panel.figure.axes[0].get_ylim() for panel in group.panels} == {(-1.35, 28.35)}
+    assert all(len(panel.figure.axes[0].lines) == 1 + (panel.title != "u") for panel in group.panels)
+
+
+def test_a_run_is_drawn_at_few_points_up_to_its_last():
+    steps = np.arange(1, 1_001)
+    curve = Curve("e", "l", "u", np.arange(3), steps, np.outer([1.0, 2.0, 3.0], steps))
+    drawing = figures.multiples([[(curve, Band(*curve.values))]], "u", palette.looks(["u"], "u"), "r", "t", runs=True)
+    *runs, _ = drawing.groups[0].panels[0].figure.axes[0].lines
+    assert [len(line.get_xdata()) for line in runs] == [figures.MOST_POINTS] * 3
+    assert [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in runs] == [(1000, 1000), (1000, 2000), (1000, 3000)]
+
+
+def test_dots_show_every_run_and_equal_values_too():
+    rows = [figures.Row("u", "#000000", Interval(3.0, 3.0, 3.0), np.full(7, 3.0))]
+    drawing = figures.dots([("e", [figures.Dots("t", rows)])], "return")
+    axes = drawing.groups[0].panels[0].figure.axes[0]
+    assert axes.get_xlim() == (2.0, 4.0)
+    assert len(axes.lines[0].get_xdata()) == 7 * 3
+
+
+def test_thinned_keeps_the_last_point_and_short_curves_whole():
+    curve = Curve("e", "l", "s", np.array([0]), np.arange(10), np.arange(10.0)[None])
+    assert analysis.thinned(curve, 4).steps.tolist() == [0, 3, 6, 9]
+    assert analysis.thinned(curve, 50).values.tolist() == curve.values.tolist()
 
 
 def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(tmp_path):
     found = study(tmp_path, budget={"episodes": 300})
     curve = Curve("e", "l", "s", np.arange(2), np.array([50, 300]), np.ones((2, 2)))
-    drawn = figures.curves(
-        [[(curve, Band(*np.ones((3, 2))))]],
-        palette.looks(["s"], "s"),
-        figures.WIDE,
-        "return",
-        found.spec.budget.counted,
-    )
-    drawn.canvas.draw()
-    assert drawn.axes[0].get_xlabel() == "episodes"
-    assert [tick.get_text() for tick in drawn.axes[0].get_xticklabels()] == ["0", "100", "200", "300"]
+    time = found.spec.budget.counted
+    drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], "s", palette.looks(["s"], "s"), "return", time)
+    figure = drawn.groups[0].panels[0].figure
+    figure.canvas.draw()
+    assert "episodes" in [text.get_text() for text in figure.texts]
+    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["0", "100", "200", "300"]
     console = Console(record=True, file=StringIO())
     PlainReporter(console).begin(found.populations, [], 1)
     assert "8 runs to do, 2,400 episodes, 1 worker." in console.export_text()

@@ -5,8 +5,10 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pytest
+from PIL import Image
 
 from replaylab.cli import main
 from replaylab.errors import SpecError
@@ -54,6 +56,7 @@ def test_it_is_well_formed_and_its_ids_are_unique(page):
     assert parser.open == []
     ids = [attrs["id"] for _, attrs in parser.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
+    assert len(re.findall(r"url\(#", page)) > 10
     for used in re.findall(r"url\(#([^)]*)\)", page) + re.findall(r'href="#([^"]*)"', page):
         assert used in ids
 
@@ -61,7 +64,8 @@ def test_it_is_well_formed_and_its_ids_are_unique(page):
 def test_it_loads_nothing(page):
     parser = Page()
     parser.feed(page)
-    assert not any(tag in ("script", "link", "img", "iframe", "object") for tag, _ in parser.tags)
+    assert not any(tag in ("link", "img", "iframe", "object") for tag, _ in parser.tags)
+    assert "default-src 'none'" in page
     assert not any("src" in attrs for _, attrs in parser.tags)
     assert "@import" not in page
     assert not re.findall(r"url\((?!#)", page)
@@ -86,12 +90,34 @@ def test_text_of_the_study_is_escaped(page):
 
 def test_figures_keep_text_as_text_and_take_the_page_s_colours(page, reported):
     assert ">environment steps</text>" in page
+    assert ">prioritized</text>" in page
     svgs = "".join(re.findall(r"<svg.*?</svg>", page, re.DOTALL))
     assert set(re.findall(r"#[0-9a-f]{6}", svgs)) <= {"#ffffff"}
     assert "DejaVu" not in svgs
     alone = (reported.folder / "figures" / "learning_curves.svg").read_text()
     assert "var(" not in alone
     assert "#d55e00" in alone or "#0072b2" in alone
+
+
+def test_every_figure_is_there_for_the_web_for_slides_and_as_numbers(page, reported):
+    keys = re.findall(r'<figure id="([^"]*)"', page)
+    assert {"learning_curves", "every_run", "levels", "differences", "improvement"} <= set(keys)
+    for key in keys:
+        alone = ElementTree.parse(reported.folder / "figures" / f"{key}.svg").getroot()
+        with Image.open(reported.folder / "figures" / f"{key}.png") as image:
+            assert image.info["dpi"] == pytest.approx((160, 160), abs=0.1)
+            assert image.width == pytest.approx(float(alone.get("width")) * 160 / 72, abs=4)
+            assert image.height == pytest.approx(float(alone.get("height")) * 160 / 72, abs=4)
+            darkest, lightest = image.convert("L").getextrema()
+        assert darkest < 100
+        assert lightest == 255
+
+
+def test_coordinates_are_short(reported):
+    drawn = (reported.folder / "figures" / "every_run.svg").read_text()
+    paths = re.findall(r' d="([^"]*)"', drawn)
+    assert len(paths) > 30
+    assert not re.findall(r"\.\d\d", " ".join(paths))
 
 
 def test_the_numbers_beside_it_are_whole(reported):
@@ -109,7 +135,7 @@ def test_the_numbers_beside_it_are_whole(reported):
 
 
 def test_the_same_data_make_the_same_bytes(reported):
-    files = [f for f in reported.folder.rglob("*") if f.suffix in (".html", ".svg", ".csv")]
+    files = [f for f in reported.folder.rglob("*") if f.suffix in (".html", ".svg", ".png", ".csv")]
     before = {f: f.read_bytes() for f in files}
     Study.from_folder(reported.folder).report()
     assert {f: f.read_bytes() for f in files} == before

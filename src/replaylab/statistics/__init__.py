@@ -5,7 +5,11 @@ Every function is pure: the same arrays and the same ``seed`` give the same numb
 tells which to use, and how often the intervals hold the true value.
 """
 
-from replaylab.statistics.comparison import performance_profile, probability_of_improvement
+from replaylab.statistics.comparison import (
+    performance_profile,
+    probability_of_improvement,
+    standardised_difference,
+)
 from replaylab.statistics.curves import area_under_curve, on_grid
 from replaylab.statistics.equivalence import Bounds, Equivalence, Verdict, paired_equivalence
 from replaylab.statistics.factors import Contrast, contrast, contrast_weights, main_effect_test, seed_correlation
@@ -70,6 +74,7 @@ __all__ = [
     "share_distance_test",
     "restricted_mean",
     "seed_correlation",
+    "standardised_difference",
     "steps_to_threshold",
     "survival_curve",
     "unpaired_difference",

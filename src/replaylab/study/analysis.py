@@ -130,6 +130,12 @@ def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Cu
     return [found[k] for k in keys if k in found]
 
 
+def thinned(curve: Curve, most: int) -> Curve:
+    """Return the curve at up to ``most`` of its points, evenly spread, the last one always among them."""
+    kept = np.unique(np.linspace(0, len(curve.steps) - 1, min(len(curve.steps), most)).round().astype(np.intp))
+    return replace(curve, steps=curve.steps[kept], values=curve.values[:, kept])
+
+
 def curve_of_runs(
     population: Population, seeds: NDArray[np.int64], steps: NDArray[np.int64], values: NDArray[np.float64]
 ) -> Curve:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replaylab.study import words
+from replaylab import palette
+from replaylab.study import figures, words
 from replaylab.study.contrasts import Answers, Finding, answers
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from replaylab.study.analysis import Curve
-    from replaylab.study.figures import Layout
+    from replaylab.study.drawing import Drawing
     from replaylab.study.page import Page, ReportFigure, ReportTable
 
 _VERDICTS = {
@@ -140,7 +138,7 @@ def _forest(page: Page, found: Sequence[Finding], unit_name: str) -> ReportFigur
         f"Contrasts, in {unit_name}",
         "Small dots: one seed each. Large dot and bar: interquartile mean with its 95 % interval. Grey bands: "
         "differences declared beforehand not to matter; a verdict of “equivalent” needs the 90 % interval inside.",
-        partial(forest, found),
+        forest(found),
         ("contrast", "seed", "difference"),
         (
             (f.asked.name, seed.item(), value.item())
@@ -150,34 +148,19 @@ def _forest(page: Page, found: Sequence[Finding], unit_name: str) -> ReportFigur
     )
 
 
-def forest(found: Sequence[Finding], layout: Layout) -> Figure:
+def forest(found: Sequence[Finding]) -> Drawing:
     """Draw the contrasts of one unit: every seed, the estimate with its interval, the equivalence bounds."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
-    from replaylab import palette
-    from replaylab.study import figures
-
-    figure = Figure(figsize=(layout.width / 72, (70 + 46 * len(found)) / 72), layout="constrained")
-    axes = figure.subplots()
-    figures.rows_axis(axes, [_folded(f.asked.name, layout) for f in found])
-    axes.axvline(0, color=palette.BASELINE[0], lw=1.2, ls="--")
-    for row, one in enumerate(found):
-        bound = one.asked.equivalence
-        if bound is not None:
-            axes.add_patch(Rectangle((-bound, row - 0.42), 2 * bound, 0.84, color=palette.RULE, alpha=0.75, lw=0))
-        decided = one.verdict in ("higher", "lower")
-        color = palette.HUES[0][0] if decided else palette.BASELINE[0]
-        figures.dots(axes, one.each.values, row, color)
-        figures.mark(axes, one.size.low, one.size.estimate, one.size.high, row, color)
-    most = max(float(np.abs(f.each.values).max()) for f in found)
-    edge = 1.06 * max(most, *(f.asked.equivalence or 0.0 for f in found)) or 1.0
-    axes.set_xlim(-edge, edge)
-    axes.set_xlabel(f"difference in {found[0].asked.unit}; blue: decided by the test")
-    return figure
-
-
-def _folded(name: str, layout: Layout) -> str:
-    import textwrap
-
-    return "\n".join(textwrap.wrap(name, 30 if layout.columns > 1 else 16))
+    rows = [
+        figures.Row(
+            f.asked.name,
+            palette.HUES[0][0] if f.verdict in ("higher", "lower") else palette.BASELINE[0],
+            f.size,
+            f.each.values,
+            f.asked.equivalence,
+        )
+        for f in found
+    ]
+    edge = 1.06 * max(max(float(np.abs(r.runs).max()), r.bound or 0.0) for r in rows) or 1.0
+    name = found[0].asked.unit
+    drawn = figures.Dots(f"Difference in {name}", rows, reference=0.0, limits=(-edge, edge))
+    return figures.dots([("", [drawn])], f"across: difference in {name}; blue: decided by the test")

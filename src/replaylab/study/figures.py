@@ -1,191 +1,306 @@
-"""The figures of a report: each takes numbers and a layout, and returns a matplotlib figure."""
+"""The figures of a report: each takes numbers and returns a `Drawing`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
 
 from replaylab import palette
 from replaylab.palette import Look
-from replaylab.statistics import Band
-from replaylab.study.analysis import Curve, Difference, Level, Measure, paired_values
+from replaylab.statistics import Band, Interval
+from replaylab.study.analysis import Curve, thinned
+from replaylab.study.drawing import MEDIUM, SMALL, WIDE, Drawing, Group, Panel, new_panel, shortened, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MEASURE_TITLES: dict[Measure, str] = {"final": "Final level", "area": "Average over training (area)"}
+Cell = Sequence[tuple[Curve, Band]]
+"""The curves of one environment and learner, a strategy each, with their bands."""
+
+MOST_TOGETHER = 7
+"""Strategies whose curves stand in one panel; more of them get a panel each."""
+
+MOST_POINTS = 60
+"""Points drawn of one run's line; its CSV file has all of them."""
 
 _NICE = [1, 2, 2.5, 5, 10]
 """Steps between ticks, times a power of ten."""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How wide a figure is, in CSS pixels, and how many panels stand side by side."""
-
-    name: str
-    width: int
-    columns: int
-
-
-WIDE = Layout("wide", 760, 2)
-NARROW = Layout("narrow", 350, 1)
-
-
-def _panels(count: int, layout: Layout, height: int, **kwargs: Any) -> tuple[Figure, list[Axes]]:
-    """Make a figure of ``count`` panels of a height, row by row."""
-    columns = min(layout.columns, count)
-    rows = math.ceil(count / columns)
-    engine = ConstrainedLayoutEngine(h_pad=7 / 72)
-    figure = Figure(figsize=(layout.width / 72, (rows * height + 8) / 72), layout=engine)
-    axes = figure.subplots(rows, columns, squeeze=False, **kwargs).ravel()
-    for unused in axes[count:]:
-        unused.remove()
-    return figure, list(axes[:count])
-
-
-def _title(curve: Curve, several_learners: bool) -> str:
+def title_of(curve: Curve, several_learners: bool) -> str:
+    """Return the name of a curve's environment, with its learner's where a study has several."""
     return f"{curve.environment}, {curve.learner}" if several_learners else curve.environment
+
+
+def curves(
+    cells: Sequence[Cell], baseline: str, looks: dict[str, Look], unit: str, time: str, *, small: bool = False
+) -> Drawing:
+    """Draw every strategy's curve with its interval: one panel for each environment and learner.
+
+    With more than `MOST_TOGETHER` strategies each has a panel of its own, with the baseline beside it.
+    """
+    if max(map(len, cells)) > MOST_TOGETHER:
+        return multiples(cells, baseline, looks, unit, time, runs=False)
+    panels = [_overlay(cell, title, looks, "" if small else unit, time, small) for title, cell in _titled(cells)]
+    shown = list(dict.fromkeys(curve.strategy for cell in cells for curve, _ in cell))
+    axes = f"across: {time}; up: {unit}" if small else ""
+    return Drawing([Group("", panels)], [(name, looks[name]) for name in looks if name in shown], axes)
+
+
+def _titled(cells: Sequence[Cell]) -> list[tuple[str, Cell]]:
+    several = len({curve.learner for cell in cells for curve, _ in cell}) > 1
+    return [(title_of(cell[0][0], several), cell) for cell in cells]
+
+
+def _overlay(cell: Cell, title: str, looks: dict[str, Look], unit: str, time: str, small: bool) -> Panel:
+    figure, axes = new_panel(SMALL, 170) if small else new_panel(MEDIUM, 280, left=66, bottom=44)
+    for curve, band in cell:
+        _draw(axes, curve, band, looks[curve.strategy])
+    _title(axes, title)
+    _steps_axis(axes, int(cell[0][0].steps[-1]))
+    _value_axis(axes)
+    if not small:
+        write(figure, time, 66, 270, color=palette.MUTED)
+        write(figure, unit, 9, 131, color=palette.MUTED, turned=True)
+    return Panel(f"{title}: {unit} over {time}", figure)
+
+
+def _draw(axes: Axes, curve: Curve, band: Band, look: Look, width: float = 2.0) -> None:
+    axes.fill_between(curve.steps, band.low, band.high, color=look.light, alpha=0.14, linewidth=0)
+    axes.plot(curve.steps, band.estimate, linestyle=look.line, color=look.light, lw=width)
+
+
+def multiples(
+    cells: Sequence[Cell], baseline: str, looks: dict[str, Look], unit: str, time: str, *, runs: bool
+) -> Drawing:
+    """Draw one small panel for each strategy: its IQM bold, the baseline's dashed, every run thin if asked for.
+
+    All panels of an environment and learner share their scales.
+    """
+    groups = []
+    for title, cell in _titled(cells):
+        reference = next((pair for pair in cell if pair[0].strategy == baseline), None)
+        limits = _limits([c.values if runs else np.stack(b) for c, b in cell])
+        groups.append(Group(title, [_own_panel(curve, band, reference, looks, limits, runs) for curve, band in cell]))
+    note = f"dashed grey: {baseline}" if any(c.strategy != baseline for cell in cells for c, _ in cell) else ""
+    return Drawing(groups, axes="; ".join(filter(None, (f"across: {time}", f"up: {unit}", note))))
+
+
+def _limits(values: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
+    """Return the ends of an axis that holds all values, with some room; equal values stand in its middle."""
+    together = np.concatenate([v[np.isfinite(v)] for v in values])
+    if not len(together):
+        return 0.0, 1.0
+    bottom, top = float(together.min()), float(together.max())
+    pad = 0.05 * (top - bottom) or max(1.0, 0.05 * abs(top))
+    return bottom - pad, top + pad
+
+
+def _own_panel(
+    curve: Curve,
+    band: Band,
+    reference: tuple[Curve, Band] | None,
+    looks: dict[str, Look],
+    limits: tuple[float, float],
+    runs: bool,
+) -> Panel:
+    figure, axes = new_panel(SMALL, 170)
+    look = looks[curve.strategy]
+    if runs:
+        few = thinned(curve, MOST_POINTS)
+        axes.plot(few.steps, few.values.T, "-", color=look.light, lw=0.7, alpha=0.4)
+    axes.fill_between(curve.steps, band.low, band.high, color=look.light, alpha=0.18, linewidth=0)
+    if reference is not None and reference[0] is not curve:
+        axes.plot(reference[0].steps, reference[1].estimate, "--", color=palette.BASELINE[0], lw=1.3)
+    axes.plot(curve.steps, band.estimate, "-", color=look.light, lw=2.2)
+    _title(axes, shortened(curve.strategy, SMALL - 60, 12.5))
+    _steps_axis(axes, int(curve.steps[-1]))
+    _value_axis(axes)
+    axes.set_ylim(limits)
+    return Panel(curve.strategy, figure)
+
+
+def over_environments(
+    cells: Sequence[Cell], looks: dict[str, Look], scale: Callable[[str], tuple[float, float]], unit: str, time: str
+) -> Drawing:
+    """Draw one panel for each strategy and learner: its curve on every environment, in line styles.
+
+    Args:
+        cells: environments and learners.
+        looks: of the strategies.
+        scale: for an environment, the returns that are drawn as 0 and as 1.
+        unit: of the vertical axis.
+        time: of the horizontal one.
+    """
+    environments = list(dict.fromkeys(cell[0][0].environment for cell in cells))
+    styles = dict(zip(environments, palette.LINES * (len(environments) // len(palette.LINES) + 1), strict=False))
+    several = len({curve.learner for cell in cells for curve, _ in cell}) > 1
+    panels = []
+    for strategy in looks:
+        for learner in dict.fromkeys(curve.learner for cell in cells for curve, _ in cell):
+            own = [(c, b) for cell in cells for c, b in cell if (c.strategy, c.learner) == (strategy, learner)]
+            if own:
+                title = f"{strategy}, {learner}" if several else strategy
+                panels.append(_environments_panel(own, title, looks[strategy], styles, scale))
+    legend = [(name, Look(palette.MUTED, palette.MUTED, style, "--muted")) for name, style in styles.items()]
+    return Drawing([Group("", panels)], legend, f"across: share of the budget in {time}; up: {unit}")
+
+
+def _environments_panel(
+    own: Cell,
+    title: str,
+    look: Look,
+    styles: dict[str, palette.LineStyle],
+    scale: Callable[[str], tuple[float, float]],
+) -> Panel:
+    figure, axes = new_panel(SMALL, 170)
+    for curve, band in own:
+        low, high = scale(curve.environment)
+        shares = curve.steps / curve.steps[-1]
+        estimate, bottom, top = ((side - low) / (high - low) for side in band)
+        axes.fill_between(shares, bottom, top, color=look.light, alpha=0.1, linewidth=0)
+        axes.plot(shares, estimate, linestyle=styles[curve.environment], color=look.light, lw=1.8)
+    _title(axes, shortened(title, SMALL - 60, 12.5))
+    axes.set_xlim(0, 1)
+    axes.set_xticks([0, 0.5, 1])
+    _value_axis(axes)
+    axes.set_ylim(-0.08, 1.08)
+    return Panel(title, figure)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a panel of dots: an estimate with its interval, and one small dot for each run."""
+
+    label: str
+    color: str
+    middle: Interval
+    runs: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    bound: float | None = None
+    """Half the width of a grey band around 0: differences that do not matter."""
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A panel of dots: rows under each other on one axis."""
+
+    title: str
+    rows: Sequence[Row]
+    reference: float | None = None
+    limits: tuple[float, float] | None = None
+
+
+def dots(groups: Sequence[tuple[str, Sequence[Dots]]], unit: str, *, small: bool = False) -> Drawing:
+    """Draw panels of dots, as wide as the longest label asks for."""
+    longest = max(len(row.label) for _, panels in groups for one in panels for row in one.rows)
+    room = round(6.4 * longest) + 14
+    width = next((w for w in ((SMALL, MEDIUM, WIDE) if small else (MEDIUM, WIDE)) if w - room >= 0.5 * w), WIDE)
+    return Drawing([Group(title, [_dots(one, width, room) for one in panels]) for title, panels in groups], axes=unit)
+
+
+def _dots(shown: Dots, width: int, room: int) -> Panel:
+    count = len(shown.rows)
+    each = (26 if width == SMALL else 36) if count <= 8 else 20
+    figure, axes = new_panel(width, 50 + each * count, left=min(room, width // 2), bottom=24)
+    ends = [np.concatenate([row.runs, row.middle]) for row in shown.rows]
+    axes.set_xlim(shown.limits or _limits([*ends, np.array([] if shown.reference is None else [shown.reference])]))
+    if shown.reference is not None:
+        axes.axvline(shown.reference, color=palette.BASELINE[0], lw=1.2, ls="--")
+    for i, row in enumerate(shown.rows):
+        if row.bound is not None:
+            axes.fill_between([-row.bound, row.bound], i - 0.42, i + 0.42, color=palette.RULE, alpha=0.75, lw=0)
+    for color in dict.fromkeys(row.color for row in shown.rows):
+        _marks(axes, [(i, row) for i, row in enumerate(shown.rows) if row.color == color], color, dense=each == 20)
+    _title(axes, shortened(shown.title, width, 12.5), left=-min(room, width // 2) + 2, width=width)
+    _rows_axis(axes, [shortened(row.label, room) for row in shown.rows])
+    return Panel(shown.title, figure)
+
+
+def _marks(axes: Axes, rows: Sequence[tuple[int, Row]], color: str, *, dense: bool) -> None:
+    """Draw the rows of one colour. Dots are round ends of lines of no length: as small as a file can have them."""
+    lanes = 0.26 + 0.07 * (np.arange(5) if dense else np.arange(5) * 0.8)
+    heights = [i + lanes[np.arange(len(row.runs)) % 5] for i, row in rows]
+    runs = np.concatenate([row.runs for _, row in rows])
+    if len(runs):
+        _points(axes, runs, np.concatenate(heights), color, 3.6, 0.5)
+    lines = np.array([[row.middle.low, row.middle.high, np.nan] for _, row in rows])
+    levels = np.array([[i, i, np.nan] for i, _ in rows], dtype=np.float64)
+    axes.plot(lines.ravel(), levels.ravel(), "-", color=color, lw=2.4)
+    middles, at = np.array([row.middle.estimate for _, row in rows]), levels[:, 0]
+    _points(axes, middles, at, palette.PAPER, 9.5, 1.0)
+    _points(axes, middles, at, color, 7, 1.0)
+
+
+def _points(axes: Axes, x: NDArray[Any], y: NDArray[Any], color: str, size: float, alpha: float) -> None:
+    tiny = 1e-7 * max(float(np.ptp(x)), float(np.abs(x).max()), 1e-6)
+    ends = np.stack([x, x + tiny, np.full(len(x), np.nan)], axis=1).ravel()
+    axes.plot(ends, np.repeat(y, 3), "-", color=color, lw=size, alpha=alpha, snap=False, zorder=3)
+
+
+def profiles(panels: Sequence[tuple[str, Sequence[tuple[str, Band]]]], taus: Any, looks: dict[str, Look]) -> Drawing:
+    """Draw the share of runs above each score: one line a strategy, or with many strategies a panel each.
+
+    Args:
+        panels: for each title, strategies with their profiles.
+        taus: scores, shape (T,).
+        looks: of the strategies.
+    """
+    drawn = []
+    for title, found in panels:
+        figure, axes = new_panel(MEDIUM, 280, left=66, bottom=44) if len(panels) == 1 else new_panel(SMALL, 170)
+        for strategy, band in found:
+            look = looks[strategy]
+            axes.fill_between(taus, band.low, band.high, color=look.light, alpha=0.14, linewidth=0)
+            axes.plot(taus, band.estimate, linestyle=look.line, color=look.light, lw=2.0)
+        _title(axes, shortened(title, SMALL - 60, 12.5))
+        axes.set_xlim(float(taus[0]), float(taus[-1]))
+        axes.set_ylim(-0.03, 1.03)
+        _value_axis(axes)
+        drawn.append(Panel(title, figure))
+    shown = dict.fromkeys(strategy for _, found in panels for strategy, _ in found)
+    return Drawing(
+        [Group("", drawn)], [(s, looks[s]) for s in looks if s in shown], "across: score; up: share of runs above it"
+    )
+
+
+def _title(axes: Axes, text: str, left: float = 0, width: int = 0) -> None:
+    """Write a title above the axes; a given place saves matplotlib looking for one."""
+    if width:
+        box = axes.get_position()
+        axes.text(left / (box.width * width), 1, text, transform=axes.transAxes, va="bottom", size=12.5, clip_on=False)
+    else:
+        axes.set_title(text, y=1.0)
 
 
 def _steps_axis(axes: Axes, last: int) -> None:
     axes.set_xlim(0, last)
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=_NICE, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x >= 1000 else f"{x:g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(_short))
 
 
-def curves(
-    cells: Sequence[Sequence[tuple[Curve, Band]]], looks: dict[str, Look], layout: Layout, unit: str, time: str
-) -> Figure:
-    """Draw one panel per environment and learner: every strategy's IQM with its interval, over `time`."""
-    single = len(cells) == 1
-    figure, panels = _panels(len(cells), layout, 330 if single and layout is WIDE else 270)
-    learners = {c.learner for cell in cells for c, _ in cell}
-    for axes, cell in zip(panels, cells, strict=True):
-        for curve, band in cell:
-            look = looks[curve.strategy]
-            axes.fill_between(curve.steps, band.low, band.high, color=look.light, alpha=0.14, linewidth=0)
-            axes.plot(curve.steps, band.estimate, look.line, color=look.light, lw=2.2, label=curve.strategy)
-        axes.set_title(_title(cell[0][0], len(learners) > 1))
-        _steps_axis(axes, int(cell[0][0].steps[-1]))
-        axes.yaxis.set_major_locator(MaxNLocator(6, steps=_NICE))
-        axes.set_xlabel(time)
-        axes.set_ylabel(unit)
-    entries = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    columns = 4 if layout is WIDE else 2
-    figure.legend([*entries.values()], [*entries], loc="outside upper left", ncols=columns, handlelength=2.2)
-    return figure
+def _value_axis(axes: Axes) -> None:
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=_NICE))
+    axes.yaxis.set_major_formatter(FuncFormatter(_short))
 
 
-def every_run(
-    cells: Sequence[Sequence[tuple[Curve, Band]]],
-    baseline: str,
-    looks: dict[str, Look],
-    layout: Layout,
-    unit: str,
-    time: str,
-) -> Figure:
-    """Draw one panel per strategy: each run thin, the IQM bold, the baseline's IQM for comparison."""
-    count = sum(len(cell) for cell in cells)
-    several = len(cells) > 1
-    figure, panels = _panels(count, layout, 210, sharex=not several, sharey=not several)
-    todo = iter(panels)
-    for cell in cells:
-        reference = next((band for c, band in cell if c.strategy == baseline), None)
-        top = max(float(c.values.max()) for c, _ in cell)
-        bottom = min(float(c.values.min()) for c, _ in cell)
-        for curve, band in cell:
-            axes, look = next(todo), looks[curve.strategy]
-            axes.plot(curve.steps, curve.values.T, "-", color=look.light, lw=0.7, alpha=0.45)
-            axes.fill_between(curve.steps, band.low, band.high, color=look.light, alpha=0.18, linewidth=0)
-            if reference is not None and curve.strategy != baseline:
-                axes.plot(curve.steps, reference.estimate, "--", color=palette.BASELINE[0], lw=1.3)
-            axes.plot(curve.steps, band.estimate, "-", color=look.light, lw=2.4)
-            axes.set_title(f"{curve.environment}: {curve.strategy}" if several else curve.strategy)
-            _steps_axis(axes, int(curve.steps[-1]))
-            pad = 0.04 * (top - bottom or 1.0)
-            axes.set_ylim(bottom - pad, top + pad)
-            axes.yaxis.set_major_locator(MaxNLocator(5, steps=_NICE))
-    figure.supxlabel(time, color=palette.MUTED, size=11.5)
-    figure.supylabel(unit, color=palette.MUTED, size=11.5)
-    return figure
+def _short(value: float, _: object = None) -> str:
+    """Return a tick's number in few letters."""
+    thousands = abs(value) >= 10_000 or (abs(value) >= 1_000 and value % 100 == 0)
+    text = f"{value / 1000:g}k" if thousands else f"{value:.6g}"
+    return text.replace("-", "−")
 
 
-def rows_axis(axes: Axes, labels: Sequence[str]) -> None:
-    """Give the vertical axis a labelled row for each label, the first on top."""
+def _rows_axis(axes: Axes, labels: Sequence[str]) -> None:
     axes.set_yticks(range(len(labels)), labels=list(labels))
-    axes.set_ylim(len(labels) - 0.45, -0.55)
+    axes.set_ylim(len(labels) - 0.35, -0.55)
     axes.tick_params(axis="y", labelcolor=palette.INK, labelsize=11.5)
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")
     axes.spines["left"].set_visible(False)
-    axes.xaxis.set_major_locator(MaxNLocator(4, steps=_NICE))
-
-
-def dots(axes: Axes, values: np.ndarray[Any, np.dtype[np.float64]], row: float, color: str) -> None:
-    """Draw one dot a run, spread over the row's lower part in a fixed pattern so that none hides another."""
-    spread = 0.20 + 0.045 * (np.arange(len(values)) % 5)
-    axes.plot(values, row + spread, "o", color=color, ms=4, alpha=0.5, mew=0)
-
-
-def mark(axes: Axes, low: float, middle: float, high: float, row: float, color: str) -> None:
-    """Draw an estimate and its interval in a row."""
-    axes.plot([low, high], [row, row], "-", color=color, lw=2.6)
-    axes.plot([middle], [row], "o", color=color, ms=8, mec=palette.PAPER, mew=1.4)
-
-
-def level_dots(
-    curves_: Sequence[Curve], found: Sequence[Level], looks: dict[str, Look], layout: Layout, unit: str
-) -> Figure:
-    """Draw every run's measure as a dot, and the IQM with its interval above them."""
-    cells = list(dict.fromkeys((lv.environment, lv.learner, lv.measure) for lv in found))
-    most = max(len({c.strategy for c in curves_ if c.cell == cell[:2]}) for cell in cells)
-    figure, panels = _panels(len(cells), layout, 62 + 40 * most)
-    for axes, (environment, learner, measure) in zip(panels, cells, strict=True):
-        rows = [lv for lv in found if (lv.environment, lv.learner, lv.measure) == (environment, learner, measure)]
-        of = {c.strategy: c for c in curves_ if c.cell == (environment, learner)}
-        rows_axis(axes, [lv.strategy for lv in rows])
-        for row, level in enumerate(rows):
-            color = looks[level.strategy].light
-            dots(axes, of[level.strategy].of_runs(measure), row, color)
-            mark(axes, level.iqm.low, level.iqm.estimate, level.iqm.high, row, color)
-        axes.set_title(_panel_title(environment, measure, len(cells) > 2))
-        axes.set_xlabel(unit)
-    return figure
-
-
-def difference_dots(
-    pairs: Sequence[tuple[Curve, Curve]],
-    found: Sequence[Difference],
-    looks: dict[str, Look],
-    layout: Layout,
-    unit: str,
-) -> Figure:
-    """Draw each strategy's difference from the baseline: its interval, and every seed's own as a dot."""
-    cells = list(dict.fromkeys((d.environment, d.learner, d.measure) for d in found))
-    most = max(sum((d.environment, d.learner, d.measure) == cell for d in found) for cell in cells)
-    figure, panels = _panels(len(cells), layout, 62 + 40 * most)
-    for axes, (environment, learner, measure) in zip(panels, cells, strict=True):
-        rows = [d for d in found if (d.environment, d.learner, d.measure) == (environment, learner, measure)]
-        of = {c.strategy: (c, base) for c, base in pairs if c.cell == (environment, learner)}
-        rows_axis(axes, [d.strategy for d in rows])
-        axes.axvline(0, color=palette.BASELINE[0], lw=1.2, ls="--")
-        for row, difference in enumerate(rows):
-            color = looks[difference.strategy].light
-            ours, theirs = paired_values(*of[difference.strategy], measure)
-            dots(axes, ours - theirs, row, color)
-            mark(axes, difference.iqm.low, difference.iqm.estimate, difference.iqm.high, row, color)
-        axes.set_title(_panel_title(environment, measure, len(cells) > 2))
-        axes.set_xlabel(f"{unit}, minus {rows[0].baseline}")
-    return figure
-
-
-def _panel_title(environment: str, measure: Measure, several: bool) -> str:
-    return f"{environment}: {MEASURE_TITLES[measure].lower()}" if several else MEASURE_TITLES[measure]
+    axes.xaxis.set_major_locator(MaxNLocator(3, steps=_NICE))
+    axes.xaxis.set_major_formatter(FuncFormatter(_short))

@@ -1,26 +1,31 @@
-"""What a report is made of: figures and tables, each with its numbers in a file beside the page."""
+"""What a report is made of: sections of figures and tables, each with its numbers in a file beside the page."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
+from PIL import Image
 
-from replaylab import palette
-from replaylab.study import figures, svg
+from replaylab import palette, statistics
+from replaylab.statistics import Band
+from replaylab.study import analysis, svg
 from replaylab.study.analysis import Curve
-from replaylab.study.files import write_text
+from replaylab.study.drawing import MEDIUM, SMALL, WIDE, Drawing, Key
+from replaylab.study.files import whole_file, write_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from matplotlib.figure import Figure
+    import duckdb
 
     from replaylab.study.study import Study
+
+_KINDS = {SMALL: "small", MEDIUM: "medium", WIDE: "wide"}
 
 KEYS = ("environment", "learner", "strategy")
 """First columns of every CSV file of a report."""
@@ -28,13 +33,15 @@ KEYS = ("environment", "learner", "strategy")
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """A figure on the page: its words, and its two drawings, for wide and for narrow screens."""
+    """A figure on the page: its words, its legend, and the SVG elements of its panels, by group."""
 
     key: str
     title: str
     caption: str
-    wide: Markup
-    narrow: Markup
+    legend: Sequence[Key]
+    groups: Sequence[tuple[str, Sequence[Markup]]]
+    kind: str
+    """Width of its panels, "small", "medium" or "wide": on a narrow screen small ones stand in a row that scrolls."""
 
 
 @dataclass(frozen=True)
@@ -48,32 +55,69 @@ class ReportTable:
     rows: Sequence[Sequence[str]]
 
 
-class Page:
-    """A study with its curves, and the way its files are written."""
+@dataclass(frozen=True)
+class Section:
+    """A part of the page, under a heading of its own: words first, then figures and tables in their order."""
 
-    def __init__(self, study: Study, curves: Sequence[Curve], out: Path) -> None:
+    title: str
+    shown: Sequence[ReportFigure | ReportTable] = ()
+    paragraphs: Sequence[str] = ()
+    points: Sequence[str] = ()
+    terms: Sequence[tuple[str, str]] = ()
+    """Terms, each with what it means in a line."""
+
+    note: str = ""
+
+
+class Page:
+    """A study with its numbers, and the way its files are written."""
+
+    def __init__(self, study: Study, rows: duckdb.DuckDBPyRelation, curves: Sequence[Curve], out: Path) -> None:
         self.study = study
-        self.out = out
         self.spec = study.spec
+        self.rows = rows
         self.curves = curves
+        self.out = out
         self.looks = palette.looks(list(self.spec.strategies), self.spec.baseline)
+
+    def curves_of(self, metric: str) -> list[Curve]:
+        """Return the curves of a metric; empty where nothing logged it."""
+        if metric == analysis.RETURN:
+            return list(self.curves)
+        return analysis.curves_of(self.rows, self.spec, metric)
+
+    def heading(self, environment: str, learner: str) -> str:
+        """Return the name of an environment and learner, the learner's only where the study has several."""
+        return f"{environment}, {learner}" if len(self.spec.learners) > 1 else environment
 
     def figure(
         self,
         key: str,
         title: str,
         caption: str,
-        draw: Callable[[figures.Layout], Figure],
+        drawing: Drawing,
         header: Sequence[str],
         numbers: Iterable[Sequence[Any]],
     ) -> ReportFigure:
-        """Draw a figure twice for the page, once for its own file, and write its numbers."""
-        with svg.style():
-            wide, narrow = draw(figures.WIDE), draw(figures.NARROW)
-            write_text(self.out / "figures" / f"{key}.svg", svg.to_svg(wide))
-            inline = [svg.to_inline(f, f"{key}-{n}", title) for f, n in ((wide, "w"), (narrow, "n"))]
+        """Write a figure's files (SVG, PNG, and its numbers as CSV) and return it for the page."""
+        sheet = drawing.sheet
+        write_text(self.out / "figures" / f"{key}.svg", sheet.svg())
+        with whole_file(self.out / "figures" / f"{key}.png") as temporary:
+            dense = (svg.PIXELS_PER_INCH, svg.PIXELS_PER_INCH)
+            Image.fromarray(sheet.pixels()).save(temporary, format="png", dpi=dense)
         write_text(self.out / "figures" / f"{key}.csv", _csv(header, numbers))
-        return ReportFigure(key, title, caption, *map(Markup, inline))
+        groups = [
+            (
+                group.title,
+                [
+                    Markup(svg.on_page(one.body, one.size, f"{key}-{i}-{j}", _label(title, group.title, one.title)))
+                    for j, one in enumerate(group.panels)
+                ],
+            )
+            for i, group in enumerate(drawing.groups)
+        ]
+        axes = f" {drawing.axes[0].upper()}{drawing.axes[1:]}." if drawing.axes else ""
+        return ReportFigure(key, title, caption + axes, drawing.legend, groups, _KINDS[drawing.width])
 
     def table(
         self,
@@ -93,6 +137,21 @@ class Page:
         only = {"Environment": len(self.spec.environments) == 1, "Learner": len(self.spec.learners) == 1}
         kept = [i for i, column in enumerate(columns) if not only.get(column, False)]
         return ReportTable(key, title, caption, [columns[i] for i in kept], [[r[i] for i in kept] for r in rows])
+
+
+Cells = list[list[tuple[Curve, Band]]]
+
+
+def cells_of(curves: Sequence[Curve]) -> Cells:
+    """Return curves with their bands, grouped by environment and learner."""
+    grouped: dict[tuple[str, str], list[tuple[Curve, Band]]] = {}
+    for curve in curves:
+        grouped.setdefault(curve.cell, []).append((curve, statistics.curve_band(curve.values)))
+    return list(grouped.values())
+
+
+def _label(*words: str) -> str:
+    return ": ".join(word for word in words if word)
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

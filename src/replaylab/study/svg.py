@@ -1,19 +1,33 @@
-"""Matplotlib figures as SVG: reproducible, with text as text, fit for a light or a dark page."""
+"""Matplotlib figures as small SVG and as pixels: reproducible, with text as text, fit for a light or a dark page."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from replaylab import palette
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+"""The reader's own fonts, in place of the one that came with matplotlib."""
+
+PIXELS_PER_INCH = 160
+"""Of raster images; a figure 760 wide has 1,689 pixels."""
+
+_NUMBERS = re.compile(r'( (?:d|x|y|width|height)=")([^"]*)')
+_DROPPED = re.compile(
+    r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>"
+    r"| font-family: [^;\"]*;?| transform=\"rotate\(-?0 [^\"]*\"",
+    flags=re.DOTALL,
+)
 
 
 @contextmanager
@@ -23,6 +37,7 @@ def style() -> Iterator[None]:
 
     settings: dict[Any, Any] = {
         "svg.fonttype": "none",
+        "path.simplify": False,
         "svg.hashsalt": "replaylab",
         "font.family": ["DejaVu Sans"],
         "font.size": 12,
@@ -50,7 +65,7 @@ def style() -> Iterator[None]:
         "ytick.labelcolor": palette.MUTED,
         "xtick.labelsize": 11,
         "ytick.labelsize": 11,
-        "xtick.major.size": 3,
+        "xtick.major.size": 0,
         "ytick.major.size": 0,
         "lines.solid_capstyle": "round",
         "legend.frameon": False,
@@ -63,44 +78,83 @@ def style() -> Iterator[None]:
         yield
 
 
-def to_svg(figure: Figure) -> str:
-    """Return the figure as a stand-alone SVG document on white, the same bytes for the same data."""
-    figure.set_facecolor("white")
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    figure.set_facecolor("none")
-    return _plain_fonts(text.getvalue())
+def body(figure: Figure) -> str:
+    """Return what stands inside the figure's ``<svg>``: coordinates to a tenth of a pixel, colours as drawn.
 
-
-def to_inline(figure: Figure, key: str, label: str) -> str:
-    """Return the figure for an HTML page: CSS variables for colours, own ids, a label for screen readers.
-
-    Args:
-        figure: the figure; one unit of its size is one CSS pixel.
-        key: unique on the page; put before every id.
-        label: what the figure shows, in words.
+    Only what is referred to keeps its id; `with_ids` makes those unique where several bodies stand on one page.
     """
     text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
-    svg = _plain_fonts(text.getvalue())
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    figure.patch.set_visible(False)
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    figure.patch.set_visible(True)
+    svg = text.getvalue()
+    svg = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
+    svg = re.sub(r'<g id="[^"]*">', "<g>", _DROPPED.sub("", svg))
+    svg = _NUMBERS.sub(lambda found: found[1] + _short(found[2]), svg)
+    return re.sub(r">\s+<", "><", svg).strip()
+
+
+def _short(numbers: str) -> str:
+    """Return path data or a number with one decimal, and no more space than it needs."""
+    rounded = re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), numbers)
+    return re.sub(r"\s*([MLQCz])\s*", r"\1", rounded).strip()
+
+
+def to_svg(figure: Figure) -> str:
+    """Return the figure as a stand-alone SVG document on white, the same bytes for the same data."""
+    width, height = (round(float(side) * 72) for side in figure.get_size_inches())
+    return document([((0, 0), (width, height), body(figure))], (width, height))
+
+
+def with_ids(inside: str, prefix: str) -> str:
+    """Return a body with ``prefix`` before each of its ids, and before what refers to them."""
+    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}", inside)
+
+
+def on_page(inside: str, size: tuple[int, int], key: str, label: str) -> str:
+    """Return a body as an SVG element of an HTML page, whose CSS variables give the colours.
+
+    Args:
+        inside: what `body` returned.
+        size: width and height, in CSS pixels.
+        key: unique on the page; put before every id.
+        label: what the figure shows, in words, for screen readers.
+    """
     for variable, (light, _) in palette.variables().items():
-        svg = svg.replace(light, f"var({variable})")
-    svg = re.sub(r'\bid="', f'id="{key}-', svg)
-    svg = re.sub(r"url\(#", f"url(#{key}-", svg)
-    svg = re.sub(r'href="#', f'href="#{key}-', svg)
-    width, height = (round(float(v)) for v in figure.get_size_inches() * 72)
+        inside = inside.replace(light, f"var({variable})")
     label = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return re.sub(
-        r"<svg [^>]*>",
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{label}" '
-        f'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">',
-        svg,
-        count=1,
+    width, height = size
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{label}">'
+        f"{with_ids(inside, f'{key}-')}</svg>"
     )
 
 
-def _plain_fonts(svg: str) -> str:
-    """Name the reader's own fonts, not the one that came with matplotlib."""
-    return re.sub(r"'DejaVu Sans'(, [^;\"]+)?", _FONTS, svg)
+def document(parts: Iterable[tuple[tuple[int, int], tuple[int, int], str]], size: tuple[int, int]) -> str:
+    """Return a stand-alone SVG document, on white.
+
+    Args:
+        parts: each with its place (left, top), its size and its body.
+        size: width and height of the whole, in pixels.
+    """
+    width, height = size
+    inside = "\n".join(
+        f'<svg x="{x}" y="{y}" width="{w}" height="{h}" viewBox="0 0 {w} {h}">{with_ids(part, f"p{i}-")}</svg>'
+        for i, ((x, y), (w, h), part) in enumerate(parts)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{width}" '
+        f'height="{height}" viewBox="0 0 {width} {height}" font-family="{FONTS}" stroke-linejoin="round">\n'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n{inside}\n</svg>\n'
+    )
+
+
+def pixels(figure: Figure) -> NDArray[np.uint8]:
+    """Return the figure on white as pixels, shape (height, width, 3), uint8, `PIXELS_PER_INCH` dense."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure.set_facecolor("white")
+    figure.set_dpi(PIXELS_PER_INCH)
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    return cast("NDArray[np.uint8]", np.asarray(canvas.buffer_rgba())[:, :, :3].copy())

@@ -39,7 +39,6 @@ def level_table(page: Page, levels: Sequence[analysis.Level]) -> ReportTable:
 
 def difference_table(page: Page, differences: Sequence[analysis.Difference]) -> ReportTable:
     """Each strategy against the baseline, with its test."""
-    names = {"final": "final", "area": "average"}
     return page.table(
         "differences",
         f"Against {page.spec.baseline}, in pairs of the same seed",
@@ -62,7 +61,7 @@ def difference_table(page: Page, differences: Sequence[analysis.Difference]) -> 
                 d.environment,
                 d.learner,
                 d.strategy,
-                names[d.measure],
+                words.MEASURE_NAMES[d.measure],
                 str(d.pairs),
                 words.effect(d.iqm),
                 words.effect_interval(d.iqm),

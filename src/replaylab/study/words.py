@@ -13,6 +13,9 @@ from replaylab.statistics import Interval
 from replaylab.study.analysis import Difference, Level, Measure, Spent
 from replaylab.study.spec import Spec
 
+MEASURE_NAMES: dict[Measure, str] = {"final": "final", "area": "average"}
+"""As a table's column has them."""
+
 MEASURE_WORDS: dict[Measure, str] = {
     "final": "final level",
     "area": "average over training",

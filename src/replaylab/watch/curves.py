@@ -62,7 +62,7 @@ def learning_curves(
             longest = max(longest, len(episodes))
             if len(smooth) > 1:
                 ax.plot(episodes, smooth.T, "-", color=look.light, lw=0.6, alpha=0.3)
-            ax.plot(episodes, smooth.mean(0), look.line, color=look.light, lw=2.4, label=name)
+            ax.plot(episodes, smooth.mean(0), linestyle=look.line, color=look.light, lw=2.4, label=name)
         ax.set(xlim=(0, longest), xlabel="episode", ylabel=f"{unit}, moving average (span {span:g})")
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         figure.legend(loc="outside upper left", ncols=4, handlelength=2.2)
