@@ -1,4 +1,4 @@
-"""An environment that is there, and breaks at its first step."""
+"""Environments that are there, and break at their first step: always, or with some seeds."""
 
 import gymnasium as gym
 import numpy as np
@@ -15,5 +15,21 @@ class Fails(gym.Env):
         raise RuntimeError("it broke")
 
 
-if "Fails-v0" not in gym.registry:
-    gym.register("Fails-v0", Fails)
+class Picky(gym.Env):
+    observation_space, action_space = gym.spaces.Box(0.0, 1.0, (1,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if seed is not None:
+            self.luck = self.np_random.random()
+        return np.full(1, self.luck, np.float32), {}
+
+    def step(self, action):
+        if self.luck > 0.8:
+            raise RuntimeError("bad luck")
+        return np.full(1, self.luck, np.float32), 1.0, self.np_random.random() < 0.1, False, {}
+
+
+for name, kind in {"Fails-v0": Fails, "Picky-v0": Picky}.items():
+    if name not in gym.registry:
+        gym.register(name, kind)

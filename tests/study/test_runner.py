@@ -10,6 +10,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, SpecError
@@ -158,6 +159,26 @@ def test_a_failing_population_is_told_and_the_rest_goes_on(tmp_path):
     assert len(list((tmp_path / "failures").iterdir())) == 2
 
 
+def test_a_bad_seed_is_named_and_the_others_of_its_population_are_there(tmp_path):
+    """The bad seeds are those that fail where every seed is a population of its own."""
+    few = {"environments": ["tests.study.failing:Picky-v0"], "seeds": 6, "strategies": {"uniform": {"type": "uniform"}}}
+    alone = study(tmp_path / "alone", **few, population=1)
+    bad = {f.population.seeds[0] for f in alone.run(workers=1).failures}
+    assert 0 < len(bad) < 6
+    made = study(tmp_path / "out", **few, population=6)
+    (failure,) = made.run(workers=1).failures
+    assert set(failure.population.seeds) == bad
+    assert failure.traceback.startswith(
+        f"Fails with seed {', '.join(map(str, sorted(bad)))}. Seed {min(bad)}:\nTraceback"
+    )
+    assert failure.traceback.endswith("RuntimeError: bad luck\n")
+    np.testing.assert_equal(rows(made), rows(alone))
+    again = made.run(workers=1)
+    assert again.ran == ()
+    assert [f.population.seeds for f in again.failures] == [failure.population.seeds]
+    assert [f.stem for f in (tmp_path / "out" / "failures").iterdir()] == [failure.population.id]
+
+
 def test_a_killed_worker_is_a_failure_of_one_population(tmp_path):
     class Killer:
         killed = False
@@ -171,6 +192,9 @@ def test_a_killed_worker_is_a_failure_of_one_population(tmp_path):
                 os.kill(next(one for one in workers_of(os.getpid()) if one not in others), signal.SIGKILL)
 
         def finished(self, population, seconds):
+            pass
+
+        def split(self, population):
             pass
 
         def failed(self, failure):

@@ -40,6 +40,12 @@ def sweep(folder: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
+def clear(folder: Path) -> None:
+    """Remove the text files of a folder, if there is one."""
+    for file in folder.glob("*.txt"):
+        file.unlink(missing_ok=True)
+
+
 def _flush(path: Path) -> None:
     if path.is_dir() and os.name == "nt":
         return  # Windows has no handle of a folder to flush

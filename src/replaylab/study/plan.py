@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from itertools import product, zip_longest
 from typing import Any, Literal
 
@@ -74,7 +73,7 @@ class Population(BaseModel):
             "measure_every": self.measure_every,
         }
 
-    @cached_property
+    @property
     def id(self) -> str:
         """Readable labels, then 16 hexadecimal digits of the identity's SHA-256; safe as a file name."""
         return f"{self.prefix}{hashlib.sha256(_canonical(self.identity).encode()).hexdigest()[:16]}"

@@ -13,6 +13,7 @@ from replaylab.study.plan import Population
 from replaylab.study.runner import Failure, Reporter
 
 _COUNTED = {"steps": "environment steps", "episodes": "episodes"}
+_SPLIT = "{} raised; now each seed is trained alone"
 _LINE_SECONDS = 15.0
 """Plain lines: at most one line of progress in this time, besides one for each finished population."""
 
@@ -53,6 +54,9 @@ class _Tally:
     def finished(self, population: Population) -> None:
         self.reached(population, population.steps)
         self.runs += len(population.seeds)
+
+    def split(self, population: Population) -> None:
+        self._steps[population.id] = 0
 
     def dropped(self, population: Population) -> None:
         self.todo_steps -= population.steps * len(population.seeds)
@@ -99,6 +103,11 @@ class PlainReporter:
         """Say that a population is there."""
         self._tally.finished(population)
         self._say(f"finished {population.label} in {seconds:.1f} s; {_standing(self._tally)}")
+
+    def split(self, population: Population) -> None:
+        """Say that a population raised."""
+        self._tally.split(population)
+        self._say(_SPLIT.format(population.label))
 
     def failed(self, failure: Failure) -> None:
         """Say that a population failed; the traceback follows at the end of the run."""
@@ -150,6 +159,12 @@ class LiveReporter:
         self.progress(population, population.steps)
         self._tally.finished(population)
         self._drop(population)
+
+    def split(self, population: Population) -> None:
+        """Put a line above the bars."""
+        self._drop(population)
+        self._tally.split(population)
+        self._console.print(_SPLIT.format(population.label), markup=False, style="red")
 
     def failed(self, failure: Failure) -> None:
         """Put a line above the bars; the traceback follows at the end of the run."""

@@ -4,6 +4,9 @@ One thread per worker hands it a population, reads its answers, and takes the ne
 one queue to the calling thread, so a `Reporter` is only ever called there. Workers are fresh interpreters
 with one thread each; they hold no state between populations, so how many there are changes nothing but the
 time.
+
+Where training a population raises, each of its seeds is trained alone: so one bad run is told by its seed, and the
+others are there all the same.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,7 +29,7 @@ from replaylab.study.plan import Population
 
 @dataclass(frozen=True)
 class Failure:
-    """A population that did not finish, and why."""
+    """A population that did not finish, or the seeds of it that raise when they are trained alone, and why."""
 
     population: Population
     traceback: str
@@ -44,6 +47,12 @@ class Reporter(Protocol):
     def finished(self, population: Population, seconds: float) -> None:
         """The population's file is in place."""
 
+    def split(self, population: Population) -> None:
+        """The population raised; now its seeds are trained alone, each a population that finishes, or all as failures.
+
+        Alone they tell of no progress, and those that raise again are one failure.
+        """
+
     def failed(self, failure: Failure) -> None:
         """The population will not finish in this run."""
 
@@ -60,24 +69,24 @@ class _Event:
 
 
 def run_populations(
-    todo: Sequence[Population], files: Sequence[Path], workers: int, reporter: Reporter
+    todo: Sequence[Population], file_of: Callable[[Population], Path], workers: int, reporter: Reporter
 ) -> tuple[dict[str, float], list[Failure]]:
     """Run populations, each into its file, and return seconds by population id, and the failures.
 
-    A population that raises, or whose worker is killed, is a failure; the others go on. Interrupting the
+    A population whose worker is killed, and the seeds that raise, are failures; the others go on. Interrupting the
     caller (Ctrl-C) ends the workers and raises ``KeyboardInterrupt`` on.
 
     Args:
         todo: what to run, first come first served.
-        files: where the rows of each go.
+        file_of: where the rows of a population go.
         workers: how many processes.
         reporter: called from this thread only.
     """
-    jobs: queue.SimpleQueue[tuple[Population, Path]] = queue.SimpleQueue()
-    for job in zip(todo, files, strict=True):
-        jobs.put(job)
+    jobs: queue.SimpleQueue[Population] = queue.SimpleQueue()
+    for population in todo:
+        jobs.put(population)
     events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
-    desks = [_Desk(jobs, events) for _ in range(min(workers, len(todo)))]
+    desks = [_Desk(jobs, file_of, events) for _ in range(min(workers, len(todo)))]
     seconds: dict[str, float] = {}
     failures: list[Failure] = []
     try:
@@ -93,6 +102,8 @@ def run_populations(
             elif event.message["event"] == "finished":
                 seconds[event.population.id] = event.message["seconds"]
                 reporter.finished(event.population, event.message["seconds"])
+            elif event.message["event"] == "split":
+                reporter.split(event.population)
             else:
                 failures.append(Failure(event.population, event.message["traceback"]))
                 reporter.failed(failures[-1])
@@ -108,9 +119,15 @@ def run_populations(
 class _Desk(threading.Thread):
     """The thread that keeps one worker process busy, and starts another when it dies."""
 
-    def __init__(self, jobs: queue.SimpleQueue[tuple[Population, Path]], events: queue.SimpleQueue[_Event]) -> None:
+    def __init__(
+        self,
+        jobs: queue.SimpleQueue[Population],
+        file_of: Callable[[Population], Path],
+        events: queue.SimpleQueue[_Event],
+    ) -> None:
         super().__init__(daemon=True)
         self._jobs = jobs
+        self._file_of = file_of
         self._events = events
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
@@ -118,15 +135,36 @@ class _Desk(threading.Thread):
     def run(self) -> None:
         try:
             while not self._stopped:
-                population, file = self._jobs.get_nowait()
-                self._events.put(_Event(population, self._one(population, file)))
+                population = self._jobs.get_nowait()
+                message = self._one(population)
+                if _raised(message) and len(population.seeds) > 1 and not self._stopped:
+                    self._each_alone(population)
+                else:
+                    self._events.put(_Event(population, message))
         except queue.Empty:
             pass
         finally:
             self._end_worker()
             self._events.put(_Event(None, {}))
 
-    def _one(self, population: Population, file: Path) -> dict[str, Any]:
+    def _each_alone(self, population: Population) -> None:
+        """Have each seed of a population that raised trained alone; those that raise again are one failure."""
+        self._events.put(_Event(population, {"event": "split"}))
+        tracebacks: dict[int, str] = {}
+        for seed in population.seeds:
+            if self._stopped:
+                return
+            alone = population.model_copy(update={"seeds": (seed,)})
+            message = self._one(alone, quietly=True)
+            if message["event"] == "finished":
+                self._events.put(_Event(alone, message))
+            else:
+                tracebacks[seed] = message["traceback"]
+        if tracebacks:
+            failed = population.model_copy(update={"seeds": tuple(tracebacks)})
+            self._events.put(_Event(failed, {"event": "failed", "traceback": _told(tracebacks)}))
+
+    def _one(self, population: Population, *, quietly: bool = False) -> dict[str, Any]:
         """Have one population trained, pass its progress on, and return the worker's last message."""
         process = self._process or start_worker()
         self._process = process
@@ -134,7 +172,7 @@ class _Desk(threading.Thread):
             process.kill()
         assert process.stdin is not None
         assert process.stdout is not None
-        job = {"population": population.model_dump(mode="json"), "file": str(file)}
+        job = {"population": population.model_dump(mode="json"), "file": str(self._file_of(population))}
         try:
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
@@ -142,7 +180,8 @@ class _Desk(threading.Thread):
                 message: dict[str, Any] = json.loads(line)
                 if message["event"] != "progress":
                     return message
-                self._events.put(_Event(population, message))
+                if not quietly:
+                    self._events.put(_Event(population, message))
         except (BrokenPipeError, json.JSONDecodeError):
             pass  # the worker died while being spoken to, or in the middle of a line
         ending = _ending(process.wait())
@@ -165,6 +204,17 @@ class _Desk(threading.Thread):
         process.kill()
         with contextlib.suppress(BrokenPipeError):
             process.communicate()
+
+
+def _raised(message: dict[str, Any]) -> bool:
+    """Whether training raised, rather than the worker being killed or the file not written."""
+    return message["event"] == "failed" and message.get("trained") is False
+
+
+def _told(tracebacks: dict[int, str]) -> str:
+    """Name the seeds that fail alone, with the traceback of the first."""
+    seeds = ", ".join(map(str, tracebacks))
+    return f"Fails with seed {seeds}. Seed {next(iter(tracebacks))}:\n{next(iter(tracebacks.values()))}"
 
 
 def _ending(code: int) -> str:

@@ -135,6 +135,7 @@ class Study:
         began = time.perf_counter()
         with self._owned():
             self._write_record()
+            files.clear(self.folder / "failures")
             planned = self.populations
             kept = [p for p in planned if self.file_of(p).is_file()]
             there = {p.id for p in kept}
@@ -142,7 +143,7 @@ class Study:
             for one in {(p.environment, p.learner, p.strategy): p for p in todo}.values():
                 check_population(one)
             seconds, failures = self._run(todo, kept, workers, reporter or _Silent())
-        ran = tuple(p for p in todo if p.id in seconds)
+            ran = tuple(p for p in self.populations if p.id in seconds)
         return Summary(ran, tuple(kept), tuple(failures), time.perf_counter() - began)
 
     def estimate(self, *, workers: int | None = None, seconds: float = CALIBRATION_SECONDS) -> Estimate:
@@ -166,7 +167,7 @@ class Study:
             return {}, []
         reporter.begin(todo, kept, min(workers, len(todo)))
         try:
-            outcome = run_populations(todo, [self.file_of(p) for p in todo], workers, _Recorder(self, reporter))
+            outcome = run_populations(todo, self.file_of, workers, _Recorder(self, reporter))
         finally:
             reporter.end()
         return outcome
@@ -270,6 +271,9 @@ class _Silent:
     def finished(self, population: Population, seconds: float) -> None:
         pass
 
+    def split(self, population: Population) -> None:
+        pass
+
     def failed(self, failure: Failure) -> None:
         pass
 
@@ -287,18 +291,20 @@ class _Recorder(_Silent):
     def progress(self, population: Population, step: int) -> None:
         self._reporter.progress(population, step)
 
+    def split(self, population: Population) -> None:
+        self._reporter.split(population)
+
     def finished(self, population: Population, seconds: float) -> None:
-        steps = population.steps * len(population.seeds)
+        total = population.steps * len(population.seeds)
         timing = {
             "population": population.id,
             "runs": len(population.seeds),
-            "environment_steps": steps,
+            "environment_steps" if population.unit == "steps" else "episodes": total,
             "seconds": round(seconds, 3),
-            "steps_per_second": round(steps / seconds, 1),
+            f"{population.unit}_per_second": round(total / seconds, 1),
         }
         folder = self._study.folder
         files.write_text(folder / "timing" / f"{population.id}.json", json.dumps(timing, indent=2) + "\n")
-        (folder / "failures" / f"{population.id}.txt").unlink(missing_ok=True)
         self._reporter.finished(population, seconds)
 
     def failed(self, failure: Failure) -> None:

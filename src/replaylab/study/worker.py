@@ -85,6 +85,7 @@ def _work(job: dict[str, Any], say: Callable[..., None]) -> None:
             last = now
             say("progress", step=int(step))
 
+    columns = None
     try:
         if "seconds" in job:
             say("timed", speed=calibrate(population, job["seconds"]).model_dump())
@@ -92,7 +93,7 @@ def _work(job: dict[str, Any], say: Callable[..., None]) -> None:
         columns = train_population(population, on_step)
         write_population(Path(job["file"]), population, columns, versions())
     except Exception:
-        say("failed", traceback=traceback.format_exc())
+        say("failed", traceback=traceback.format_exc(), trained=columns is not None)
     else:
         say("finished", seconds=time.perf_counter() - began)
 
