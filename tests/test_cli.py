@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from replaylab import cli
+from replaylab.study import Study
 from replaylab.study.store import SCHEMA
 
 TINY = """
@@ -75,14 +76,17 @@ def test_a_study_from_file_to_report(tiny, tmp_path, capfd):
     assert lines[0] == "4 runs to do, 800 environment steps, 2 workers."
     assert sum(line.startswith("finished CartPole-v1 · dqn · ") for line in lines) == 2
     assert lines[-1] == f"report: {out / 'report.html'}"
-    assert len(lines) == len(set(lines)) == 5
+    assert [lines[-2]] == Study.from_folder(out).answers()
+    assert len(lines) == len(set(lines)) == 6
     assert printed.err == ""
 
     assert cli.main(["study", "run", str(tiny), "--out", str(out), "--no-report"]) == 0
     assert capfd.readouterr().out == f"0 runs in 0 s, 4 were there already: {out}\n"
 
     assert cli.main(["study", "report", str(out)]) == 0
-    assert capfd.readouterr().out == f"report: {out / 'report.html'}\n"
+    told = capfd.readouterr().out.splitlines()
+    assert told[-1] == f"report: {out / 'report.html'}"
+    assert told[:-1] == Study.from_folder(out).answers()
 
 
 def test_a_dry_run_tells_and_leaves_nothing(tiny, tmp_path, capfd):

@@ -81,10 +81,7 @@ class StudyRun:
         for failure in summary.failures:
             print(f"\nFAILED {failure.population.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
         if self.report and study.present:
-            print(f"report: {study.report()}")
-            _tell_contrasts(study)
-            _tell_contrasts(study)
-        _tell_visits(study)
+            _tell(study, study.report())
         return 0 if summary.complete else 1
 
 
@@ -109,9 +106,7 @@ class StudyReport:
         from replaylab.study import Study
 
         study = Study.from_folder(self.folder)
-        print(f"report: {study.report(self.out)}")
-        _tell_contrasts(study)
-        _tell_visits(study)
+        _tell(study, study.report(self.out))
         return 0
 
 
@@ -276,17 +271,13 @@ class ClaimsCommand:
         return 0
 
 
-def _tell_contrasts(study: Study) -> None:
-    if study.spec.contrasts:
-        from replaylab.study.contrast_report import lines
-
-        print("\n".join(lines(study.contrasts())))
-
-
-def _tell_visits(study: Study) -> None:
+def _tell(study: Study, report: Path) -> None:
+    """Print what came out, in words, and where the report is."""
+    from replaylab.study.contrast_report import lines
     from replaylab.study.visits import compared
 
-    for line in compared(study.results(), study.spec.baseline):
+    asked = lines(study.contrasts()) if study.spec.contrasts else []
+    for line in (*asked, *study.answers(), *compared(study.results(), study.spec.baseline), f"report: {report}"):
         print(line)
 
 

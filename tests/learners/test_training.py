@@ -241,6 +241,7 @@ def test_the_callers_functions_are_told():
         ({"seeds": [-1]}, "a seed must be a whole number that is not negative, but got -1"),
         ({"steps": 0}, "`total_steps` must be at least 1, but got 0"),
         ({"log_every": 0}, "`log_every` must be at least 1, but got 0"),
+        ({"log_every": True}, "`log_every` must be a whole number, but got True"),
         ({"eval_every": -1}, "`eval_every` must be at least 1, but got -1"),
     ],
 )

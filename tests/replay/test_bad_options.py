@@ -57,6 +57,23 @@ def refuses(error, message, call):
     assert type(caught.value) is error
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: ReplayBuffer(True, {"x": Field()}), "`capacity` must be a whole number"),
+        (lambda: ReplayBuffer(5, {"x": Field()}, num_envs=True), "`num_envs` must be a whole number"),
+        (
+            lambda: ReplayBuffer(5, {"x": Field()}, seed=True),
+            "`seed` must be a whole number that is not negative, or None",
+        ),
+        (lambda: filled().sample(True), "`batch_size` must be a whole number"),
+        (lambda: Blocks(length=True), "`length` of Blocks must be a whole number"),
+    ],
+)
+def test_true_is_no_number(call, name):
+    refuses(ConfigError, f"{name}, but got True", call)
+
+
 class TestSamplers:
     @pytest.mark.parametrize("value", ["a", None, float("nan")])
     @pytest.mark.parametrize(

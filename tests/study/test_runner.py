@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -87,35 +86,6 @@ def test_workers_do_not_change_the_numbers(unbroken, tmp_path):
     other = study(tmp_path)
     assert other.run(workers=3).complete
     assert rows(other) == rows(unbroken)
-
-
-def test_killed_again_and_again_the_rows_equal_an_unbroken_run(unbroken, tmp_path):
-    """Parent and workers are killed in turn, at times drawn over the whole of a run's course."""
-    clock = random.Random(0)
-    made = study(tmp_path)
-    kills = 0
-    for turn in range(8):
-        if kills >= 3 and len(made.present) == len(made.populations):
-            break
-        run = start(tmp_path)
-        wait_for(lambda run=run: workers_of(run.pid) or run.poll() is not None)
-        time.sleep(clock.uniform(0.5, 2.5))
-        victims = workers_of(run.pid)
-        if turn % 2 and victims:
-            os.kill(victims[0], signal.SIGKILL)
-            run.wait(60)
-        else:
-            run.kill()
-            run.wait()
-            wait_for(lambda victims=victims: not any(Path(f"/proc/{v}").exists() for v in victims))
-        kills += 1
-    assert kills >= 2
-    assert made.run().complete
-    assert rows(made) == rows(unbroken)
-    assert not list(tmp_path.rglob("*.unfinished"))
-    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == sorted(
-        p.name for p in (unbroken.folder / "runs").iterdir()
-    )
 
 
 def test_workers_die_with_the_parent(tmp_path):

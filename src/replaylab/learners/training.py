@@ -254,8 +254,10 @@ def _after(run: Run, every: int) -> int:
 
 
 def _check_arguments(seeds: list[int], counts: dict[str, int | None]) -> None:
-    if not seeds or len(set(seeds)) < len(seeds):
+    if not seeds or len(set(seeds)) < len(seeds) or any(isinstance(seed, bool) for seed in seeds):
         raise ConfigError(f"`seeds` must be one or more different whole numbers, but got {seeds}")
     for name, value in counts.items():
+        if isinstance(value, bool):
+            raise ConfigError(f"`{name}` must be a whole number, but got {value}")
         if value is not None and value < 1:
             raise ConfigError(f"`{name}` must be at least 1, but got {value}")

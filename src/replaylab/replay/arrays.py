@@ -145,7 +145,9 @@ def positive(name: str, value: Any, most: int = 2**62, least: int = 1) -> int:
     try:
         number = index(value)
     except TypeError:
-        raise ConfigError(f"`{name}` must be a whole number, but got {value!r}") from None
+        number = None
+    if number is None or isinstance(value, bool):
+        raise ConfigError(f"`{name}` must be a whole number, but got {value!r}")
     if number < least:
         raise ConfigError(f"`{name}` must be at least {least}, but got {value!r}")
     if number > most:
@@ -167,7 +169,7 @@ def check_count(config: object, name: str) -> None:
     """Raise `ConfigError` unless an option is a whole number of at least 1."""
     value = getattr(config, name)
     check_option(config, name, "at least 1", lambda: value >= 1)
-    check_option(config, name, "a whole number", lambda: value % 1 == 0)
+    check_option(config, name, "a whole number", lambda: value % 1 == 0 and not isinstance(value, bool))
 
 
 def checked_progress(progress: float | npt.ArrayLike, replicas: int | None) -> list[float]:

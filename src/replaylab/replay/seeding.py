@@ -67,6 +67,8 @@ def _roots(seed: Seed, replicas: int | None) -> list[np.random.SeedSequence]:
 
 def _root(seed: int | None) -> np.random.SeedSequence:
     try:
+        if isinstance(seed, bool):
+            raise TypeError
         return np.random.SeedSequence(seed)
     except (TypeError, ValueError):
         raise ConfigError(f"`seed` must be a whole number that is not negative, or None, but got {seed!r}") from None

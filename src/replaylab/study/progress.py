@@ -38,6 +38,38 @@ def reporter_for(console: Console) -> Reporter:
     return LiveReporter(console) if console.is_terminal else PlainReporter(console)
 
 
+def reporter_in_python(show: bool | None) -> Reporter:
+    """Return what shows a run that Python code started; None: plain lines in notebooks, nothing elsewhere."""
+    console = Console()
+    if console.is_jupyter:
+        console = Console(force_jupyter=False)
+    elif show is None:
+        show = False
+    return Silent() if show is False else reporter_for(console)
+
+
+class Silent:
+    """A reporter that says nothing."""
+
+    def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
+        """Nothing."""
+
+    def progress(self, population: Population, step: int) -> None:
+        """Nothing."""
+
+    def finished(self, population: Population, seconds: float) -> None:
+        """Nothing."""
+
+    def split(self, population: Population) -> None:
+        """Nothing."""
+
+    def failed(self, failure: Failure) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
+
+
 class _Tally:
     """Counts runs and steps, and from them speed and time left."""
 

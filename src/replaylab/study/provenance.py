@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -32,10 +33,36 @@ def hardware() -> dict[str, str]:
 
 
 def cores() -> int:
-    """Return the number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Return the number of cores this process may use, by its affinity and by the limit of its container."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(allowed, _quota())))
+
+
+def _quota(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
+    """Return how many cores' time Linux' control groups give to this process, version 2 or 1; inf: no limit."""
+    limits = [math.inf]
+    lines = own.read_text(encoding="utf-8").splitlines() if own.is_file() else []
+    for _, controllers, path in (line.split(":", 2) for line in lines):
+        base = root if not controllers else root / "cpu" if "cpu" in controllers.split(",") else None
+        if base is None:
+            continue
+        group = base / path.lstrip("/")
+        limits += [_limit(folder) for folder in (group, *group.parents) if base in (folder, *folder.parents)]
+    return min(limits)
+
+
+def _limit(folder: Path) -> float:
+    """Return the limit that one control group sets, in cores."""
+    try:
+        if (folder / "cpu.max").is_file():
+            quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
+        else:
+            quota, period = (
+                (folder / f"cpu.cfs_{name}_us").read_text(encoding="utf-8").strip() for name in ("quota", "period")
+            )
+    except (OSError, ValueError):
+        return math.inf
+    return int(quota) / int(period) if quota not in ("max", "-1") else math.inf
 
 
 def _processor() -> str:

@@ -196,7 +196,7 @@ def train_and_tell(
             evaluated[step] = np.where(np.isnan(returns), evaluated.get(step, returns), returns)
             if np.isfinite(evaluated[step]).all():  # with a budget of episodes the seeds come one by one
                 found = statistics.bootstrap_interval(evaluated.pop(step), resamples=1_000)
-                _say(console, f"{step:>10,} {population.unit}   greedy return {_level(found)}")
+                _say(console, f"{step:>10,} {population.unit}   greedy return {_level(found, population)}")
 
         columns = train_population(
             population,
@@ -217,8 +217,7 @@ def train_and_tell(
     counted = "environment steps" if population.unit == "steps" else "episodes"
     _say(
         console,
-        f"final level {_level(final)}, interquartile mean over "
-        f"{words.counted(len(population.seeds), 'seed')} with its 95 % interval",
+        f"final level {_level(final, population)}, {_measure(population)}",
     )
     _say(
         console,
@@ -257,8 +256,16 @@ class _Film:
         return play(population.environment, policy, max_steps=max_steps, env_options=population.env_options)
 
 
-def _level(found: statistics.Interval) -> str:
-    return f"{words.estimate(found)} ({words.interval(found)})"
+def _level(found: statistics.Interval, population: Population) -> str:
+    """A level with its interval, which one seed alone does not have."""
+    alone = len(population.seeds) == 1
+    return words.estimate(found) if alone else f"{words.estimate(found)} ({words.interval(found)})"
+
+
+def _measure(population: Population) -> str:
+    if len(population.seeds) == 1:
+        return "of one seed, so without an interval"
+    return f"interquartile mean over {len(population.seeds)} seeds with its 95 % interval"
 
 
 def _say(console: Console, line: str) -> None:

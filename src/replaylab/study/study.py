@@ -6,22 +6,29 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from filelock import FileLock, Timeout
 
-from replaylab.errors import ConfigError, SpecError
+from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study import files, provenance
 from replaylab.study.catalog import find
 from replaylab.study.checking import check_population
 from replaylab.study.estimate import CALIBRATION_SECONDS, Estimate, estimate
+from replaylab.study.notebook import html_of
 from replaylab.study.plan import Population, plan
+from replaylab.study.progress import reporter_in_python
+from replaylab.study.recording import Recorder
 from replaylab.study.runner import Failure, Reporter, run_populations
 from replaylab.study.spec import Spec
 
 if TYPE_CHECKING:
     import duckdb
+    import pandas
+
+    from replaylab.study.analysis import Curve, Difference, Level
 
     from replaylab.study.contrasts import Answers
 
@@ -106,7 +113,7 @@ class Study:
 
         known, prefixes = {p.id for p in regular}, {p.prefix for p in regular}
         files = sorted((self.folder / "runs").glob("*.parquet"))
-        others = [f for f in files if f.stem not in known and f.stem[: f.stem.rindex(".") + 1] in prefixes]
+        others = [f for f in files if f.stem not in known and f"{f.stem.rpartition('.')[0]}." in prefixes]
         return [read_metadata(file)["identity"] for file in others]
 
     def file_of(self, population: Population) -> Path:
@@ -118,12 +125,14 @@ class Study:
         """The populations whose rows are there."""
         return [p for p in self.populations if self.file_of(p).is_file()]
 
-    def run(self, *, workers: int | None = None, reporter: Reporter | None = None) -> Summary:
+    def run(self, *, workers: int | None = None, show: bool | None = None, reporter: Reporter | None = None) -> Summary:
         """Run what is missing and return what was done; safe to kill at any moment and call again.
 
         Args:
-            workers: processes, one thread each; by default one for each core. It changes only the time.
-            reporter: hears of the progress; silent by default.
+            workers: processes, one thread each; by default one for each core that this process may use. It changes
+                only the time.
+            show: whether to show the progress: live on a terminal, as plain lines elsewhere; None: in notebooks only.
+            reporter: hears of the progress, in place of `show`.
 
         Raises:
             ConfigError: ``workers`` is below 1, or another run is at work in the folder.
@@ -142,7 +151,7 @@ class Study:
             todo = [p for p in planned if p.id not in there]
             for one in {(p.environment, p.learner, p.strategy): p for p in todo}.values():
                 check_population(one)
-            seconds, failures = self._run(todo, kept, workers, reporter or _Silent())
+            seconds, failures = self._run(todo, kept, workers, reporter or reporter_in_python(show))
             ran = tuple(p for p in self.populations if p.id in seconds)
         return Summary(ran, tuple(kept), tuple(failures), time.perf_counter() - began)
 
@@ -167,7 +176,7 @@ class Study:
             return {}, []
         reporter.begin(todo, kept, min(workers, len(todo)))
         try:
-            outcome = run_populations(todo, self.file_of, workers, _Recorder(self, reporter))
+            outcome = run_populations(todo, self.file_of, workers, Recorder(self.folder, reporter))
         finally:
             reporter.end()
         return outcome
@@ -217,6 +226,79 @@ class Study:
             raise SpecError(f"{self.folder}: holds no results of these settings yet. Run the study first.")
         return open_rows([self.file_of(p) for p in present])
 
+    def query(self, sql: str) -> duckdb.DuckDBPyRelation:
+        """Return what an SQL query finds in the table ``results``, all rows of the study.
+
+        Example: ``study.query("select strategy, max(value) as best from results group by all").fetchall()``
+
+        Raises:
+            SpecError: nothing has been run yet.
+        """
+        return cast("duckdb.DuckDBPyRelation", self.results().query("results", sql))
+
+    def frame(self, metric: str | None = None) -> pandas.DataFrame:
+        """Return all rows, or those of one metric, as a pandas DataFrame; columns as in `results`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+            SpecError: nothing has been run yet.
+        """
+        if find_spec("pandas") is None:
+            raise MissingExtraError(
+                "`frame` needs pandas, which is not installed. Run: pip install pandas. Or take results().arrow() or "
+                "results().fetchnumpy(), which need nothing more."
+            )
+        rows = self.results()
+        if metric is not None:
+            from duckdb import ColumnExpression, ConstantExpression
+
+            rows = rows.filter(ColumnExpression("metric") == ConstantExpression(metric))
+        return rows.df()
+
+    def curves(self, metric: str = "eval/mean_reward") -> list[Curve]:
+        """Return a metric of every run over time, one curve object for each environment, learner and strategy.
+
+        Raises:
+            SpecError: nothing has been run yet.
+        """
+        from replaylab.study import analysis
+
+        return analysis.curves_of(self.results(), self.spec, metric)
+
+    def levels(self) -> list[Level]:
+        """Return how high each strategy came, with intervals: the numbers of the report's first table.
+
+        Raises:
+            SpecError: nothing has been run yet.
+        """
+        from replaylab.study import analysis
+
+        return analysis.levels(self.curves())
+
+    def differences(self) -> list[Difference]:
+        """Return each strategy's difference from the baseline, paired over seeds and Holm-corrected.
+
+        Raises:
+            SpecError: nothing has been run yet.
+        """
+        from replaylab.study import analysis
+
+        return analysis.differences(self.curves(), self.spec.baseline)
+
+    def answers(self) -> list[str]:
+        """Return what came out, in sentences; empty where there is nothing to compare.
+
+        Raises:
+            SpecError: nothing has been run yet.
+        """
+        from replaylab.study import words
+
+        found = self.differences()
+        return words.answers(found, self.levels(), self.spec) if found else []
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
     def report(self, out: str | Path | None = None) -> Path:
         """Write ``report.html`` with its figures and tables, and return its path.
 
@@ -257,56 +339,3 @@ def _workers(wanted: int | None) -> int:
     if workers < 1:
         raise ConfigError(f"`workers` must be at least 1, but got {workers}.")
     return workers
-
-
-class _Silent:
-    """A reporter that says nothing."""
-
-    def begin(self, todo: object, done: object, workers: int) -> None:
-        pass
-
-    def progress(self, population: Population, step: int) -> None:
-        pass
-
-    def finished(self, population: Population, seconds: float) -> None:
-        pass
-
-    def split(self, population: Population) -> None:
-        pass
-
-    def failed(self, failure: Failure) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
-
-
-class _Recorder(_Silent):
-    """Passes events on, and writes times and tracebacks beside the results."""
-
-    def __init__(self, study: Study, reporter: Reporter) -> None:
-        self._study = study
-        self._reporter = reporter
-
-    def progress(self, population: Population, step: int) -> None:
-        self._reporter.progress(population, step)
-
-    def split(self, population: Population) -> None:
-        self._reporter.split(population)
-
-    def finished(self, population: Population, seconds: float) -> None:
-        total = population.steps * len(population.seeds)
-        timing = {
-            "population": population.id,
-            "runs": len(population.seeds),
-            "environment_steps" if population.unit == "steps" else "episodes": total,
-            "seconds": round(seconds, 3),
-            f"{population.unit}_per_second": round(total / seconds, 1),
-        }
-        folder = self._study.folder
-        files.write_text(folder / "timing" / f"{population.id}.json", json.dumps(timing, indent=2) + "\n")
-        self._reporter.finished(population, seconds)
-
-    def failed(self, failure: Failure) -> None:
-        files.write_text(self._study.folder / "failures" / f"{failure.population.id}.txt", failure.traceback)
-        self._reporter.failed(failure)

@@ -1,0 +1,32 @@
+"""A study as a notebook shows it: its state, what came out, and where the report is."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from replaylab.study.progress import runs_of
+
+if TYPE_CHECKING:
+    from replaylab.study.study import Study
+
+
+def html_of(study: Study) -> str:
+    """Return the study's heading, the runs that are there, the answers and a link to the report, as HTML."""
+    spec, present = study.spec, study.present
+    lines = [f"<strong>{escape(spec.title or spec.name)}</strong>", escape(spec.question), _state(study)]
+    if present:
+        lines += map(escape, study.answers())
+    report = study.folder / "report.html"
+    if report.is_file():
+        lines.append(f'<a href="{escape(report.as_posix())}">Report</a>')
+    return "\n".join(f"<p>{line}</p>" for line in lines if line)
+
+
+def _state(study: Study) -> str:
+    spec, there = study.spec, runs_of(study.present)
+    failed = len(list((study.folder / "failures").glob("*.txt")))
+    state = f"{there} of {spec.runs} runs are there"
+    if failed:
+        state += f"; {failed} failed, see {escape((study.folder / 'failures').as_posix())}"
+    return f"{state}; {spec.budget} each; folder {escape(study.folder.as_posix())}."

@@ -1,0 +1,113 @@
+"""The study in Python: what the command line can do, and its numbers."""
+
+import numpy as np
+import pytest
+
+from replaylab.errors import MissingExtraError, SpecError
+from replaylab.study import Study
+from replaylab.study import study as module
+from replaylab.study.progress import LiveReporter, PlainReporter, Silent, reporter_in_python
+from tests.study.tiny import pretend, study
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Study:
+    """A study with made-up results: prioritized is 20 above uniform."""
+    found = study(tmp_path_factory.mktemp("made"), seeds=10)
+    pretend(found, 20.0)
+    return found
+
+
+def test_a_query_finds_the_rows_in_the_table_results(made):
+    found = made.query(
+        "select strategy, count(distinct seed) as seeds from results where metric = 'eval/mean_reward' "
+        "group by strategy order by strategy"
+    )
+    assert found.fetchall() == [("prioritized", 10), ("uniform", 10)]
+
+
+def test_curves_levels_differences_and_answers(made):
+    curves = made.curves()
+    assert [(c.strategy, c.values.shape) for c in curves] == [("uniform", (10, 3)), ("prioritized", (10, 3))]
+    assert made.curves("no/such") == []
+    assert {(level.strategy, level.measure) for level in made.levels()} == {
+        (s, m) for s in ("uniform", "prioritized") for m in ("final", "area")
+    }
+    final = next(d for d in made.differences() if d.measure == "final")
+    assert abs(final.iqm.estimate - 20.0) < 2.0
+    (answer,) = made.answers()
+    assert "prioritized" in answer
+    assert "higher than uniform" in answer
+
+
+def test_a_frame(made):
+    pandas = pytest.importorskip("pandas")
+    frame = made.frame("eval/mean_reward")
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame.columns) == ["environment", "learner", "strategy", "seed", "step", "metric", "value"]
+    assert len(frame) == 2 * 10 * 3
+    assert len(made.frame()) == len(made.results())
+    assert len(made.frame("it's not there")) == 0
+
+
+def test_a_frame_without_pandas_says_how_to_get_it(made, monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(
+        MissingExtraError, match=r"^`frame` needs pandas, which is not installed\. Run: pip install pandas"
+    ):
+        made.frame()
+
+
+@pytest.mark.parametrize("ask", ["results", "frame", "curves", "levels", "differences", "answers"])
+def test_without_results_all_of_them_say_so(ask, tmp_path):
+    if ask == "frame":
+        pytest.importorskip("pandas")
+    with pytest.raises(SpecError, match="holds no results of these settings yet"):
+        getattr(study(tmp_path), ask)()
+
+
+def test_a_notebook_shows_state_answers_and_the_report(made):
+    html = made._repr_html_()
+    assert "<strong>A &lt;tiny&gt; study &amp; its &quot;quotes&quot;</strong>" in html
+    assert "20 of 20 runs are there; 300 environment steps each" in html
+    assert "higher than uniform" in html
+    assert "href" not in html
+    made.report()
+    assert f'<a href="{made.folder.as_posix()}/report.html">Report</a>' in made._repr_html_()
+
+
+def test_a_notebook_shows_a_study_before_its_first_run_and_one_whose_baseline_is_missing(tmp_path):
+    new = study(tmp_path)
+    assert "0 of 8 runs are there" in new._repr_html_()
+    assert not list(tmp_path.iterdir())
+    pretend(new, 20.0)
+    for population in new.populations:
+        if population.strategy == "uniform":
+            new.file_of(population).unlink()
+    (tmp_path / "failures").mkdir()
+    (tmp_path / "failures" / "x.txt").write_text("why")
+    html = new._repr_html_()
+    assert "4 of 8 runs are there; 1 failed, see " in html
+
+
+def test_who_shows_the_progress(monkeypatch):
+    from rich.console import Console
+
+    assert type(reporter_in_python(None)) is Silent
+    assert type(reporter_in_python(False)) is Silent
+    assert type(reporter_in_python(True)) is PlainReporter
+    monkeypatch.setattr(Console, "is_terminal", property(lambda self: True))
+    assert type(reporter_in_python(True)) is LiveReporter
+    monkeypatch.undo()
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert type(reporter_in_python(None)) is PlainReporter
+    assert type(reporter_in_python(False)) is Silent
+
+
+def test_plain_lines_of_a_run(tmp_path, capsys):
+    small = study(tmp_path, seeds=1, strategies={"uniform": {"type": "uniform"}})
+    assert small.run(workers=1, show=True).complete
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 runs to do, 300 environment steps, 1 worker."
+    assert lines[-1].startswith("finished CartPole-v1 · dqn · uniform · seed 0 in ")
+    assert np.isfinite(small.query("select avg(value) from results where metric = 'eval/mean_reward'").fetchall()[0][0])
