@@ -273,11 +273,9 @@ class ClaimsCommand:
 
 def _tell(study: Study, report: Path) -> None:
     """Print what came out, in words, and where the report is."""
-    from replaylab.study.contrast_report import lines
     from replaylab.study.visits import compared
 
-    asked = lines(study.contrasts()) if study.spec.contrasts else []
-    for line in (*asked, *study.answers(), *compared(study.results(), study.spec.baseline), f"report: {report}"):
+    for line in (*study.answers(), *compared(study.results(), study.spec.baseline), f"report: {report}"):
         print(line)
 
 

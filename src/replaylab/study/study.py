@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pandas
 
     from replaylab.study.analysis import Curve, Difference, Level
-
     from replaylab.study.contrasts import Answers
 
 
@@ -286,15 +285,16 @@ class Study:
         return analysis.differences(self.curves(), self.spec.baseline)
 
     def answers(self) -> list[str]:
-        """Return what came out, in sentences; empty where there is nothing to compare.
+        """Return what came out, in sentences: of the study's contrasts, then of its strategies; maybe none.
 
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study import words
+        from replaylab.study import contrast_report, words
 
+        asked = contrast_report.lines(self.contrasts()) if self.spec.contrasts else []
         found = self.differences()
-        return words.answers(found, self.levels(), self.spec) if found else []
+        return asked + (words.answers(found, self.levels(), self.spec) if found else [])
 
     def _repr_html_(self) -> str:
         return html_of(self)
