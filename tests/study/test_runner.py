@@ -94,7 +94,7 @@ def test_workers_die_with_the_parent(tmp_path):
     victims = workers_of(run.pid)
     run.kill()
     run.wait()
-    wait_for(lambda: not any(Path(f"/proc/{v}").exists() for v in victims), seconds=10)
+    wait_for(lambda: not any(Path(f"/proc/{v}").exists() for v in victims))
 
 
 FAILING = "tests.study.failing:Fails-v0"
