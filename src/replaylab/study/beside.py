@@ -254,4 +254,5 @@ def _course(page: Page) -> Iterable[ReportFigure]:
         Drawing(groups, legend, f"across: {time}"),
         (*KEYS, "metric", "step", "iqm", "low", "high"),
         rows,
+        folded=True,
     )

@@ -96,12 +96,12 @@ def _table(page: Page, found: Sequence[Effect]) -> ReportTable:
         "effects",
         f"Sizes of effects against {page.spec.baseline}",
         "Intervals are 95 % bootstrap intervals that resample pairs of runs (2,000 resamples).",
-        ("Environment", "Learner", "Strategy", "Measure", "Pairs", "P(better)", "95 %", "Standardised", "95 %"),
+        ("Environment", "Learner", "Strategy", "Measure", "Pairs", "P(better) (95 %)", "Standardised (95 %)"),
         [
             (
                 *(e.environment, e.learner, e.strategy, words.MEASURE_NAMES[e.measure], str(e.pairs)),
-                *(words.number(e.improvement.estimate), words.interval(e.improvement)),
-                *(_size(e.standardised.estimate), f"{_size(e.standardised.low)} to {_size(e.standardised.high)}"),
+                f"{words.number(e.improvement.estimate)} ({words.interval(e.improvement)})",
+                f"{_size(e.standardised.estimate)} ({_size(e.standardised.low)} to {_size(e.standardised.high)})",
             )
             for e in found
         ],

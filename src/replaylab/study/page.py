@@ -43,6 +43,9 @@ class ReportFigure:
     kind: str
     """Width of its panels, "small", "medium" or "wide": on a narrow screen small ones stand in a row that scrolls."""
 
+    folded: bool
+    """Whether the page shows it only when asked to."""
+
 
 @dataclass(frozen=True)
 class ReportTable:
@@ -98,8 +101,13 @@ class Page:
         drawing: Drawing,
         header: Sequence[str],
         numbers: Iterable[Sequence[Any]],
+        *,
+        folded: bool = False,
     ) -> ReportFigure:
-        """Write a figure's files (SVG, PNG, and its numbers as CSV) and return it for the page."""
+        """Write a figure's files (SVG, PNG, and its numbers as CSV) and return it for the page.
+
+        A folded one is shown only when asked for.
+        """
         sheet = drawing.sheet
         write_text(self.out / "figures" / f"{key}.svg", sheet.svg())
         with whole_file(self.out / "figures" / f"{key}.png") as temporary:
@@ -117,7 +125,7 @@ class Page:
             for i, group in enumerate(drawing.groups)
         ]
         axes = f" {drawing.axes[0].upper()}{drawing.axes[1:]}." if drawing.axes else ""
-        return ReportFigure(key, title, caption + axes, drawing.legend, groups, _KINDS[drawing.width])
+        return ReportFigure(key, title, caption + axes, drawing.legend, groups, _KINDS[drawing.width], folded)
 
     def table(
         self,
