@@ -12,7 +12,7 @@ import jinja2
 
 from replaylab import palette
 from replaylab.errors import SpecError
-from replaylab.study import analysis, beside, contrast_report, effects, methods, sections, svg, words
+from replaylab.study import analysis, beside, contrast_report, effects, methods, overall, sections, svg, words
 from replaylab.study.files import write_text
 from replaylab.study.page import Page, ReportFigure, Section
 from replaylab.study.sections import Told
@@ -27,6 +27,7 @@ SECTIONS: tuple[Callable[[Page, Told], Section | None], ...] = (
     sections.heights,
     sections.distances,
     effects.section,
+    overall.section,
     beside.section,
     sections.inside,
 )
