@@ -170,6 +170,14 @@ def test_verdicts(effect, noise, bound, verdict):
         assert f"±{bound}" in sentence(found)
 
 
+def test_nothing_is_equivalent_with_fewer_than_five_seeds():
+    study = spec(DEPENDENCE | {"equivalence": 0.05})
+    for few, verdict in ((4, "undecided"), (5, "equivalent")):
+        (found,) = answers(study, made(study, lambda f: 0.0, seeds=range(few), noise=0.1)).found
+        assert found.equivalence.equivalent
+        assert found.verdict == verdict
+
+
 def test_no_more_than_one_study_in_twenty_raises_a_false_alarm():
     rng = np.random.default_rng(0)
     seeds, studies, alarms = np.arange(9), 600, 0

@@ -63,7 +63,8 @@ def sentence(found: Finding) -> str:
     verdict, corrected = _VERDICTS[found.verdict], f"p {words.equals(found.p_max_t)} after max-T correction"
     if one.equivalence is not None:
         bounds = f"±{size(one.equivalence)}"
-        verdict, told = verdict.replace("the bounds", bounds), f"bounds {bounds}; "
+        verdict = verdict.replace("the bounds", bounds)
+        told = "" if found.verdict == "equivalent" else f"bounds {bounds}; "
     return (
         f"{verdict[0].upper()}{verdict[1:]}{judged}: {effect(found.size.estimate)} {unit(one.unit)} "
         f"(95 % interval {effect(found.size.low)} to {effect(found.size.high)}; {told}{corrected}; "

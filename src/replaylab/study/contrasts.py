@@ -27,6 +27,9 @@ from replaylab.study.spec import Spec
 LEAST_SEEDS = 2
 """Fewer tell nothing of spread."""
 
+EQUIVALENCE_SEEDS = 5
+"""With fewer no contrast is called equivalent: resampled intervals are then too narrow (docs/statistics.md)."""
+
 
 @dataclass(frozen=True)
 class Values:
@@ -78,7 +81,8 @@ class Finding:
     @property
     def verdict(self) -> Verdict:
         """Equivalent comes first: a difference may be surely there, and surely too small to matter."""
-        if self.equivalence is not None and self.equivalence.equivalent:
+        enough = len(self.each.seeds) >= EQUIVALENCE_SEEDS
+        if enough and self.equivalence is not None and self.equivalence.equivalent:
             return "equivalent"
         mean = float(self.each.values.mean())
         if self.p_max_t >= SIGNIFICANCE or mean * self.size.estimate <= 0.0:

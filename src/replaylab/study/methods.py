@@ -33,8 +33,8 @@ _CONTRASTS = (
     f"step-down max-T over all contrasts of the study together, in which all contrasts of a seed flip together, and a "
     f"contrast that lacks a seed takes part with those it has (Westfall & Young 1993). “Equivalent” needs the 90 % "
     f"interval inside the declared bounds, which is two one-sided tests at 5 % (Schuirmann 1987), each contrast by "
-    f"itself. “Higher” and “lower” need a corrected p below {analysis.SIGNIFICANCE}. “Undecided” is none of these: the "
-    f"data do not tell."
+    f"itself, and five seeds. “Higher” and “lower” need a corrected p below {analysis.SIGNIFICANCE}. “Undecided” is "
+    f"none of these: the data do not tell."
 )
 
 
