@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable
 
-from replaylab.claims import bit_flip, blind_cliffwalk, cleanrl, cliff_walking, unbiased
+from replaylab.claims import bit_flip, blind_cliffwalk, cleanrl, cliff_walking, combined_capacity, unbiased
 from replaylab.claims.finding import Claim
 from replaylab.errors import ConfigError
 
-CLAIMS: dict[int, Claim] = {
-    claim.number: claim
-    for claim in (blind_cliffwalk.CLAIM, cliff_walking.CLAIM, bit_flip.CLAIM, cleanrl.CLAIM, unbiased.CLAIM)
-}
+MODULES = (blind_cliffwalk, cliff_walking, bit_flip, cleanrl, combined_capacity, unbiased)
+
+CLAIMS: dict[int, Claim] = {module.CLAIM.number: module.CLAIM for module in MODULES}
 
 
 def chosen(numbers: Iterable[int]) -> list[Claim]:
