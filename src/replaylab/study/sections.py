@@ -188,7 +188,7 @@ def distances(page: Page, told: Told) -> Section | None:
     return Section(
         f"Differences from {baseline}",
         [figure, tables.difference_table(page, told.differences)],
-        points=[words.comparison(d) for d in told.differences],
+        points=[words.comparison(d) for d in told.differences] if len(panels) == 1 else [],  # else the table has them
         note="“No difference shown” does not mean that there is none: the interval says which differences the data "
         "leave open.",
     )
