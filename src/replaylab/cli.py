@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from replaylab.errors import ReplayError
+from replaylab.errors import ReplayError, SpecError
 
 if TYPE_CHECKING:
     from replaylab.study import Study
@@ -211,10 +211,14 @@ class TrainCommand:
         """Train and return the exit code."""
         from rich.console import Console
 
+        from replaylab.study.checking import check_population
         from replaylab.study.single import saves_every, single, to_go_on, train_and_tell
 
         folder = self.resume or self.save
         population = to_go_on(self.resume) if self.resume else self._population(single)
+        for option in ("out", "video", "tensorboard", "save"):
+            _check_place(option, getattr(self, option), is_file=option in ("out", "video"))
+        check_population(population)
         train_and_tell(
             population,
             Console(),
@@ -269,6 +273,19 @@ class ClaimsCommand:
         if self.json is not None:
             self.json.write_text(telling.dump(told), encoding="utf-8")
         return 0
+
+
+def _check_place(option: str, path: Path | None, *, is_file: bool) -> None:
+    """Raise SpecError if nothing can be written there; folders are made."""
+    if path is None:
+        return
+    folder = path.parent if is_file else path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SpecError(f"train: --{option} {path} cannot be written: {error}") from error
+    if is_file and path.is_dir():
+        raise SpecError(f"train: --{option} must be a file, but {path} is a folder; name a file in it")
 
 
 def _tell(study: Study, report: Path) -> None:

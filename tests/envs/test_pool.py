@@ -1,12 +1,20 @@
 """EnvPool and this library's own stepping are the same learning problem."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from replaylab.envs import make_vector_env
 from replaylab.errors import ConfigError, MissingExtraError
+from replaylab.learners import DQN, train
+from replaylab.learners.streams import numbers
+from replaylab.replay import Uniform
+from replaylab.study import Spec
+from replaylab.study.checking import check_population
+from replaylab.study.plan import plan
+from replaylab.study.worker import train_population
 
 
 def test_a_missing_pool_is_told_with_the_command(monkeypatch):
@@ -17,7 +25,7 @@ def test_a_missing_pool_is_told_with_the_command(monkeypatch):
 
 def test_a_pool_resets_in_the_next_step_only():
     with pytest.raises(ConfigError, match='backend "envpool" resets in NEXT_STEP mode only, but got SAME_STEP'):
-        make_vector_env("CartPole-v1", 1, backend="envpool")
+        make_vector_env("CartPole-v1", 1, backend="envpool", autoreset_mode="SameStep")
 
 
 def test_an_unknown_backend_is_told():
@@ -88,3 +96,73 @@ def test_a_pools_copy_depends_on_its_own_seed(pool):
 def test_what_a_pool_does_not_know_is_told(pool):
     with pytest.raises(ConfigError, match="EnvPool cannot make 'CartPol-v1'"):
         pool("CartPol-v1", 1)
+
+
+class FakePool:
+    """EnvPool's face over this library's own stepping."""
+
+    def __init__(self, env, seeds):
+        self.env, self.seeds, self.closed = env, seeds, False
+        self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
+
+    def reset(self):
+        return self.env.reset(seed=self.seeds)
+
+    def step(self, actions):
+        return self.env.step(actions)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    def make(task_id, env_type, num_envs, seed, **kwargs):
+        assert env_type == "gymnasium"
+        return FakePool(make_vector_env(task_id, num_envs, autoreset_mode="NextStep", **kwargs), seed)
+
+    monkeypatch.setitem(sys.modules, "envpool", SimpleNamespace(make=make))
+
+
+def test_a_run_on_a_pool_evaluates_and_equals_one_by_this_librarys_stepping(fake, monkeypatch):
+    """Evaluations, held-out states and budgets of episodes included; only starts would differ with the real one."""
+    for module in ("run", "evaluation"):  # an EnvPool's seeds have 31 bits
+        seeds = f"replaylab.learners.{module}.numbers"
+        monkeypatch.setattr(seeds, lambda *args: [number % 2**31 for number in numbers(*args)])
+    learner = DQN(hidden=(8,), batch_size=8, learning_starts=20, capacity=500)
+    options = {"eval_every": 50, "eval_episodes": 2, "log_every": 20}
+    pool = train("CartPole-v1", learner, Uniform(), [3, 4], 150, env_options={"backend": "envpool"}, **options)
+    ours = train("CartPole-v1", learner, Uniform(), [3, 4], 150, autoreset_mode="NextStep", **options)
+    for name, column in ours.columns.items():
+        np.testing.assert_array_equal(pool.columns[name], column)
+    told = train(
+        "CartPole-v1", learner, Uniform(), [3], total_episodes=4, held_out=5, env_options={"backend": "envpool"}
+    ).of("eval/held_out_q")[1]
+    assert np.isfinite(told).all()
+
+
+def test_what_a_pool_cannot_do_is_told_before_training(fake, tmp_path):
+    options = {"env_options": {"backend": "envpool"}}
+    with pytest.raises(ConfigError, match="`save_every` needs an environment that can go on exactly"):
+        train("CartPole-v1", DQN(), Uniform(), [3], 100, save=tmp_path, save_every=50, **options)
+    with pytest.raises(ConfigError, match="a budget of episodes for several seeds at once needs"):
+        train("CartPole-v1", DQN(), Uniform(), [3, 4], total_episodes=5, **options)
+    with pytest.raises(ConfigError, match="resets in NEXT_STEP mode only, but got SAME_STEP"):
+        train("CartPole-v1", DQN(), Uniform(), [3], 100, autoreset_mode="SameStep", **options)
+
+
+def test_a_study_trains_on_a_pool(fake, tmp_path):
+    table = {
+        "name": "pools",
+        "environments": ["CartPole-v1"],
+        "seeds": 1,
+        "baseline": "uniform",
+        "budget": {"steps": 60},
+        "evaluation": {"every": 30, "episodes": 1},
+        "learners": {"dqn": {"type": "dqn", "hidden": [8], "batch_size": 8, "learning_starts": 20}},
+        "strategies": {"uniform": {"type": "uniform"}},
+        "env_options": {"CartPole-v1": {"backend": "envpool"}},
+    }
+    (population,) = plan(Spec.from_table(table))
+    check_population(population)
+    assert (train_population(population)["metric"] == "eval/mean_reward").sum() == 2

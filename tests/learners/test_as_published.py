@@ -151,7 +151,7 @@ def test_the_target_is_copied_where_an_episode_ends_and_nowhere_else(module):
         if min(run_.buffer.size) >= 8:
             run_.agents.update(run_.buffer.sample(8))
         before = run_.agents.state()
-        training._turn(run_, recorder)
+        training.turn(run_, recorder)
         now, steps = run_.agents.state(), stored(run_.buffer)
         ended = (steps["terminated"] | steps["truncated"])[:, -1]
         copied += ended.sum()

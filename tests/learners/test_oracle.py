@@ -13,8 +13,9 @@ from replaylab.errors import ConfigError
 from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa, train
 from replaylab.learners.dynamic_programming import optimal_values
 from replaylab.learners.oracle import EnvOracle, TrueErrorOracle
-from replaylab.learners.run import Job, Run, check
-from replaylab.learners.training import _turn
+from replaylab.learners.run import Job, Run
+from replaylab.learners.training import turn as take_turn
+from replaylab.learners.trial import check
 from replaylab.replay import Batch, NStep
 
 CLIFFWALK = "replaylab/BlindCliffwalk-v0"
@@ -82,7 +83,7 @@ def test_the_drawn_step_is_the_best_of_all_that_are_stored(env_id, env_options, 
     run = Run(Job(env_id, settings, EnvOracle(), 500, env_options=env_options, autoreset_mode=mode), [3, 4, 8])
     newest, best = Newest(3), set()
     for turn in range(120):
-        _turn(run, newest)
+        take_turn(run, newest)
         if turn % 10:
             continue
         drawn = run.buffer.sample(1).id[:, 0]

@@ -31,7 +31,7 @@ def make_vector_env(
     env_id: str,
     num_envs: int,
     *,
-    autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+    autoreset_mode: str | AutoresetMode | None = None,
     backend: str | None = None,
     **kwargs: Any,
 ) -> VectorEnv[Any, Any, Any]:
@@ -44,7 +44,8 @@ def make_vector_env(
     Args:
         env_id: The registered name, such as "CartPole-v1" or "my_module:MyEnv-v0".
         num_envs: E.
-        autoreset_mode: What happens when an episode ends; see Gymnasium's `AutoresetMode`.
+        autoreset_mode: What happens when an episode ends; see Gymnasium's `AutoresetMode`. None: SAME_STEP, or what the
+            backend does.
         backend: "envpool": step by EnvPool's threads, which reset in NEXT_STEP mode; None: as above.
         **kwargs: For the environment's constructor, or for `make_atari`.
 
@@ -60,6 +61,8 @@ def make_vector_env(
     """
     if num_envs < 1:
         raise ConfigError(f"`num_envs` must be at least 1, but got {num_envs}")
+    if autoreset_mode is None:
+        autoreset_mode = AutoresetMode.SAME_STEP if backend is None else AutoresetMode.NEXT_STEP
     mode = AutoresetMode(autoreset_mode)
     if backend is not None:
         return _pool(env_id, num_envs, mode, backend, kwargs)

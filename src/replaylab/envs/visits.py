@@ -27,7 +27,7 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
         high: Where the last bins end, (D,); None: the space's high. What lies outside counts in the outermost bins.
 
     Attributes:
-        visits: int64 (E, S), or (E, *bins).
+        visits: int64 (E, S), or E and the bins of each dimension.
 
     Raises:
         ConfigError: The observations cannot be counted, or the bins are not as told.

@@ -12,7 +12,7 @@ from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from replaylab.envs import make_vector_env
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners import continuing
 from replaylab.learners.agents import Agents, Learner, Step, pick
 from replaylab.learners.as_published import DQNAsPublished
@@ -49,7 +49,7 @@ class Job:
     total_episodes: int | None = None
     transforms: Sequence[Transform | EnvHindsight] = ()
     env_options: Mapping[str, Any] = field(default_factory=dict)
-    autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP
+    autoreset_mode: str | AutoresetMode | None = None
     measure_every: int | None = None
 
     def __post_init__(self) -> None:
@@ -75,21 +75,6 @@ class Job:
 
     def __str__(self) -> str:
         return ", ".join(f"{one.name}={getattr(self, one.name)!s}" for one in fields(self))
-
-
-def check(job: Job) -> None:
-    """Raise the error that training would end with at its start, if any; takes no memory for a buffer.
-
-    Raises:
-        ConfigError: The environment cannot be made, or the learner or a transform cannot handle it.
-        MissingExtraError: What the environment needs is not installed.
-    """
-    env = _environments(job, 1)
-    try:
-        _sampler(job, _agents(job, env, [0]))
-        transforms_for(env, job.transforms)
-    finally:
-        env.close()
 
 
 def states_of(job: Job) -> int:
@@ -215,6 +200,11 @@ def _environments(job: Job, count: int) -> VectorEnv[Any, Any, Any]:
         return make_vector_env(job.env_id, count, autoreset_mode=job.autoreset_mode, **job.env_options)
     except TypeError as error:
         raise ConfigError(f"`env_options` do not fit {job.env_id}: {error}") from error
+    except ReplayError:
+        raise
+    except Exception as error:  # a constructor may raise anything
+        told = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{job.env_id} cannot be made with env_options={dict(job.env_options)}: {told}") from error
 
 
 def _agents(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> Agents:

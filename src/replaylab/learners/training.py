@@ -47,7 +47,7 @@ def train(
     log_every: int = 1_000,
     visits: bool = False,
     measure_every: int | None = None,
-    autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+    autoreset_mode: str | AutoresetMode | None = None,
     on_metrics: OnMetrics | None = None,
     on_end: Callable[[list[int], Agents], None] | None = None,
     progress: Callable[[int], None] | None = None,
@@ -84,7 +84,7 @@ def train(
         visits: Whether to count in which of its states (Discrete observations) each replica acts.
         measure_every: Environment steps, whatever the budget counts, between two rounds of the measures of what is
             replayed; None: they are not taken. They change nothing else, and cost as ``docs/measures.md`` says.
-        autoreset_mode: How the environments start new episodes.
+        autoreset_mode: How the environments start new episodes; None: as `make_vector_env` chooses.
         on_metrics: Called after each look and each evaluation; see `Recorder`.
         on_end: Called with seeds whose budget is used up and their agents.
         progress: Called every 100 steps, and at the end, with how far the slowest replica is.
@@ -136,7 +136,7 @@ def train(
     next_save = _after(run, save_every or 1)
 
     while run.seeds:
-        _turn(run, recorder)
+        turn(run, recorder)
         clock = run.clock
         _evaluate(run, recorder, evaluation, looks, eval_every)
         over = clock.over
@@ -159,7 +159,7 @@ def train(
     return recorder.table()
 
 
-def _turn(run: Run, recorder: Recorder) -> None:
+def turn(run: Run, recorder: Recorder) -> None:
     """Take one step in every environment, and learn."""
     learner, agents, clock, env = run.job.learner, run.agents, run.clock, run.env
     clock.step()

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from replaylab.errors import ConfigError, SpecError
+from typing import Any
+
+from replaylab.errors import MissingExtraError, ReplayError, SpecError
 from replaylab.study.parts import LEARNERS, STRATEGIES, TRANSFORMS, build
 from replaylab.study.plan import Population
 
 
 def check_population(population: Population) -> None:
-    """Raise the error that training would end with at its start, if any.
+    """Raise the error that training would soon end with, if any, by training a little of it.
+
+    What breaks in the environment's or the user's own code is no such error: the run itself tells it with its
+    traceback, and others go on.
 
     Raises:
-        SpecError: as `replaylab.learners.run.check`, with the population named.
+        SpecError: as `replaylab.learners.trial.check`, with the population named.
+        MissingExtraError: what it needs is not installed.
     """
-    from replaylab.learners.run import Job, check
+    from replaylab.learners.run import Job
+    from replaylab.learners.trial import check
     from replaylab.learners.value_error import OptimumDistance
 
     part = population
-    total = {f"total_{part.unit}": part.steps}
     learner, sampler = build(part.learner_part, LEARNERS), build(part.strategy_part, STRATEGIES)
     transforms = [build(one, TRANSFORMS) for one in part.transforms]
     try:
-        check(
-            Job(part.environment, learner, sampler, transforms=transforms, env_options=part.env_options, **total)  # type: ignore[arg-type]
-        )
+        total: dict[str, Any] = {f"total_{part.unit}": part.steps}
+        job = Job(part.environment, learner, sampler, transforms=transforms, env_options=part.env_options, **total)
+        check(job, replicas=len(part.seeds), visits=part.visits)
         if part.value_error:
             OptimumDistance(part.environment, learner, part.env_options)
-    except ConfigError as error:
+    except MissingExtraError:
+        raise
+    except ReplayError as error:
         raise SpecError(f"{part.label} cannot be run: {error}") from error
+    except Exception:  # its own run tells it, with its traceback
+        return
