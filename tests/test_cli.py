@@ -254,6 +254,13 @@ def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, mon
         (["--transforms", "nstep"], "did you mean `n_step`"),
         (["--env", "Pendulum-v1", "--learner", "q_learning"], "tables need Discrete observations"),
         (["--env-options", "nonsense=1"], "`env_options` do not fit CartPole-v1"),
+        (
+            ["--strategy", "prioritized", "--strategy-options", "block_length=3"],
+            "a multiple of the sampler's `block_length`",
+        ),
+        (["--strategy", "oracle"], "the oracle has to know what an update does to a table"),
+        (["--out", "/"], "--out must be a file, but / is a folder"),
+        (["--save", "/dev/null"], "--save /dev/null cannot be written"),
     ],
 )
 def test_train_says_what_cannot_be_before_it_begins(options, message, capsys):

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from replaylab import cli
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, SpecError
 from replaylab.learners import QLearning, train
 from replaylab.replay import Online
+from tests.study import tiny
 
 STUDY = """
 name = "cliff"
@@ -47,3 +48,12 @@ def test_a_study_tells_whether_a_strategy_goes_elsewhere(tmp_path, capsys):
 def test_only_discrete_observations_are_counted():
     with pytest.raises(ConfigError, match="`visits` are counted of Discrete observations"):
         train("CartPole-v1", QLearning(), Online(), [0], 10, visits=True)
+
+
+def test_a_study_refuses_to_count_the_states_of_a_box_before_it_trains(tmp_path):
+    study = tiny.study(tmp_path, logging__visits=True)
+    with pytest.raises(
+        SpecError, match=r"CartPole-v1 · dqn · uniform .* cannot be run: `visits` are counted of Discrete"
+    ):
+        study.run(workers=1)
+    assert study.present == []
