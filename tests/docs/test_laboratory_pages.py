@@ -58,8 +58,9 @@ def test_learners_and_strategies_are_listed():
 def test_every_key_is_listed():
     tables = {"budget": Budget, "evaluation": Evaluation, "logging": Logging, "measures": Measures}
     keys = {f"{table}.{key}" for table, kind in tables.items() for key in kind.model_fields}
-    keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"'}
-    keys |= set(Spec.model_fields) - set(tables) - {"learners", "strategies", "env_options", "overrides"}
+    keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"', 'scores."ID"'}
+    written_otherwise = {"learners", "strategies", "env_options", "scores", "overrides", "origins"}
+    keys |= set(Spec.model_fields) - set(tables) - written_otherwise
     assert rows_of(STUDIES, "### Its keys") == keys
     assert rows_of(STUDIES, "### What a strategy may do otherwise") - {"[strategies.NAME]"} == set(
         Overrides.model_fields
@@ -74,7 +75,8 @@ def test_columns_are_those_of_the_files():
 
 
 def test_metrics_are_those_of_a_run():
-    settings = {"total_steps": 100, "eval_every": 50, "eval_episodes": 1, "log_every": 50, "held_out": 2}
+    evaluations = {"eval_every": 50, "eval_episodes": 1, "held_out": 2, "value_error": True}
+    settings = {"total_steps": 100, "log_every": 50} | evaluations
     learner = QLearning(batch_size=4)
     told = set()
     metrics = train("FrozenLake-v1", learner, Uniform(), [0], **settings, on_metrics=lambda _, new: told.update(new))
