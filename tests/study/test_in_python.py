@@ -53,7 +53,8 @@ def test_a_frame(made):
 def test_a_frame_without_pandas_says_how_to_get_it(made, monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(
-        MissingExtraError, match=r"^`frame` needs pandas, which is not installed\. Run: pip install pandas"
+        MissingExtraError,
+        match=r"^`frame` needs pandas, which is not installed\. Run: pip install \"replaylab\[pandas\]\"",
     ):
         made.frame()
 

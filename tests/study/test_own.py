@@ -9,6 +9,7 @@ import pytest
 from replaylab.errors import SpecError
 from replaylab.study import Spec, Study
 from replaylab.study.own import CODE
+from replaylab.study.single import single
 from tests.study.tiny import rows, study, table
 
 OWN = "tests.study.own_parts"
@@ -68,6 +69,21 @@ def test_what_is_no_sampler_is_refused(kind, message):
 def test_what_is_no_learner_is_refused():
     with pytest.raises(SpecError, match=r"`learners.mine.type` must name a learner.* has no method `agents`"):
         Spec.from_table(table(learners__mine={"type": f"{OWN}:Fresh"}))
+
+
+def test_one_population_by_hand_takes_them_too():
+    made = single(
+        environment="FrozenLake-v1",
+        strategy=f"{OWN}:Fresh",
+        strategy_options=["power=3"],
+        learner=f"{OWN}:HalfAlpha",
+        learner_options=["batch_size=4"],
+        seeds=[0],
+        steps=100,
+        eval_every=50,
+        eval_episodes=1,
+    )
+    assert (made.learner, made.strategy, made.strategy_part.options["power"]) == ("HalfAlpha", "Fresh", 3.0)
 
 
 def test_an_unknown_option_is_refused():

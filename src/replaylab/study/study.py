@@ -244,8 +244,8 @@ class Study:
         """
         if find_spec("pandas") is None:
             raise MissingExtraError(
-                "`frame` needs pandas, which is not installed. Run: pip install pandas. Or take results().arrow() or "
-                "results().fetchnumpy(), which need nothing more."
+                '`frame` needs pandas, which is not installed. Run: pip install "replaylab[pandas]". Or take '
+                "results().arrow() or results().fetchnumpy(), which need nothing more."
             )
         rows = self.results()
         if metric is not None:
