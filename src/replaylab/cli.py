@@ -150,8 +150,8 @@ class TrainCommand:
     """Gymnasium environment id."""
 
     strategy: str = "uniform"
-    """Replay strategy: none, uniform, prioritized, rank_based, combined, recency, any other a study takes, or your own as
-    module:Class."""
+    """Replay strategy: none, uniform, prioritized, rank_based, combined, recency, any other a study takes, or your own
+    as module:Class."""
 
     strategy_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Options of the strategy, values as in TOML: alpha=0.7."""
