@@ -103,6 +103,8 @@ def test_a_known_effect_is_found_exactly():
     assert (found["dependence"].groups, found["dependence"].cells) == (6, 12)
     assert found["dependence"].p == found["dependence"].p_max_t == 2 / 2**10
     assert [found[k].verdict for k in ("dependence", "choice", "both")] == ["higher", "higher", "lower"]
+    assert sentence(found["dependence"]).startswith("Higher (better): ")
+    assert sentence(found["both"]).startswith("Lower: "), "an effect that is smaller than another is not worse"
     assert found["both"].each.seeds.tolist() == list(range(10))
 
 

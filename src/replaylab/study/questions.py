@@ -114,6 +114,7 @@ class Asked:
     metric: str
     measure: Literal["area", "final"]
     better: Literal["higher", "lower"] | None
+    """None for a difference of contrasts: an effect that is larger than another is not better."""
     equivalence: float | None
     unit: str
     scored: bool
@@ -151,14 +152,14 @@ def _difference(one: Question, earlier: Mapping[str, Asked], where: str) -> Aske
                 f"{name!r}{did_you_mean(name, earlier).removesuffix('.')}"
             )
     a, b = (earlier[name] for name in one.of)
-    for key in ("metric", "measure", "better", "unit"):
+    for key in ("metric", "measure", "unit"):
         if getattr(a, key) != getattr(b, key):
             raise ValueError(
                 f"{where}: `of` must name contrasts of one {key}, but {a.name!r} has {getattr(a, key)} and {b.name!r} "
                 f"{getattr(b, key)}"
             )
     return Asked(
-        one.name, one.question, a.metric, a.measure, a.better, one.equivalence, a.unit, a.scored, of=(a.name, b.name)
+        one.name, one.question, a.metric, a.measure, None, one.equivalence, a.unit, a.scored, of=(a.name, b.name)
     )
 
 
