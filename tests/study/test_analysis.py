@@ -198,9 +198,9 @@ def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(
     time = found.spec.budget.counted
     drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], "s", palette.looks(["s"], "s"), "return", time)
     figure = drawn.groups[0].panels[0].figure
-    figure.canvas.draw()
-    assert "episodes" in [text.get_text() for text in figure.texts]
-    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["0", "100", "200", "300"]
+    texts = [text.get_text() for text in figure.texts]
+    assert texts[:4] == ["0", "100", "200", "300"]
+    assert "episodes" in texts
     console = Console(record=True, file=StringIO())
     PlainReporter(console).begin(found.populations, [], 1)
     assert "8 runs to do, 2,400 episodes, 1 worker." in console.export_text()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from replaylab import palette
@@ -18,6 +20,7 @@ from replaylab.study.drawing import MEDIUM, SMALL, WIDE, Drawing, Group, Panel, 
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Cell = Sequence[tuple[Curve, Band]]
 """The curves of one environment and learner, a strategy each, with their bands."""
@@ -62,8 +65,7 @@ def _overlay(cell: Cell, title: str, looks: dict[str, Look], unit: str, time: st
     for curve, band in cell:
         _draw(axes, curve, band, looks[curve.strategy])
     _title(axes, title)
-    _steps_axis(axes, int(cell[0][0].steps[-1]))
-    _value_axis(axes)
+    _time_frame(axes, int(cell[0][0].steps[-1]))
     if not small:
         write(figure, time, 66, 270, color=palette.MUTED)
         write(figure, unit, 9, 131, color=palette.MUTED, turned=True)
@@ -71,8 +73,19 @@ def _overlay(cell: Cell, title: str, looks: dict[str, Look], unit: str, time: st
 
 
 def _draw(axes: Axes, curve: Curve, band: Band, look: Look, width: float = 2.0) -> None:
-    axes.fill_between(curve.steps, band.low, band.high, color=look.light, alpha=0.14, linewidth=0)
+    _fill(axes, curve.steps, band.low, band.high, look.light, 0.14)
     axes.plot(curve.steps, band.estimate, linestyle=look.line, color=look.light, lw=width)
+
+
+def _fill(axes: Axes, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], color: str, alpha: float) -> None:
+    """Fill between two lines; where a point is missing, so is the band."""
+    there = np.isfinite(low) & np.isfinite(high)
+    for part in np.split(np.arange(len(x)), np.flatnonzero(np.diff(there)) + 1):
+        if there[part[0]]:
+            sides = [np.stack([x[part], low[part]], axis=1), np.stack([x[part], high[part]], axis=1)[::-1]]
+            around = np.concatenate(sides)
+            axes.add_artist(Polygon(around, color=color, alpha=alpha, linewidth=0))
+            axes.update_datalim(around)  # add_patch would look for curves in the outline, for long
 
 
 def multiples(
@@ -114,14 +127,13 @@ def _own_panel(
     if runs:
         few = thinned(curve, MOST_POINTS)
         axes.plot(few.steps, few.values.T, "-", color=look.light, lw=0.7, alpha=0.4)
-    axes.fill_between(curve.steps, band.low, band.high, color=look.light, alpha=0.18, linewidth=0)
+    _fill(axes, curve.steps, band.low, band.high, look.light, 0.18)
     if reference is not None and reference[0] is not curve:
         axes.plot(reference[0].steps, reference[1].estimate, "--", color=palette.BASELINE[0], lw=1.3)
     axes.plot(curve.steps, band.estimate, "-", color=look.light, lw=2.2)
     _title(axes, shortened(curve.strategy, SMALL - 60, 12.5))
-    _steps_axis(axes, int(curve.steps[-1]))
-    _value_axis(axes)
     axes.set_ylim(limits)
+    _time_frame(axes, int(curve.steps[-1]))
     return Panel(curve.strategy, figure)
 
 
@@ -163,13 +175,11 @@ def _environments_panel(
         low, high = scale(curve.environment)
         shares = curve.steps / curve.steps[-1]
         estimate, bottom, top = ((side - low) / (high - low) for side in band)
-        axes.fill_between(shares, bottom, top, color=look.light, alpha=0.1, linewidth=0)
+        _fill(axes, shares, bottom, top, look.light, 0.1)
         axes.plot(shares, estimate, linestyle=styles[curve.environment], color=look.light, lw=1.8)
     _title(axes, shortened(title, SMALL - 60, 12.5))
-    axes.set_xlim(0, 1)
-    axes.set_xticks([0, 0.5, 1])
-    _value_axis(axes)
     axes.set_ylim(-0.08, 1.08)
+    _share_frame(axes)
     return Panel(title, figure)
 
 
@@ -217,7 +227,7 @@ def _dots(shown: Dots, width: int, room: int) -> Panel:
     for color in dict.fromkeys(row.color for row in shown.rows):
         _marks(axes, [(i, row) for i, row in enumerate(shown.rows) if row.color == color], color, dense=each == 20)
     _title(axes, shortened(shown.title, width, 12.5), left=-min(room, width // 2) + 2, width=width)
-    _rows_axis(axes, [shortened(row.label, room) for row in shown.rows])
+    _rows_frame(axes, [shortened(row.label, room) for row in shown.rows])
     return Panel(shown.title, figure)
 
 
@@ -255,12 +265,12 @@ def profiles(panels: Sequence[tuple[str, Sequence[tuple[str, Band]]]], taus: Any
         figure, axes = new_panel(MEDIUM, 280, left=66, bottom=44) if len(panels) == 1 else new_panel(SMALL, 170)
         for strategy, band in found:
             look = looks[strategy]
-            axes.fill_between(taus, band.low, band.high, color=look.light, alpha=0.14, linewidth=0)
+            _fill(axes, taus, band.low, band.high, look.light, 0.14)
             axes.plot(taus, band.estimate, linestyle=look.line, color=look.light, lw=2.0)
         _title(axes, shortened(title, SMALL - 60, 12.5))
         axes.set_xlim(float(taus[0]), float(taus[-1]))
         axes.set_ylim(-0.03, 1.03)
-        _value_axis(axes)
+        _frame(axes, _ticks(axes.get_xlim(), 4), _ticks(axes.get_ylim(), 5))
         drawn.append(Panel(title, figure))
     shown = dict.fromkeys(strategy for _, found in panels for strategy, _ in found)
     return Drawing(
@@ -277,30 +287,63 @@ def _title(axes: Axes, text: str, left: float = 0, width: int = 0) -> None:
         axes.set_title(text, y=1.0)
 
 
-def _steps_axis(axes: Axes, last: int) -> None:
-    axes.set_xlim(0, last)
-    axes.xaxis.set_major_locator(MaxNLocator(4, steps=_NICE, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(_short))
+Ticks = Sequence[tuple[float, str]]
+"""Places along an axis, and what is written there."""
 
 
-def _value_axis(axes: Axes) -> None:
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=_NICE))
-    axes.yaxis.set_major_formatter(FuncFormatter(_short))
+def _frame(axes: Axes, across: Ticks, up: Ticks, *, rows: bool = False) -> None:
+    """Draw the axes, the grid and the labels of ticks: matplotlib's own take most of a small panel's time.
+
+    Args:
+        axes: whose limits are set already.
+        across: ticks of the horizontal axis.
+        up: ticks of the vertical axis.
+        rows: whether the vertical axis has labelled rows; the grid is vertical then.
+    """
+    axes.set_axis_off()
+    figure, box = cast("Figure", axes.figure), axes.get_position()
+    width, height = figure.get_size_inches() * 72
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    xs = [box.x0 + (x - left) / (right - left) * box.width for x, _ in across]
+    ys = [box.y0 + (y - bottom) / (top - bottom) * box.height for y, _ in up]
+    lines = [((box.x0, box.y0), (box.x1, box.y0)), *([] if rows else [((box.x0, box.y0), (box.x0, box.y1))])]
+    lines += [((x, box.y0), (x, box.y1)) for x in xs] if rows else [((box.x0, y), (box.x1, y)) for y in ys]
+    ends = np.array([(*line, (np.nan, np.nan)) for line in lines]).reshape(-1, 2).T
+    figure.add_artist(Line2D(*ends, color=palette.RULE, linewidth=0.8, zorder=-1))
+    for x, (_, text) in zip(xs, across, strict=True):
+        figure.text(x, box.y0 - 15 / height, text, ha="center", color=palette.MUTED, size=11)
+    for y, (_, text) in zip(ys, up, strict=True):
+        color, size = (palette.INK, 11.5) if rows else (palette.MUTED, 11)
+        figure.text(box.x0 - 6 / width, y - 4 / height, text, ha="right", color=color, size=size)
 
 
-def _short(value: float, _: object = None) -> str:
+def _ticks(limits: tuple[float, float], most: int, *, integer: bool = False) -> Ticks:
+    """Return ticks at round numbers within limits."""
+    found = MaxNLocator(most, steps=_NICE, integer=integer).tick_values(*limits)
+    slack = 1e-9 * (limits[1] - limits[0])
+    return [(float(v), _short(float(v))) for v in found if limits[0] - slack <= v <= limits[1] + slack]
+
+
+def _short(value: float) -> str:
     """Return a tick's number in few letters."""
     thousands = abs(value) >= 10_000 or (abs(value) >= 1_000 and value % 100 == 0)
-    text = f"{value / 1000:g}k" if thousands else f"{value:.6g}"
+    text = f"{value / 1000:g}k" if thousands else f"{value + 0.0:.6g}"
     return text.replace("-", "−")
 
 
-def _rows_axis(axes: Axes, labels: Sequence[str]) -> None:
-    axes.set_yticks(range(len(labels)), labels=list(labels))
+def _time_frame(axes: Axes, last: int) -> None:
+    """Frame a panel of curves over time."""
+    axes.set_xlim(0, last)
+    _frame(axes, _ticks((0, last), 4, integer=True), _ticks(axes.get_ylim(), 5))
+
+
+def _share_frame(axes: Axes) -> None:
+    """Frame a panel over a share of the budget."""
+    axes.set_xlim(0, 1)
+    _frame(axes, [(0, "0"), (0.5, "0.5"), (1, "1")], _ticks(axes.get_ylim(), 5))
+
+
+def _rows_frame(axes: Axes, labels: Sequence[str]) -> None:
+    """Frame a panel of labelled rows, the first on top."""
     axes.set_ylim(len(labels) - 0.35, -0.55)
-    axes.tick_params(axis="y", labelcolor=palette.INK, labelsize=11.5)
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x")
-    axes.spines["left"].set_visible(False)
-    axes.xaxis.set_major_locator(MaxNLocator(3, steps=_NICE))
-    axes.xaxis.set_major_formatter(FuncFormatter(_short))
+    _frame(axes, _ticks(axes.get_xlim(), 3), [(i, label) for i, label in enumerate(labels)], rows=True)

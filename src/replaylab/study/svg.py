@@ -65,7 +65,7 @@ def style() -> Iterator[None]:
         "ytick.labelcolor": palette.MUTED,
         "xtick.labelsize": 11,
         "ytick.labelsize": 11,
-        "xtick.major.size": 0,
+        "xtick.major.size": 3,
         "ytick.major.size": 0,
         "lines.solid_capstyle": "round",
         "legend.frameon": False,
