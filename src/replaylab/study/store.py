@@ -84,5 +84,6 @@ def read_metadata(path: Path) -> dict[str, Any]:
 def open_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
     """Return the rows of the files as a DuckDB relation, in a fixed order."""
     connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")  # which slow queries would print
     rows = connection.read_parquet([str(f) for f in files])
     return rows.order("environment, learner, strategy, seed, metric, step")
