@@ -204,3 +204,8 @@ def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(
     console = Console(record=True, file=StringIO())
     PlainReporter(console).begin(found.populations, [], 1)
     assert "8 runs to do, 2,400 episodes, 1 worker." in console.export_text()
+
+
+def test_a_sentence_names_a_few_strategies_and_counts_the_others():
+    assert words.some(["a", "b", "c"]) == "a, b and c"
+    assert words.some([f"s{i}" for i in range(12)]) == "s0, s1, s2, s3, s4, s5, s6 and 5 others"

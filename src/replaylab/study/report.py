@@ -59,7 +59,7 @@ def write_report(study: Study, out: Path) -> Path:
         fonts=svg.FONTS,
         variables=palette.variables(),
         looks=page.looks,
-        answers=words.answers(told.differences, told.levels, spec) if told.differences else [],
+        answers=words.answers(told.differences, told.levels, spec) if told.differences and not asked else [],
         compared=words.compared(spec),
         budgets=words.budgets(told.spent, spec),
         warnings=_warnings(page),

@@ -43,16 +43,18 @@ def learning(page: Page, _: Told) -> Section:
     """Return the learning curves: per environment over strategies, every run, per strategy over environments."""
     cells, time = cells_of(page.curves), page.spec.budget.counted
     baseline, looks, unit = page.spec.baseline, page.looks, tables.RETURN_UNIT
-    shown = [
-        page.figure(
-            "learning_curves",
-            "Learning curves",
-            "Greedy return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
-            figures.curves(cells, baseline, looks, unit, time),
-            _BAND,
-            _band_rows(cells),
+    shown: list[ReportFigure | ReportTable] = []
+    if not _many(page):  # with many, every strategy has a panel of its own, and those are in "every run"
+        shown.append(
+            page.figure(
+                "learning_curves",
+                "Learning curves",
+                "Greedy return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
+                figures.curves(cells, baseline, looks, unit, time),
+                _BAND,
+                _band_rows(cells),
+            )
         )
-    ]
     if len(page.spec.environments) > 1:
         shown.append(
             page.figure(
@@ -78,6 +80,11 @@ def learning(page: Page, _: Told) -> Section:
         )
     )
     return Section("Learning", shown)
+
+
+def _many(page: Page) -> bool:
+    """Return whether there are too many strategies to draw them together."""
+    return len(page.looks) > figures.MOST_TOGETHER
 
 
 def _range_of(cells: Cells) -> Any:
@@ -195,9 +202,10 @@ def distances(page: Page, told: Told) -> Section | None:
 
 
 def inside(page: Page, told: Told) -> Section | None:
-    """Return what went on inside the learner: its budgets, and curves of what was logged."""
+    """Return what went on inside the learner: its budgets, and, of few strategies, curves of what was logged."""
     shown: list[ReportFigure | ReportTable] = [tables.budget_table(page, told.spent)] if told.spent else []
-    shown.extend(_inside_figures(page))
+    if not _many(page):
+        shown.extend(_inside_figures(page))
     return Section("Inside the learner", shown) if shown else None
 
 

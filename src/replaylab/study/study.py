@@ -285,16 +285,17 @@ class Study:
         return analysis.differences(self.curves(), self.spec.baseline)
 
     def answers(self) -> list[str]:
-        """Return what came out, in sentences: of the study's contrasts, then of its strategies; maybe none.
+        """Return what came out, in sentences: of the study's contrasts, or, without any, of its strategies; maybe none.
 
         Raises:
             SpecError: nothing has been run yet.
         """
         from replaylab.study import contrast_report, words
 
-        asked = contrast_report.lines(self.contrasts()) if self.spec.contrasts else []
+        if self.spec.contrasts:
+            return contrast_report.lines(self.contrasts())
         found = self.differences()
-        return asked + (words.answers(found, self.levels(), self.spec) if found else [])
+        return words.answers(found, self.levels(), self.spec) if found else []
 
     def _repr_html_(self) -> str:
         return html_of(self)

@@ -21,6 +21,9 @@ MEASURE_WORDS: dict[Measure, str] = {
     "area": "average over training",
 }
 
+MOST_NAMED = 8
+"""Strategies that one sentence names."""
+
 
 def number(value: float, scale: float | None = None) -> str:
     """Return a number with about three digits and a true minus sign.
@@ -76,6 +79,13 @@ def joined(items: Sequence[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
+def some(items: Sequence[str], noun: str = "others") -> str:
+    """Return the items, joined; of more than `MOST_NAMED` the first ones, and how many there are besides."""
+    if len(items) <= MOST_NAMED:
+        return joined(items)
+    return f"{', '.join(items[: MOST_NAMED - 1])} and {len(items) - MOST_NAMED + 1} {noun}"
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 run``, ``40 runs``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
@@ -91,7 +101,7 @@ def verdict(difference: Difference) -> str:
 def compared(spec: Spec) -> str:
     """Return one sentence: what was compared, and how."""
     others = [s for s in spec.strategies if s != spec.baseline]
-    against = f"{joined(others)} with {spec.baseline}" if others else f"{spec.baseline} alone"
+    against = f"{some(others)} with {spec.baseline}" if others else f"{spec.baseline} alone"
     return (
         f"Compared: {against}, on {joined(spec.environments)}, with {joined(list(spec.learners))}, "
         f"{counted(len(spec.seeds), 'seed')} each and {spec.budget} a run "
@@ -131,10 +141,10 @@ def _one_measure(found: Sequence[Difference], measure: Measure, where: str, *, f
     for kind in ("higher", "lower"):
         named = [f"{d.strategy} ({effect(d.iqm)})" for d in found if verdict(d) == kind]
         if named:
-            clauses.append(f"{joined(named)} came out {kind} than {baseline}")
+            clauses.append(f"{some(named)} came out {kind} than {baseline}")
     open_ = [d.strategy for d in found if not d.shown]
     if open_:
-        clauses.append(f"no difference from {baseline} was shown for {joined(open_)}")
+        clauses.append(f"no difference from {baseline} was shown for {some(open_)}")
     lead = f"On {where}, by the {MEASURE_WORDS[measure]}, " if first else f"By the {MEASURE_WORDS[measure]}, "
     return lead + "; ".join(clauses) + "."
 
@@ -183,7 +193,7 @@ def budgets(spent: Sequence[Spent], spec: Spec) -> str:
     if "transitions replayed" not in unmatched:
         return text
     per_update = {s.strategy: s.transitions_replayed / s.updates for s in spent if s.updates > 0}
-    listed = joined([f"{strategy} {share:.3g}" for strategy, share in per_update.items()])
+    listed = some([f"{strategy} {share:.3g}" for strategy, share in per_update.items()])
     return f"{text} Transitions replayed in one update: {listed}. What that alone does is part of each difference."
 
 
