@@ -39,7 +39,7 @@ def add(buffer, rng):
 def turn(buffer, rng):
     """One step of every environment, a batch, and its feedback."""
     add(buffer, rng)
-    batch = buffer.sample(4, progress=0.3)
+    batch = buffer.sample(8, progress=0.3)
     buffer.update_priorities(batch.id, rng.standard_normal(batch.id.shape))
     return batch
 
