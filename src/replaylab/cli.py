@@ -101,12 +101,15 @@ class StudyReport:
     """Folder for the page, its figures and tables; None: beside the results. With another one FOLDER may be
     read-only."""
 
+    figure_files: bool = True
+    """Write each figure as SVG, PNG and CSV beside the page, which has them all anyway."""
+
     def __call__(self) -> int:
         """Write the report and return the exit code."""
         from replaylab.study import Study
 
         study = Study.from_folder(self.folder)
-        _tell(study, study.report(self.out))
+        _tell(study, study.report(self.out, figure_files=self.figure_files))
         return 0
 
 

@@ -218,3 +218,14 @@ def test_a_folder_without_a_study(tmp_path):
 def test_a_study_that_was_never_run(tmp_path):
     with pytest.raises(SpecError, match=r"holds no results of these settings yet\. Run the study first\.$"):
         study(tmp_path).report()
+
+
+def test_without_figure_files_the_page_has_the_figures_and_no_links_to_them(tmp_path):
+    found = study(tmp_path)
+    pretend(found, 30.0)
+    alone = found.report(tmp_path / "alone", figure_files=False)
+    assert sorted(one.name for one in alone.parent.iterdir()) == ["report.html", "tables"]
+    page = alone.read_text()
+    assert 'href="figures/' not in page
+    assert 'href="figures/' in found.report(tmp_path / "whole").read_text()
+    assert page.count("<svg") > 5

@@ -75,12 +75,21 @@ class Section:
 class Page:
     """A study with its numbers, and the way its files are written."""
 
-    def __init__(self, study: Study, rows: duckdb.DuckDBPyRelation, curves: Sequence[Curve], out: Path) -> None:
+    def __init__(
+        self,
+        study: Study,
+        rows: duckdb.DuckDBPyRelation,
+        curves: Sequence[Curve],
+        out: Path,
+        *,
+        figure_files: bool = True,
+    ) -> None:
         self.study = study
         self.spec = study.spec
         self.rows = rows
         self.curves = curves
         self.out = out
+        self.figure_files = figure_files
         self.looks = palette.looks(list(self.spec.strategies), self.spec.baseline)
 
     def curves_of(self, metric: str) -> list[Curve]:
@@ -104,16 +113,12 @@ class Page:
         *,
         folded: bool = False,
     ) -> ReportFigure:
-        """Write a figure's files (SVG, PNG, and its numbers as CSV) and return it for the page.
+        """Write a figure's files (SVG, PNG, and its numbers as CSV), if wanted, and return it for the page.
 
         A folded one is shown only when asked for.
         """
-        sheet = drawing.sheet
-        write_text(self.out / "figures" / f"{key}.svg", sheet.svg())
-        with whole_file(self.out / "figures" / f"{key}.png") as temporary:
-            dense = (svg.PIXELS_PER_INCH, svg.PIXELS_PER_INCH)
-            Image.fromarray(sheet.pixels()).save(temporary, format="png", dpi=dense)
-        write_text(self.out / "figures" / f"{key}.csv", _csv(header, numbers))
+        if self.figure_files:
+            self._write_files(key, drawing, _csv(header, numbers))
         groups = [
             (
                 group.title,
@@ -126,6 +131,14 @@ class Page:
         ]
         axes = f" {drawing.axes[0].upper()}{drawing.axes[1:]}." if drawing.axes else ""
         return ReportFigure(key, title, caption + axes, drawing.legend, groups, _KINDS[drawing.width], folded)
+
+    def _write_files(self, key: str, drawing: Drawing, numbers: str) -> None:
+        sheet = drawing.sheet
+        write_text(self.out / "figures" / f"{key}.svg", sheet.svg())
+        with whole_file(self.out / "figures" / f"{key}.png") as temporary:
+            dense = (svg.PIXELS_PER_INCH, svg.PIXELS_PER_INCH)
+            Image.fromarray(sheet.pixels()).save(temporary, format="png", dpi=dense)
+        write_text(self.out / "figures" / f"{key}.csv", numbers)
 
     def table(
         self,

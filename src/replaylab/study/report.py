@@ -34,12 +34,13 @@ SECTIONS: tuple[Callable[[Page, Told], Section | None], ...] = (
 """What stands between the answer and the methods, in this order; a section that has nothing to show is None."""
 
 
-def write_report(study: Study, out: Path) -> Path:
+def write_report(study: Study, out: Path, *, figure_files: bool = True) -> Path:
     """Write ``report.html``, ``figures/`` and ``tables/`` into a folder and return the page's path.
 
     Args:
         study: what is reported; its own folder is only read.
         out: the folder to write to, made where it is missing.
+        figure_files: whether to write ``figures/``.
 
     Raises:
         SpecError: the folder holds no results of these settings.
@@ -48,7 +49,7 @@ def write_report(study: Study, out: Path) -> Path:
     curves = analysis.curves_of(rows, study.spec, analysis.RETURN)
     if not curves:
         raise SpecError(f"{study.folder}: the results hold no {analysis.RETURN}, so there is nothing to compare.")
-    page = Page(study, rows, curves, out)
+    page = Page(study, rows, curves, out, figure_files=figure_files)
     spec = study.spec
     told = Told(analysis.levels(curves), analysis.differences(curves, spec.baseline), analysis.spending(rows, spec))
     with svg.style():
@@ -57,6 +58,7 @@ def write_report(study: Study, out: Path) -> Path:
     html = _template().render(
         spec=spec,
         fonts=svg.FONTS,
+        figure_files=figure_files,
         variables=palette.variables(),
         looks=page.looks,
         answers=words.answers(told.differences, told.levels, spec) if told.differences and not asked else [],

@@ -300,19 +300,20 @@ class Study:
     def _repr_html_(self) -> str:
         return html_of(self)
 
-    def report(self, out: str | Path | None = None) -> Path:
+    def report(self, out: str | Path | None = None, *, figure_files: bool = True) -> Path:
         """Write ``report.html`` with its figures and tables, and return its path.
 
         Args:
             out: the folder to write to, made where it is missing; by default the study's own. With another one
                 the study's folder is only read.
+            figure_files: whether to write each figure as SVG, PNG and CSV beside the page, which has them all anyway.
 
         Raises:
             SpecError: nothing has been run yet.
         """
         from replaylab.study.report import write_report
 
-        return write_report(self, self.folder if out is None else Path(out))
+        return write_report(self, self.folder if out is None else Path(out), figure_files=figure_files)
 
     def contrasts(self) -> Answers:
         """Return what came out of the study file's contrasts: estimates, intervals, p-values, verdicts, warnings.
