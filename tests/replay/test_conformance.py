@@ -67,12 +67,6 @@ SAMPLERS = [
     AntiPrioritized(),
     Permuted(),
     Permuted(bins=4),
-    Prioritized(block_length=4),
-    Prioritized(alpha=1.0, beta=1.0, normalize="batch", block_length=8),
-    ReLo(block_length=2),
-    AntiPrioritized(block_length=4),
-    Permuted(block_length=4),
-    Permuted(bins=4, block_length=2),
     Dispersed(),
     LAP(),
     RankBased(),
@@ -82,9 +76,19 @@ SAMPLERS = [
     Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
     Fresh(),
     Mixture((Uniform(), Prioritized())),
-    Mixture((Uniform(), Permuted(block_length=2), AntiPrioritized(block_length=4)), (1, 1, 2)),
     Mixture((Recency(eta=0.9, least=3, burst=5), ReverseSweep(), RankBased(), ShuffledEpochs()), (1, 2, 1, 1)),
 ]
+
+IN_BLOCKS = [
+    Prioritized(block_length=4),
+    Prioritized(alpha=1.0, beta=1.0, normalize="batch", block_length=8),
+    ReLo(block_length=2),
+    AntiPrioritized(block_length=4),
+    Permuted(block_length=4),
+    Permuted(bins=4, block_length=2),
+    Mixture((Uniform(), Permuted(block_length=2), AntiPrioritized(block_length=4)), (1, 1, 2)),
+]
+"""Rows of a batch depend on each other, and batches must fit."""
 
 
 class LaBERTestCase(SamplerTestCase):
@@ -128,19 +132,14 @@ class BlocksTestCase(SamplerTestCase):
         return law, drawn[..., order], stated[..., order]
 
 
-def in_blocks(sampler):
-    """Whether any of a sampler's rows come as blocks of a prioritized draw."""
-    return getattr(sampler, "block_length", 1) > 1 or any(map(in_blocks, getattr(sampler, "parts", ())))
-
-
 def case(sampler):
     base = {LaBER: LaBERTestCase, Dispersed: DispersedTestCase}.get(type(sampler), SamplerTestCase)
-    base = BlocksTestCase if in_blocks(sampler) else base
+    base = BlocksTestCase if sampler in IN_BLOCKS else base
     own = {"sampler": sampler, "independent": base.independent and not isinstance(sampler, (Blocks, Dispersed))}
     return type("Case", (base,), own | ({} if sampler.in_core else {"batches": 200}))
 
 
-globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(SAMPLERS)})
+globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(SAMPLERS + IN_BLOCKS)})
 
 
 def kinds(base=Sampler):
