@@ -66,9 +66,10 @@ def costs(folder: Path, steps: int, rounds: int) -> list[Cost]:
     study = Study.from_folder(folder)
     found, rates = [], {}
     for environment in study.spec.environments:
-        here = [p for p in study.present if p.environment == environment]
-        times = [study.record(f"timing/{p.id}")["seconds"] for p in here]
-        work = sum(p.steps * len(p.seeds) for p in here)
+        here = [(p, study.record(f"timing/{p.id}")) for p in study.present if p.environment == environment]
+        timed = [(p, timing["seconds"]) for p, timing in here if timing]  # a kill may have lost one
+        times = [seconds for _, seconds in timed]
+        work = sum(p.steps * len(p.seeds) for p, _ in timed)
         plain = plain_id(environment)
         rates[plain] = rates.get(plain) or speed(plain, steps, rounds)
         found.append(Cost(environment, work, sum(times), work / rates[plain]))

@@ -42,8 +42,9 @@ def check(made: Study, unbroken: Study, kills: int) -> None:
     assert kills == 10
     assert made.run(workers=2).complete
     np.testing.assert_equal(rows(made), rows(unbroken))
-    for name in ("runs", "timing"):
-        assert {f.name for f in (made.folder / name).iterdir()} == {f.name for f in (unbroken.folder / name).iterdir()}
+    runs, timing = ({f.stem for f in (made.folder / name).iterdir()} for name in ("runs", "timing"))
+    assert runs == {f.stem for f in (unbroken.folder / "runs").iterdir()}
+    assert timing <= runs  # how long a population took is lost if the kill comes just after its rows are there
     assert not list(made.folder.rglob("*.unfinished"))
 
 
