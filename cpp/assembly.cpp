@@ -253,17 +253,18 @@ void Assembly::relabel(const Source& source, const std::int64_t* slots, std::int
     const Shown& achieved = shown_[static_cast<std::size_t>(config_.achieved)];
     const Column& goals = rows_.columns()[static_cast<std::size_t>(achieved.column)];
     some_.clear();
+    places_.clear();  // which are relabelled: the caller's array may change meanwhile
     for (std::int64_t k = 0; k < n; ++k) {
-        relabelled[from + k] = source.random.uniform() < config_.share;
-        if (!relabelled[from + k]) continue;
+        const bool picked = source.random.uniform() < config_.share;
+        relabelled[from + k] = picked;
+        if (!picked) continue;
         const std::int64_t slot = goal(source, slots[k]);
+        places_.push_back(k);
         some_.push_back(achieved.of_next ? source.next_rows->row(slot) : slot);
         prefetch(rows_.row(source.replica, some_.back()) + goals.offset);
     }
-    auto next = some_.begin();
-    for (std::int64_t k = 0; k < n; ++k) {
-        if (!relabelled[from + k]) continue;
-        const std::int64_t row = *next++;
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+        const std::int64_t k = places_[p], row = some_[p];
         const char* value =
             rows_.value(source.replica, row, static_cast<std::size_t>(achieved.column), scratch_);
         for (const std::int64_t field : config_.desired) {

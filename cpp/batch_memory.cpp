@@ -10,6 +10,8 @@
 #include <limits>
 #include <mutex>
 
+#include "fork_safe.hpp"
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #if defined(MADV_HUGEPAGE)
@@ -41,7 +43,7 @@ Header& header(void* memory) { return static_cast<Header*>(memory)[-1]; }
 class Kept {
   public:
     void* take(std::size_t size) {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<ForkSafeMutex> lock(mutex_);
         const auto fits = [size](const Block& block) { return block.size == size; };
         const auto found = std::find_if(blocks_.rbegin(), blocks_.rend(), fits);  // the warmest
         if (found == blocks_.rend()) return nullptr;
@@ -52,12 +54,18 @@ class Kept {
     }
 
     void give(void* memory, std::size_t size) {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<ForkSafeMutex> lock(mutex_);
         blocks_.push_back(Block{memory, size});
-        for (bytes_ += size; bytes_ > kKept; blocks_.pop_front()) {
-            bytes_ -= blocks_.front().size;
-            std::free(header(blocks_.front().memory).block);
-        }
+        bytes_ += size;
+        shrink(kKept);
+    }
+
+    // Frees all; returns how many bytes those were.
+    std::size_t drop() {
+        const std::lock_guard<ForkSafeMutex> lock(mutex_);
+        const std::size_t before = bytes_;
+        shrink(0);
+        return before;
     }
 
   private:
@@ -65,7 +73,14 @@ class Kept {
         void* memory;
         std::size_t size;
     };
-    std::mutex mutex_;
+    void shrink(std::size_t most) {
+        for (; bytes_ > most; blocks_.pop_front()) {
+            bytes_ -= blocks_.front().size;
+            std::free(header(blocks_.front().memory).block);
+        }
+    }
+
+    ForkSafeMutex mutex_;
     std::deque<Block> blocks_;
     std::size_t bytes_ = 0;
 };
@@ -137,6 +152,8 @@ PyObject* capsule() {
 }
 
 }  // namespace
+
+std::size_t release_batch_memory() { return kept().drop(); }
 
 UseBatchMemory::UseBatchMemory() : before_(PyDataMem_SetHandler(capsule())) {
     if (before_ == nullptr) nanobind::raise_python_error();

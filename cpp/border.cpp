@@ -6,6 +6,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
+#include <stdexcept>
 
 #include "error.hpp"
 
@@ -95,10 +98,15 @@ nb::object optional(std::int64_t axis) {
 }
 
 template <typename Value>
-nb::object copy_of(const std::vector<Value>& values, int kind) {
-    nb::object array = new_array({static_cast<std::int64_t>(values.size())}, {}, dtype_of(kind));
-    if (!values.empty())
-        std::memcpy(PyArray_DATA(as_array(array)), values.data(), values.size() * sizeof(Value));
+nb::object array_on(std::vector<Value> values, int kind) {
+    npy_intp size = static_cast<npy_intp>(values.size());
+    if (size == 0) return new_array({0}, {}, dtype_of(kind));
+    auto own = std::make_unique<std::vector<Value>>(std::move(values));
+    nb::object array = checked(PyArray_SimpleNewFromData(1, &size, kind, own->data()));
+    const auto forget = [](void* vector) noexcept { delete static_cast<std::vector<Value>*>(vector); };
+    nb::capsule owner(own.get(), forget);
+    own.release();
+    if (PyArray_SetBaseObject(as_array(array), owner.release().ptr()) < 0) nb::raise_python_error();
     return array;
 }
 
@@ -119,13 +127,30 @@ void import_numpy() {
     if (PyArray_ImportNumPyAPI() < 0) nb::raise_python_error();
 }
 
-void set_python_error(const Error& error) {
-    const nb::object kind = nb::module_::import_("replaylab.errors").attr(error.kind());
-    PyErr_SetString(kind.ptr(), error.what());
+void set_python_error(const Error& error) noexcept {
+    try {
+        const nb::object kind = with_gil(
+            [&]() -> nb::object { return nb::module_::import_("replaylab.errors").attr(error.kind()); });
+        PyErr_SetString(kind.ptr(), error.what());
+    } catch (nb::python_error& other) {  // as when the interpreter ends
+        other.restore();
+    }
 }
 
-nb::object arrays_function(const char* name) {
-    return nb::module_::import_("replaylab.replay.arrays").attr(name);
+void set_python_error_of_any() noexcept {
+    try {
+        throw;
+    } catch (nb::python_error& error) {
+        error.restore();
+    } catch (const Error& error) {
+        set_python_error(error);
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (const std::length_error&) {  // more than any memory holds
+        PyErr_NoMemory();
+    } catch (const std::exception& error) {
+        PyErr_Format(PyExc_RuntimeError, "the compiled core failed: %s", error.what());
+    }
 }
 
 std::vector<std::int64_t> Leading::dims() const {
@@ -199,9 +224,9 @@ void FieldBorder::read(nb::handle value, const Leading& leading, Input& input) c
     if (is_array && has_shape(as_array(value), leading, column_.shape) && is_plain(as_array(value), dtype_))
         input.keep = nb::borrow<nb::object>(value);
     else
-        input.keep = arrays_function("fitted")(key_, value, dtype_, nb::tuple(nb::cast(column_.shape)),
-                                               optional(leading.replicas), optional(leading.steps),
-                                               optional(leading.num_envs));
+        input.keep =
+            call_arrays("fitted", key_, value, dtype_, nb::tuple(nb::cast(column_.shape)),
+                        optional(leading.replicas), optional(leading.steps), optional(leading.num_envs));
     input.data = PyArray_BYTES(as_array(input.keep));
 }
 
@@ -209,7 +234,7 @@ std::int64_t FieldBorder::steps_of(nb::handle value, const Leading& leading) con
     const int axis = leading.replicas >= 0 ? 1 : 0;
     if (PyArray_Check(value.ptr()) && PyArray_NDIM(as_array(value)) > axis)
         return PyArray_DIM(as_array(value), axis);
-    return nb::cast<std::int64_t>(arrays_function("steps_of")(key_, value, axis));
+    return nb::cast<std::int64_t>(call_arrays("steps_of", key_, value, axis));
 }
 
 nb::object FieldBorder::target(const std::vector<std::int64_t>& leading, nb::handle out, char*& data) const {
@@ -254,7 +279,7 @@ Flat<std::int64_t> read_ids(nb::handle ids, std::int64_t replicas) {
     const bool plain = PyArray_Check(ids.ptr()) && PyArray_TYPE(as_array(ids)) == NPY_INT64 &&
                        PyArray_IS_C_CONTIGUOUS(as_array(ids)) && PyArray_ISBEHAVED_RO(as_array(ids));
     auto flat =
-        flat_of<std::int64_t>(plain ? nb::borrow<nb::object>(ids) : arrays_function("ids_array")(ids));
+        flat_of<std::int64_t>(plain ? nb::borrow<nb::object>(ids) : call_arrays("ids_array", ids));
     if (replicas >= 0 && (flat.dims.empty() || flat.dims[0] != replicas))
         fail("ShapeError", "`ids` must have replicas=", replicas, " as its first axis, but got shape ",
              shape_text(flat.dims), "; pass the ids that add or sample returned");
@@ -263,10 +288,12 @@ Flat<std::int64_t> read_ids(nb::handle ids, std::int64_t replicas) {
 
 Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const char* name) {
     const int kind = PyArray_Check(values.ptr()) ? PyArray_TYPE(as_array(values)) : NPY_VOID;
-    const nb::object array = kind == NPY_FLOAT32 || kind == NPY_FLOAT64
-                                 ? checked(PyArray_FROMANY(values.ptr(), NPY_FLOAT64, 0, 0,
-                                                           NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED))
-                                 : arrays_function("values_array")(name, values);
+    const bool plain = kind == NPY_FLOAT32 || kind == NPY_FLOAT64;
+    const auto as_float64 = [&] {  // NumPy lets go of the GIL meanwhile
+        return checked(PyArray_FROMANY(values.ptr(), NPY_FLOAT64, 0, 0,
+                                       NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED));
+    };
+    const nb::object array = plain ? with_gil(as_float64) : call_arrays("values_array", name, values);
     auto flat = flat_of<double>(array);
     if (flat.dims != ids.dims)
         fail("ShapeError", "`", name, "` must have the shape of ids, ", shape_text(ids.dims), ", but got ",
@@ -280,9 +307,9 @@ nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data) {
     return array;
 }
 
-nb::object array_of(const std::vector<std::int64_t>& values) { return copy_of(values, NPY_INT64); }
-nb::object array_of(const std::vector<std::uint32_t>& values) { return copy_of(values, NPY_UINT32); }
-nb::object array_of(const std::vector<float>& values) { return copy_of(values, NPY_FLOAT32); }
+nb::object array_of(std::vector<std::int64_t> values) { return array_on(std::move(values), NPY_INT64); }
+nb::object array_of(std::vector<std::uint32_t> values) { return array_on(std::move(values), NPY_UINT32); }
+nb::object array_of(std::vector<float> values) { return array_on(std::move(values), NPY_FLOAT32); }
 
 template <typename Value>
 std::vector<Value> vector_of(nb::handle array) {

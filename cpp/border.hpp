@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "error.hpp"
+#include "gil.hpp"
 #include "row_store.hpp"
 
 namespace replaylab {
@@ -19,7 +21,10 @@ namespace nb = nanobind;
 void import_numpy();
 
 // Raises a core error as the Python class of its kind.
-void set_python_error(const Error& error);
+void set_python_error(const Error& error) noexcept;
+
+// Raises what is being handled, whatever it is; for functions that Python calls as C, which nothing may leave.
+void set_python_error_of_any() noexcept;
 
 // Leading axes of an argument, always in this order, each present only where declared or called for.
 struct Leading {
@@ -88,17 +93,24 @@ Flat<std::int64_t> read_ids(nb::handle ids, std::int64_t replicas);
 Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const char* name);
 nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data);
 
-// Copies between vectors and one-dimensional arrays; vector_of throws SnapshotError for another dtype.
-nb::object array_of(const std::vector<std::int64_t>& values);
-nb::object array_of(const std::vector<std::uint32_t>& values);
-nb::object array_of(const std::vector<float>& values);
+// Between vectors and one-dimensional arrays: array_of makes an array of a vector's memory, vector_of copies, and
+// throws SnapshotError for another dtype.
+nb::object array_of(std::vector<std::int64_t> values);
+nb::object array_of(std::vector<std::uint32_t> values);
+nb::object array_of(std::vector<float> values);
 template <typename Value>
 std::vector<Value> vector_of(nb::handle array);
 
 // A writable view of memory as uint8 (rows, stride).
 nb::object bytes_view(char* data, std::int64_t rows, std::int64_t stride, nb::handle owner);
 
-// The Python side of the border: the rules and messages for arguments that do not fit as they are.
-nb::object arrays_function(const char* name);
+// Calls the Python side of the border: the rules and messages for arguments that do not fit as they are.
+template <typename... Arguments>
+nb::object call_arrays(const char* name, Arguments&&... arguments) {
+    return with_gil([&]() -> nb::object {
+        return nb::module_::import_("replaylab.replay.arrays")
+            .attr(name)(std::forward<Arguments>(arguments)...);
+    });
+}
 
 }  // namespace replaylab

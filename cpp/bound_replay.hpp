@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -9,9 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "batch_memory.hpp"
@@ -51,22 +54,34 @@ inline ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64
     return config;
 }
 
-// Copies arrays out into a dict.
+// Copies arrays out; knows nothing of Python until they are asked for.
 class Saver : public StateVisitor {
   public:
-    nb::dict arrays;
     bool restoring() const override { return false; }
+
+    // The arrays by name; once.
+    nb::dict arrays() {
+        nb::dict made;
+        for (auto& [name, values] : copies_)
+            std::visit([&, key = name.c_str()](auto& own) { made[key] = array_of(std::move(own)); }, values);
+        return made;
+    }
 
   protected:
     void integers(const std::string& name, std::vector<std::int64_t>& values) override {
-        arrays[name.c_str()] = array_of(values);
+        copies_.emplace_back(name, values);
     }
     void words(const std::string& name, std::vector<std::uint32_t>& values) override {
-        arrays[name.c_str()] = array_of(values);
+        copies_.emplace_back(name, values);
     }
     void floats(const std::string& name, std::vector<float>& values) override {
-        arrays[name.c_str()] = array_of(values);
+        copies_.emplace_back(name, values);
     }
+
+  private:
+    using Values =
+        std::variant<std::vector<std::int64_t>, std::vector<std::uint32_t>, std::vector<float>>;
+    std::vector<std::pair<std::string, Values>> copies_;
 };
 
 // Takes arrays from a dict; each must be as long as the one it replaces, unless that one is of any length.
@@ -95,6 +110,33 @@ class Restorer : public StateVisitor {
     nb::dict arrays_;
 };
 
+// Rows that stay as they are until this ends, or dies; and all else as it was when it began.
+class Frozen {
+  public:
+    Frozen(nb::object owner, Replay& replay, std::uint64_t token, nb::dict state)
+        : state(std::move(state)), owner_(std::move(owner)), replay_(&replay), token_(token) {}
+    Frozen(Frozen&& other) noexcept
+        : state(std::move(other.state)),
+          owner_(std::move(other.owner_)),
+          replay_(std::exchange(other.replay_, nullptr)),
+          token_(other.token_) {}
+    ~Frozen() { end(); }
+
+    void end() {
+        if (Replay* replay = std::exchange(replay_, nullptr)) {
+            const WithoutGil no_gil;
+            replay->turns().thaw(token_);
+        }
+    }
+
+    nb::dict state;
+
+  private:
+    nb::object owner_;  // keeps the replay
+    Replay* replay_;
+    std::uint64_t token_;
+};
+
 class BoundReplay {
   public:
     // replicas and num_envs are −1 where they were not declared: then their axis does not exist.
@@ -118,6 +160,13 @@ class BoundReplay {
             asked.replicas = config.replicas;
             asked.num_envs = config.num_envs;
             asked.stride = Replay::row_nbytes(config);
+            asked.interrupted = [] {  // called without the GIL
+                with_gil([] {
+                    const nb::gil_scoped_acquire gil;
+                    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+                });
+            };
+            const WithoutGil no_gil;
             config.outside = std::make_unique<MappedRows>(asked);
         }
         replay_ = std::make_unique<Replay>(std::move(config));
@@ -136,6 +185,7 @@ class BoundReplay {
     // add or extend (where=None, final_obs=None, **fields) as Python calls it: names in a tuple beside the
     // values, which mostly come in the declared order and, being interned, are the very same strings.
     nb::object add_by_name(const char* call, bool many_steps, PyObject* const* values, PyObject* names) {
+        await_draws();
         const std::size_t given = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
         std::array<Input, 12> few;
         std::vector<Input> many(fields_.size() > few.size() ? fields_.size() : 0);
@@ -162,6 +212,7 @@ class BoundReplay {
     }
 
     nb::dict sample(std::int64_t batch, const std::vector<double>& scheduled, nb::handle out) {
+        await_draws();
         std::vector<std::int64_t> dims;
         if (replicas_ >= 0) dims.push_back(replicas_);
         dims.push_back(replay_->batch_rows(batch));
@@ -188,7 +239,7 @@ class BoundReplay {
             put(id_, {}, ids);
         }
         {
-            const nb::gil_scoped_release no_gil;
+            const WithoutGil no_gil;
             replay_->sample(batch, scheduled.data(), stride(scheduled), targets.data(),
                             reinterpret_cast<std::int64_t*>(ids), reinterpret_cast<double*>(probabilities),
                             reinterpret_cast<float*>(weights), extra);
@@ -197,6 +248,7 @@ class BoundReplay {
     }
 
     nb::dict gather(nb::handle ids, bool transformed, bool aside) {
+        if (aside) await_draws();  // it picks as the next draw would
         const auto flat = read_ids(ids, replicas_);
         std::vector<char*> targets(fields_.size());
         nb::dict made;
@@ -211,7 +263,7 @@ class BoundReplay {
             else
                 for (std::size_t f = 0; f < fields_.size(); ++f) put(fields_[f], {}, targets[f]);
         }
-        const nb::gil_scoped_release no_gil;
+        const WithoutGil no_gil;
         replay_->gather(flat.data, flat.size / replay_->replicas(), transformed, aside, targets.data(),
                         extra);
         return made;
@@ -222,34 +274,37 @@ class BoundReplay {
         char* data;
         nb::object made =
             id_.target(joined(flat.dims, {replay_->assembly().config().stride}), nb::none(), data);
-        const nb::gil_scoped_release no_gil;
+        const WithoutGil no_gil;
         replay_->blocks(flat.data, flat.size / replay_->replicas(), reinterpret_cast<std::int64_t*>(data));
         return made;
     }
 
     void cut(nb::handle where) {
+        await_draws();
         Input input;
         const bool* given = nullptr;
         if (!where.is_none()) {
             where_.read(where, Leading{replicas_, -1, num_envs_}, input);
             given = reinterpret_cast<const bool*>(input.data);
         }
-        const nb::gil_scoped_release no_gil;
+        const WithoutGil no_gil;
         replay_->cut(given);
     }
 
     std::int64_t update(nb::handle ids, nb::handle values, bool td_errors) {
+        await_draws();
         const auto flat = read_ids(ids, replicas_);
         const auto fed = read_values(values, flat, td_errors ? "td_error" : "priority");
-        const nb::gil_scoped_release no_gil;
+        const WithoutGil no_gil;
         return replay_->update(flat.data, fed.data, flat.size / replay_->replicas(), td_errors);
     }
 
     nb::object probabilities(nb::handle ids, std::int64_t batch, const std::vector<double>& scheduled) {
+        await_draws();
         const auto flat = read_ids(ids, replicas_);
         double* data;
         nb::object made = new_float64(flat.dims, data);
-        const nb::gil_scoped_release no_gil;
+        const WithoutGil no_gil;
         replay_->probabilities(flat.data, flat.size / replay_->replicas(), batch, scheduled.data(),
                                stride(scheduled), data);
         return made;
@@ -259,7 +314,7 @@ class BoundReplay {
         const auto n = static_cast<std::size_t>(replay_->replicas());
         std::vector<std::int64_t> sizes(n), next_ids(n);
         {
-            const nb::gil_scoped_release no_gil;
+            const WithoutGil no_gil;
             replay_->counts(sizes.data(), next_ids.data());
         }
         return nb::make_tuple(sizes, next_ids);
@@ -283,7 +338,10 @@ class BoundReplay {
             owner);
     }
 
-    std::int64_t nbytes() const { return replay_->nbytes(); }
+    std::int64_t nbytes() const {
+        const WithoutGil no_gil;
+        return replay_->nbytes();
+    }
 
     std::int64_t row_stride() const { return replay_->rows().stride(); }
 
@@ -295,23 +353,63 @@ class BoundReplay {
         return replay_->outside() != nullptr ? replay_->outside()->file_bytes() : 0;
     }
     void flush() {
-        const nb::gil_scoped_release no_gil;
+        const WithoutGil no_gil;
         replay_->flush();
     }
     void close() {
-        const nb::gil_scoped_release no_gil;
+        const WithoutGil no_gil;
         replay_->close();
     }
 
-    // Calls function(state) with every array but the rows, while nothing can change.
-    void freeze(nb::handle function) {
-        std::unique_ptr<nb::gil_scoped_release> no_gil = std::make_unique<nb::gil_scoped_release>();
-        replay_->frozen([&] {
-            no_gil.reset();
-            Saver saver;
-            replay_->visit(saver);
-            function(saver.arrays);
-        });
+    // Every array but the rows, by name.
+    nb::dict state() {
+        await_draws();
+        Saver saver;
+        {
+            const WithoutGil no_gil;
+            replay_->copy(saver);
+        }
+        return saver.arrays();
+    }
+
+    // The same, and rows that stay as they are; None while another thread has that.
+    std::optional<Frozen> freeze(nb::object self) {
+        Saver saver;
+        std::uint64_t token;
+        {
+            const WithoutGil no_gil;
+            token = replay_->freeze(saver);
+        }
+        if (token == 0) return std::nullopt;
+        Frozen frozen(std::move(self), *replay_, token, nb::dict());
+        frozen.state = saver.arrays();
+        return frozen;
+    }
+
+    bool frozen_elsewhere() {
+        const WithoutGil no_gil;
+        return replay_->turns().frozen_elsewhere();
+    }
+    void await_thaw() {
+        wait([this] { return replay_->turns().wait_for_thaw(); });
+    }
+
+    void ask() { replay_->turns().ask(); }
+    void made() {
+        const WithoutGil no_gil;
+        replay_->turns().made();
+    }
+    void await_draws() {
+        if (!replay_->turns().drawing()) return;
+        wait([this, asked = replay_->turns().asked()] { return replay_->turns().wait_for_draws(asked); });
+    }
+    void enter() {
+        const WithoutGil no_gil;
+        replay_->turns().enter();
+    }
+    void leave() {
+        const WithoutGil no_gil;
+        replay_->turns().leave();
     }
 
     void restore(nb::dict state) {
@@ -403,7 +501,7 @@ class BoundReplay {
         for (std::size_t i = 0; i < given; ++i) by_name[PyTuple_GET_ITEM(names, i)] = nb::handle(values[i]);
         nb::list known;
         for (const FieldBorder& field : fields_) known.append(field.key());
-        arrays_function("refuse")(call, by_name, nb::tuple(known));
+        call_arrays("refuse", call, by_name, nb::tuple(known));
         fail("FieldError", "`", call, "` takes every field exactly once");
     }
 
@@ -428,8 +526,25 @@ class BoundReplay {
     }
 
     void replay_add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
-        const nb::gil_scoped_release no_gil;
-        replay_->add(sources, steps, where, ids);
+        const auto stored = [&] {
+            const WithoutGil no_gil;
+            return replay_->add(sources, steps, where, ids);
+        };
+        while (!stored()) await_thaw();
+    }
+
+    // Waits until it is over, and sees to signals meanwhile, so that Ctrl-C is heard.
+    template <typename Over>
+    void wait(Over over) {
+        for (;;) {
+            {
+                const WithoutGil no_gil;
+                if (over()) return;
+            }
+            with_gil([] {
+                if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+            });
+        }
     }
 
     std::vector<FieldBorder> fields_;

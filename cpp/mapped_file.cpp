@@ -15,7 +15,7 @@ MappedRows::~MappedRows() = default;
 std::string MappedRows::declaration_of(const std::string&) { return {}; }
 void MappedRows::ask_for(const char*, std::int64_t) {}
 void MappedRows::open_again() {}
-bool MappedRows::lock(std::int64_t, bool) const { return false; }
+bool MappedRows::lock(std::int64_t) const { return false; }
 void MappedRows::mark_unflushed() {}
 void MappedRows::flush() {}
 void MappedRows::close() {}
@@ -32,11 +32,14 @@ std::uint64_t MappedRows::forks() { return 0; }
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <random>
+#include <thread>
 
 namespace replaylab {
 
@@ -127,11 +130,12 @@ void MappedRows::place_sections() {
     }
 }
 
-bool MappedRows::lock(std::int64_t byte, bool wait) const {
+// False where another process has it.
+bool MappedRows::lock(std::int64_t byte) const {
     struct flock wanted = one_byte(byte, F_WRLCK);
-    while (fcntl(file_, wait ? F_OFD_SETLKW : F_OFD_SETLK, &wanted) != 0) {
+    while (fcntl(file_, F_OFD_SETLK, &wanted) != 0) {
         if (errno == EINTR) continue;
-        if (!wait && (errno == EAGAIN || errno == EACCES)) return false;
+        if (errno == EAGAIN || errno == EACCES) return false;
         fail("StorageError", "`", path_, "` cannot be locked: ", std::strerror(errno),
              "; put it on a local file system");
     }
@@ -157,7 +161,10 @@ MappedRows::MappedRows(const MappedConfig& config)
         fail("StorageError", "`", path_, "` cannot be opened: ", std::strerror(errno),
              errno == ENOENT && !config.may_create ? "; the process that makes it must come first" : "");
     try {
-        lock(kOpening, true);
+        while (!lock(kOpening)) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            config.interrupted();
+        }
         struct stat about{};
         if (fstat(file_, &about) != 0 || !S_ISREG(about.st_mode))
             fail("StorageError", "`", path_, "` is no regular file");
@@ -228,7 +235,15 @@ void MappedRows::make(const MappedConfig& config) {
     bool made = file_bytes_ <= room && ftruncate(file_, 0) == 0 &&
                 pwrite(file_, kMagic, sizeof kMagic, 0) == sizeof kMagic &&
                 ftruncate(file_, file_bytes_) == 0;
-    made = made && (fallocate(file_, 0, 0, file_bytes_) == 0 || errno == EOPNOTSUPP);
+    constexpr std::int64_t kPiece = std::int64_t{1} << 26;  // between two of them Ctrl-C is heard
+    for (std::int64_t at = 0; made && at < file_bytes_; config.interrupted()) {
+        if (fallocate(file_, 0, at, std::min(kPiece, file_bytes_ - at)) == 0) {
+            at += kPiece;
+        } else if (errno != EINTR) {
+            made = errno == EOPNOTSUPP;
+            break;
+        }
+    }
     if (!made) {
         const int why = file_bytes_ <= room ? errno : ENOSPC;
         static_cast<void>(ftruncate(file_, 0) == 0);

@@ -130,7 +130,7 @@ void MappedRows::take_place() {
     if (born_ != forks()) open_again();
     place_ = -1;
     for (std::int64_t w = 0; w < writers_ && place_ < 0; ++w)
-        if (lock(w, false)) place_ = w;
+        if (lock(w)) place_ = w;
     if (place_ < 0)
         fail("StorageError", "`", path_, "` has places for ", writers_,
              " processes that add at the same time, and all are taken; make it with more `writers`");

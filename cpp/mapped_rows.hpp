@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct MappedConfig {
     bool may_create = true;
     bool may_open = true;
     bool after_crash = false;  // open it though the machine stopped while it had steps not flushed
+    std::function<void()> interrupted = [] {};  // asked now and then while it takes long; throws to give up
 };
 
 // The log of a replica is a ring of L = C + H words, and the word of id n, at n mod L, names the row that
@@ -124,7 +126,7 @@ class MappedRows {
     void mark_unflushed();
     void sync(std::int64_t bytes) const;
     bool consistent() const;
-    bool lock(std::int64_t byte, bool wait) const;
+    bool lock(std::int64_t byte) const;
     void unlock(std::int64_t byte) const;
 
     std::string path_, identity_;

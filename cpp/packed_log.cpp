@@ -100,16 +100,17 @@ PackedLog::Ref PackedLog::put(const char* value) {
     Kind kind = Kind::kDifference;
     std::size_t size = pack_difference(value, at + header(kind));
     if (size == 0) {
+        // A copy first, which is what the coming differences are to: another thread may change the caller's.
+        std::memcpy(key_value_.data(), value, bytes_);
         kind = Kind::kBlock;
-        size = lz4::compress(value, bytes_, at + header(kind), bytes_ - 1);
+        size = lz4::compress(key_value_.data(), bytes_, at + header(kind), bytes_ - 1);
         if (size == 0) {
             kind = Kind::kRaw;
             size = bytes_;
-            std::memcpy(at + header(kind), value, size);
+            std::memcpy(at + header(kind), key_value_.data(), size);
         }
         key_at_ = segment.used;
         key_size_ = size;
-        std::memcpy(key_value_.data(), value, bytes_);
     }
     const std::uint32_t words[2] = {static_cast<std::uint32_t>(size) << 2 | static_cast<std::uint32_t>(kind),
                                     static_cast<std::uint32_t>(key_at_)};

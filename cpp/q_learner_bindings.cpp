@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "error.hpp"
+#include "gil.hpp"
 #include "q_learners.hpp"
 
 namespace nb = nanobind;
@@ -47,7 +48,7 @@ struct Bound {
         check("obs", obs, {learners.replicas(), rows, inputs});
         Out q =
             new_array({obs.shape(0), obs.shape(1), static_cast<std::size_t>(learners.network().actions())});
-        nb::gil_scoped_release free;
+        const WithoutGil no_gil;
         learners.q_values(obs.data(), rows, q.data());
         return q;
     }
@@ -65,7 +66,7 @@ struct Bound {
         const auto shape = {action.shape(0), action.shape(1)};
         std::tuple<Out, Out, Out> seen{new_array(shape), new_array(shape), new_array(shape)};
         auto& [td_error, slope, q] = seen;
-        nb::gil_scoped_release free;
+        const WithoutGil no_gil;
         learners.update(
             {rows, obs.data(), next_obs.data(), action.data(), reward.data(), discount.data(), weight.data()},
             {td_error.data(), slope.data(), q.data()});

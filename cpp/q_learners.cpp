@@ -44,6 +44,7 @@ void QLearners::read_inputs(const float* obs, std::int64_t rows, std::int64_t pa
 void QLearners::q_values(const float* obs, std::int64_t rows, float* q) {
     constexpr std::int64_t kMost = 256;  // rows at a time, so that scratch stays small
     const std::int64_t actions = network_.actions();
+    const std::lock_guard<ForkSafeMutex> turn(*mutex_);
     for (std::int64_t r = 0; r < replicas_; ++r)
         for (std::int64_t start = 0; start < rows; start += kMost) {
             const std::int64_t some = std::min(kMost, rows - start), padded = padded_rows(some);
@@ -84,7 +85,7 @@ void QLearners::find_errors(std::int64_t r, const QBatch& batch, std::int64_t pa
     float* grad_q = slopes_.data() + network_.q() * padded;
     std::fill(grad_q, grad_q + network_.actions() * padded, 0.0f);
     for (std::int64_t b = 0; b < rows; ++b) {
-        const std::int64_t at = r * rows + b, cell = batch.action[at] * padded + b;
+        const std::int64_t at = r * rows + b, cell = actions_[static_cast<std::size_t>(at)] * padded + b;
         const float error = targets_[b] - q[cell];
         const float slope = settings_.huber ? std::clamp(error, -1.0f, 1.0f) : error;
         seen.q[at] = q[cell];
@@ -96,10 +97,12 @@ void QLearners::find_errors(std::int64_t r, const QBatch& batch, std::int64_t pa
 
 void QLearners::update(const QBatch& batch, const QSeen& seen) {
     const std::int64_t padded = padded_rows(batch.rows), count = network_.parameters();
-    for (std::int64_t i = 0; i < replicas_ * batch.rows; ++i)
-        if (batch.action[i] < 0 || batch.action[i] >= network_.actions())
+    const std::lock_guard<ForkSafeMutex> turn(*mutex_);
+    actions_.assign(batch.action, batch.action + replicas_ * batch.rows);
+    for (const std::int64_t action : actions_)
+        if (action < 0 || action >= network_.actions())
             fail("ConfigError", "an action must be from 0 to ", network_.actions() - 1,
-                 ", but the batch holds ", batch.action[i]);
+                 ", but the batch holds ", action);
     make_room(padded);
     ++updates;
     const double root = std::sqrt(1.0 - std::pow(kBeta2, static_cast<double>(updates)));

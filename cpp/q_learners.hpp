@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "fork_safe.hpp"
 #include "perceptron.hpp"
 
 namespace replaylab {
@@ -33,6 +35,7 @@ struct QSeen {
     float *td_error, *slope, *q;
 };
 
+// Several threads may call it: each call waits for its turn.
 class QLearners {
   public:
     QLearners(const Perceptron& network, const QSettings& settings, std::int64_t inputs,
@@ -61,6 +64,8 @@ class QLearners {
     QSettings settings_;
     std::int64_t inputs_, replicas_;
     std::vector<float> activations_, slopes_, target_q_, targets_;  // scratch, for one replica
+    std::vector<std::int64_t> actions_;  // of the batch, which the caller may change meanwhile
+    std::unique_ptr<ForkSafeMutex> mutex_ = std::make_unique<ForkSafeMutex>();
 };
 
 }  // namespace replaylab

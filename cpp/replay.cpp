@@ -114,7 +114,7 @@ Replay::Replay(ReplayConfig config)
 }
 
 std::int64_t Replay::nbytes() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto turn = turns_.take();
     std::int64_t closing = 0;
     for (const Single& one : replays_) closing += one.next_rows ? one.next_rows->nbytes() : 0;
     return nbytes_ + closing + rows_.packed_nbytes();
@@ -132,11 +132,20 @@ inline bool Replay::takes(Single& one, std::int64_t env, const char* const* sour
     return !resetting;
 }
 
-void Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+bool Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
+    const auto turn = turns_.take();
+    if (turns_.frozen() && !outside_) {
+        if (!turns_.frozen_by_me()) return false;
+        fail("SnapshotError",
+             "steps cannot be added by the thread that is saving the buffer, from a signal handler or a "
+             "callback; add them after save() has returned");
+    }
     columns_.clear();
     for (const std::int64_t field : stored_) columns_.push_back(sources[field]);
-    if (outside_) return add_outside(sources, steps, where, ids);
+    if (outside_) {
+        add_outside(sources, steps, where, ids);
+        return true;
+    }
     std::int64_t step = 0;
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
@@ -168,6 +177,7 @@ void Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
         if (stored == 0) continue;
         one.sampler->stored(one.ring, one.random, slots_.data(), stored);
     }
+    return true;
 }
 
 // Steps go out one by one, and come back in by catch_up() with those of other processes.
@@ -260,19 +270,33 @@ bool Replay::find_rows() {
     return true;
 }
 
+void Replay::copy(StateVisitor& state) {
+    const auto turn = turns_.take();
+    catch_up();
+    visit(state);
+}
+
+std::uint64_t Replay::freeze(StateVisitor& state) {
+    const auto turn = turns_.take();
+    if (turns_.frozen() && !turns_.frozen_by_me()) return 0;
+    catch_up();
+    visit(state);
+    return turns_.freeze_in_turn();
+}
+
 void Replay::flush() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto turn = turns_.take();
     if (outside_ && !closed_) outside_->flush();
 }
 
 void Replay::close() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto turn = turns_.take();
     closed_ = true;
     if (outside_) outside_->close();
 }
 
 void Replay::cut(const bool* where) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto turn = turns_.take();
     for (Single& one : replays_) {
         for (std::int64_t e = 0; e < num_envs_; ++e) {
             if (where != nullptr && !*where++) continue;
@@ -291,7 +315,7 @@ Source Replay::source(std::int64_t replica) {
 void Replay::sample(std::int64_t batch, const double* scheduled, std::int64_t stride, char* const* targets,
                     std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra) {
     const std::int64_t n = batch_rows(batch);
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto turn = turns_.take();
     catch_up();
     for (const Single& one : replays_) one.sampler->check(one.ring, batch);
     for (std::int64_t r = 0; r < replicas(); ++r) {
@@ -343,6 +367,19 @@ void Replay::check_id(std::int64_t replica, std::int64_t id) const {
          " (and -1 for a step that was not stored); pass the ids that add or sample returned");
 }
 
+// The ids as they are now: the caller's array may change at any time.
+const std::int64_t* Replay::copied(const std::int64_t* ids, std::int64_t n) {
+    ids_.assign(ids, ids + n * replicas());
+    return ids_.data();
+}
+
+// And each was given out.
+const std::int64_t* Replay::checked(const std::int64_t* ids, std::int64_t n) {
+    const std::int64_t* own = copied(ids, n);
+    for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, own[k]);
+    return own;
+}
+
 void Replay::check_stored(const std::int64_t* ids, std::int64_t n) const {
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
         check_id(k / n, ids[k]);
@@ -354,16 +391,18 @@ void Replay::check_stored(const std::int64_t* ids, std::int64_t n) const {
     }
 }
 
-std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::int64_t n, bool td_errors) {
+std::int64_t Replay::update(const std::int64_t* given, const double* fed, std::int64_t n, bool td_errors) {
+    const auto turn = turns_.take();
+    fed_.assign(fed, fed + n * replicas());
+    const double* values = fed_.data();
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
         if (!std::isfinite(values[k]) || (!td_errors && values[k] < 0.0))
             fail("PriorityError", td_errors ? "td_error" : "priority", " must be finite",
-                 td_errors ? "" : " and not negative", ", but entry ", k, " (id ", ids[k], ") is ", values[k],
-                 "; no priority was changed");
+                 td_errors ? "" : " and not negative", ", but entry ", k, " (id ", given[k], ") is ",
+                 values[k], "; no priority was changed");
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
     catch_up();
-    for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
+    const std::int64_t* ids = checked(given, n);
     std::int64_t updated = 0;
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
@@ -387,11 +426,11 @@ std::int64_t Replay::update(const std::int64_t* ids, const double* values, std::
     return updated;
 }
 
-void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch,
+void Replay::probabilities(const std::int64_t* given, std::int64_t n, std::int64_t batch,
                            const double* scheduled, std::int64_t stride, double* out) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto turn = turns_.take();
     catch_up();
-    for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
+    const std::int64_t* ids = checked(given, n);
     std::fill(out, out + n * replicas(), 0.0);
     for (std::int64_t r = 0; r < replicas(); ++r) {
         const Single& one = replays_[static_cast<std::size_t>(r)];
@@ -415,10 +454,11 @@ void Replay::probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t
     }
 }
 
-void Replay::gather(const std::int64_t* ids, std::int64_t n, bool transformed, bool aside,
+void Replay::gather(const std::int64_t* given, std::int64_t n, bool transformed, bool aside,
                     char* const* targets, const ExtraTargets& extra) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto turn = turns_.take();
     catch_up();
+    const std::int64_t* ids = copied(given, n);
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         const Random before = one.random;
@@ -436,10 +476,10 @@ void Replay::gather(const std::int64_t* ids, std::int64_t n, bool transformed, b
     }
 }
 
-void Replay::blocks(const std::int64_t* ids, std::int64_t n, std::int64_t* out) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+void Replay::blocks(const std::int64_t* given, std::int64_t n, std::int64_t* out) {
+    const auto turn = turns_.take();
     catch_up();
-    for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
+    const std::int64_t* ids = checked(given, n);
     const std::int64_t stride = assembly_.config().stride;
     std::fill(out, out + n * replicas() * stride, -1);
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
@@ -453,7 +493,7 @@ void Replay::blocks(const std::int64_t* ids, std::int64_t n, std::int64_t* out) 
 }
 
 void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto turn = turns_.take();
     for (std::size_t r = 0; r < replays_.size(); ++r) {
         const Ring& ring = replays_[r].ring;
         next_ids[r] = outside_ && !closed_ ? outside_->next_id(static_cast<std::int64_t>(r)) : ring.next_id();
@@ -461,7 +501,7 @@ void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
     }
 }
 
-// The caller holds the mutex, or is alone with a new buffer.
+// It is the caller's turn, or the caller is alone with a new buffer.
 void Replay::visit(StateVisitor& state) {
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];

@@ -1,10 +1,9 @@
 // R independent replays of E environments each: rows, ids, sampler state and random streams. Knows
-// nothing of Python; every public member may be called from any thread.
+// nothing of Python; every public member may be called from any thread, without Python's lock: see gil.hpp.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "assembly.hpp"
@@ -15,6 +14,7 @@
 #include "ring.hpp"
 #include "row_store.hpp"
 #include "sampler.hpp"
+#include "turns.hpp"
 
 namespace replaylab {
 
@@ -43,8 +43,9 @@ class Replay {
     explicit Replay(ReplayConfig config);
 
     // Stores steps laid out [R][T][E]; sources[f] points at field f of all of them. Rows where `where` is
-    // false, and those a reservoir does not keep, get id −1. ids receives [R][T][E] numbers.
-    void add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
+    // false, and those a reservoir does not keep, get id −1. ids receives [R][T][E] numbers. False, and nothing
+    // is stored, while another thread saves the rows.
+    bool add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
 
     // The next step of these environments [R][E] (null: of all) follows none that is stored.
     void cut(const bool* where);
@@ -80,13 +81,14 @@ class Replay {
     // Walks over everything but the rows, to save or to restore it, replica by replica.
     void visit(StateVisitor& state);
 
-    // Runs a function while no other call can change anything.
-    template <typename Function>
-    void frozen(Function function) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        catch_up();
-        function();
-    }
+    // The same as everything stands now, for `state` to copy.
+    void copy(StateVisitor& state);
+
+    // And lets the rows in this process's memory stay as they are until turns().thaw() is given what this
+    // returns; 0 where another thread does so.
+    std::uint64_t freeze(StateVisitor& state);
+
+    Turns& turns() { return turns_; }
 
     // After visit() has restored: finds the rows that are outside again. False if they are not the same.
     bool find_rows();
@@ -132,6 +134,8 @@ class Replay {
     Source source(std::int64_t replica);
     void check_id(std::int64_t replica, std::int64_t id) const;
     void check_stored(const std::int64_t* ids, std::int64_t n) const;
+    const std::int64_t* copied(const std::int64_t* ids, std::int64_t n);
+    const std::int64_t* checked(const std::int64_t* ids, std::int64_t n);
     void count(Single& one, std::int64_t rows);
 
     std::unique_ptr<MappedRows> outside_;  // null: the rows are in this process's memory
@@ -145,10 +149,12 @@ class Replay {
     std::vector<Single> replays_;
     Assembly assembly_;
     Assembly plain_;                            // steps as they were given
-    std::vector<std::int64_t> slots_, places_;  // scratch, under the mutex
+    std::vector<std::int64_t> slots_, places_;  // scratch, of one turn
     std::vector<double> values_;
     std::vector<const char*> columns_;
-    mutable std::mutex mutex_;
+    std::vector<std::int64_t> ids_;  // copies of what a caller may change meanwhile
+    std::vector<double> fed_;
+    mutable Turns turns_;
 };
 
 }  // namespace replaylab

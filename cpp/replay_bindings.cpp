@@ -19,12 +19,8 @@ PyObject* add_by_name(const char* call, bool many_steps, PyObject* self, PyObjec
                             "`%s` takes every field by its name, as in %s(obs=..., action=...)", call, call);
     try {
         return nb::inst_ptr<BoundReplay>(self)->add_by_name(call, many_steps, values, names).release().ptr();
-    } catch (nb::python_error& error) {
-        error.restore();
-    } catch (const Error& error) {
-        set_python_error(error);
-    } catch (const std::bad_alloc&) {
-        PyErr_NoMemory();
+    } catch (const std::exception&) {
+        set_python_error_of_any();
     }
     return nullptr;
 }
@@ -116,6 +112,10 @@ void bind_replay(nb::module_& module) {
         .def_rw("may_open", &MappedConfig::may_open)
         .def_rw("after_crash", &MappedConfig::after_crash);
 
+    nb::class_<Frozen>(module, "Frozen", "Rows that stay as they are, and all else as it was then.")
+        .def_ro("state", &Frozen::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
+        .def("end", &Frozen::end);
+
     nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots),
                             "The compiled part of a ReplayBuffer.")
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
@@ -152,9 +152,21 @@ void bind_replay(nb::module_& module) {
                 return nb::cast<const BoundReplay&>(self).column(index, self);
             },
             nb::arg("index"))
-        .def("freeze", &BoundReplay::freeze, nb::arg("function"),
-             nb::sig("def freeze(self, function: collections.abc.Callable[[dict[str, typing.Any]], None]) -> "
-                     "None"))
+        .def("state", &BoundReplay::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
+        .def(
+            "freeze",
+            [](nb::handle_t<BoundReplay> self) {
+                BoundReplay& own = nb::cast<BoundReplay&>(self);
+                return own.freeze(nb::borrow<nb::object>(self));
+            })
+        .def("frozen_elsewhere", &BoundReplay::frozen_elsewhere,
+             "Whether another thread lets the rows stay as they are.")
+        .def("await_thaw", &BoundReplay::await_thaw)
+        .def("ask", &BoundReplay::ask, "A draw will be made ahead: until `made`, whatever it depends on waits.")
+        .def("made", &BoundReplay::made)
+        .def("await_draws", &BoundReplay::await_draws)
+        .def("enter", &BoundReplay::enter, "This thread makes draws, or one that does waits for it.")
+        .def("leave", &BoundReplay::leave)
         .def("restore", &BoundReplay::restore, nb::arg("state"),
              nb::sig("def restore(self, state: dict[str, typing.Any]) -> None"))
         .def(
@@ -180,6 +192,7 @@ void bind_replay(nb::module_& module) {
         .def_prop_ro("storage_nbytes", &BoundReplay::storage_nbytes)
         .def_prop_ro("nbytes", &BoundReplay::nbytes);
 
+    module.def("release_batch_memory", &release_batch_memory);
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));
     module.def("row_offsets", &row_offsets, nb::arg("fields"));
     module.def("storage_declaration", &MappedRows::declaration_of, nb::arg("path"));

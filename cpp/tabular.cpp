@@ -17,6 +17,15 @@ void check_within(const char* name, const std::int64_t* values, std::int64_t cou
                  "; the tables have no such row");
 }
 
+// What check() has seen, if it is still there: the arrays are the caller's, whose other threads may write to them.
+std::int64_t within(const std::int64_t* values, std::int64_t i, std::int64_t end) {
+    const std::int64_t value = *const_cast<const volatile std::int64_t*>(values + i);  // read once
+    if (value < 0 || value >= end)
+        fail("ConfigError", "a state or an action was changed to ", value,
+             " by another thread while the tables were updated");
+    return value;
+}
+
 double expected_value(const double* q, std::int64_t actions, double epsilon) {
     double best = q[0], sum = q[0];
     for (std::int64_t a = 1; a < actions; ++a) {
@@ -50,12 +59,12 @@ void TabularUpdate::run() const {
         Random random({});
         if (target == Target::sampled) std::copy_n(streams + 4 * r, 4, random.state().begin());
         for (std::int64_t i = r * rows; i < (r + 1) * rows; ++i) {
-            const double* next = table + next_obs[i] * actions;
+            const double* next = table + within(next_obs, i, states) * actions;
             const double value = target == Target::expected ? expected_value(next, actions, epsilon[r])
                                  : next_action && next_action[i] >= 0
-                                     ? next[next_action[i]]
+                                     ? next[within(next_action, i, actions)]
                                      : sampled_value(next, actions, epsilon[r], random);
-            double& here = table[obs[i] * actions + action[i]];
+            double& here = table[within(obs, i, states) * actions + within(action, i, actions)];
             q_before[i] = here;
             td_error[i] = reward[i] + discount[i] * value - here;
             here += step_size[i] * td_error[i];

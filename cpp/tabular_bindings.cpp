@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "error.hpp"
+#include "gil.hpp"
 #include "tabular.hpp"
 
 namespace replaylab {
@@ -57,7 +58,7 @@ void update_tables(const Array<double, 3>& q, const Integers& obs, const Integer
         q_before.data(),
         streams ? Target::sampled : Target::expected,
     };
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     update.check();
     update.run();
 }

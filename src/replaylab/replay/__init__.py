@@ -1,7 +1,7 @@
 """The replay library: buffers, fields, samplers and schedules."""
 
 from replaylab.replay.age_samplers import Geometric, Recency, ReverseSweep
-from replaylab.replay.batch import Batch
+from replaylab.replay.batch import Batch, release_batch_memory
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.custom import CustomSampler, Oracle, View
 from replaylab.replay.dial_samplers import Blocks, Sticky
@@ -84,4 +84,5 @@ __all__ = [
     "Transform",
     "Uniform",
     "View",
+    "release_batch_memory",
 ]

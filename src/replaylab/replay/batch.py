@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from replaylab import _core
 from replaylab.errors import FieldError, ShapeError
 from replaylab.replay import output
 from replaylab.replay.fields import flatten
@@ -88,6 +89,16 @@ class Batch(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Batch({', '.join(f'{name}: {_describe(value)}' for name, value in self.items())})"
+
+
+def release_batch_memory() -> int:
+    """Give the memory of large batches that are no longer used back to the system; return how many bytes that was.
+
+    Arrays of a batch of 128 KiB and more are not given back when the last reference to them goes: the next batch takes
+    their memory, which saves as much time as filling it takes. At most 128 MiB are kept so, over all buffers of the
+    process. After a phase with large batches this frees them; nothing else changes.
+    """
+    return _core.release_batch_memory()
 
 
 def copy_batch(batch: Batch, out: Batch) -> None:

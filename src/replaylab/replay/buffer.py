@@ -104,11 +104,11 @@ class ReplayBuffer(Persistent):
         self._custom: CustomState | None = None
         if isinstance(self.sampler, CustomSampler):
             generators = seeding.sampling_generators(seed, replicas)
-            self._custom = CustomState(self.sampler, generators, self.capacity, num_envs or 1)
+            self._custom = CustomState(self._core, self.sampler, generators, self.capacity, num_envs or 1)
         self._rescorer: Rescorer | None = None
         if isinstance(self.sampler, LaBER):
             generators = seeding.sampling_generators(seed, replicas, seeding.RESCORING)
-            self._rescorer = Rescorer(self.sampler, generators)
+            self._rescorer = Rescorer(self._core, self.sampler, generators)
         # The same methods without a Python frame and its keyword dict, which are most of what they cost.
         if self._made.plain and type(self).add is ReplayBuffer.add:
             self.__dict__["add"] = self._core.add_step
@@ -192,7 +192,7 @@ class ReplayBuffer(Persistent):
         """
         self._core.cut(where)
         if self._custom is not None:
-            with self._custom.lock:
+            with self._custom.lock.held():
                 self._custom.cut(where, (self.replicas or 1, self.num_envs or 1))
 
     def sample(self, batch_size: int, *, progress: npt.ArrayLike | None = None, out: Batch | None = None) -> Batch:
@@ -314,7 +314,7 @@ class ReplayBuffer(Persistent):
             if self._made.sequence is not None:  # feedback is the whole block's
                 blocks = self._blocks(rows)
                 rows, fed = blocks.reshape(shape), np.repeat(fed, blocks.shape[-1], axis=-1)
-            with self._custom.lock:
+            with self._custom.lock.held():
                 self._custom.update(rows, fed)
         return found
 
@@ -346,7 +346,7 @@ class ReplayBuffer(Persistent):
         if self._custom is None:
             return law
         rows = ids_array(ids).reshape(self.replicas or 1, -1)  # which the core has checked; it does not know the law
-        with self._custom.lock:
+        with self._custom.lock.held():
             if self._made.sequence is None:
                 own = self._custom.law(rows, batch_size)
             else:
@@ -429,8 +429,9 @@ class ReplayBuffer(Persistent):
     def _recorded(self, values: Mapping[str, Any], length: int, store: Callable[[], Any]) -> Any:
         """Store steps, and let a custom sampler's record take note of them."""
         if self._custom is None:
+            self._core.await_draws()
             return store()
-        with self._custom.lock:
+        with self._custom.lock.held(adding=True):
             ids = store()
             self._custom.stored(ids, values, (self.replicas or 1, length, self.num_envs or 1))
         return ids
@@ -443,7 +444,7 @@ class ReplayBuffer(Persistent):
         return self._made.batch(columns)
 
     def _sample_custom(self, custom: CustomState, batch_size: int, progress: npt.ArrayLike | None) -> Batch:
-        with custom.lock:
+        with custom.lock.held():
             drawn, probabilities, weights = custom.draw(batch_size, progress)
             ids = drawn
             if self._made.sequence is not None:

@@ -185,9 +185,14 @@ class CustomState(PythonDraws):
     """The part of a buffer that serves a `CustomSampler`: also a record of what is stored."""
 
     def __init__(
-        self, sampler: CustomSampler, generators: list[np.random.Generator], capacity: int, num_envs: int
+        self,
+        core: _core.Replay,
+        sampler: CustomSampler,
+        generators: list[np.random.Generator],
+        capacity: int,
+        num_envs: int,
     ) -> None:
-        super().__init__(generators)
+        super().__init__(core, generators)
         self.sampler = sampler
         self._records = [Record(capacity, num_envs) for _ in generators]
 
@@ -242,8 +247,8 @@ class CustomState(PythonDraws):
             record.feedback[slots[stored]] = value[stored]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all records, to be saved."""
-        return {f"custom{r}.{name}": array for r, one in enumerate(self._records) for name, array in vars(one).items()}
+        """Return copies of all records, to be saved."""
+        return {f"custom{r}.{name}": array.copy() for r, one in enumerate(self._records) for name, array in vars(one).items()}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
         """Take over what `arrays` and `generators` returned."""

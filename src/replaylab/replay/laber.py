@@ -65,15 +65,15 @@ class LaBER(Sampler):
 class Rescorer(PythonDraws):
     """The part of a buffer that serves `LaBER`."""
 
-    def __init__(self, sampler: LaBER, generators: list[np.random.Generator]) -> None:
-        super().__init__(generators)
+    def __init__(self, core: _core.Replay, sampler: LaBER, generators: list[np.random.Generator]) -> None:
+        super().__init__(core, generators)
         self.sampler = sampler
 
     def keep(self, pool: Batch, batch_size: int) -> Batch:
         """Return the B rows of a pool that are kept, with their chances and weights given the pool."""
         scores = self._scores(pool)
         scores /= scores.max(axis=-1, keepdims=True)  # so that their sum is finite, and a tiny one is not 0
-        with self.lock:
+        with self.lock.held():
             uniform = np.stack([generator.random(batch_size) for generator in self._generators])
         rows = np.stack([_draw(row, targets) for row, targets in zip(scores, uniform, strict=True)])
         kept = np.take_along_axis(scores, rows, axis=1)

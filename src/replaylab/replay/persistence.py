@@ -1,8 +1,9 @@
 """Saving a buffer, loading it again, and opening it elsewhere."""
 
 import os
+from collections.abc import Iterator
 from collections.abc import Sequence as ListOf
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,34 +36,36 @@ class Persistent(Declared):
         """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.
 
         A kill at any moment leaves the old snapshot or the new one, whole. Saving to the same folder again
-        writes only the rows that changed. Other threads' calls wait meanwhile. Rows of a `storage` are not written
-        again: `load` opens it, and takes in what was added to it since.
+        writes only the rows that changed. Rows of a `storage` are not written again: `load` opens it, and takes in what
+        was added to it since.
+
+        What is saved is one moment's. Other threads draw and feed back meanwhile; what they add waits. A signal handler
+        that comes in between may do the same, and may save: to the same folder, then that snapshot stays.
 
         Raises:
             StorageError: The folder cannot be made or written to.
-            SnapshotError: Something else than a whole snapshot of this version is there.
+            SnapshotError: Something else than a whole snapshot of this version is there. `add` raises it in a signal
+                handler that came in between.
         """
         folder = Path(path).resolve()
         about = self._made.to_json() | {"storage_identity": self._core.storage_identity}
-        draws = self._draws
-        with nullcontext() if draws is None else draws.lock:
-            if draws is not None:
-                about["generators"] = draws.generators()
-
-            def write(state: dict[str, Any]) -> None:
-                if draws is not None:
-                    state |= draws.arrays()
-                known = None if isinstance(self.retention, Reservoir) else self._saved.get(folder)
-                rows = (self._row_bytes(), self._row_dtype())
-                try:
-                    self._saved[folder] = snapshot.write(folder, about, state, *rows, known, self._packed())
-                except OSError as error:
-                    raise StorageError(
-                        f"the snapshot cannot be written to {folder}: {error}; pass a folder that can be written "
-                        "to and has room"
-                    ) from error
-
-            self._core.freeze(write)
+        with self._frozen() as (state, generators):
+            if generators is not None:
+                about["generators"] = generators
+            before = self._saved.get(folder)
+            known = None if isinstance(self.retention, Reservoir) else before
+            rows = (self._row_bytes(), self._row_dtype())
+            try:
+                token = snapshot.write(
+                    folder, about, state, *rows, known, self._packed(), lambda: self._saved.get(folder) == before
+                )
+            except OSError as error:
+                raise StorageError(
+                    f"the snapshot cannot be written to {folder}: {error}; pass a folder that can be written "
+                    "to and has room"
+                ) from error
+            if token is not None:
+                self._saved[folder] = token
 
     @classmethod
     def load(
@@ -124,11 +127,9 @@ class Persistent(Declared):
         kept = [] if self.replicas is None else np.arange(self.replicas)[np.asarray(replicas)].tolist()
         if not kept or self.storage is not None:
             raise ConfigError(f"`part` needs replicas whose rows are in this process's memory, but got {replicas!r}")
-        buffer, draws = type(self)(**self._made.arguments() | {"replicas": len(kept)}), self._draws
+        buffer = type(self)(**self._made.arguments() | {"replicas": len(kept)})
 
-        def copy(state: dict[str, Any]) -> None:
-            if draws is not None:
-                state |= draws.arrays()
+        with self._frozen() as (state, generators):
             for new, old in zip(buffer._row_bytes(), [self._row_bytes()[r] for r in kept], strict=True):
                 new[...] = old
             packed = dict(self._packed())
@@ -142,11 +143,8 @@ class Persistent(Declared):
             for (r, field, serial), memory in buffer._packed():
                 memory[...] = packed[kept[r], field, serial]
             buffer._core.settle()
-            if buffer._draws is not None and draws is not None:
-                buffer._draws.restore(renamed, [draws.generators()[r] for r in kept])
-
-        with nullcontext() if draws is None else draws.lock:
-            self._core.freeze(copy)
+            if buffer._draws is not None and generators is not None:
+                buffer._draws.restore(renamed, [generators[r] for r in kept])
         return buffer
 
     def handle(self) -> Handle:
@@ -174,6 +172,25 @@ class Persistent(Declared):
         """
         self._core.flush()
         self._core.close()
+
+    @contextmanager
+    def _frozen(self) -> Iterator[tuple[dict[str, Any], list[Any] | None]]:
+        """Give everything but the rows as it is at one moment, and keep the rows as they are: state, generators."""
+        draws = self._draws
+        if draws is None:
+            self._core.await_draws()
+        frozen = generators = None
+        while frozen is None:
+            self._core.await_thaw()
+            with nullcontext() if draws is None else draws.lock.held():
+                frozen = self._core.freeze()
+                if frozen is not None and draws is not None:
+                    frozen.state.update(draws.arrays())
+                    generators = draws.generators()
+        try:
+            yield frozen.state, generators
+        finally:
+            frozen.end()
 
     @property
     def _draws(self) -> PythonDraws | None:

@@ -1,13 +1,14 @@
 """Random streams: one seed, spawned into a stream for each replica and purpose."""
 
 from collections.abc import Mapping, Sequence
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from replaylab import _core
 from replaylab.errors import ConfigError
+from replaylab.replay.forks import DrawLock
 
 Seed = int | np.random.SeedSequence | Sequence[int] | None
 
@@ -19,8 +20,8 @@ SAMPLING, RESCORING = 0, 8
 class PythonDraws:
     """The part of a buffer that draws in Python: a random generator for each replica, and the lock that guards them."""
 
-    def __init__(self, generators: list[np.random.Generator]) -> None:
-        self.lock = Lock()
+    def __init__(self, core: _core.Replay, generators: list[np.random.Generator]) -> None:
+        self.lock = DrawLock(core)
         self._generators = generators
 
     def generators(self) -> list[Any]:

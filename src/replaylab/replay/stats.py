@@ -84,8 +84,7 @@ class ReplayStats:
 
 def stats_of(buffer: "ReplayBuffer", batch_size: int | None, progress: float | None) -> ReplayStats:
     """Return a buffer's figures; see `ReplayBuffer.stats`."""
-    state: dict[str, npt.NDArray[Any]] = {}
-    buffer._core.freeze(state.update)
+    state = buffer._core.state()
     replicas = [_Replica(state, f"replica{r}.", buffer.capacity) for r in range(buffer.replicas or 1)]
     laws: list[tuple[Floats, Floats]] | list[None] = [None] * len(replicas)
     if _law_is_known(buffer.sampler, batch_size, progress):
@@ -104,8 +103,7 @@ def replay_counts(buffer: "ReplayBuffer") -> list[npt.NDArray[np.int64]]:
     Raises:
         ConfigError: The buffer was made without ``count_replays=True``.
     """
-    state: dict[str, npt.NDArray[Any]] = {}
-    buffer._core.freeze(state.update)
+    state = buffer._core.state()
     counts = [_Replica(state, f"replica{r}.", buffer.capacity).replays for r in range(buffer.replicas or 1)]
     if any(one is None for one in counts):
         raise ConfigError("replays are not counted; make the buffer with count_replays=True")

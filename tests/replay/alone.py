@@ -1,0 +1,34 @@
+"""Programs that may hang or abort, each run in a process of its own."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+PREFACE = """
+import faulthandler, os, signal, sys, threading, time
+import numpy as np
+from replaylab import Field, ReplayBuffer
+"""
+
+
+def run_alone(code, *args, seconds=20):
+    """Run a program; return what it printed. A hang ends with the stacks of its threads."""
+    guard = f"faulthandler.dump_traceback_later({seconds}, exit=True)\n"
+    program = PREFACE + guard + textwrap.dedent(code)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        try:
+            out, err = run.communicate(timeout=seconds + 10)
+        finally:  # with all that it forked
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, signal.SIGKILL)
+    assert run.returncode == 0, f"exit {run.returncode}\n{out}\n{err[-4000:]}"
+    return out
