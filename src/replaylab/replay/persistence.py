@@ -16,6 +16,7 @@ from replaylab.replay.custom import CustomState
 from replaylab.replay.declaration import Declaration, Declared
 from replaylab.replay.describe import config_from_json
 from replaylab.replay.laber import Rescorer
+from replaylab.replay.manifest import folder_of, reading
 from replaylab.replay.retention import Reservoir
 from replaylab.replay.samplers import Sampler
 from replaylab.replay.seeding import PythonDraws
@@ -39,10 +40,12 @@ class Persistent(Declared):
         again: `load` opens it, and takes in what was added to it since.
 
         Raises:
+            ConfigError: `path` is no path.
             StorageError: The folder cannot be made or written to.
-            SnapshotError: Something else than a whole snapshot of this version is there.
+            SnapshotError: Something else than a whole snapshot of this version is there, or the buffer has options
+                that cannot be written down. The snapshot that was there before stays.
         """
-        folder = Path(path).resolve()
+        folder = folder_of(path, "save")
         about = self._made.to_json() | {"storage_identity": self._core.storage_identity}
         draws = self._draws
         with nullcontext() if draws is None else draws.lock:
@@ -55,7 +58,9 @@ class Persistent(Declared):
                 known = None if isinstance(self.retention, Reservoir) else self._saved.get(folder)
                 rows = (self._row_bytes(), self._row_dtype())
                 try:
-                    self._saved[folder] = snapshot.write(folder, about, state, *rows, known, self._packed())
+                    self._saved[folder] = snapshot.write(
+                        folder, about, state, *rows, known, self._packed(), self._made.check_json
+                    )
                 except OSError as error:
                     raise StorageError(
                         f"the snapshot cannot be written to {folder}: {error}; pass a folder that can be written "
@@ -82,24 +87,27 @@ class Persistent(Declared):
             storage: The storage it was saved with, if that lies elsewhere now.
 
         Raises:
+            ConfigError: `path` is no path.
             SnapshotError: The snapshot is damaged, not complete, or no snapshot, or the storage is another one.
-            StorageError: The storage cannot be opened.
+            StorageError: The folder cannot be read, or the storage cannot be opened.
         """
-        folder = Path(path).resolve()
+        folder = folder_of(path, "load")
         manifest = snapshot.read_manifest(folder)
-        with snapshot.reading(folder):
+        with reading(folder):
             about = manifest["about"]
             arguments = Declaration.arguments_from_json(about, sampler, transforms, storage)
-        buffer = cls(**arguments | {"storage": opened(arguments["storage"])})
+            buffer = cls(**arguments | {"storage": opened(arguments["storage"])})
         if buffer._core.storage_identity != about.get("storage_identity", ""):
             raise SnapshotError(
                 f"the rows of this snapshot were in {about['storage']}, but {buffer.storage} was made anew since; "
                 "the snapshot holds no rows itself and is of no use without them"
             )
-        with snapshot.reading(folder):
+        with reading(folder):
             snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
             state = snapshot.read_state(folder, manifest)
             buffer._core.restore(state)
+            if buffer.storage is None and buffer._core.counts()[1] != manifest["next_ids"]:
+                raise SnapshotError(f"the snapshot in {folder} has rows of other steps than its state is of")
             snapshot.read_packed(folder, manifest, buffer._packed())
             buffer._core.settle()
             if buffer._draws is not None and "generators" not in about:
