@@ -137,6 +137,28 @@ class Frozen {
     std::uint64_t token_;
 };
 
+// A draw that was asked for, until it is made, or forgotten.
+class Asked {
+  public:
+    Asked(nb::object owner, Replay& replay) : owner_(std::move(owner)), replay_(&replay) {
+        replay_->turns().ask();
+    }
+    Asked(Asked&& other) noexcept
+        : owner_(std::move(other.owner_)), replay_(std::exchange(other.replay_, nullptr)) {}
+    ~Asked() { made(); }
+
+    void made() {
+        if (Replay* replay = std::exchange(replay_, nullptr)) {
+            const WithoutGil no_gil;
+            replay->turns().made();
+        }
+    }
+
+  private:
+    nb::object owner_;  // keeps the replay
+    Replay* replay_;
+};
+
 class BoundReplay {
   public:
     // replicas and num_envs are −1 where they were not declared: then their axis does not exist.
@@ -394,11 +416,7 @@ class BoundReplay {
         wait([this] { return replay_->turns().wait_for_thaw(); });
     }
 
-    void ask() { replay_->turns().ask(); }
-    void made() {
-        const WithoutGil no_gil;
-        replay_->turns().made();
-    }
+    Asked ask(nb::object self) { return Asked(std::move(self), *replay_); }
     void await_draws() {
         if (!replay_->turns().drawing()) return;
         wait([this, asked = replay_->turns().asked()] { return replay_->turns().wait_for_draws(asked); });

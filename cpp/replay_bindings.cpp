@@ -116,6 +116,8 @@ void bind_replay(nb::module_& module) {
         .def_ro("state", &Frozen::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
         .def("end", &Frozen::end);
 
+    nb::class_<Asked>(module, "Asked", "A draw to be made ahead.").def("made", &Asked::made);
+
     nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots),
                             "The compiled part of a ReplayBuffer.")
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
@@ -162,8 +164,13 @@ void bind_replay(nb::module_& module) {
         .def("frozen_elsewhere", &BoundReplay::frozen_elsewhere,
              "Whether another thread lets the rows stay as they are.")
         .def("await_thaw", &BoundReplay::await_thaw)
-        .def("ask", &BoundReplay::ask, "A draw will be made ahead: until `made`, whatever it depends on waits.")
-        .def("made", &BoundReplay::made)
+        .def(
+            "ask",
+            [](nb::handle_t<BoundReplay> self) {
+                BoundReplay& own = nb::cast<BoundReplay&>(self);
+                return own.ask(nb::borrow<nb::object>(self));
+            },
+            "A draw will be made ahead: until then, what it depends on, or changes, waits.")
         .def("await_draws", &BoundReplay::await_draws)
         .def("enter", &BoundReplay::enter, "This thread makes draws, or one that does waits for it.")
         .def("leave", &BoundReplay::leave)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from replaylab.errors import SnapshotError
-from replaylab.replay import CustomSampler, Field, Prioritized, ReplayBuffer, Uniform, snapshot
+from replaylab.replay import CustomSampler, Field, Prioritized, ReplayBuffer, Uniform
+from replaylab.replay import manifest as manifest_file
 
 from .test_conformance import SAMPLERS
 
@@ -212,7 +213,7 @@ class TestRefusals:
         """Well sealed, but not as this library writes them."""
         file = saved / "manifest.json"
         manifest = changed(json.loads(file.read_text()), path, None)
-        file.write_text(json.dumps(manifest | {"crc32": snapshot._seal(manifest)}))
+        file.write_text(json.dumps(manifest | {"crc32": manifest_file.seal(manifest)}))
         with pytest.raises(SnapshotError, match="is no snapshot that this library wrote: KeyError"):
             ReplayBuffer.load(saved)
 
@@ -220,8 +221,8 @@ class TestRefusals:
         file = next(saved.glob("rows-*"))
         np.save(file, np.zeros(10, np.int32))
         manifest = json.loads((saved / "manifest.json").read_text())
-        manifest["rows"][0] |= snapshot._listed(file)
-        manifest["crc32"] = snapshot._seal(manifest)
+        manifest["rows"][0] |= manifest_file.listed(file)
+        manifest["crc32"] = manifest_file.seal(manifest)
         (saved / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(SnapshotError, match="holds rows of another layout than this buffer's; it cannot be read"):
             ReplayBuffer.load(saved)

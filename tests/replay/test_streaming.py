@@ -11,6 +11,7 @@ from replaylab.replay import (
     CustomSampler,
     Field,
     Hindsight,
+    LaBER,
     Linear,
     NStep,
     Prioritized,
@@ -358,3 +359,46 @@ class TestRefusals:
     def test_numbers_out_of_their_range(self, options):
         with pytest.raises(ConfigError, match=f"`{next(iter(options))}` must be"):
             ReplayStream(**{"source": [], "buffer": 10, "batch_size": 4} | options)
+
+
+class TestStatesThatWereChanged:
+    def stream(self, **options):
+        stream = ReplayStream([], ReplayBuffer(10, {"x": Field()}, seed=1, **options), batch_size=2)
+        for x in range(5):
+            stream.push({"x": x})
+        return stream
+
+    @pytest.mark.parametrize("name", ["{outside}/file", "../file", "a/../../file", "/", "..", "", 3])
+    def test_no_file_outside_is_written(self, tmp_path, name):
+        stream = self.stream()
+        state = stream.state()
+        name = name.format(outside=tmp_path) if isinstance(name, str) else name
+        state["buffer"]["files"][name] = b"x"
+        with pytest.raises(SnapshotError, match="must be one that `state` returned"):
+            stream.restore(state)
+        assert not list(tmp_path.iterdir())
+        assert stream.taken == 5
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"taken": "x"},
+            {"drawn": -1},
+            {"buffer": {}},
+            {"buffer": 3},
+            {"buffer": {"folder": "x"}},
+            {"buffer": {"files": []}},
+            {"buffer": {"files": {"manifest.json": "text"}}},
+        ],
+        ids=str,
+    )
+    def test_members_of_another_type(self, change):
+        stream = self.stream()
+        with pytest.raises(SnapshotError, match="must be one that `state` returned"):
+            stream.restore(stream.state() | change)
+        assert stream.taken == 5
+
+    def test_a_sampler_with_functions(self):
+        one, two = (self.stream(sampler=LaBER(lambda pool: pool.x)) for _ in range(2))
+        two.restore(one.state())
+        np.testing.assert_array_equal(one.buffer.sample(4).id, two.buffer.sample(4).id)

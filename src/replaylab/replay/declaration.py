@@ -7,12 +7,18 @@ from typing import Any, Literal, TypeVar
 import numpy.typing as npt
 
 from replaylab import _core
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, ReplayError, SnapshotError
 from replaylab.replay.arrays import MOST, checked_progress, positive, refuse, steps_of
 from replaylab.replay.autoreset import checked_mode, with_final_obs
 from replaylab.replay.batch import Batch
 from replaylab.replay.custom import CustomSampler
-from replaylab.replay.describe import config_from_json, config_to_json, fields_from_json, fields_to_json
+from replaylab.replay.describe import (
+    config_from_json,
+    config_to_json,
+    fields_from_json,
+    fields_to_json,
+    is_custom,
+)
 from replaylab.replay.fields import Field, Tree, check_fields, flatten_as, unflatten
 from replaylab.replay.hindsight import Hindsight, of_outcome
 from replaylab.replay.memory import check_memory, core_fields, machine_memory
@@ -212,6 +218,27 @@ class Declaration:
             "count_replays": self.count_replays,
             "storage": config_to_json(self.storage),
         }
+
+    def check_json(self, manifest: Mapping[str, Any]) -> None:
+        """Raise `SnapshotError` unless a buffer of the same declaration can be made from a manifest as it was read.
+
+        What is not written down (see `arguments_from_json`) is taken to be given again.
+        """
+        about, ours = manifest["about"], self.to_json()
+        given = [
+            getattr(self, name) if is_custom(about[name]) else None for name in ("sampler", "transforms", "storage")
+        ]
+        try:
+            arguments = self.arguments_from_json(about, *given)
+            made = Declaration(**arguments).to_json()
+        except (ReplayError, TypeError, ValueError) as error:
+            raise SnapshotError(f"the buffer has options that cannot be written down: {error}") from error
+        for name, value in ours.items():
+            if made[name] != value:
+                raise SnapshotError(
+                    f"`{name}` cannot be written down: {value!r:.200} would be read as {made[name]!r:.200}; use plain "
+                    "numbers and strings in it"
+                )
 
     @staticmethod
     def arguments_from_json(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,11 @@ MODULES = (samplers, age_samplers, dial_samplers, priority_samplers, schedules, 
 def fields_to_json(tree: Tree) -> Any:
     """Return nested fields as ``{"shape", "dtype"}``, ``{"mapping": {...}}`` or ``{"tuple": [...]}``.
 
-    A compressed field also has ``"compressed": true``.
+    A compressed field also has ``"compressed": true``. A mapping with other keys than strings, which JSON has not, is
+    ``{"items": [[key, field], ...]}``.
     """
+    if isinstance(tree, Mapping) and not all(isinstance(key, str) for key in tree):
+        return {"items": [[_key_to_json(key), fields_to_json(child)] for key, child in tree.items()]}
     if isinstance(tree, Mapping):
         return {"mapping": {key: fields_to_json(child) for key, child in tree.items()}}
     if isinstance(tree, tuple):
@@ -36,6 +40,8 @@ def fields_to_json(tree: Tree) -> Any:
 
 def fields_from_json(value: Any) -> Tree:
     """Return what `fields_to_json` was given."""
+    if "items" in value:
+        return {key: fields_from_json(child) for key, child in value["items"]}
     if "mapping" in value:
         return {key: fields_from_json(child) for key, child in value["mapping"].items()}
     if "tuple" in value:
@@ -45,7 +51,9 @@ def fields_from_json(value: Any) -> Tree:
 
 def config_to_json(config: Any) -> Any:
     """Return one of this library's configurations by name and options; of others the name alone."""
-    if isinstance(config, tuple):
+    if isinstance(config, np.ndarray | np.generic):
+        config = config.tolist()
+    if isinstance(config, (tuple, list)):
         return [config_to_json(one) for one in config]
     if config is None or isinstance(config, (str, int, float)):
         return config
@@ -55,6 +63,13 @@ def config_to_json(config: Any) -> Any:
     return {"type": name} | {
         field.name: config_to_json(getattr(config, field.name)) for field in dataclass_fields(config)
     }
+
+
+def is_custom(value: Any) -> bool:
+    """Whether something within is none of this library's, of which `config_to_json` returned the name alone."""
+    if isinstance(value, list):
+        return any(is_custom(one) for one in value)
+    return isinstance(value, dict) and ("custom" in value or any(is_custom(one) for one in value.values()))
 
 
 def config_from_json(value: Any) -> Any:
@@ -76,3 +91,17 @@ def config_from_json(value: Any) -> Any:
         f"the snapshot's {value.get('custom', value.get('type'))} is none of this library's that can be written down; "
         "pass it: ReplayBuffer.load(path, sampler=...) or load(path, transforms=...)"
     )
+
+
+def _key_to_json(key: Any) -> Any:
+    """Return the key of a mapping as a JSON value that is equal to it.
+
+    Raises:
+        SnapshotError: There is none.
+    """
+    plain = key.item() if isinstance(key, np.generic) else key
+    if not isinstance(plain, (str, int, float, bool, NoneType)):
+        raise SnapshotError(
+            f"the key {key!r} of a nested field cannot be written to a snapshot; use strings or whole numbers as keys"
+        )
+    return plain

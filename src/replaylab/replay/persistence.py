@@ -17,6 +17,7 @@ from replaylab.replay.custom import CustomState
 from replaylab.replay.declaration import Declaration, Declared
 from replaylab.replay.describe import config_from_json
 from replaylab.replay.laber import Rescorer
+from replaylab.replay.manifest import folder_of, reading
 from replaylab.replay.retention import Reservoir
 from replaylab.replay.samplers import Sampler
 from replaylab.replay.seeding import PythonDraws
@@ -43,11 +44,13 @@ class Persistent(Declared):
         that comes in between may do the same, and may save: to the same folder, then that snapshot stays.
 
         Raises:
+            ConfigError: `path` is no path.
             StorageError: The folder cannot be made or written to.
-            SnapshotError: Something else than a whole snapshot of this version is there. `add` raises it in a signal
+            SnapshotError: Something else than a whole snapshot of this version is there, or the buffer has options
+                that cannot be written down. The snapshot that was there before stays. `add` raises it, too, in a signal
                 handler that came in between.
         """
-        folder = Path(path).resolve()
+        folder = folder_of(path, "save")
         about = self._made.to_json() | {"storage_identity": self._core.storage_identity}
         with self._frozen() as (state, generators):
             if generators is not None:
@@ -55,17 +58,23 @@ class Persistent(Declared):
             before = self._saved.get(folder)
             known = None if isinstance(self.retention, Reservoir) else before
             rows = (self._row_bytes(), self._row_dtype())
+
+            def check(manifest: dict[str, Any]) -> None:
+                self._made.check_json(manifest)
+                if self._saved.get(folder) != before:
+                    raise SnapshotError("a signal handler has saved to the same folder meanwhile")
+
             try:
-                token = snapshot.write(
-                    folder, about, state, *rows, known, self._packed(), lambda: self._saved.get(folder) == before
-                )
-            except OSError as error:
+                self._saved[folder] = snapshot.write(folder, about, state, *rows, known, self._packed(), check)
+            except (OSError, SnapshotError) as error:
+                if self._saved.get(folder) != before:
+                    return  # to a signal handler's save, which is whole, of the same rows, and later
+                if isinstance(error, SnapshotError):
+                    raise
                 raise StorageError(
                     f"the snapshot cannot be written to {folder}: {error}; pass a folder that can be written "
                     "to and has room"
                 ) from error
-            if token is not None:
-                self._saved[folder] = token
 
     @classmethod
     def load(
@@ -85,24 +94,27 @@ class Persistent(Declared):
             storage: The storage it was saved with, if that lies elsewhere now.
 
         Raises:
+            ConfigError: `path` is no path.
             SnapshotError: The snapshot is damaged, not complete, or no snapshot, or the storage is another one.
-            StorageError: The storage cannot be opened.
+            StorageError: The folder cannot be read, or the storage cannot be opened.
         """
-        folder = Path(path).resolve()
+        folder = folder_of(path, "load")
         manifest = snapshot.read_manifest(folder)
-        with snapshot.reading(folder):
+        with reading(folder):
             about = manifest["about"]
             arguments = Declaration.arguments_from_json(about, sampler, transforms, storage)
-        buffer = cls(**arguments | {"storage": opened(arguments["storage"])})
+            buffer = cls(**arguments | {"storage": opened(arguments["storage"])})
         if buffer._core.storage_identity != about.get("storage_identity", ""):
             raise SnapshotError(
                 f"the rows of this snapshot were in {about['storage']}, but {buffer.storage} was made anew since; "
                 "the snapshot holds no rows itself and is of no use without them"
             )
-        with snapshot.reading(folder):
+        with reading(folder):
             snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
             state = snapshot.read_state(folder, manifest)
             buffer._core.restore(state)
+            if buffer.storage is None and buffer._core.counts()[1] != manifest["next_ids"]:
+                raise SnapshotError(f"the snapshot in {folder} has rows of other steps than its state is of")
             snapshot.read_packed(folder, manifest, buffer._packed())
             buffer._core.settle()
             if buffer._draws is not None and "generators" not in about:

@@ -8,18 +8,17 @@ the draws asked for before it are made.
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import wraps
+from contextlib import suppress
 from itertools import count
 from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any
 
+from replaylab.errors import ConfigError
 from replaylab.replay.batch import Batch
+from replaylab.replay.forks import watch
 
 if TYPE_CHECKING:
     from replaylab.replay.buffer import ReplayBuffer
-
-GATED = ("add", "end_episode", "extend", "probabilities", "sample", "save", "stats", "update_priorities")
-"""Methods of a buffer that wait for the draws asked for before them."""
 
 Progress = float | Callable[[int], float] | None
 """Training progress: a number, or a function of a batch's number that gives one."""
@@ -42,6 +41,7 @@ def batches(
             while asked <= k + prefetch and (total is None or asked < total):
                 drawn.append(drawer.ask(batch_size, progress_at(progress, asked), pin_memory))
                 asked += 1
+            drawer.check()
             yield drawn.popleft().result()
     finally:
         drawer.leave()
@@ -53,24 +53,22 @@ def progress_at(progress: Progress, k: int) -> float | None:
 
 
 class Drawer:
-    """A buffer's background thread, shared by all iterators over it, and the gate before its methods.
+    """A buffer's background thread, shared by all iterators over it; it lives while there is one.
 
-    It lives while there is an iterator. The gated methods are set on the buffer itself, so that a buffer nobody
-    draws ahead from pays nothing.
+    The core knows which draws it was asked for and are not made yet, and lets every other thread's calls wait for those.
     """
 
     _guard = RLock()  # a garbage collection inside it may close an iterator
 
     def __init__(self, buffer: "ReplayBuffer") -> None:
         self._buffer = buffer
+        self._core = buffer._core
+        self._sample = buffer.sample
         self._iterators = 0
         self._thread = ThreadPoolExecutor(1, "replaylab-prefetch", self._begin)
         self._ident: int | None = None
-        self._newest: Future[Batch] | None = None
-        self._sample = buffer.sample
-        self._own = {name: buffer.__dict__[name] for name in GATED if name in buffer.__dict__}
-        self._gates = {name: self._gated(getattr(buffer, name)) for name in GATED if hasattr(buffer, name)}
-        buffer.__dict__.update(self._gates)
+        self._lost = False
+        watch(self)
 
     @classmethod
     def of(cls, buffer: "ReplayBuffer") -> "Drawer":
@@ -83,41 +81,55 @@ class Drawer:
 
     def ask(self, batch_size: int, progress: float | None, pin_memory: bool) -> Future[Batch]:
         """Have a batch drawn, after all asked for before."""
-
-        def draw() -> Batch:
-            return _pinned(self._sample(batch_size, progress=progress), pin_memory)
-
+        self.check()
         with self._guard:
-            self._newest = self._thread.submit(draw)
-            return self._newest
+            asked = self._core.ask()
+
+            def draw() -> Batch:
+                try:
+                    batch = self._sample(batch_size, progress=progress)
+                finally:
+                    asked.made()
+                return batch.pin_memory() if pin_memory else batch
+
+            return self._thread.submit(draw)
 
     def leave(self) -> None:
-        """Let go of one iterator; after the last, the buffer is as it was before the first."""
+        """Let go of one iterator; after the last, of the thread."""
+        if self._lost:
+            return
         with self._guard:
             self._iterators -= 1
             if self._iterators:
                 return
-            for name in ("_drawer", *self._gates):
-                self._buffer.__dict__.pop(name, None)
-            self._buffer.__dict__.update(self._own)
-        self._thread.shutdown(wait=not self._inside())
+            self._buffer.__dict__.pop("_drawer", None)
+            with suppress(RuntimeError):  # at the interpreter's end
+                self._thread.submit(self._core.leave)
+        self._thread.shutdown(wait=get_ident() != self._ident)
 
-    def _gated(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            newest = self._newest
-            if newest is not None and not newest.done() and not self._inside():
-                newest.exception()  # waits, and leaves raising to the iterator
-            return method(*args, **kwargs)
+    def check(self) -> None:
+        """Raise `ConfigError` in a forked child, which does not have the thread."""
+        if self._lost:
+            raise ConfigError(
+                "these batches were drawn ahead in the process that this one was forked from; call batches() again here"
+            )
 
-        return call
+    def before_fork(self) -> None:
+        """Do nothing: the core waits for the calls it is in."""
+
+    def after_fork(self) -> None:
+        """Do nothing."""
+
+    def in_child(self) -> None:
+        """Forget the thread, which the child does not have, and what it was asked for."""
+        type(self)._guard = RLock()
+        self._lost = get_ident() != self._ident
+        if self._lost:
+            self._buffer.__dict__.pop("_drawer", None)
 
     def _begin(self) -> None:
         self._ident = get_ident()
-
-    def _inside(self) -> bool:
-        """Whether this is the background thread itself, where a sampler of the user's own may call the buffer."""
-        return get_ident() == self._ident
+        self._core.enter()
 
 
 def _pinned(batch: Batch, pin_memory: bool) -> Batch:

@@ -12,10 +12,13 @@ from replaylab.replay import snapshot
 from replaylab.replay.arrays import MOST, positive
 from replaylab.replay.batch import Batch
 from replaylab.replay.buffer import ReplayBuffer
-from replaylab.replay.custom import CustomSampler
-from replaylab.replay.hindsight import Hindsight
+from replaylab.replay.describe import is_custom
+from replaylab.replay.manifest import PLAIN, folder_of, whole
 from replaylab.replay.seeding import Seed
 from replaylab.replay.steps import Step, fields_of_step, steps_of
+
+COMPARED = {"capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention"}
+MOST_STEPS = 2**62
 
 
 class ReplayStream:
@@ -158,23 +161,20 @@ class ReplayStream:
         Raises:
             SnapshotError: The state is of another kind of memory, or its folder has been saved to since.
         """
-        if not isinstance(state, Mapping) or not {"taken", "drawn", "buffer"} <= state.keys():
-            raise SnapshotError(f"the state must be one that `state` returned, but got {state!r:.80}")
-        saved = state["buffer"]
+        taken, drawn, saved = _checked(state)
         if saved is None and self._buffer is not None:
             raise SnapshotError("the state is from before the first step; restore it into a stream without a buffer")
         if saved is not None and "folder" in saved:
-            if snapshot.read_manifest(Path(saved["folder"]))["token"] != saved["token"]:
-                raise SnapshotError(f"{saved['folder']} holds a later snapshot than the state's; use the latest state")
-            self._load(saved["folder"])
-        elif saved is not None and "files" in saved:
+            folder = folder_of(saved["folder"], "restore")
+            if snapshot.read_manifest(folder)["token"] != saved["token"]:
+                raise SnapshotError(f"{folder} holds a later snapshot than the state's; use the latest state")
+            self._load(folder)
+        elif saved is not None:
             with TemporaryDirectory() as place:
                 for name, content in saved["files"].items():
                     (Path(place) / name).write_bytes(content)
-                self._load(place)
-        elif saved is not None:
-            raise SnapshotError(f"the state must be one that `state` returned, but its buffer is {saved!r:.80}")
-        self.taken, self.drawn = state["taken"], state["drawn"]
+                self._load(Path(place))
+        self.taken, self.drawn = taken, drawn
 
     def __repr__(self) -> str:
         memory = f"capacity {self._capacity:,}" if self._buffer is None else repr(self._buffer)
@@ -183,22 +183,21 @@ class ReplayStream:
             f"taken {self.taken:,}, position {self.position}, cycles {self.cycles}; {memory})"
         )
 
-    def _load(self, place: str) -> None:
+    def _load(self, place: Path) -> None:
         """Put a saved buffer's inside into the one here."""
         own = self._buffer
+        mine = {"capacity": self._capacity} if own is None else own._made.to_json()
         given: dict[str, Any] = {}  # what a snapshot cannot hold: samplers and functions of the user's own
-        if own is not None and isinstance(own.sampler, CustomSampler):
-            given["sampler"] = own.sampler
-        if own is not None and any(isinstance(one, Hindsight) for one in own.transforms):
-            given["transforms"] = own.transforms
+        for name in ("sampler", "transforms"):
+            if own is not None and is_custom(mine[name]):
+                given[name] = getattr(own, name)
         loaded = ReplayBuffer.load(place, **given)
-        names = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
-        expected = {"capacity": self._capacity} if own is None else {name: getattr(own, name) for name in names}
-        for name, mine in expected.items():
-            if getattr(loaded, name) != mine:
+        theirs = loaded._made.to_json()
+        for name in COMPARED & mine.keys():
+            if theirs[name] != mine[name]:
                 raise SnapshotError(
-                    f"the state is of a buffer with {name}={getattr(loaded, name)}, but this one has {mine}; make "
-                    "the stream as the saved one was made"
+                    f"the state is of a buffer with {name}={getattr(loaded, name)}, but this one has "
+                    f"{mine[name] if own is None else getattr(own, name)}; make the stream as the saved one was made"
                 )
         if own is None:
             self._buffer = loaded
@@ -220,3 +219,22 @@ class ReplayStream:
             return 0
         next_ids = self._buffer._core.counts()[1]
         return next_ids[0] if self._buffer.replicas is None else np.array(next_ids, np.int64)
+
+
+def _checked(state: Any) -> tuple[int, int, Mapping[str, Any] | None]:
+    """Return the counters of a state and what it has of the buffer: a folder and its token, or files by plain names.
+
+    Raises:
+        SnapshotError: It is none that `ReplayStream.state` returned.
+    """
+    try:
+        taken, drawn, saved = whole(state["taken"], MOST_STEPS), whole(state["drawn"], MOST_STEPS), state["buffer"]
+        if saved is not None and "folder" not in saved:
+            for name, content in saved["files"].items():
+                if not PLAIN.fullmatch(name) or not isinstance(content, bytes):
+                    raise ValueError(f"a file is called {name!r:.80}")
+        elif saved is not None and not isinstance(saved["token"], str):
+            raise ValueError("a folder without a token")
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise SnapshotError(f"the state must be one that `state` returned, but got {state!r:.80} ({error!r})") from None
+    return taken, drawn, saved
