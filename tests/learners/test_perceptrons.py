@@ -1,4 +1,7 @@
 import re
+import sys
+import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -287,3 +290,38 @@ def test_columns_that_do_not_fit_are_told():
         agents([1]).update(batch_of(1, reward=np.zeros((1, 7), np.float32)))
     with pytest.raises(ShapeError, match="axis 0 of `obs` must be 2, but is 1"):
         agents([1, 2]).q_values(np.zeros((1, 5, 4), np.float32))
+
+
+def test_threads_do_not_meet_in_one_learner():
+    """Action values asked for by two threads at once, of different sizes, beside updates that change nothing."""
+    learners = _core.QLearners(
+        inputs=4, hidden=[32, 32], actions=3, replicas=2, dueling=True, is_double=True, huber=True,
+        max_grad_norm=10.0, least=-1e30, most=1e30, learning_rate=0.0, tau=1.0, target_period=1000,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    learners.online[...] = rng.normal(size=learners.online.shape)
+    inputs = [rng.normal(size=(2, rows, 4)).astype(np.float32) for rows in (1, 40, 300)]
+    expected = [learners.q_values(obs) for obs in inputs]
+    real = np.ones((2, 40), np.float32)
+    wrong, end = [], time.monotonic() + 1.0
+
+    def ask(obs, q):
+        while time.monotonic() < end:
+            wrong.extend([1] * (not np.array_equal(learners.q_values(obs), q)))
+
+    def learn():
+        while time.monotonic() < end:
+            learners.update(inputs[1], np.zeros((2, 40), np.int64), real, inputs[1], real, real)
+
+    threads = [threading.Thread(target=ask, args=pair) for pair in zip(inputs, expected, strict=True)]
+    threads.append(threading.Thread(target=learn))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong

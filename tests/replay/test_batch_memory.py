@@ -1,10 +1,13 @@
 """Large arrays of a batch take memory that earlier batches have given back, and never memory still in use."""
 
 import gc
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from replaylab import Field, ReplayBuffer
+from replaylab.replay import release_batch_memory
 
 WIDE = 100_000  # float32: with B = 4 far beyond the size from which memory is kept
 
@@ -48,3 +51,24 @@ def test_the_caller_may_resize_his_array():
     array.resize((2, 8 * WIDE), refcheck=False)
     assert array[0, 0] == before
     assert not array[1, -WIDE:].any()
+
+
+@pytest.mark.no_sanitizer
+def test_what_is_kept_can_be_given_back():
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    buffer = filled()
+    release_batch_memory()
+    held = [buffer.sample(100).obs for _ in range(2)]  # 40 MB each
+    size = held[0].nbytes
+    view = held[0][:1]
+    del held
+    gc.collect()
+    before = resident()
+    assert release_batch_memory() == size  # not what the view holds
+    assert resident() < before - 0.9 * size
+    assert release_batch_memory() == 0
+    del view
+    assert release_batch_memory() == size
+    assert buffer.sample(4).obs.shape == (4, WIDE)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -101,10 +102,75 @@ class TestReproducible:
 
 def test_without_the_gate_it_would_not_be(monkeypatch):
     """The comparison above can fail."""
-    monkeypatch.setattr(prefetch, "GATED", ())
+    drawer = prefetch.Drawer.__init__
+
+    def untold(self, buffer):
+        drawer(self, buffer)
+        self._core = Mock(wraps=buffer._core, **{"ask.return_value": Mock()})
+
+    monkeypatch.setattr(prefetch.Drawer, "__init__", untold)
     expected, buffer = make(), make(kind=SlowBuffer)
     with pytest.raises(AssertionError):
         assert_same(learn(buffer, buffer.batches(8, prefetch=2)), learn(expected, plainly(expected, 8, 2)))
+
+
+GATED = {
+    "add": lambda buffer: buffer.add(x=100, y=np.zeros(2)),
+    "extend": lambda buffer: buffer.extend(x=[1, 2], y=np.zeros((2, 2))),
+    "end_episode": lambda buffer: buffer.end_episode(),
+    "sample": lambda buffer: buffer.sample(4).id,
+    "update_priorities": lambda buffer: buffer.update_priorities([29], [9.0]),
+    "probabilities": lambda buffer: buffer.probabilities([29], batch_size=4),
+    "as_batch": lambda buffer: buffer.as_batch([29]).id,
+    "stats": lambda buffer: buffer.stats().samples,
+    "part": lambda buffer: buffer.part([0]).sample(4).id,
+    "save": lambda buffer: buffer.save(FOLDER[0]),
+}
+FOLDER = [None]
+
+
+class HeldBack(ReplayBuffer):
+    """Draws in the background wait until they are let go."""
+
+    def sample(self, *args, **kwargs):
+        if threading.current_thread().name.startswith("replaylab-prefetch"):
+            assert self.let_go.wait(20)
+        return super().sample(*args, **kwargs)
+
+
+@pytest.mark.parametrize("taken", ["before", "after"])
+@pytest.mark.parametrize("name", GATED)
+def test_every_call_waits_for_what_was_asked_for_before_it(tmp_path, name, taken):
+    """As an attribute taken before `batches()`, too, such as ``add = buffer.add``; the core itself sees to it."""
+    replicas = 1 if name == "part" else None
+    buffer = HeldBack(20, FIELDS, sampler=Prioritized(beta=0.4), seed=3, replicas=replicas)
+    buffer.let_go = threading.Event()
+    FOLDER[0] = tmp_path
+    call, lead = GATED[name], () if replicas is None else (1,)
+    buffer.extend(x=np.zeros((*lead, 30), np.int64), y=np.ones((*lead, 30, 2)))
+    if taken == "before":
+        methods = {one: getattr(buffer, one) for one in GATED}
+        call = lambda _: GATED[name](Mock(**{f"{one}.side_effect": own for one, own in methods.items()}))  # noqa: E731
+    batches = buffer.batches(8, prefetch=2)
+    done = []
+
+    def ask_then_call():
+        first = threading.Thread(target=lambda: next(batches))  # asks for three, and waits for the first
+        first.start()
+        while not (drawer := buffer.__dict__.get("_drawer")) or drawer._thread._work_queue.qsize() < 2:
+            time.sleep(0.001)
+        call(buffer)
+        done.append(buffer.__dict__["_drawer"]._thread._work_queue.qsize())
+        first.join()
+
+    caller = threading.Thread(target=ask_then_call)
+    caller.start()
+    time.sleep(0.15)
+    assert not done, "it did not wait"
+    buffer.let_go.set()
+    caller.join(20)
+    assert done == [0]
+    batches.close()
 
 
 def test_two_iterators_share_one_thread_in_the_order_of_the_calls():
@@ -237,10 +303,10 @@ class TestEnding:
         attributes = dict(buffer.__dict__)
         batches = buffer.batches(8, prefetch=2)
         next(batches)
-        assert buffer.__dict__ != attributes
+        assert {name for name in buffer.__dict__ if name not in attributes} == {"_drawer"}
+        assert buffer.__dict__["add"] == buffer._core.add_step  # as fast as ever, and after
         batches.close()
         assert buffer.__dict__ == attributes
-        assert buffer.__dict__["add"] == buffer._core.add_step  # as fast as ever
         with pytest.raises(StopIteration):
             next(batches)
 
@@ -289,19 +355,17 @@ class TestEnding:
         class Asking(CustomSampler):
             def law(self, view, batch_size):
                 holder[0].get(view.ids)
-                holder[0].__dict__["sample"].__wrapped__  # noqa: B018 (the gate is up)
-                holder[0].__dict__["_drawer"]._gates["probe"]()
+                holder[0].stats()
+                holder[0].update_priorities(view.ids[:1], [1.0])
+                holder[0].as_batch(view.ids[:1])
                 return np.full(len(view), 1 / len(view))
 
         buffer = make(Asking())
         holder.append(buffer)
         batches = buffer.batches(4, prefetch=1)
-        drawer = prefetch.Drawer.of(buffer)
-        drawer._gates["probe"] = drawer._gated(lambda: None)
         next(batches)
         next(batches)
         batches.close()
-        drawer.leave()
 
     def test_at_the_end_of_the_program(self):
         code = (

@@ -47,10 +47,11 @@ class Even(CustomSampler):
 samplers = {"core": Prioritized(beta=0.4), "python": Even(), "rescored": LaBER(lambda pool: pool.x[:, 0] + 1)}
 buffer = ReplayBuffer(20_000, {"x": Field((8,))}, sampler=samplers[sys.argv[1]], seed=0)
 buffer.extend(x=np.arange(160_000).reshape(20_000, 8))
-calls = []
+calls, law = [], sys.argv[1] != "rescored"
 def act(*_):
     calls.append(1)
     ACTION
+    signal.setitimer(signal.ITIMER_REAL, 0.003)
 signal.signal(signal.SIGALRM, act)
 """
 
@@ -61,19 +62,20 @@ signal.signal(signal.SIGALRM, act)
     [
         "buffer.save(sys.argv[2])",
         "buffer.save(sys.argv[2] + '-other')",
-        "buffer.stats(batch_size=4), repr(buffer), buffer.nbytes, buffer.get([19_999])",
-        "batch = buffer.sample(4); buffer.update_priorities(batch.id, np.ones(4)); buffer.probabilities([1], batch_size=4)",
+        "law and buffer.stats(batch_size=4), repr(buffer), buffer.nbytes, buffer.get([19_999])",
+        "batch = buffer.sample(4); buffer.update_priorities(batch.id, np.ones(4));"
+        "law and buffer.probabilities([1], batch_size=4)",
     ],
     ids=["save", "save elsewhere", "figures", "learn"],
 )
 def test_a_signal_handler_may_use_the_buffer_while_it_is_saved(tmp_path, sampler, action):
     code = IN_HANDLER.replace("ACTION", action) + (
-        "signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0.003)\n"
         "for k in range(6):\n    buffer.save(sys.argv[2])\n    buffer.add(x=np.full(8, k))\n"
         "signal.setitimer(signal.ITIMER_REAL, 0)\n"
         "buffer.save(sys.argv[2])\n"
         "assert calls\n"
-        "again = ReplayBuffer.load(sys.argv[2], sampler=buffer.sampler if sys.argv[1] != 'core' else None)\n"
+        "again = ReplayBuffer.load(sys.argv[2], sampler=None if sys.argv[1] == 'core' else buffer.sampler)\n"
         "assert (again.get(np.arange(6, 20_006))['x'] == buffer.get(np.arange(6, 20_006))['x']).all()\n"
         "assert (again.sample(64).id == buffer.sample(64).id).all()\n"
     )
@@ -96,10 +98,10 @@ def test_a_handler_saves_to_the_same_folder_at_any_point(tmp_path, monkeypatch, 
             buffer.save(tmp_path)
 
     if where == "write":
-        listed = snapshot._listed
-        monkeypatch.setattr(snapshot, "_listed", lambda *args: (once(), listed(*args))[1])
+        listed = snapshot._write_state
+        monkeypatch.setattr(snapshot, "_write_state", lambda *args: (once(), listed(*args))[1])
     else:
-        settle, count = snapshot._settle_folder, []
+        settle, count = snapshot.settle_folder, []
 
         def settle_folder(path):
             count.append(1)
@@ -107,7 +109,7 @@ def test_a_handler_saves_to_the_same_folder_at_any_point(tmp_path, monkeypatch, 
                 once()
             settle(path)
 
-        monkeypatch.setattr(snapshot, "_settle_folder", settle_folder)
+        monkeypatch.setattr(snapshot, "settle_folder", settle_folder)
     buffer.save(tmp_path)
     assert not inner
     again = ReplayBuffer.load(tmp_path)
@@ -123,7 +125,7 @@ def test_a_handler_saves_to_the_same_folder_at_any_point(tmp_path, monkeypatch, 
 def test_a_handler_that_adds_while_rows_are_written_is_refused(tmp_path, monkeypatch):
     buffer = ReplayBuffer(100, {"x": Field()}, seed=0)
     buffer.extend(x=np.arange(100.0))
-    listed, errors = snapshot._listed, []
+    listed, errors = snapshot._write_state, []
 
     def adding(*args):
         for add in (lambda: buffer.add(x=1.0), lambda: buffer.extend(x=[1.0, 2.0])):
@@ -132,7 +134,7 @@ def test_a_handler_that_adds_while_rows_are_written_is_refused(tmp_path, monkeyp
             errors.append(str(error.value))
         return listed(*args)
 
-    monkeypatch.setattr(snapshot, "_listed", adding)
+    monkeypatch.setattr(snapshot, "_write_state", adding)
     buffer.save(tmp_path)
     assert errors[0] == (
         "steps cannot be added by the thread that is saving the buffer, from a signal handler or a callback; add them "
@@ -150,14 +152,14 @@ def test_what_other_threads_do_while_rows_are_written(tmp_path, monkeypatch, cus
     buffer = ReplayBuffer(100, {"x": Field()}, sampler=sampler, seed=0)
     buffer.extend(x=np.arange(100.0))
     writing, write_on, done = threading.Event(), threading.Event(), []
-    listed = snapshot._listed
+    listed = snapshot._write_state
 
     def slowly(*args):
         writing.set()
         assert write_on.wait(20)
         return listed(*args)
 
-    monkeypatch.setattr(snapshot, "_listed", slowly)
+    monkeypatch.setattr(snapshot, "_write_state", slowly)
 
     def learn():
         batch = buffer.sample(8)
@@ -194,7 +196,7 @@ def test_a_save_that_is_interrupted_lets_others_add(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(snapshot, "_listed", interrupted)
+    monkeypatch.setattr(snapshot, "_write_state", interrupted)
     with pytest.raises(KeyboardInterrupt):
         buffer.save(tmp_path)
     monkeypatch.undo()
@@ -260,7 +262,8 @@ ASKING = """
 from replaylab.replay import CustomSampler, LaBER, Oracle
 from dataclasses import dataclass
 def ask(ids):
-    buffer.stats(), repr(buffer), buffer.size, buffer.nbytes, buffer.get(ids[:1]), buffer.as_batch(ids[:1])
+    buffer.sampler.has_law and buffer.stats()
+    repr(buffer), buffer.size, buffer.nbytes, buffer.get(ids[:1]), buffer.as_batch(ids[:1])
     buffer.update_priorities(ids[:1], np.ones(1)), buffer.save(sys.argv[2]), buffer.end_episode()
     buffer.add(x=2.0)
 @dataclass(frozen=True)
@@ -316,12 +319,12 @@ def test_ctrl_c_reaches_a_thread_that_waits_for_a_save(tmp_path):
         from replaylab.replay import snapshot
         buffer = ReplayBuffer(100, {"x": Field()}, seed=0)
         buffer.extend(x=np.arange(100.0))
-        writing, write_on, listed = threading.Event(), threading.Event(), snapshot._listed
+        writing, write_on, listed = threading.Event(), threading.Event(), snapshot._write_state
         def slowly(*args):
             writing.set()
             write_on.wait()
             return listed(*args)
-        snapshot._listed = slowly
+        snapshot._write_state = slowly
         saver = threading.Thread(target=buffer.save, args=(sys.argv[1],))
         saver.start()
         writing.wait()
