@@ -268,7 +268,9 @@ bool Replay::find_rows() {
 
 void Replay::flush() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (outside_ && !closed_) outside_->flush();
+    if (!outside_ || closed_) return;
+    outside_->check_length();
+    outside_->flush();
 }
 
 void Replay::close() {
