@@ -1,8 +1,8 @@
 """Mutate files and read them, in worker processes, so that one that dies or hangs is found and its file kept.
 
-    python -m tests.fuzz                            for 60 seconds
-    python -m tests.fuzz --mutations 1000000        so many, however long it takes
-    python -m tests.fuzz --target storage --case 7  one case, in this process
+python -m tests.fuzz                            for 60 seconds
+python -m tests.fuzz --mutations 1000000        so many, however long it takes
+python -m tests.fuzz --target storage --case 7  one case, in this process
 """
 
 import argparse
@@ -22,6 +22,7 @@ from . import targets
 
 PATIENCE = 20.0  # seconds: far above what any case takes on a busy machine
 KEPT = Path("build/fuzz")
+PROGRAM = [sys.executable, "-m", "tests.fuzz"]
 EACH = 2000  # cases of a worker before another takes over
 
 
@@ -35,7 +36,8 @@ def work(name, seed, start, stop, folder):
     resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33))
     target = targets.TARGETS[name](seed)
     with (Path(folder) / "at").open("r+b") as file, (Path(folder) / "wrong").open("a") as wrong:
-        at = np.frombuffer(mmap.mmap(file.fileno(), 8), np.int64)
+        at = np.frombuffer(mmap.mmap(file.fileno(), 16), np.int64)
+        at[1] = 1  # has begun
         for number in range(start, stop):
             at[0] = number
             try:
@@ -53,7 +55,6 @@ class Worker:
     def __init__(self, name, seed, start, stop):
         self.name, self.seed, self.stop = name, seed, stop
         self.folder = tempfile.TemporaryDirectory()
-        (Path(self.folder.name) / "at").write_bytes(bytes(8))
         self.wrong = []
         self.begin(start)
 
@@ -61,21 +62,22 @@ class Worker:
         """Start, or start again."""
         self.put(start)
         self.start, self.seen, self.since = start, start, time.monotonic()
-        command = [sys.executable, "-m", "tests.fuzz", "--work", self.name, str(self.seed), str(start), str(self.stop)]
-        self.process = subprocess.Popen([*command, self.folder.name], stderr=subprocess.PIPE)
+        asked = ["--work", self.name, str(self.seed), str(start), str(self.stop), self.folder.name]
+        self.process = subprocess.Popen([*PROGRAM, *asked], stderr=subprocess.PIPE)
 
     def put(self, number):
-        """Say which case is on."""
-        (Path(self.folder.name) / "at").write_bytes(number.to_bytes(8, "little"))
+        """Say which case is on, and that it has not begun."""
+        (Path(self.folder.name) / "at").write_bytes(number.to_bytes(16, "little"))
 
     def at(self):
-        """Return the case that is on."""
-        return int.from_bytes((Path(self.folder.name) / "at").read_bytes(), "little")
+        """Return the case that is on, and whether the process has come so far as to begin."""
+        number, begun = np.fromfile(Path(self.folder.name) / "at", np.int64).tolist()
+        return number, begun == 1
 
     def over(self):
         """Return whether it has ended; a case that hangs or kills it is noted, and the others go on."""
-        at, code = self.at(), self.process.poll()
-        if at != self.seen:
+        code, (at, begun) = self.process.poll(), self.at()
+        if at != self.seen or not begun:
             self.seen, self.since = at, time.monotonic()
         if code is None and time.monotonic() - self.since > PATIENCE:
             self.process.kill()
@@ -101,7 +103,7 @@ class Worker:
         self.process.stderr.close()
         file = Path(self.folder.name) / "wrong"
         told = [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
-        done = self.at()
+        done = self.at()[0]
         self.folder.cleanup()
         return done, self.wrong + told
 

@@ -68,7 +68,9 @@ def json_value(rng, value):
     elif kind == 3 and type(inside[key]) is int:
         inside[key] += rng.choice((-1, 1, -8, 8))
     elif kind == 3 and isinstance(inside[key], str):
-        inside[key] = inside[key][: rng.randrange(len(inside[key]) + 1)] + rng.choice(("", "/", "\0", "π", "../", ".npy"))
+        inside[key] = inside[key][: rng.randrange(len(inside[key]) + 1)] + rng.choice(
+            ("", "/", "\0", "π", "../", ".npy")
+        )
     else:
         inside[key] = rng.choice(VALUES)
     return value

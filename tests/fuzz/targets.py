@@ -133,7 +133,9 @@ class Snapshots(Target):
             return
         self.use(worlds.exercise(buffer, np.random.default_rng(number)))
         if number % 32 == 0:
-            self.use([lambda: buffer.save(self.folder / "again"), lambda: ReplayBuffer.load(self.folder / "again", **own)])
+            self.use(
+                [lambda: buffer.save(self.folder / "again"), lambda: ReplayBuffer.load(self.folder / "again", **own)]
+            )
 
 
 class Storages(Target):

@@ -28,7 +28,10 @@ from replaylab.replay import (
 FLAGS = {name: Field((), bool) for name in ("terminated", "truncated")}
 PLAIN = {"obs": Field((2,), np.uint8), "reward": Field(), "next_obs": Field((2,), np.uint8)} | FLAGS
 NESTED = {"obs": {"a": Field(), 1: (Field((2,), np.int64),)}} | FLAGS
-SCREENS = {"obs": Field((8, 8), np.uint8, compressed=True), "next_obs": Field((8, 8), np.uint8, compressed=True)} | FLAGS
+SCREENS = {
+    "obs": Field((8, 8), np.uint8, compressed=True),
+    "next_obs": Field((8, 8), np.uint8, compressed=True),
+} | FLAGS
 
 
 class Own(CustomSampler):
@@ -116,6 +119,7 @@ def fill(buffer, rng, count=14):
 
 def exercise(buffer, rng):
     """Yield calls that use everything a buffer has, one after another."""
+
     def sample():
         batch = buffer.sample(4)
         buffer.update_priorities(batch.id, rng.random(batch.id.shape))
