@@ -61,6 +61,8 @@ class Persistent(Declared):
                     self._saved[folder] = snapshot.write(
                         folder, about, state, *rows, known, self._packed(), self._made.check_json
                     )
+                except StorageError:
+                    raise
                 except OSError as error:
                     raise StorageError(
                         f"the snapshot cannot be written to {folder}: {error}; pass a folder that can be written "
