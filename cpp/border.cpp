@@ -121,7 +121,11 @@ void import_numpy() {
 
 void set_python_error(const Error& error) {
     const nb::object kind = nb::module_::import_("replaylab.errors").attr(error.kind());
-    PyErr_SetString(kind.ptr(), error.what());
+    // It may quote what a damaged file says, which need be no text.
+    const std::string said = error.what();
+    const nb::object text =
+        checked(PyUnicode_DecodeUTF8(said.data(), static_cast<Py_ssize_t>(said.size()), "backslashreplace"));
+    PyErr_SetObject(kind.ptr(), text.ptr());
 }
 
 nb::object arrays_function(const char* name) {

@@ -23,6 +23,7 @@ from . import targets
 PATIENCE = 20.0  # seconds: far above what any case takes on a busy machine
 KEPT = Path("build/fuzz")
 PROGRAM = [sys.executable, "-m", "tests.fuzz"]
+SHARES = {"storage": 3, "snapshots": 1}  # about as much time for each
 EACH = 2000  # cases of a worker before another takes over
 
 
@@ -113,16 +114,17 @@ def fuzz(names, seed, mutations, seconds, workers):
     until = time.monotonic() + seconds
     done, wrong, running = dict.fromkeys(names, 0), [], []
     ahead = dict.fromkeys(names, 0)
-    share = -(-mutations // len(names))
+    weights = {name: SHARES.get(name, 1) for name in names}
+    share = {name: -(-mutations * weight // sum(weights.values())) for name, weight in weights.items()}
     while True:
         for worker in [one for one in running if one.over() or time.monotonic() > until]:
             running.remove(worker)
             last, found = worker.finish()
             done[worker.name] += last - worker.first
             wrong += [(worker.name, *one) for one in found]
-        for name in sorted(names, key=ahead.get):
-            if len(running) < workers and ahead[name] < share and time.monotonic() < until:
-                stop = min(ahead[name] + EACH, share)
+        for name in sorted(names, key=lambda name: ahead[name] / weights[name]):
+            if len(running) < workers and ahead[name] < share[name] and time.monotonic() < until:
+                stop = min(ahead[name] + EACH, share[name])
                 running.append(Worker(name, seed, ahead[name], stop))
                 running[-1].first, ahead[name] = ahead[name], stop
         if not running:
