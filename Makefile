@@ -8,6 +8,7 @@
 #   make docs     build the documentation into build/docs
 #   make coverage run the replay library's tests and show which lines and branches they miss
 #   make sanitize run them with the core under address, undefined-behaviour and thread sanitizers
+#   make fuzz     mutate snapshots and files of rows and read them, for a minute (ARGS="--mutations 1000000": so many)
 #   make clean    remove what these targets made
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ CORE := $(wildcard cpp/*.cpp cpp/*.hpp) CMakeLists.txt pyproject.toml constraint
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
-.PHONY: study test test-slow bench bench-training lint format stubs docs coverage sanitize clean
+.PHONY: study test test-slow bench bench-training lint format stubs docs coverage sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -49,6 +50,9 @@ coverage: $(VENV)/.test
 
 sanitize: $(VENV)/.test
 	@tests/sanitize/run.sh $(BIN)/python $(JOBS)
+
+fuzz: $(VENV)/.test
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 lint: $(VENV)/.dev
 	@echo "==> ruff, clang-format, mypy, stubs"

@@ -23,7 +23,10 @@ class Recency : public Sampler {
         fill_alike(out, batch, 1.0 / static_cast<double>(width));
     }
     void finish(const Ring&, const std::int64_t*, std::int64_t) override { update_ = update_ % burst_ + 1; }
-    void visit(StateVisitor& state) override { state.visit("update", update_); }
+    void visit(StateVisitor& state) override {
+        state.visit("update", update_);
+        state.must(update_ >= 1 && update_ <= burst_, "update");
+    }
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t, const double* eta,
              double* out) const override {
         const std::int64_t width = window(ring, *eta);
@@ -105,7 +108,10 @@ class ReverseSweep : public Sampler {
     void finish(const Ring& ring, const std::int64_t* slots, std::int64_t n) override {
         next_ = ring.id(slots[n - 1]) - stride_;
     }
-    void visit(StateVisitor& state) override { state.visit("next", next_); }
+    void visit(StateVisitor& state) override {
+        state.visit("next", next_);
+        state.must(next_ >= -StateVisitor::kMost && next_ <= StateVisitor::kMost, "next");
+    }
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
              double* out) const override {
         std::fill(out, out + n, 0.0);

@@ -131,7 +131,11 @@ void set_python_error(const Error& error) noexcept {
     try {
         const nb::object kind = with_gil(
             [&]() -> nb::object { return nb::module_::import_("replaylab.errors").attr(error.kind()); });
-        PyErr_SetString(kind.ptr(), error.what());
+        // It may quote what a damaged file says, which need be no text.
+        const std::string said = error.what();
+        const nb::object text = checked(
+            PyUnicode_DecodeUTF8(said.data(), static_cast<Py_ssize_t>(said.size()), "backslashreplace"));
+        PyErr_SetObject(kind.ptr(), text.ptr());
     } catch (nb::python_error& other) {  // as when the interpreter ends
         other.restore();
     }

@@ -13,6 +13,8 @@
 
 namespace replaylab {
 
+class Ring;
+
 class Episodes {
   public:
     // The stored part of an episode, seen from one of its steps.
@@ -80,6 +82,9 @@ class Episodes {
     std::int64_t records() const { return static_cast<std::int64_t>(live_.size()); }
 
     void visit(StateVisitor& state);
+
+    // Whether what was restored tells, of each stored step of this ring, where it lies in its episode.
+    bool fits(const Ring& ring) const;
 
     // Bytes before any is taken; records of episodes come on top, 32 bytes each.
     static std::int64_t nbytes(std::int64_t capacity, std::int64_t num_envs) {

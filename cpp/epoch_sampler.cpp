@@ -10,7 +10,7 @@ namespace replaylab {
 namespace {
 
 template <typename Vector>
-auto& at(Vector& vector, std::int64_t i) {
+decltype(auto) at(Vector& vector, std::int64_t i) {
     return vector[static_cast<std::size_t>(i)];
 }
 
@@ -62,6 +62,24 @@ class ShuffledEpochs : public Sampler {
         state.visit("place", epoch_.place);
         state.visit("members", epoch_.members);
         state.visit("left", left_);
+    }
+
+    bool fits(const Ring& ring) const override {
+        if (epoch_.number < 0 || epoch_.number > StateVisitor::kMost || epoch_.place < 0 ||
+            epoch_.place > epoch_.members || epoch_.members > ring.size())
+            return false;
+        std::vector<bool> named(order_.size(), false);
+        std::int64_t due = 0;
+        for (std::int64_t i = 0; i < ring.capacity(); ++i) {
+            const std::int64_t slot = at(order_, i);
+            if (slot < 0 || slot >= (i < epoch_.members ? epoch_.members : ring.capacity()) ||
+                at(named, slot))
+                return false;
+            at(named, slot) = true;
+            if (at(past_, i) > epoch_.number) return false;
+            due += is_due(i);
+        }
+        return left_ == due;
     }
 
     // What is left of the epoch, then whole epochs, then a part of one.

@@ -16,6 +16,8 @@ std::string MappedRows::declaration_of(const std::string&) { return {}; }
 void MappedRows::ask_for(const char*, std::int64_t) {}
 void MappedRows::open_again() {}
 bool MappedRows::lock(std::int64_t) const { return false; }
+void MappedRows::unlock(std::int64_t) const {}
+void MappedRows::check_length() const {}
 void MappedRows::mark_unflushed() {}
 void MappedRows::flush() {}
 void MappedRows::close() {}
@@ -89,14 +91,19 @@ void MappedRows::measure(std::int64_t replicas, std::int64_t declaration_bytes) 
     if (streams() >= std::int64_t{kEnds})
         fail("StorageError", "writers × num_envs must be below 2^31, but is ", streams(),
              "; use fewer writers");
-    if (stride_ > (std::int64_t{1} << 60) / (zero_row() + 1) / replicas)
+    if (declaration_bytes > kLongestDeclaration)
+        fail("StorageError", "the fields take ", declaration_bytes, " bytes to write down, but at most ",
+             kLongestDeclaration, " fit; declare fewer fields");
+    if (stride_ > (std::int64_t{1} << 60) / (zero_row() + 1))
         fail("StorageError", "`", path_, "` would be larger than any file can be; use a smaller capacity");
     first_section_ = kPage + up_to(declaration_bytes, kPage);
     const std::int64_t before_rows =
         2 * kLine + writers_ * kLine + up_to(8 * log_, kLine) + 16 * (zero_row() + 1) + 8 * kLine;
     section_bytes_ = up_to(before_rows, kPage) + up_to(stride_ * (zero_row() + 1), kPage);
+    if (section_bytes_ > (std::int64_t{1} << 61) / replicas)
+        fail("StorageError", "`", path_, "` would be larger than any file can be; use a smaller capacity");
     file_bytes_ = first_section_ + replicas * section_bytes_;
-    sections_.resize(static_cast<std::size_t>(replicas));
+    most_ = log_ * std::min(kLaps, (std::int64_t{1} << 62) / log_);
 }
 
 void MappedRows::map() {
@@ -114,6 +121,7 @@ void MappedRows::map() {
 
 void MappedRows::place_sections() {
     char* at = base_ + first_section_;
+    sections_.resize(static_cast<std::size_t>((file_bytes_ - first_section_) / section_bytes_));
     for (Section& one : sections_) {
         char* next = at;
         const auto take = [&](std::int64_t bytes) {
@@ -161,13 +169,14 @@ MappedRows::MappedRows(const MappedConfig& config)
         fail("StorageError", "`", path_, "` cannot be opened: ", std::strerror(errno),
              errno == ENOENT && !config.may_create ? "; the process that makes it must come first" : "");
     try {
+        struct stat about{};
+        if (fstat(file_, &about) != 0 || !S_ISREG(about.st_mode))
+            fail("StorageError", "`", path_, "` is no regular file");
         while (!lock(kOpening)) {
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
             config.interrupted();
         }
-        struct stat about{};
-        if (fstat(file_, &about) != 0 || !S_ISREG(about.st_mode))
-            fail("StorageError", "`", path_, "` is no regular file");
+        fstat(file_, &about);
         open_existing(config, about.st_size);
     } catch (...) {
         close();
@@ -193,16 +202,21 @@ void MappedRows::open_existing(const MappedConfig& config, std::int64_t size) {
         fail("StorageError", "`", path_, "` is of version ", header.version,
              ", or from a machine of another byte order; this release reads version ", kVersion);
     capacity_ = header.capacity;
-    log_ = header.capacity + header.headroom;
     writers_ = header.writers;
     num_envs_ = header.num_envs;
     stride_ = header.stride;
-    const bool sane = capacity_ > 0 && header.headroom > 0 && writers_ > 0 && writers_ < kOpening &&
-                      header.replicas > 0 && num_envs_ > 0 && stride_ > 0 && header.declaration_bytes >= 0 &&
-                      log_ < std::numeric_limits<std::uint32_t>::max();
-    if (sane) measure(header.replicas, header.declaration_bytes);
-    if (!sane || first_section_ != header.first_section || section_bytes_ != header.section_bytes ||
-        file_bytes_ != header.file_bytes || file_bytes_ != size)
+    // Each alone so small that nothing made of them overflows.
+    const auto counts = [](std::int64_t n, std::int64_t most) { return n > 0 && n <= most; };
+    constexpr std::int64_t kRows = std::numeric_limits<std::uint32_t>::max();
+    const bool sane = counts(header.capacity, kRows) && counts(header.headroom, kRows) &&
+                      counts(header.writers, kOpening - 1) && counts(header.replicas, kRows) &&
+                      counts(header.num_envs, kRows) && counts(header.stride, size) &&
+                      counts(header.declaration_bytes, kLongestDeclaration);
+    log_ = sane ? header.capacity + header.headroom : 0;
+    if (sane && zero_row() < kRows && streams() < std::int64_t{kEnds})
+        measure(header.replicas, header.declaration_bytes);
+    if (first_section_ == 0 || first_section_ != header.first_section ||
+        section_bytes_ != header.section_bytes || file_bytes_ != header.file_bytes || file_bytes_ != size)
         fail("StorageError", "`", path_, "` is damaged: its header or its length is not as written");
     std::string declaration(static_cast<std::size_t>(header.declaration_bytes), '\0');
     if (pread(file_, &declaration[0], declaration.size(), kPage) != header.declaration_bytes ||
@@ -212,7 +226,9 @@ void MappedRows::open_existing(const MappedConfig& config, std::int64_t size) {
              config.declaration);
     map();
     place_sections();
-    identity_.assign(header_->identity, sizeof header_->identity);
+    identity_.assign(header.identity, sizeof header.identity);
+    if (identity_.find_first_not_of("0123456789abcdef") != std::string::npos)
+        damaged("its identity is not as written");
     if (header_->unflushed.load() == 0 || boot_id().compare(0, 36, header_->boot, 36) == 0) return;
     if (!config.after_crash)
         fail("StorageError", "`", path_,
@@ -227,26 +243,29 @@ void MappedRows::open_existing(const MappedConfig& config, std::int64_t size) {
 
 void MappedRows::make(const MappedConfig& config) {
     measure(config.replicas, static_cast<std::int64_t>(config.declaration.size()));
+    const bool emptied = ftruncate(file_, 0) == 0;  // what a maker that was killed had taken is free again
     struct statvfs disk{};
     fstatvfs(file_, &disk);
     const auto room = static_cast<std::int64_t>(disk.f_bavail * disk.f_frsize);
     // Known for ours from the first moment on, should this process be killed on the way. Space promised now
     // is not missing later, when a write to it would kill the process.
-    bool made = file_bytes_ <= room && ftruncate(file_, 0) == 0 &&
-                pwrite(file_, kMagic, sizeof kMagic, 0) == sizeof kMagic &&
-                ftruncate(file_, file_bytes_) == 0;
+    bool made = emptied && file_bytes_ <= room &&
+                pwrite(file_, kMagic, sizeof kMagic, 0) == sizeof kMagic && ftruncate(file_, file_bytes_) == 0;
+    int why = made ? 0 : file_bytes_ <= room ? errno : ENOSPC;
     constexpr std::int64_t kPiece = std::int64_t{1} << 26;  // between two of them Ctrl-C is heard
-    for (std::int64_t at = 0; made && at < file_bytes_; config.interrupted()) {
-        if (fallocate(file_, 0, at, std::min(kPiece, file_bytes_ - at)) == 0) {
+    for (std::int64_t at = 0; why == 0 && at < file_bytes_; config.interrupted()) {
+        why = posix_fallocate(file_, at, std::min(kPiece, file_bytes_ - at));
+        if (why == EINTR)
+            why = 0;
+        else
             at += kPiece;
-        } else if (errno != EINTR) {
-            made = errno == EOPNOTSUPP;
-            break;
-        }
     }
-    if (!made) {
-        const int why = file_bytes_ <= room ? errno : ENOSPC;
+    if (why != 0) {
         static_cast<void>(ftruncate(file_, 0) == 0);
+        if (why == EOPNOTSUPP || why == EINVAL)
+            fail("StorageError", "`", path_, "` needs ", file_bytes_,
+                 " bytes, which its file system cannot set aside (", std::strerror(why),
+                 "): should the disk fill later, a write to it would end the process; put it on another");
         fail("StorageError", "`", path_, "` needs ", file_bytes_, " bytes, but its file system has ", room,
              " free (", std::strerror(why), "); make room, or use a smaller capacity");
     }
@@ -279,14 +298,24 @@ void MappedRows::make(const MappedConfig& config) {
 }
 
 std::string MappedRows::declaration_of(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
+    const int file =
+        open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // not waiting for a pipe's other end
+    if (file < 0) return {};
     Header header{};
-    if (!file.read(reinterpret_cast<char*>(&header), sizeof header)) return {};
-    const bool ours = std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 && header.ready.load() != 0;
-    if (!ours || header.declaration_bytes < 0 || header.declaration_bytes > kPage * kPage) return {};
-    std::string text(static_cast<std::size_t>(header.declaration_bytes), '\0');
-    file.seekg(kPage);
-    return file.read(&text[0], header.declaration_bytes) ? text : std::string();
+    std::string text;
+    const bool whole = pread(file, static_cast<void*>(&header), sizeof header, 0) == sizeof header;
+    if (whole && std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 && header.ready.load() != 0 &&
+        header.declaration_bytes > 0 && header.declaration_bytes <= kLongestDeclaration) {
+        text.resize(static_cast<std::size_t>(header.declaration_bytes));
+        if (pread(file, &text[0], text.size(), kPage) != header.declaration_bytes) text.clear();
+    }
+    ::close(file);
+    return text;
+}
+
+void MappedRows::check_length() const {
+    struct stat about{};
+    if (fstat(file_, &about) != 0 || about.st_size < file_bytes_) damaged("another process has cut it short");
 }
 
 MappedRows::~MappedRows() { close(); }

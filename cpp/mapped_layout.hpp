@@ -12,6 +12,8 @@ constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kOpening = kPage - 1;  // the byte locked while a file is opened; places are below it
 constexpr std::int64_t kNone = -1;
+constexpr std::int64_t kLongestDeclaration = kPage * kPage;
+constexpr std::int64_t kLaps = (std::int64_t{1} << 32) - 2;  // that a word of the log can count
 constexpr std::uint32_t kEnds = 1u << 31;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&

@@ -1,5 +1,6 @@
 #include "mapped_rows.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "error.hpp"
@@ -19,20 +20,29 @@ constexpr std::int64_t kAhead = 64;  // rows to be overwritten that are read fro
 
 }  // namespace
 
+// Everything in the file may be anything, as another process may have written anything: no number from it is
+// used as a place before it is known to be one, and no loop waits for what a sound file alone would bring.
+void MappedRows::damaged(const char* why) const {
+    fail("StorageError", "`", path_, "` is damaged: ", why, "; remove it, or put back a copy");
+}
+
 bool MappedRows::find(std::int64_t replica, std::int64_t id, Step& step) const {
     const Section& one = section(replica);
     const auto lap = static_cast<std::uint64_t>(id / log_ + 1);
     const std::uint64_t word = one.log[id % log_].load(std::memory_order_acquire);
-    if (lap_of(word) != lap) return false;
+    if (lap_of(word) != lap) {
+        // A step that takes this one's word comes a whole log later, and the head was there before.
+        if (next_id(replica) < id + log_) damaged("its log lacks a step that its head counts");
+        return false;
+    }
     step.row = row_of(word);
-    if (step.row >= zero_row())
-        fail("StorageError", "`", path_, "` is damaged: its log names a row it has not");
+    if (step.row >= zero_row()) damaged("its log names a row it has not");
     const std::uint32_t stream = one.marks[step.row].stream.load(std::memory_order_relaxed);
     step.step = one.marks[step.row].step.load(std::memory_order_relaxed);
     if (!whole_since(replica, id)) return false;
     step.ends = (stream & kEnds) != 0;
     step.stream = stream & ~kEnds;
-    if (step.stream >= streams()) fail("StorageError", "`", path_, "` is damaged: a step of no writer's");
+    if (step.stream >= streams()) damaged("a step of no writer's");
     return true;
 }
 
@@ -56,7 +66,7 @@ std::int64_t MappedRows::publish(std::int64_t replica, std::int64_t env, bool en
     mark.step.store(step, std::memory_order_relaxed);
     if (header_->unflushed.load(std::memory_order_relaxed) == 0) mark_unflushed();
     for (;;) {
-        std::int64_t id = one.head->load(std::memory_order_acquire);
+        std::int64_t id = next_id(replica);
         Word& place = one.log[id % log_];
         std::uint64_t word = place.load(std::memory_order_acquire);
         const auto lap = static_cast<std::uint64_t>(id / log_ + 1);
@@ -64,8 +74,12 @@ std::int64_t MappedRows::publish(std::int64_t replica, std::int64_t env, bool en
             one.head->compare_exchange_strong(id, id + 1);
             continue;
         }
-        if (lap_of(word) != lap - 1) continue;  // the head has moved on since it was read
+        if (lap_of(word) != lap - 1) {  // the head has moved on since it was read
+            if (lap_of(word) < lap || next_id(replica) == id) damaged("its log does not fit its head");
+            continue;
+        }
         const std::int64_t old = row_of(word);
+        if (old >= zero_row()) damaged("its log names a row it has not");
         // Before a step leaves the log its row's mark says that it was there: settle() asks for that.
         std::int64_t claim = claimed(id - log_);
         if (one.marks[old].claim.load(std::memory_order_relaxed) == claim)
@@ -103,6 +117,13 @@ std::int64_t MappedRows::publish(std::int64_t replica, std::int64_t env, bool en
     }
 }
 
+bool MappedRows::sound(const Section& one, const Record& record) const {
+    const auto names_row = [&](std::int64_t row) { return row >= 0 && row < zero_row(); };
+    const std::int64_t id = record.id.load(), head = one.head->load();
+    return names_row(record.row.load()) && names_row(record.old.load()) && id >= kNone && id <= head &&
+           head >= 0 && head <= most_;
+}
+
 // The row a place owns, after its former holder ended at any point of publish(), or of settle().
 std::int64_t MappedRows::settle(const Section& one, Record& record) const {
     std::int64_t row = record.row.load();
@@ -129,14 +150,21 @@ std::int64_t MappedRows::settle(const Section& one, Record& record) const {
 void MappedRows::take_place() {
     if (born_ != forks()) open_again();
     place_ = -1;
-    for (std::int64_t w = 0; w < writers_ && place_ < 0; ++w)
-        if (lock(w)) place_ = w;
-    if (place_ < 0)
+    std::int64_t place = -1;
+    for (std::int64_t w = 0; w < writers_ && place < 0; ++w)
+        if (lock(w)) place = w;
+    if (place < 0)
         fail("StorageError", "`", path_, "` has places for ", writers_,
              " processes that add at the same time, and all are taken; make it with more `writers`");
+    if (!std::all_of(sections_.begin(), sections_.end(),
+                     [&](const Section& one) { return sound(one, one.records[place]); })) {
+        unlock(place);
+        damaged("the record of a writer's place");
+    }
     blanks_.clear();
-    for (const Section& one : sections_) blanks_.push_back(settle(one, one.records[place_]));
+    for (const Section& one : sections_) blanks_.push_back(settle(one, one.records[place]));
     steps_.assign(sections_.size() * static_cast<std::size_t>(num_envs_), 0);
+    place_ = place;
 }
 
 // Whether the log and the places name every row exactly once, and the log's laps fit its head.
@@ -149,6 +177,7 @@ bool MappedRows::consistent() const {
             return true;
         };
         const std::int64_t head = one.head->load();
+        if (head < 0 || head > most_) return false;
         for (std::int64_t n = 0; n < log_; ++n) {
             const std::uint64_t word = one.log[n].load();
             const auto lap = static_cast<std::uint64_t>(head / log_ + (n < head % log_));
@@ -157,7 +186,7 @@ bool MappedRows::consistent() const {
             if ((lap_of(word) != lap && !ahead) || !name(row_of(word))) return false;
         }
         for (std::int64_t w = 0; w < writers_; ++w)
-            if (!name(settle(one, one.records[w]))) return false;
+            if (!sound(one, one.records[w]) || !name(settle(one, one.records[w]))) return false;
     }
     return true;
 }

@@ -57,8 +57,13 @@ class MappedRows {
 
     // The id that the next step published will get.
     std::int64_t next_id(std::int64_t replica) const {
-        return section(replica).head->load(std::memory_order_acquire);
+        const std::int64_t head = section(replica).head->load(std::memory_order_acquire);
+        if (head < 0 || head > most_) damaged("its head is no step's number");
+        return head;
     }
+
+    // Throws if the file is not as long any more as what is mapped of it: reading on would end the process.
+    void check_length() const;
 
     // Looks up step id < next_id; false if its row has gone to a newer one.
     bool find(std::int64_t replica, std::int64_t id, Step& step) const;
@@ -122,6 +127,8 @@ class MappedRows {
     void take_place();
     void open_again();
     static std::uint64_t forks();  // this process is how many forks away from the first
+    [[noreturn]] void damaged(const char* why) const;
+    bool sound(const Section& section, const Record& record) const;
     std::int64_t settle(const Section& section, Record& record) const;
     void mark_unflushed();
     void sync(std::int64_t bytes) const;
@@ -135,6 +142,7 @@ class MappedRows {
     Header* header_ = nullptr;
     std::int64_t capacity_, log_, writers_, num_envs_, stride_;
     std::int64_t memory_;
+    std::int64_t most_ = 0;  // steps that laps can number
     bool exceeds_memory_ = false;
     std::int64_t first_section_ = 0, section_bytes_ = 0, file_bytes_ = 0;
     std::vector<Section> sections_;

@@ -89,6 +89,10 @@ class Mixture : public Sampler {
         state.within(outer);
     }
 
+    bool fits(const Ring& ring) const override {
+        return std::all_of(parts_.begin(), parts_.end(), [&](const auto& part) { return part->fits(ring); });
+    }
+
   private:
     // Rows asked of each part: its share of the batch, the fractions' rows given to the first parts.
     std::vector<std::int64_t> split(std::int64_t batch) const {

@@ -87,10 +87,39 @@ void NextRows::visit(StateVisitor& state) {
     state.visit("row_owners", owners_);
     state.visit("closing_rows", contents);
     if (!state.restoring()) return;
+    state.must(owners_.size() <= static_cast<std::size_t>(rows_.rows() - rows_.closing_row()), "row_owners");
     used_ = static_cast<std::int64_t>(owners_.size());
+    state.must(contents.size() == owners_.size() * words, "closing_rows");
     for (std::int64_t k = 0; k < used_; ++k)
         std::memcpy(rows_.row(replica_, rows_.closing_row() + k),
                     contents.data() + static_cast<std::size_t>(k) * words, stride);
+}
+
+bool NextRows::fits(std::int64_t stored) const {
+    const std::int64_t closing = rows_.closing_row(), end = closing + used_;
+    std::vector<bool> taken(static_cast<std::size_t>(used_), false);  // each by one step, or by none
+    const auto take = [&](std::int64_t row) {
+        if (row < closing || row >= end || taken[static_cast<std::size_t>(row - closing)]) return false;
+        taken[static_cast<std::size_t>(row - closing)] = true;
+        return true;
+    };
+    for (const std::uint32_t row : free_)
+        if (!take(row)) return false;
+    for (std::int64_t slot = 0; slot < stored; ++slot)
+        if (row(slot) >= stored && !take(row(slot))) return false;
+    for (const std::uint32_t env : owners_)
+        if (env >= newest_.size()) return false;
+    for (std::size_t env = 0; env < newest_.size(); ++env) {
+        const std::int64_t slot = newest_[env];
+        if (slot == kNone) continue;
+        if (slot < 0 || slot >= stored || row(slot) < closing) return false;
+        if (owners_[static_cast<std::size_t>(row(slot) - closing)] != env) return false;
+        for (std::size_t c = 0; c < pairs_.size(); ++c)
+            if (pairs_[c] >= 0 && rows_.columns()[c].compressed &&
+                !rows_.log(replica_, c).has_loose(static_cast<std::int64_t>(env)))
+                return false;
+    }
+    return true;
 }
 
 }  // namespace replaylab

@@ -42,6 +42,9 @@ class NextRows {
 
     void visit(StateVisitor& state);
 
+    // Whether what was restored names, for each of so many stored steps, a row that is there.
+    bool fits(std::int64_t stored) const;
+
     static std::int64_t nbytes(std::int64_t capacity) { return 4 * capacity; }
 
   private:

@@ -15,7 +15,7 @@ constexpr std::int64_t kSmallest = std::int64_t{1} << 16, kLargest = std::int64_
 constexpr std::int64_t kSegments = 64;  // about so many hold everything, if nothing can be compressed
 constexpr std::int64_t kValues = 16;    // a segment holds at least so many
 constexpr std::int64_t kPage = 4096;
-constexpr std::int64_t kPlaces = std::int64_t{1} << 24;  // more are only ever read from a damaged snapshot
+constexpr std::int64_t kPlaces = std::int64_t{1} << 24;  // of segments, at most
 constexpr std::size_t kKeys = 16;                        // unpacked keys kept for the next reader
 constexpr int kLongestPause = 31;
 
@@ -34,6 +34,9 @@ PackedLog::PackedLog(std::int64_t bytes, std::int64_t values)
     const std::int64_t all = values > kLargest * kSegments / bytes ? kLargest * kSegments : values * bytes;
     const std::int64_t wanted = std::min(std::max(all / kSegments, kSmallest), kLargest);
     segment_bytes_ = (std::max(wanted, kValues * (bytes + 8)) + kPage - 1) / kPage * kPage;
+    // A segment holds a value, or is the open one. Twice: values of closing rows; and some that are put
+    // again.
+    places_ = std::min(kPlaces, 2 * std::min(values, kPlaces) + 64);
 }
 
 void PackedLog::reserve(std::int64_t n) {
@@ -266,10 +269,12 @@ void PackedLog::restore(const std::string& name, const std::vector<std::int64_t>
     used_ = living_ = 0;
     next_serial_ = numbers[1];
     moves_ = numbers[2];
+    check(next_serial_ >= 0 && next_serial_ <= StateVisitor::kMost);
+    check(moves_ >= 0 && moves_ <= StateVisitor::kMost);
     for (std::size_t i = 3; i < numbers.size(); i += 3) {
         // Places rise, with gaps where segments were let go of.
         const std::int64_t place = numbers[i], serial = numbers[i + 1], used = numbers[i + 2];
-        check(place >= static_cast<std::int64_t>(segments_.size()) && place < kPlaces);
+        check(place >= static_cast<std::int64_t>(segments_.size()) && place < places_);
         check(serial >= 0 && serial < next_serial_ && used >= 0 && used <= segment_bytes_);
         segments_.resize(static_cast<std::size_t>(place) + 1);
         Segment& segment = segments_.back();
@@ -282,6 +287,7 @@ void PackedLog::restore(const std::string& name, const std::vector<std::int64_t>
     check(open_ >= -1 && open_ < static_cast<std::int64_t>(segments_.size()));
     check(open_ < 0 || segments_[static_cast<std::size_t>(open_)].memory != nullptr);
     const std::size_t words = (bytes_ + 7) / 8;
+    check(loose.size() % words == 0);
     loose_.assign(loose.size() / words, std::vector<char>(bytes_));
     for (std::size_t i = 0; i < loose_.size(); ++i)
         std::memcpy(loose_[i].data(), loose.data() + i * words, bytes_);

@@ -41,6 +41,7 @@ class PackedLog {
     // Values that will soon be others lie loose, as they are, each at its number until it is set again.
     Ref set_loose(std::int64_t number, const char* value);
     bool is_loose(std::int64_t number, const char* value) const;
+    bool has_loose(std::int64_t number) const { return static_cast<std::size_t>(number) < loose_.size(); }
     Ref put_loose(std::int64_t number) { return put(loose_[static_cast<std::size_t>(number)].data()); }
 
     // A segment so far from full of values still held that they are better put again elsewhere; −1 if there
@@ -100,6 +101,7 @@ class PackedLog {
 
     std::size_t bytes_;
     std::int64_t segment_bytes_;
+    std::int64_t places_;  // of segments: as many as the values held at a time could need
     std::vector<Segment> segments_;
     std::vector<std::unique_ptr<Arena>> spare_;
     std::int64_t open_ = -1;  // the segment written to

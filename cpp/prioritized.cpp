@@ -156,9 +156,16 @@ void Prioritized::visit(StateVisitor& state) {
         leaves[slot] = tree_.leaf(static_cast<std::int64_t>(slot));
     state.visit("leaves", leaves);
     if (!state.restoring()) return;
+    for (const float leaf : leaves) state.must(leaf >= 0.0f && leaf <= static_cast<float>(kMost), "leaves");
     std::vector<std::int64_t> slots(leaves.size());
     std::iota(slots.begin(), slots.end(), 0);
     tree_.set(slots.data(), leaves.data(), tree_.capacity());
+}
+
+bool Prioritized::fits(const Ring& ring) const {
+    for (std::int64_t slot = ring.size(); slot < tree_.capacity(); ++slot)
+        if (tree_.leaf(slot) != 0.0f) return false;
+    return true;
 }
 
 namespace {
@@ -211,6 +218,14 @@ class Permuted : public Prioritized {
         state.visit("image", image_);
         state.visit("origin", origin_);
         state.visit("filled", filled_);
+    }
+    bool fits(const Ring& ring) const override {
+        if (!Prioritized::fits(ring) || filled_ != ring.size()) return false;
+        for (std::int64_t leaf = 0; leaf < filled_; ++leaf) {
+            const std::int64_t slot = shown(leaf);
+            if (slot < 0 || slot >= filled_ || leaf_of(slot) != leaf) return false;
+        }
+        return true;
     }
 
   protected:

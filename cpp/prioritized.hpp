@@ -29,6 +29,7 @@ class Prioritized : public Sampler {
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override;
     void update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors) override;
     void visit(StateVisitor& state) override;
+    bool fits(const Ring& ring) const override;
 
   protected:
     void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out);

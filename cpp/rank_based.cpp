@@ -34,8 +34,17 @@ class Ranking : public Sampler {
         std::vector<float> priorities = priorities_;
         state.visit("priorities", priorities);
         if (!state.restoring()) return;
+        for (const float one : priorities)
+            state.must(one == kEmpty || (std::isfinite(one) && !std::signbit(one)), "priorities");
         for (std::size_t slot = 0; slot < priorities.size(); ++slot)
             if (priorities[slot] != kEmpty) put(static_cast<std::int64_t>(slot), priorities[slot]);
+    }
+
+    // Each stored step has a priority, and nothing else has.
+    bool fits(const Ring& ring) const override {
+        for (std::int64_t slot = 0; slot < ring.capacity(); ++slot)
+            if ((priorities_[static_cast<std::size_t>(slot)] != kEmpty) != (slot < ring.size())) return false;
+        return true;
     }
 
   protected:

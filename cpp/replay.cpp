@@ -201,6 +201,7 @@ void Replay::add_outside(const char* const* sources, std::int64_t steps, const b
 
 // Takes in what was added outside since, by whichever process.
 void Replay::catch_up() {
+    if (outside_ && !closed_) outside_->check_length();
     for (std::int64_t r = 0; outside_ && r < replicas(); ++r) catch_up(r);
 }
 
@@ -218,6 +219,10 @@ void Replay::catch_up(std::int64_t replica) {
     };
     slots_.clear();
     std::int64_t next = outside_->next_id(replica);
+    if (torn_)
+        fail("StorageError", "the rows were found damaged before; make the buffer again to look at them");
+    if (next <= ring.next_id()) return;
+    torn_ = true;  // until all of it is done
     if (next - ring.next_id() > ring.capacity()) forget(next - ring.capacity());
     while (ring.next_id() < next) {
         MappedRows::Step step;
@@ -240,6 +245,7 @@ void Replay::catch_up(std::int64_t replica) {
     }
     if (!slots_.empty())
         one.sampler->stored(ring, one.random, slots_.data(), static_cast<std::int64_t>(slots_.size()));
+    torn_ = false;
     if (slots_.size() > std::size_t{1} << 20) std::vector<std::int64_t>().swap(slots_);  // once, not for ever
 }
 
@@ -286,7 +292,9 @@ std::uint64_t Replay::freeze(StateVisitor& state) {
 
 void Replay::flush() {
     const auto turn = turns_.take();
-    if (outside_ && !closed_) outside_->flush();
+    if (!outside_ || closed_) return;
+    outside_->check_length();
+    outside_->flush();
 }
 
 void Replay::close() {
@@ -508,19 +516,28 @@ void Replay::visit(StateVisitor& state) {
         state.within("replica" + std::to_string(r) + ".");
         one.ring.visit(state);
         std::vector<std::int64_t> words(4), ended(one.ended.begin(), one.ended.end());
+        const std::size_t counted = one.counts.size();
         std::memcpy(words.data(), one.random.state().data(), sizeof(Random::State));
         state.visit("random", words);
+        state.must(words != std::vector<std::int64_t>(4, 0), "random");  // which would stay 0 for ever
         std::memcpy(one.random.state().data(), words.data(), sizeof(Random::State));
         state.visit("ended", ended);
+        for (const std::int64_t flag : ended) state.must(flag == 0 || flag == 1, "ended");
         std::copy(ended.begin(), ended.end(), one.ended.begin());
         state.visit("replay_counts", one.counts);
+        state.must(one.counts.size() == counted, "replay_counts");
         state.visit("samples", one.tally.samples);
+        state.must(one.tally.samples >= 0 && one.tally.samples <= StateVisitor::kMost, "samples");
         state.visit("stale", one.tally.stale);
+        state.must(one.tally.stale >= 0 && one.tally.stale <= StateVisitor::kMost, "stale");
         if (one.episodes) one.episodes->visit(state);
+        if (one.episodes && state.restoring()) state.must(one.episodes->fits(one.ring), "episodes");
         rows_.visit(r, state);
         if (one.next_rows) one.next_rows->visit(state);
+        if (one.next_rows && state.restoring()) state.must(one.next_rows->fits(one.ring.size()), "next_rows");
         state.within(state.prefix() + "sampler.");
         one.sampler->visit(state);
+        if (state.restoring()) state.must(one.sampler->fits(one.ring), "*");
     }
 }
 

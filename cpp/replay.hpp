@@ -140,6 +140,7 @@ class Replay {
 
     std::unique_ptr<MappedRows> outside_;  // null: the rows are in this process's memory
     bool closed_ = false;
+    bool torn_ = false;  // an error came between the steps taken in from outside, which then lack some
     RowStore rows_;
     std::int64_t num_envs_;
     bool skip_after_end_;

@@ -202,7 +202,13 @@ void bind_replay(nb::module_& module) {
     module.def("release_batch_memory", &release_batch_memory);
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));
     module.def("row_offsets", &row_offsets, nb::arg("fields"));
-    module.def("storage_declaration", &MappedRows::declaration_of, nb::arg("path"));
+    module.def(
+        "storage_declaration",
+        [](const std::string& path) {
+            const std::string text = MappedRows::declaration_of(path);  // of any bytes
+            return nb::bytes(text.data(), text.size());
+        },
+        nb::arg("path"));
     module.def("replica_nbytes", &replica_nbytes, nb::arg("fields"), nb::arg("capacity"), nb::arg("num_envs"),
                nb::arg("sampler"), nb::arg("transforms"), nb::arg("reservoir"), nb::arg("count_replays"));
 }

@@ -82,13 +82,17 @@ class Ring {
 
     void visit(StateVisitor& state) {
         state.visit("next_id", next_id_);
+        state.must(next_id_ >= 0 && next_id_ <= StateVisitor::kMost, "next_id");
         head_ = next_id_ % capacity_;
         if (!reservoir_) return;
         state.visit("offered", offered_);
+        state.must(offered_ >= next_id_ && offered_ <= StateVisitor::kMost, "offered");
         state.visit("ids", ids_);
         slots_.clear();
-        for (std::int64_t slot = 0; slot < size(); ++slot)
-            slots_[ids_[static_cast<std::size_t>(slot)]] = slot;
+        for (std::int64_t slot = 0; slot < size(); ++slot) {
+            const std::int64_t id = ids_[static_cast<std::size_t>(slot)];
+            state.must(id >= 0 && id < next_id_ && slots_.emplace(id, slot).second, "ids");
+        }
     }
 
     // A reservoir's ids by slot and its hash table, about.

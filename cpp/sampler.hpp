@@ -64,6 +64,9 @@ class Sampler {
     // Saves or restores what the sampler remembers.
     virtual void visit(StateVisitor& state);
 
+    // Whether what was restored belongs to this ring: every number that is used as a slot is one in use.
+    virtual bool fits(const Ring&) const { return true; }
+
     static std::unique_ptr<Sampler> make(const SamplerConfig& config, std::int64_t capacity);
 
   protected:

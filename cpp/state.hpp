@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "error.hpp"
+
 namespace replaylab {
 
 class StateVisitor {
@@ -27,6 +29,14 @@ class StateVisitor {
     // Names inside get this in front.
     void within(const std::string& prefix) { prefix_ = prefix; }
     const std::string& prefix() const { return prefix_; }
+
+    // What is restored may be anything: throws unless a number of it is one that could have been saved.
+    void must(bool right, const char* name) const {
+        if (!right)
+            fail("SnapshotError", "the snapshot's array `", prefix_, name,
+                 "` holds what no buffer of this kind does");
+    }
+    static constexpr std::int64_t kMost = std::int64_t{1} << 62;  // that anything is ever counted to
 
     virtual bool restoring() const = 0;
 

@@ -1,15 +1,19 @@
 """A run that was saved in the middle goes on bit for bit, whatever it is made of."""
 
+import errno
 import json
+import os
 import re
+import shutil
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from replaylab.errors import SnapshotError
+from replaylab.errors import ConfigError, SnapshotError, StorageError
 from replaylab.learners import DQN, QLearning, Sarsa, checkpoint, train
 from replaylab.replay import Linear, NStep, Prioritized, Uniform
+from replaylab.replay import manifest as sealed
 from tests.learners import corridor
 
 DEEP = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=40, target_period=7, epsilon=Linear(1.0, 0.1))
@@ -89,17 +93,17 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
 def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch):
     args = ("CartPole-v1", DEEP, Prioritized(), [3, 5], 90)
     whole = train(*args, **OPTIONS)
-    write = checkpoint._write_json
+    write = sealed.write
     calls = []
 
     def dies(file, value):
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        write(file, value)
+        return write(file, value)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_write_json", dies)
+        patch.setattr(sealed, "write", dies)
         with pytest.raises(KeyboardInterrupt):
             train(*args, save=tmp_path, save_every=20, **OPTIONS)
     assert json.loads((tmp_path / "run.json").read_text())["steps"] == 20
@@ -160,3 +164,86 @@ def test_an_environment_that_cannot_be_put_back_is_found_out(tmp_path):
     train(*args, save=tmp_path, save_every=20, **OPTIONS)
     with pytest.raises(SnapshotError, match="the environment did not come back to where it was"):
         train(*args, resume=tmp_path, **OPTIONS)
+
+
+def files(folder):
+    return sorted(one.name for one in folder.rglob("*"))
+
+
+class TestFailedSaves:
+    """A save that fails leaves the folder as it was."""
+
+    @pytest.mark.parametrize("at", ["numpy.savez", "json.dump", "replaylab.learners.checkpoint._checked"])
+    @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=repr)
+    def test_nothing_is_left(self, tmp_path, monkeypatch, at, error):
+        args = ("FrozenLake-v1", TABLE, Uniform(), [3])
+        train(*args, total_episodes=9, save=tmp_path / "a", save_every=3)
+        shutil.rmtree(tmp_path / "a" / "buffer-0", ignore_errors=True)
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        there = files(tmp_path)
+
+        def fail(*args, **options):
+            raise error
+
+        expected = StorageError if isinstance(error, OSError) else KeyboardInterrupt
+        for _ in range(3):
+            for folder in (tmp_path / "b", tmp_path / "new" / "folder"):
+                monkeypatch.setattr(at, fail)
+                with pytest.raises(expected):
+                    train(*args, total_episodes=9, save=folder, save_every=3)
+                monkeypatch.undo()
+        assert files(tmp_path) == there
+
+    def test_the_folders_that_are_made_are_brought_to_disk(self, tmp_path, monkeypatch):
+        settled, fsync = [], os.fsync
+        monkeypatch.setattr(os, "fsync", lambda fd: (settled.append(os.fstat(fd).st_ino), fsync(fd))[1])
+        train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, save=tmp_path / "a" / "b", save_every=3)
+        assert {tmp_path.stat().st_ino, (tmp_path / "a").stat().st_ino} <= set(settled)
+
+
+class TestEditedManifests:
+    @pytest.fixture
+    def saved(self, tmp_path):
+        train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, save=tmp_path / "s", save_every=3)
+        return tmp_path / "s"
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"state": {"file": "../outside.npz", "bytes": 1, "crc32": 1}},
+            {"state": {"file": "/etc/passwd", "bytes": 1, "crc32": 1}},
+            {"state": {"file": "state.npz", "bytes": "x", "crc32": 1}},
+            {"state": None},
+            {"state": "state.npz"},
+            {"buffer": "../buffer-0"},
+            {"buffer": 3},
+            {"seeds": None},
+            {"seeds": ["x"]},
+            {"began_with": "x"},
+            {"job": 3},
+        ],
+        ids=str,
+    )
+    def test_members_of_another_kind(self, saved, change):
+        manifest = json.loads((saved / "run.json").read_text()) | change
+        (saved / "run.json").write_text(json.dumps(manifest | {"crc32": sealed.seal(manifest)}))
+        for options in ({"resume": saved}, {"save": saved, "save_every": 2}):
+            with pytest.raises(SnapshotError, match="is no run that this library wrote"):
+                train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, **options)
+
+    @pytest.mark.parametrize("text", ["[" * 100_000, "null", "[]", "\xff", ""])
+    def test_no_json(self, saved, text):
+        (saved / "run.json").write_bytes(text.encode("latin1"))
+        with pytest.raises(SnapshotError):
+            train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, resume=saved)
+
+    def test_what_is_no_array(self, saved):
+        (saved / "agents-3.npz").write_bytes(b"nonsense")
+        agent = TABLE.agents(gym.make("FrozenLake-v1").observation_space, gym.make("FrozenLake-v1").action_space, [0])
+        with pytest.raises(SnapshotError, match="is no file of agents that this library wrote"):
+            checkpoint.load_agents(saved, agent, 3)
+
+    @pytest.mark.parametrize("path", [3, "", "a\0b"], ids=repr)
+    def test_no_path(self, path):
+        with pytest.raises(ConfigError, match="must be the path of a folder"):
+            train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, resume=path)

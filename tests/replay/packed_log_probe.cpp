@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <vector>
 
 #define private public  // a damaged log is made by writing into its segments

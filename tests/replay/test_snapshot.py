@@ -164,7 +164,7 @@ class TestRefusals:
         return tmp_path
 
     def test_no_snapshot(self, tmp_path):
-        with pytest.raises(SnapshotError, match=r"holds no snapshot: there is no manifest\.json in it"):
+        with pytest.raises(SnapshotError, match=r"^[^:]* holds no snapshot: there is no manifest\.json in it"):
             ReplayBuffer.load(tmp_path)
 
     @pytest.mark.parametrize("kind", ["rows", "state"])

@@ -9,25 +9,25 @@ Files are never changed while ``run.json`` speaks of them; it is replaced last, 
 a kill picks, the old checkpoint is there or the new one, whole. Nothing is pickled.
 """
 
-import json
 import os
 import re
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import SnapshotError
+from replaylab.errors import SnapshotError, StorageError
 from replaylab.learners.agents import Agents
 from replaylab.learners.goals import transforms_for
 from replaylab.learners.metrics import Metrics
 from replaylab.learners.recorder import Recorder
 from replaylab.learners.run import Job, Run
-from replaylab.replay import ReplayBuffer
+from replaylab.replay import ReplayBuffer, npy
+from replaylab.replay import manifest as sealed
 from replaylab.replay.custom import CustomSampler
 
 FORMAT, VERSION = "replaylab-run", 1
@@ -35,28 +35,53 @@ BUFFERS = ("buffer-0", "buffer-1")
 
 
 def save(folder: str | os.PathLike[str], run: Run, recorder: Recorder) -> None:
-    """Write a run to a folder, in place of what was written there before."""
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    """Write a run to a folder, in place of what was written there before.
+
+    Raises:
+        StorageError: The folder cannot be made or written to; what was there before stays.
+        SnapshotError: Something else than a whole run is there.
+    """
+    path = sealed.folder_of(folder, "save")
+    try:
+        _save(path, run, recorder)
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(
+            f"the run cannot be written to {path}: {error}; make room, or pass another folder"
+        ) from error
+
+
+def _save(path: Path, run: Run, recorder: Recorder) -> None:
     before = _manifest(path) if (path / "run.json").exists() else {}
+    made = sealed.make_folder(path)
     buffer = next(name for name in BUFFERS if name != before.get("buffer"))
-    run.buffer.save(path / buffer)
-    state = {"run": run.state(), "recorder": recorder.state(), "rows": recorder.table().columns}
-    written = _write_arrays(path, f"state-{uuid4().hex}.npz", flat(state))
-    manifest = {
-        "format": FORMAT,
-        "version": VERSION,
-        "job": told(run.job),
-        "began_with": recorder.replicas,
-        "seeds": run.seeds,
-        "steps": run.clock.steps,
-        "buffer": buffer,
-        "state": written,
-    }
-    _write_json(path / "run.json", manifest)
-    for other in path.glob("state-*.npz"):
-        if other.name != written["file"]:
-            other.unlink()
+    _tidy(path, before.get("state", {}).get("file"))
+    state, fresh = path / f"state-{uuid4().hex}.npz", not (path / buffer).exists()
+    try:
+        run.buffer.save(path / buffer)
+        parts = {"run": run.state(), "recorder": recorder.state(), "rows": recorder.table().columns}
+        _write_arrays(state, flat(parts))
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "job": told(run.job),
+            "began_with": recorder.replicas,
+            "seeds": run.seeds,
+            "steps": run.clock.steps,
+            "buffer": buffer,
+            "state": sealed.listed(state),
+        }
+        new = sealed.write(path / "run.json", manifest)
+        _checked(new)
+        new.replace(path / "run.json")
+    except BaseException:
+        if fresh:
+            rmtree(path / buffer, ignore_errors=True)
+        sealed.discard([state, *path.glob("run.json.new")], made)
+        raise
+    sealed.settle_folder(path)
+    _tidy(path, state.name)
 
 
 def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:
@@ -69,32 +94,41 @@ def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:
 
     Raises:
         SnapshotError: There is no whole run in the folder, or it is another one.
+        StorageError: It cannot be read.
     """
-    path = Path(folder)
+    path = sealed.folder_of(folder, "load")
     manifest = _manifest(path)
     ours, theirs = told(job), manifest["job"]
     if ours != theirs or manifest["began_with"] != len(recorder.seeds):
         raise SnapshotError(f"the run in {path} is another one; it can go on only as it began, with {theirs}")
-    state = nested(_read_arrays(path, manifest["state"]))
+    with sealed.reading(path, "run"):
+        state = nested(sealed.read_arrays(path, manifest["state"], "checkpoint"))
     blank = Run(job, manifest["seeds"])
     sampler = blank.buffer.sampler if isinstance(blank.buffer.sampler, CustomSampler) else None
     buffer = ReplayBuffer.load(
         path / manifest["buffer"], sampler=sampler, transforms=transforms_for(blank.env, job.transforms)
     )
     run = Run(job, manifest["seeds"], buffer)
-    run.restore(state["run"])
-    recorder.seeds = np.asarray(manifest["seeds"], np.int64)
-    recorder.restore(state["recorder"], Metrics(state["rows"]))
+    with sealed.reading(path, "run"):
+        run.restore(state["run"])
+        recorder.seeds = np.asarray(manifest["seeds"], np.int64)
+        recorder.restore(state["recorder"], Metrics(state["rows"]))
     return run
 
 
 def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]) -> None:
     """Write what each agent has learned to ``agents-SEED.npz``; `Agents.restore` takes the arrays, first axis 1."""
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    path = sealed.folder_of(folder, "save_agents")
+    sealed.make_folder(path)
     state = agents.state()
     for r, seed in enumerate(seeds):
-        _write_arrays(path, f"agents-{seed}.npz", {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
+        new = path / f"agents-{seed}.npz.new"
+        try:
+            _write_arrays(new, {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
+            sealed.put(new, path / f"agents-{seed}.npz")
+        except BaseException:
+            sealed.discard([new], [])
+            raise
 
 
 def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> None:
@@ -106,8 +140,8 @@ def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> No
     file = Path(folder) / f"agents-{seed}.npz"
     if not file.is_file():
         raise SnapshotError(f"{file} is missing: the run of seed {seed} did not end, or was not saved")
-    with np.load(file, allow_pickle=False) as arrays:
-        agents.restore({name: arrays[name] for name in arrays.files})
+    with sealed.reading(file, "file of agents"), file.open("rb") as source:
+        agents.restore(npy.read_arrays(source))
 
 
 def told(job: Job) -> str:
@@ -138,56 +172,32 @@ def nested(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
     return state
 
 
-def _write_arrays(path: Path, name: str, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
-    with (path / f"{name}.new").open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    (path / f"{name}.new").replace(path / name)
-    content = (path / name).read_bytes()
-    return {"file": name, "bytes": len(content), "crc32": zlib.crc32(content)}
+def _write_arrays(file: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    with file.open("wb") as out:
+        np.savez(out, allow_pickle=False, **arrays)
+        sealed.settle(out)
 
 
-def _read_arrays(path: Path, listed: dict[str, Any]) -> dict[str, npt.NDArray[Any]]:
-    file = path / listed["file"]
-    if not file.is_file():
-        raise SnapshotError(f"the checkpoint is not complete: {file} is missing")
-    content = file.read_bytes()
-    if len(content) != listed["bytes"] or zlib.crc32(content) != listed["crc32"]:
-        raise SnapshotError(f"the checkpoint is damaged: {file} is not what was written; use another copy")
-    with np.load(file, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
-
-
-def _write_json(file: Path, value: dict[str, Any]) -> None:
-    new = file.with_name(f"{file.name}.new")
-    with new.open("w") as out:
-        json.dump(value | {"crc32": _seal(value)}, out, indent=1)
-        out.flush()
-        os.fsync(out.fileno())
-    new.replace(file)
-    handle = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _tidy(path: Path, kept: str | None) -> None:
+    """Remove states that are no longer listed, and those of writes that were cut short."""
+    ours = re.compile(r"state-[0-9a-f]{32}\.npz(\.new)?")
+    sealed.discard([one for one in path.glob("state-*") if ours.fullmatch(one.name) and one.name != kept], [])
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    file = path / "run.json"
-    if not file.is_file():
-        raise SnapshotError(f"{path} holds no run: there is no run.json in it; pass the folder a run was saved to")
-    try:
-        manifest: dict[str, Any] = json.loads(file.read_text())
-        seal = manifest.pop("crc32")
-    except (ValueError, KeyError, AttributeError) as error:
-        raise SnapshotError(f"{file} is damaged: {error}; use another copy") from None
-    if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
+    return _checked(path / "run.json")
+
+
+def _checked(file: Path) -> dict[str, Any]:
+    """Return a manifest if its members are what `save` makes them."""
+    manifest = sealed.read(file, FORMAT, "run")
+    if manifest["version"] != VERSION:
         raise SnapshotError(f"{file} does not belong to a {FORMAT} of version {VERSION}")
-    if seal != _seal(manifest):
-        raise SnapshotError(f"{file} is damaged: it is not what was written; use another copy")
+    with sealed.reading(file.parent, "run"):
+        sealed.check_seal(file, manifest)
+        sealed.check_listed(manifest["state"], ".npz")
+        if manifest["buffer"] not in BUFFERS or not isinstance(manifest["job"], str):
+            raise ValueError(f"a buffer in {manifest['buffer']!r:.80}")
+        for number in (manifest["began_with"], manifest["steps"], *manifest["seeds"]):
+            sealed.whole(number, 2**64)
     return manifest
-
-
-def _seal(manifest: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode())

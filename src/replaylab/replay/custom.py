@@ -253,7 +253,7 @@ class CustomState(PythonDraws):
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
         """Take over what `arrays` and `generators` returned."""
         for r, one in enumerate(self._records):
-            vars(one).update({name: arrays[f"custom{r}.{name}"] for name in vars(one)})
+            one.restore({name: arrays[f"custom{r}.{name}"] for name in vars(one)})
         super().restore(arrays, generators)
 
     def _drawn(self, view: View, record: Record, batch_size: int, rng: np.random.Generator) -> tuple[Ids, Floats]:

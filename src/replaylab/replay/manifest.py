@@ -69,15 +69,15 @@ def read(file: Path, kind: str, what: str) -> dict[str, Any]:
         StorageError: It cannot be read.
     """
     try:
-        if not file.is_file():
-            raise SnapshotError(
-                f"{file.parent} holds no {what}: there is no {file.name} in it; pass the folder save() wrote"
-            )
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8") if file.is_file() else None
     except OSError as error:
         raise StorageError(f"{file} cannot be read: {error}") from error
     except ValueError as error:
         raise SnapshotError(f"{file} is damaged: {error}; use another copy") from None
+    if text is None:
+        raise SnapshotError(
+            f"{file.parent} holds no {what}: there is no {file.name} in it; pass the folder save() wrote"
+        )
     try:
         manifest = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -2,6 +2,7 @@
 
 import ast
 import zipfile
+from functools import lru_cache
 from typing import IO, Any
 
 import numpy as np
@@ -41,7 +42,12 @@ def read_head(source: IO[bytes], most: int = MOST) -> tuple[tuple[int, ...], np.
     size = int.from_bytes(source.read(width), "little")
     if size > most:
         raise ValueError(f"an array with a head of {size} bytes")
-    about = ast.literal_eval(source.read(size).decode(encoding).strip())
+    return _stated(source.read(size).decode(encoding))
+
+
+@lru_cache(256)  # the arrays of a state have few lengths between them
+def _stated(head: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    about = ast.literal_eval(head.strip())
     shape, dtype = about["shape"], np.lib.format.descr_to_dtype(about["descr"])
     if type(shape) is not tuple or any(type(n) is not int or n < 0 for n in shape):
         raise ValueError(f"an array of shape {shape!r:.80}")

@@ -69,7 +69,7 @@ class Persistent(Declared):
             except (OSError, SnapshotError) as error:
                 if self._saved.get(folder) != before:
                     return  # to a signal handler's save, which is whole, of the same rows, and later
-                if isinstance(error, SnapshotError):
+                if isinstance(error, SnapshotError | StorageError):
                     raise
                 raise StorageError(
                     f"the snapshot cannot be written to {folder}: {error}; pass a folder that can be written "
@@ -172,6 +172,21 @@ class Persistent(Declared):
 
     def __reduce__(self) -> Any:
         return Handle.open, (self.handle(),)
+
+    def __copy__(self) -> Any:
+        raise ConfigError(
+            "a buffer cannot be copied within its process: "
+            + (
+                "one that shares its rows would share its priorities and random stream, too; for a second buffer that "
+                "goes on as this one, save(path) it and ReplayBuffer.load(path) it"
+                if self.storage is None
+                else "the copy would be another buffer on the same rows, to which both add; if that is meant, "
+                "handle().open() makes it"
+            )
+        )
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
 
     def flush(self) -> None:
         """Bring all that was added to a `MemoryMap` so far to disk; it outlives a power cut until more is added."""

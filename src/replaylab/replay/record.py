@@ -1,7 +1,12 @@
 """What is noted about the steps of one replica for samplers written in Python."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
+
+from replaylab.errors import SnapshotError
 
 Ids = npt.NDArray[np.int64]
 
@@ -41,6 +46,24 @@ class Record:
         self._step[over] = 0
         self._episode[over] = self._episodes + np.arange(len(over))
         self._episodes += len(over)
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what another record held.
+
+        Raises:
+            SnapshotError: No record holds that.
+        """
+        for name, array in arrays.items():
+            own = getattr(self, name)
+            if array.dtype != own.dtype or array.shape != own.shape:
+                raise SnapshotError(f"the snapshot's record `{name}` must be {own.dtype}{list(own.shape)}")
+            setattr(self, name, array)
+        capacity, begun = len(self.ids), int(self.ids.max()) + 1
+        stored = np.arange(max(0, begun - capacity), begun)
+        expected = np.full(capacity, -1)
+        expected[stored % capacity] = stored
+        if not np.array_equal(self.ids, expected):
+            raise SnapshotError("the snapshot's record `ids` does not hold the last ids, each in its slot")
 
     def find(self, ids: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
         """Return the slots of ids, and which of them still hold their step."""

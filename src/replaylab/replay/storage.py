@@ -4,7 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from os import PathLike
+from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,10 +97,16 @@ class Storage(ABC):
         config.may_create = self.create is not False
         config.may_open = self.create is not True
         found = _core.storage_declaration(config.path)
-        if found not in ("", config.declaration) and config.may_open:
+        if found not in (b"", config.declaration.encode()) and config.may_open:
+            try:
+                said = differences(json.loads(found), declared)
+            except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+                raise StorageError(
+                    f"{self.file} is damaged: its declaration is not as written ({error!r}); remove it"
+                ) from None
             raise StorageError(
-                f"{self.file} holds rows declared otherwise: {'; '.join(differences(json.loads(found), declared))}; "
-                "declare the buffer as it was, or use another name"
+                f"{self.file} holds rows declared otherwise: {'; '.join(said)}; declare the buffer as it was, or use "
+                "another name"
             )
         return config
 
@@ -137,7 +143,7 @@ class MemoryMap(Storage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.path, (str, PathLike)) or "\0" in str(self.path):
+        if not _names_file(self.path):
             raise ConfigError(f"`path` of MemoryMap must be the path of a file, but got {self.path!r}")
         object.__setattr__(self, "path", str(Path(self.path).absolute()))
 
@@ -178,7 +184,7 @@ class SharedMemory(Storage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.name, str) or set(self.name) & {"/", "\0"} or self.name in ("", ".", ".."):
+        if not isinstance(self.name, str) or not _names_file(self.name) or "/" in self.name or self.name in (".", ".."):
             raise ConfigError(f"`name` of SharedMemory must be a file name without slashes, but got {self.name!r}")
 
     @property
@@ -252,6 +258,16 @@ def handle_of(storage: Storage | None, options: Mapping[str, Any]) -> Handle:
 def opened(storage: Storage | None) -> Storage | None:
     """Return the same storage, but only to be opened."""
     return None if storage is None else replace(storage, create=False)
+
+
+def _names_file(path: Any) -> bool:
+    """Whether this is the path of a file, in words that the compiled core can take."""
+    try:
+        name = fspath(path)
+        name.encode()
+    except (TypeError, AttributeError, UnicodeError):
+        return False
+    return name != "" and "\0" not in name
 
 
 def differences(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[str]:
