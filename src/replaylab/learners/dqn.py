@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from gymnasium import Space, spaces
 
 from replaylab.errors import ConfigError
-from replaylab.learners.agents import Agents
+from replaylab.learners.agents import Agents, Loss
 from replaylab.learners.inputs import Inputs, are_pixels
 from replaylab.learners.perceptrons import PerceptronAgents
 from replaylab.replay import Linear, Schedule
@@ -64,7 +64,7 @@ class DQN:
     capacity: int = 50_000
     double: bool = True
     dueling: bool = False
-    loss: Literal["huber", "squared"] = "huber"
+    loss: Loss = "huber"
     target_period: int = 200
     tau: float = 1.0
     target_range: tuple[float, float] | None = None

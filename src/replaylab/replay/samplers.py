@@ -15,12 +15,17 @@ from replaylab import _core
 from replaylab.replay.arrays import check_option
 from replaylab.replay.schedules import Schedule
 
+FeedbackKind = Literal["td_error", "reducible_loss"]
+"""What a learner is to give to `update_priorities`: TD errors δ, or a row's loss under the online network less that
+under the target network."""
+
 
 class Sampler(ABC):
     """What to draw; give one to `ReplayBuffer(sampler=...)`.
 
     Attributes:
         wants_feedback: Whether `update_priorities` changes what is drawn.
+        feedback_kind: What it wants to be given: "td_error", or "reducible_loss", L_online − L_target.
         law_needs_batch_size: Whether `probabilities` depends on the batch size.
         law_needs_progress: Whether it depends on the scheduled number.
         needs_order: Whether it goes by the steps' order or age, which a `Reservoir` does not keep.
@@ -29,6 +34,7 @@ class Sampler(ABC):
     """
 
     wants_feedback: ClassVar[bool] = False
+    feedback_kind: ClassVar[FeedbackKind] = "td_error"
     law_needs_batch_size: ClassVar[bool] = False
     law_needs_progress: ClassVar[bool] = False
     needs_order: ClassVar[bool] = False
@@ -169,6 +175,8 @@ class Mixture(Sampler):
     def __post_init__(self) -> None:
         rule = "two or more samplers of this library with an exact law, none of them a Mixture or written in Python"
         check_option(self, "parts", rule, lambda: len(self.parts) > 1 and all(map(_can_be_part, self.parts)))
+        kinds = {part.feedback_kind for part in self.parts if part.wants_feedback}
+        check_option(self, "parts", "samplers that want the same feedback, for all get it", lambda: len(kinds) < 2)
         shares = (1.0,) * len(self.parts) if self.shares is None else self.shares
         rule = "one positive number for each part"
         check_option(
@@ -179,6 +187,11 @@ class Mixture(Sampler):
     def wants_feedback(self) -> bool:  # type: ignore[override]
         """Whether any part does."""
         return any(part.wants_feedback for part in self.parts)
+
+    @property
+    def feedback_kind(self) -> FeedbackKind:  # type: ignore[override]
+        """That of the parts that want any."""
+        return next((part.feedback_kind for part in self.parts if part.wants_feedback), "td_error")
 
     @property
     def law_needs_progress(self) -> bool:  # type: ignore[override]
