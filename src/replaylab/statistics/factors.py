@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from replaylab.errors import ShapeError
 from replaylab.statistics.levels import bootstrap_interval
 from replaylab.statistics.permutation import PERMUTATIONS, is_exact, share_as_extreme, swap_patterns
-from replaylab.statistics.resampling import RESAMPLES, Floats, Interval, interval_p
+from replaylab.statistics.resampling import Floats, Interval, interval_p
 
 
 class Contrast(NamedTuple):
@@ -51,7 +51,7 @@ def contrast(
     weights: ArrayLike,
     *,
     level: float = 0.95,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> Contrast:
@@ -68,7 +68,7 @@ def contrast(
         values: shape (N, ...), an axis for each factor.
         weights: shape (...), one for each cell; they should add up to 0.
         level: of the interval.
-        resamples: number of bootstrap resamples.
+        resamples: number of bootstrap resamples; None: as many as it takes for steady ends.
         permutations: number of sign patterns, where not all are enumerated.
         seed: seed of resampling and patterns.
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from replaylab.statistics.levels import paired_difference
 from replaylab.statistics.permutation import PERMUTATIONS, paired_permutation_test
-from replaylab.statistics.resampling import RESAMPLES, Interval, as_pairs, interval_p
+from replaylab.statistics.resampling import Interval, as_pairs, interval_p
 
 
 class PairedTest(NamedTuple):
@@ -23,7 +23,7 @@ def paired_test(
     baseline: ArrayLike,
     *,
     level: float = 0.95,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> PairedTest:
@@ -38,7 +38,7 @@ def paired_test(
         treated: shape (N,).
         baseline: shape (N,), paired by position.
         level: of the interval.
-        resamples: number of bootstrap resamples.
+        resamples: number of bootstrap resamples; None: as many as it takes for steady ends.
         permutations: patterns at most.
         seed: seed of resamples and patterns.
 

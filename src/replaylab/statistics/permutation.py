@@ -90,12 +90,13 @@ def max_t(
     Args:
         differences: shape (N, K): treated minus baseline, seeds by comparisons; NaN where a comparison lacks a seed,
             and at least two numbers in each column.
-        limits: what each |t| counts as at most, shape (K,): where the intervals are to agree, their `interval_t`.
+        limits: what each |t_k| counts as at most, shape (K,): how far the intervals are from 0 in Student's units
+            (`interval_t`), where a comparison is to be called different only if its interval agrees.
         permutations: patterns at most.
         seed: seed of the random patterns.
 
     Raises:
-        ShapeError: not of shape (N, K), or a column has fewer than two numbers, or not as many limits.
+        ShapeError: not of shape (N, K), or a column has fewer than two numbers, or limits are not of shape (K,).
     """
     d = np.asarray(differences, dtype=np.float64)
     runs = np.count_nonzero(~np.isnan(d), axis=0)

@@ -17,7 +17,7 @@ from replaylab.errors import ConfigError, ShapeError
 Floats = NDArray[np.float64]
 
 RESAMPLES = 10_000
-"""Bootstrap resamples of a reported interval; the Monte-Carlo error of its ends is about 1 % of its width."""
+"""Bootstrap resamples that an interval starts with (`bootstrap` takes more where its ends are not steady)."""
 
 _BLOCK = 4_000_000
 """Numbers held at once while resampling, so that large studies need no more memory than small ones."""
