@@ -24,6 +24,7 @@ NAMES = ("normal", "half lost", "30 % lost", "lognormal")
 PERMUTATIONS = 999
 RESAMPLES = 1_000
 CONTRASTS = 5
+LOOKS = (10, 20, 30)
 
 
 @cache
@@ -65,6 +66,19 @@ def families(law: str, seeds: int, studies: int) -> Floats:
     return found / studies
 
 
+def looks(law: str, seeds: tuple[int, ...], studies: int) -> Floats:
+    """Shares of studies of two strategies alike that are called different at one of the first 1, 2, ... looks."""
+    rng = np.random.default_rng(len(seeds))
+    found = np.zeros(len(seeds))
+    for k in range(studies):
+        both = draw(law, (2, seeds[-1]), rng)
+        shown = [
+            st.paired_test(*both[:, :n], permutations=PERMUTATIONS, resamples=RESAMPLES, seed=k).p < 0.05 for n in seeds
+        ]
+        found += np.logical_or.accumulate(shown)
+    return found / studies
+
+
 def main(studies: int) -> None:
     """Print the tables."""
     columns = [f"{spread}, {seeds}" for spread in SPREADS for seeds in SEEDS]
@@ -81,6 +95,8 @@ def main(studies: int) -> None:
             "|",
             flush=True,
         )
+    for law in NAMES:
+        print(f"{law}: looks at {LOOKS} seeds:", *(f"{100 * share:.1f}" for share in looks(law, LOOKS, studies)))
 
 
 if __name__ == "__main__":

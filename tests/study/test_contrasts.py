@@ -143,7 +143,9 @@ def test_sizes_are_those_of_the_statistics_module():
     assert c.std() > 0
     assert found.size == statistics.bootstrap_interval(c)
     assert found.inner == statistics.bootstrap_interval(c, level=0.9)
-    assert found.p_max_t == float(statistics.max_t(c[:, None])[0])
+    limit = statistics.interval_t(found.size, len(c))
+    assert found.p == statistics.contrast(c[:, None], [1.0]).p >= statistics.interval_p(found.size, len(c))
+    assert found.p_max_t == max(found.p, float(statistics.max_t(c[:, None], limits=[limit])[0]))
 
 
 @pytest.mark.parametrize(

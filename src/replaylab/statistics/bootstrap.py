@@ -79,7 +79,8 @@ def smooth_ends(ordered: Floats, share: float, chances: Floats | None = None) ->
         chances: of each, adding up to 1; None: all alike.
     """
     until = np.arange(1, len(ordered) + 1) / len(ordered) if chances is None else np.cumsum(chances)
-    return _lowest(ordered, until, share), -_lowest(-ordered[::-1], 1.0 - np.append(0.0, until[:-1])[::-1], share)
+    above = 1.0 - np.append(0.0, until[:-1])[::-1]
+    return _lowest(ordered, until, share), 0.0 - _lowest(-ordered[::-1], above, share)
 
 
 def _lowest(ordered: Floats, until: Floats, share: float) -> float:
