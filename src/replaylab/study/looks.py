@@ -42,8 +42,8 @@ def warning(study: Study, seeds: Sequence[int]) -> str | None:
     return (
         f"Looked at before, with {words.joined([str(n) for n in sorted(set(others))])} seeds; now with {len(seeds)}. "
         f"The p-values and intervals hold for one look, at a number of seeds that was settled beforehand. With three "
-        f"looks about one study in ten shows a difference that is not there, not one in twenty: "
-        f"confirm what is shown here with new seeds."
+        f"looks 8 to 10 % of studies show a difference that is not there, not 5 %: confirm with new seeds what is "
+        f"shown here."
     )
 
 
