@@ -147,6 +147,12 @@ def test_learners_without_a_target_network_are_refused_before_anything_is_traine
     train("CliffWalking-v1", QLearning(), ReLo(), [0], 20, eval_every=None)  # replays nothing
 
 
+def test_a_kind_of_feedback_that_nobody_knows_is_refused(monkeypatch):
+    monkeypatch.setattr(Reducible, "feedback_kind", "loss")
+    with pytest.raises(ConfigError, match=r'`feedback_kind` of Reducible\(\) must be "td_error" or "reducible_loss"'):
+        train("CartPole-v1", SETTINGS, Reducible(), [0], 100)
+
+
 def test_priorities_that_are_never_refreshed_are_td_errors():
     learner = DQNAsPublished(**{**vars(SETTINGS), "stale_priorities": True})
     with pytest.raises(ConfigError, match=r"`stale_priorities`.*TD error.*ReLo"):

@@ -23,8 +23,8 @@ class DQN:
     n-step returns the batch's own `discount` stands for γ·(1 − terminated). The loss is the mean over the
     batch of ``weight·ℓ(y − Q(s, a))``, with ℓ(δ) = δ²/2 (squared), or for |δ| > 1 |δ| − ½ (Huber).
 
-    The defaults are for CartPole-v1 in 50,000 steps. With Huber's loss shorter target periods learn faster and then fall
-    back, and below 100 updates the values diverge; this is not so of the squared loss.
+    The defaults are for CartPole-v1 in 50,000 steps. With Huber's loss shorter target periods learn faster and then
+    fall back, and below 100 updates the values diverge; this is not so of the squared loss.
 
     The network is a perceptron, computed for all replicas by the compiled core; for pixels (three axes of uint8)
     it is the convolutional one of Mnih et al.; or it is yours (`module`). Of a goal environment it sees the

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -225,10 +225,15 @@ def _agents(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> Ag
 
 
 def _check_feedback(job: Job, agents: Agents) -> None:
-    if job.feedback == "reducible_loss" and job.learner.batch_size and not hasattr(agents, "target_q_values"):
+    if not job.learner.batch_size or job.feedback in (None, "td_error"):
+        return
+    if job.feedback != "reducible_loss":
+        kinds = " or ".join(f'"{kind}"' for kind in get_args(FeedbackKind))
+        raise ConfigError(f"`feedback_kind` of {job.sampler} must be {kinds}, but got {job.feedback!r}")
+    if not (hasattr(agents, "target_q_values") and hasattr(agents, "loss")):
         raise ConfigError(
             f"{job.sampler} wants L_online − L_target, the difference of two networks' losses, but agents of "
-            f"{type(job.learner).__name__} have no target network (`target_q_values`); take `Prioritized`, or DQN"
+            f"{type(job.learner).__name__} have no target network (`target_q_values` and `loss`); take `Prioritized`, or DQN"
         )
 
 
