@@ -160,8 +160,10 @@ def test_priorities_that_are_never_refreshed_are_td_errors():
 
 
 def test_a_mixture_of_parts_that_want_different_things_is_refused():
-    with pytest.raises(ConfigError, match=r"`parts` of Mixture must be .* that want the same feedback"):
-        Mixture((Prioritized(), ReLo()))
+    with pytest.raises(
+        ConfigError, match=r"want different feedback \(reducible_loss, td_error\), but all get the same"
+    ):
+        train("CartPole-v1", SETTINGS, Mixture((Prioritized(), ReLo())), [0], 100)
     assert Mixture((Uniform(), ReLo())).feedback_kind == "reducible_loss"
     assert Mixture((Uniform(), Uniform())).feedback_kind == "td_error"
 

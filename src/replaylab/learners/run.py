@@ -233,7 +233,8 @@ def _check_feedback(job: Job, agents: Agents) -> None:
     if not (hasattr(agents, "target_q_values") and hasattr(agents, "loss")):
         raise ConfigError(
             f"{job.sampler} wants L_online − L_target, the difference of two networks' losses, but agents of "
-            f"{type(job.learner).__name__} have no target network (`target_q_values` and `loss`); take `Prioritized`, or DQN"
+            f"{type(job.learner).__name__} have no target network (`target_q_values` and `loss`); take "
+            f"`Prioritized`, or DQN"
         )
 
 

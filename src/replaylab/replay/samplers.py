@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from replaylab import _core
+from replaylab.errors import ConfigError
 from replaylab.replay.arrays import check_option
 from replaylab.replay.schedules import Schedule
 
@@ -175,8 +176,6 @@ class Mixture(Sampler):
     def __post_init__(self) -> None:
         rule = "two or more samplers of this library with an exact law, none of them a Mixture or written in Python"
         check_option(self, "parts", rule, lambda: len(self.parts) > 1 and all(map(_can_be_part, self.parts)))
-        kinds = {part.feedback_kind for part in self.parts if part.wants_feedback}
-        check_option(self, "parts", "samplers that want the same feedback, for all get it", lambda: len(kinds) < 2)
         shares = (1.0,) * len(self.parts) if self.shares is None else self.shares
         rule = "one positive number for each part"
         check_option(
@@ -190,8 +189,18 @@ class Mixture(Sampler):
 
     @property
     def feedback_kind(self) -> FeedbackKind:  # type: ignore[override]
-        """That of the parts that want any."""
-        return next((part.feedback_kind for part in self.parts if part.wants_feedback), "td_error")
+        """That of the parts that want any.
+
+        Raises:
+            ConfigError: They want different ones, and all get the same.
+        """
+        kinds = {part.feedback_kind for part in self.parts if part.wants_feedback}
+        if len(kinds) > 1:
+            wanted = ", ".join(sorted(kinds))
+            raise ConfigError(
+                f"the parts of {self} want different feedback ({wanted}), but all get the same; leave one kind out"
+            )
+        return kinds.pop() if kinds else "td_error"
 
     @property
     def law_needs_progress(self) -> bool:  # type: ignore[override]
