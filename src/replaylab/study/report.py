@@ -72,7 +72,7 @@ def write_report(study: Study, out: Path, *, figure_files: bool = True) -> Path:
     )
     path = out / "report.html"
     write_text(path, html)
-    if out == study.folder:
+    if out.resolve() == study.folder.resolve():
         looks.note(study, looks.seeds_of(curves))
     return path
 
