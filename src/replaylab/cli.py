@@ -294,9 +294,12 @@ def _check_place(option: str, path: Path | None, *, is_file: bool) -> None:
 
 def _tell(study: Study, report: Path) -> None:
     """Print what came out, in words, and where the report is."""
+    from replaylab.study import looks
     from replaylab.study.visits import compared
 
-    for line in (*study.answers(), *compared(study.results(), study.spec.baseline), f"report: {report}"):
+    told = [*study.answers(), *compared(study.results(), study.spec.baseline)]
+    before = looks.warning(study, looks.seeds_of(study.curves()))
+    for line in (*told, *([before] if before else []), f"report: {report}"):
         print(line)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from replaylab.statistics.bootstrap import smooth_ends
 from replaylab.statistics.levels import iqm_difference, pooled_iqm
 from replaylab.statistics.resampling import ends, resample, tail
 
@@ -83,7 +84,7 @@ def coverage(treated: Sequence[str], baseline: Sequence[str] | None, runs: int, 
         samples = resample(statistic, *groups, resamples=RESAMPLES, rng=rng)
         for i, calibrated in enumerate((True, False)):
             share = tail(0.95, runs, len(treated), difference=baseline is not None, calibrated=calibrated)
-            low, high = ends(samples, share)
+            low, high = smooth_ends(np.sort(samples), share) if calibrated else ends(samples, share)
             held[i] += low - 1e-9 <= truth <= high + 1e-9
     return held[0] / studies, held[1] / studies
 

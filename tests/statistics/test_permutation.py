@@ -157,3 +157,17 @@ def test_max_t_takes_comparisons_that_lack_seeds():
 def test_max_t_refuses_a_comparison_of_one_seed():
     with pytest.raises(ShapeError, match="two numbers in each column, but they have \\[3, 1\\]"):
         st.max_t([[1.0, np.nan], [2.0, 1.0], [3.0, np.nan]])
+
+
+def test_max_t_counts_what_the_limits_leave():
+    """Limits above |t| change nothing; one below makes the p of that size; the others step down past it."""
+    d = np.random.default_rng(7).normal([1.5, 0.4, 0.9], 1, size=(9, 3))
+    t = np.abs(stats.ttest_1samp(d, 0).statistic)
+    np.testing.assert_array_equal(st.max_t(d, limits=t + 1), st.max_t(d))
+    signs = np.array(list(itertools.product([-1, 1], repeat=9)))
+    null = np.abs([stats.ttest_1samp(d[:, 0] * s, 0).statistic for s in signs])
+    assert st.max_t(d[:, :1], limits=[1.7])[0] == pytest.approx(np.mean(null >= 1.7 - 1e-9), abs=1e-12)
+    assert (st.max_t(d, limits=np.minimum(t, 1.7)) >= st.max_t(d)).all()
+    assert st.max_t(d, limits=[0.0, np.inf, np.inf])[0] == 1.0
+    with pytest.raises(ShapeError, match=r"Limits must be of shape \(3,\), but got shape \(2,\)"):
+        st.max_t(d, limits=[1, 2])

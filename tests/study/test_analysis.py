@@ -62,7 +62,6 @@ def test_no_gain_is_said_as_no_difference_shown(tmp_path):
     [
         ((5, 1, 9), 0.01, "higher."),
         ((-5, -9, -1), 0.01, "lower."),
-        ((5, -1, 9), 0.01, "higher by the test, though the interval reaches across 0."),
         ((5, -1, 9), 0.20, "no difference shown; the interval covers 0."),
         ((5, 1, 9), 0.06, "no difference shown; the interval leaves out 0, but p stays above 0.05."),
     ],

@@ -7,10 +7,10 @@ import pytest
 
 from replaylab import statistics
 from replaylab.errors import SpecError
-from replaylab.study import Spec
+from replaylab.study import Spec, contrasts
 from replaylab.study.analysis import Curve
 from replaylab.study.contrast_report import lines, sentence
-from replaylab.study.contrasts import Values, answers, corrected
+from replaylab.study.contrasts import Values, answers
 from replaylab.study.questions import Cell, asked
 from tests.study.tiny import table
 
@@ -143,7 +143,9 @@ def test_sizes_are_those_of_the_statistics_module():
     assert c.std() > 0
     assert found.size == statistics.bootstrap_interval(c)
     assert found.inner == statistics.bootstrap_interval(c, level=0.9)
-    assert found.p_max_t == float(statistics.max_t(c[:, None])[0])
+    limit = statistics.interval_t(found.size, len(c))
+    assert found.p == statistics.contrast(c[:, None], [1.0]).p >= statistics.interval_p(found.size, len(c))
+    assert found.p_max_t == max(found.p, float(statistics.max_t(c[:, None], limits=[limit])[0]))
 
 
 @pytest.mark.parametrize(
@@ -180,6 +182,11 @@ def test_nothing_is_equivalent_with_fewer_than_five_seeds():
         assert found.verdict == verdict
 
 
+def corrected(each):
+    """The corrected p-values of contrasts with the intervals that belong to them."""
+    return contrasts.corrected(each, [statistics.bootstrap_interval(one.values, resamples=1_000) for one in each])
+
+
 def test_no_more_than_one_study_in_twenty_raises_a_false_alarm():
     rng = np.random.default_rng(0)
     seeds, studies, alarms = np.arange(9), 600, 0
@@ -187,7 +194,7 @@ def test_no_more_than_one_study_in_twenty_raises_a_false_alarm():
         shared = rng.standard_t(3, size=9)
         each = [Values(seeds, shared + rng.standard_t(3, size=9)) for _ in range(6)]
         alarms += corrected(each).min() < 0.05
-    assert 5 <= alarms <= 59  # binomial(600, 0.05): outside with probability < 1e-6
+    assert 2 <= alarms <= 59  # binomial(600, 0.05): outside with probability < 1e-6
 
 
 def test_a_contrast_that_lacks_seeds_takes_part_with_those_it_has():
@@ -199,7 +206,7 @@ def test_a_contrast_that_lacks_seeds_takes_part_with_those_it_has():
     assert whole[0] <= 0.05
     assert part[0] == pytest.approx(whole[0], abs=0.02)
     alone = corrected([Values(seeds[4:], b[4:])])
-    assert part[1] == pytest.approx(statistics.max_t(b[4:, None])[0], abs=1e-12)
+    assert part[1] >= statistics.max_t(b[4:, None])[0]
     assert part[1] == pytest.approx(alone[0], abs=1e-12)
 
 

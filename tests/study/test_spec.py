@@ -87,7 +87,7 @@ MESSAGES = [
         {"strategies__uniform__type": "prioritised"},
         "`strategies.uniform.type` must be one of online, none, sliding_window, uniform, combined, "
         "shuffled_epochs, recency, geometric, reverse_sweep, blocks, sticky, "
-        "prioritized, rank_based, greedy, lap, anti_prioritized, permuted, oracle, "
+        "prioritized, rank_based, greedy, lap, relo, anti_prioritized, permuted, oracle, "
         "but got 'prioritised'; did you mean `prioritized`?",
     ),
     (

@@ -6,7 +6,7 @@ mapping of arrays (`Dict` spaces), with the leading axes of each of its arrays.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,9 @@ from replaylab.replay import Batch, Schedule
 
 Obs = Any
 """An array, or a nested mapping of arrays."""
+
+Loss = Literal["huber", "squared"]
+"""The loss ℓ of a TD error."""
 
 State = dict[str, npt.NDArray[Any]]
 """Flat names → plain arrays. Every array has R as its first axis, or none: such a number is the same for all replicas.
@@ -86,6 +89,12 @@ class Update:
         return loss
 
 
+def row_loss(kind: Loss, td_error: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
+    """Return ℓ(δ): δ²/2 (squared), or for |δ| > 1 |δ| − ½ (Huber)."""
+    slope = np.clip(td_error, -1.0, 1.0) if kind == "huber" else td_error
+    return np.asarray(slope * (td_error - slope / 2))
+
+
 @dataclass(frozen=True)
 class Probe:
     """What an update from a batch would see and do if it were made now; P parameters of a replica.
@@ -125,6 +134,34 @@ class Agents(Protocol):
 
     def restore(self, state: State) -> None:
         """Go on, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
+
+
+class TargetAgents(Agents, Protocol):
+    """Agents with a target network, which samplers such as `ReLo` need."""
+
+    loss: Loss
+    """ℓ."""
+
+    def target_q_values(self, obs: Obs) -> npt.NDArray[Any]:
+        """Return Q⁻(s, ·), the target network's values, float (R, N, A), for observations (R, N, ...)."""
+
+
+def target_values(agents: TargetAgents, batch: Batch) -> npt.NDArray[Any]:
+    """Return Q⁻(s, a) of a batch's rows, float (R, B): before an update, which may move the target network."""
+    return np.take_along_axis(agents.target_q_values(batch.obs), batch.action[..., None], axis=2)[..., 0]
+
+
+def reducible_loss(agents: TargetAgents, update: Update, target_q: npt.NDArray[Any]) -> npt.NDArray[np.floating[Any]]:
+    """Return ℓ(y − Q(s, a)) − ℓ(y − Q⁻(s, a)) of an update's rows, float (R, B).
+
+    Args:
+        agents: Those that updated.
+        update: What they saw, so that y − Q⁻(s, a) = δ + Q(s, a) − Q⁻(s, a).
+        target_q: Q⁻(s, a) before the update, by `target_values`.
+    """
+    td_error = update.td_error.astype(np.float64)  # small differences of losses that need not be
+    under_target = td_error + update.q - target_q
+    return row_loss(agents.loss, td_error) - row_loss(agents.loss, under_target)
 
 
 class Learner(Protocol):

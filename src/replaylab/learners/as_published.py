@@ -30,7 +30,8 @@ class DQNAsPublished(DQN):
     """Deep Q-learning with switches for flaws of published studies. With all of them off it is `DQN`, bit for bit.
 
     Other flaws are plain settings: importance weights that nobody uses are β = 0 of the sampler, "no replay" that is a
-    window of 64 steps is `SlidingWindow`.
+    window of 64 steps is `SlidingWindow`. The defaults are `DQN`'s, and not of any published study: one had
+    ``loss="squared"``, ``max_grad_norm=None`` and ``double=False``, with which flaws did other things than with these.
 
     Attributes:
         end_reward: Stored in place of the reward wherever an episode ends, at goals and time limits too; None: nothing

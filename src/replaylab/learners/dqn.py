@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from gymnasium import Space, spaces
 
 from replaylab.errors import ConfigError
-from replaylab.learners.agents import Agents
+from replaylab.learners.agents import Agents, Loss
 from replaylab.learners.inputs import Inputs, are_pixels
 from replaylab.learners.perceptrons import PerceptronAgents
 from replaylab.replay import Linear, Schedule
@@ -23,8 +23,8 @@ class DQN:
     n-step returns the batch's own `discount` stands for γ·(1 − terminated). The loss is the mean over the
     batch of ``weight·ℓ(y − Q(s, a))``, with ℓ(δ) = δ²/2 (squared), or for |δ| > 1 |δ| − ½ (Huber).
 
-    The defaults are for CartPole-v1 in 50,000 steps. Shorter target periods learn faster and then fall back,
-    and below 100 updates the values diverge.
+    The defaults are for CartPole-v1 in 50,000 steps. With Huber's loss shorter target periods learn faster and then
+    fall back, and below 100 updates the values diverge; this is not so of the squared loss.
 
     The network is a perceptron, computed for all replicas by the compiled core; for pixels (three axes of uint8)
     it is the convolutional one of Mnih et al.; or it is yours (`module`). Of a goal environment it sees the
@@ -64,7 +64,7 @@ class DQN:
     capacity: int = 50_000
     double: bool = True
     dueling: bool = False
-    loss: Literal["huber", "squared"] = "huber"
+    loss: Loss = "huber"
     target_period: int = 200
     tau: float = 1.0
     target_range: tuple[float, float] | None = None

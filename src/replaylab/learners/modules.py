@@ -49,16 +49,18 @@ class ModuleAgents:
         seeds: Sequence[int],
     ) -> None:
         self.device = usable_device(learner.device)
-        self._inputs, self._gamma = inputs, learner.gamma
+        self._inputs, self._gamma, self.loss = inputs, learner.gamma, learner.loss
         self.learners = [_ModuleLearner(learner, make(seed).to(self.device)) for seed in seeds]
         self.updates = 0
         self.epsilon: float | npt.NDArray[Any] = as_schedule(learner.epsilon)(0.0)
 
     def q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
         """Return Q(s, ·) (R, N, A) for observations (R, N, ...)."""
-        x = self._tensor(self._inputs(obs))
-        with torch.no_grad():
-            return np.stack([one.online(x[r]).numpy(force=True) for r, one in enumerate(self.learners)])
+        return self._values([one.online for one in self.learners], obs)
+
+    def target_q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
+        """Return Q⁻(s, ·) (R, N, A), the target networks' values."""
+        return self._values([one.target for one in self.learners], obs)
 
     def observe(self, step: Step) -> None:
         """Do nothing: a deep learner learns from batches."""
@@ -96,6 +98,11 @@ class ModuleAgents:
         for r, one in enumerate(self.learners):
             mine = {name: torch.tensor(array[r]) for name, array in state.items() if name != "updates"}
             one.restore(mine, self.updates)
+
+    def _values(self, networks: Sequence[nn.Module], obs: Obs) -> npt.NDArray[np.float32]:
+        x = self._tensor(self._inputs(obs))
+        with torch.no_grad():
+            return np.stack([network(x[r]).numpy(force=True) for r, network in enumerate(networks)])
 
     def _columns(self, batch: Batch) -> list[Tensor]:
         discount = bootstrap_discount(batch, self._gamma)

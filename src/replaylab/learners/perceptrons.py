@@ -43,7 +43,7 @@ class PerceptronAgents:
 
     def __init__(self, learner: "DQN", inputs: Inputs, num_actions: int, seeds: Sequence[int]) -> None:
         least, most = learner.target_range or (-inf, inf)
-        self._inputs, self._gamma = inputs, learner.gamma
+        self._inputs, self._gamma, self.loss = inputs, learner.gamma, learner.loss
         self.updates = 0
         self.epsilon: float | npt.NDArray[Any] = as_schedule(learner.epsilon)(0.0)
         settings: dict[str, Any] = {
@@ -74,6 +74,12 @@ class PerceptronAgents:
         """Return Q(s, ·) (R, N, A) for observations (R, N, ...)."""
         return self.core.q_values(self._inputs(obs))
 
+    def target_q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
+        """Return Q⁻(s, ·) (R, N, A), the target networks' values."""
+        still = self._copy()
+        still.online[:] = self.core.target
+        return still.q_values(self._inputs(obs))
+
     def observe(self, step: Step) -> None:
         """Do nothing: a deep learner learns from batches."""
 
@@ -85,11 +91,10 @@ class PerceptronAgents:
 
     def probe(self, batch: Batch) -> Probe:
         """Return what `update` would see and do: by the same code, in a copy of the networks that stays as it is."""
-        if self._still is None:
-            self._still = self._make_still()
-        self._still.online[:], self._still.target[:] = self.core.online, self.core.target
-        td_error, _, _ = self._updated(self._still, batch)
-        return Probe(td_error, self._still.gradients.copy())
+        still = self._copy()
+        still.online[:], still.target[:] = self.core.online, self.core.target
+        td_error, _, _ = self._updated(still, batch)
+        return Probe(td_error, still.gradients.copy())
 
     def copy_target(self, where: npt.NDArray[np.bool_]) -> None:
         """Copy the online network to the target network in some replicas, bool (R,)."""
@@ -104,6 +109,12 @@ class PerceptronAgents:
         for name in _ARRAYS:
             getattr(self.core, name)[:] = state[name]
         self.updates = self.core.updates = int(state["updates"])
+
+    def _copy(self) -> QLearners:
+        """Return networks of the same kind, to put parameters into."""
+        if self._still is None:
+            self._still = self._make_still()
+        return self._still
 
     def _updated(self, core: QLearners, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
         """Update a core's networks, and return δ, ℓ'(δ) and Q(s, a), each (R, B)."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ from replaylab.replay import (
     Sequence as Sequences,
 )
 from replaylab.replay.fields import LEAST_COMPRESSED
+from replaylab.replay.samplers import FeedbackKind
 from replaylab.replay.schedules import as_schedule
 
 
@@ -62,16 +63,24 @@ class Job:
             if isinstance(one, NStep) and gamma not in (None, one.gamma):
                 raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {one.gamma}")
 
+        stale = isinstance(self.learner, DQNAsPublished) and self.learner.stale_priorities
+        if stale and isinstance(self.sampler, Sampler) and self.sampler.feedback_kind != "td_error":
+            raise ConfigError(
+                f"`stale_priorities` stores the TD error of each new step, but {self.sampler} wants "
+                f"L_online − L_target; take `Prioritized`, or leave the switch off"
+            )
+
     @cached_property
     def epsilon(self) -> Schedule:
         """ε over progress."""
         return as_schedule(self.learner.epsilon)
 
-    @property
-    def takes_feedback(self) -> bool:
-        """Whether the TD errors of batches go back to the sampler."""
+    @cached_property
+    def feedback(self) -> FeedbackKind | None:
+        """What goes back from batches to the sampler; None: nothing."""
         stale = isinstance(self.learner, DQNAsPublished) and self.learner.stale_priorities
-        return self.sampler.wants_feedback and not stale
+        sampler = self.sampler
+        return sampler.feedback_kind if isinstance(sampler, Sampler) and sampler.wants_feedback and not stale else None
 
     def __str__(self) -> str:
         return ", ".join(f"{one.name}={getattr(self, one.name)!s}" for one in fields(self))
@@ -110,6 +119,7 @@ class Run:
         self.env = _environments(job, len(self.seeds))
         continuing.prepare(self.env)
         self.agents = _agents(job, self.env, self.seeds)
+        _check_feedback(job, self.agents)
         self.explore = EpsilonGreedy(self.seeds)
         self.buffer = _buffer(job, self.env, self.seeds, self.agents) if buffer is None else buffer
         if isinstance(self.buffer.sampler, TrueErrorOracle):
@@ -212,6 +222,20 @@ def _agents(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int]) -> Ag
         return job.learner.agents(env.single_observation_space, env.single_action_space, seeds)
     except ConfigError as error:
         raise ConfigError(f"{type(job.learner).__name__} cannot learn {job.env_id}: {error}") from error
+
+
+def _check_feedback(job: Job, agents: Agents) -> None:
+    if not job.learner.batch_size or job.feedback in (None, "td_error"):
+        return
+    if job.feedback != "reducible_loss":
+        kinds = " or ".join(f'"{kind}"' for kind in get_args(FeedbackKind))
+        raise ConfigError(f"`feedback_kind` of {job.sampler} must be {kinds}, but got {job.feedback!r}")
+    if not (hasattr(agents, "target_q_values") and hasattr(agents, "loss")):
+        raise ConfigError(
+            f"{job.sampler} wants L_online − L_target, the difference of two networks' losses, but agents of "
+            f"{type(job.learner).__name__} have no target network (`target_q_values` and `loss`); take "
+            f"`Prioritized`, or DQN"
+        )
 
 
 def _sampler(job: Job, agents: Agents) -> Sampler:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from replaylab.errors import ConfigError
 from replaylab.learners import checkpoint, continuing
-from replaylab.learners.agents import Agents, Learner, Obs, Step, each
+from replaylab.learners.agents import Agents, Learner, Obs, Step, TargetAgents, each, reducible_loss, target_values
 from replaylab.learners.as_published import DQNAsPublished
 from replaylab.learners.evaluation import Evaluation
 from replaylab.learners.goals import EnvHindsight
@@ -222,9 +222,15 @@ def _store(
 def _replay(run: Run, recorder: Recorder) -> None:
     """Learn from one batch of what is stored."""
     batch = run.buffer.sample(run.job.learner.batch_size, progress=run.clock.progress)
-    update = run.agents.update(batch)
-    if run.job.takes_feedback:
-        run.buffer.update_priorities(batch.id, update.td_error)
+    if run.job.feedback == "reducible_loss":
+        agents = cast("TargetAgents", run.agents)  # the run made sure
+        old = target_values(agents, batch)
+        update = agents.update(batch)
+        run.buffer.update_priorities(batch.id, reducible_loss(agents, update, old))
+    else:
+        update = run.agents.update(batch)
+        if run.job.feedback is not None:
+            run.buffer.update_priorities(batch.id, update.td_error)
     recorder.update(update, batch)
 
 

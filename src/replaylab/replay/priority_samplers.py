@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from replaylab import _core
 from replaylab.replay.arrays import check_count, check_option
-from replaylab.replay.samplers import Sampler
+from replaylab.replay.samplers import FeedbackKind, Sampler
 from replaylab.replay.schedules import Linear, Schedule, as_schedule
 
 Normalize = Literal["buffer", "batch", "none"]
@@ -93,6 +93,7 @@ class ReLo(Prioritized):
     of `Prioritized`.
     """
 
+    feedback_kind: ClassVar[FeedbackKind] = "reducible_loss"
     _feedback: ClassVar[int] = POSITIVE
 
 

@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from replaylab import _core
+from replaylab.errors import ConfigError
 from replaylab.replay.arrays import check_option
 from replaylab.replay.schedules import Schedule
+
+FeedbackKind = Literal["td_error", "reducible_loss"]
+"""What a learner is to give to `update_priorities`: TD errors δ, or a row's loss under the online network less that
+under the target network."""
 
 
 class Sampler(ABC):
@@ -21,6 +26,7 @@ class Sampler(ABC):
 
     Attributes:
         wants_feedback: Whether `update_priorities` changes what is drawn.
+        feedback_kind: What it wants to be given: "td_error", or "reducible_loss", L_online − L_target.
         law_needs_batch_size: Whether `probabilities` depends on the batch size.
         law_needs_progress: Whether it depends on the scheduled number.
         needs_order: Whether it goes by the steps' order or age, which a `Reservoir` does not keep.
@@ -29,6 +35,7 @@ class Sampler(ABC):
     """
 
     wants_feedback: ClassVar[bool] = False
+    feedback_kind: ClassVar[FeedbackKind] = "td_error"
     law_needs_batch_size: ClassVar[bool] = False
     law_needs_progress: ClassVar[bool] = False
     needs_order: ClassVar[bool] = False
@@ -179,6 +186,21 @@ class Mixture(Sampler):
     def wants_feedback(self) -> bool:  # type: ignore[override]
         """Whether any part does."""
         return any(part.wants_feedback for part in self.parts)
+
+    @property
+    def feedback_kind(self) -> FeedbackKind:  # type: ignore[override]
+        """That of the parts that want any.
+
+        Raises:
+            ConfigError: They want different ones, and all get the same.
+        """
+        kinds = {part.feedback_kind for part in self.parts if part.wants_feedback}
+        if len(kinds) > 1:
+            wanted = ", ".join(sorted(kinds))
+            raise ConfigError(
+                f"the parts of {self} want different feedback ({wanted}), but all get the same; leave one kind out"
+            )
+        return kinds.pop() if kinds else "td_error"
 
     @property
     def law_needs_progress(self) -> bool:  # type: ignore[override]

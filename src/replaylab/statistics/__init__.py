@@ -20,6 +20,7 @@ from replaylab.statistics.levels import (
     paired_difference,
     unpaired_difference,
 )
+from replaylab.statistics.paired import PairedTest, paired_test
 from replaylab.statistics.permutation import (
     EXACT_SEEDS,
     PERMUTATIONS,
@@ -30,7 +31,7 @@ from replaylab.statistics.permutation import (
 )
 from replaylab.statistics.planning import Power, power
 from replaylab.statistics.proportions import Shares, wilson_interval
-from replaylab.statistics.resampling import RESAMPLES, Band, Interval
+from replaylab.statistics.resampling import RESAMPLES, Band, Interval, interval_p, interval_t
 from replaylab.statistics.survival import (
     Times,
     logrank_test,
@@ -48,6 +49,7 @@ __all__ = [
     "Equivalence",
     "Interval",
     "PERMUTATIONS",
+    "PairedTest",
     "Power",
     "RESAMPLES",
     "Shares",
@@ -60,6 +62,8 @@ __all__ = [
     "curve_band",
     "holm",
     "interquartile_mean",
+    "interval_p",
+    "interval_t",
     "logrank_test",
     "main_effect_test",
     "max_t",
@@ -68,6 +72,7 @@ __all__ = [
     "paired_difference",
     "paired_equivalence",
     "paired_permutation_test",
+    "paired_test",
     "performance_profile",
     "power",
     "probability_of_improvement",

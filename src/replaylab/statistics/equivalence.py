@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from replaylab.errors import ConfigError
 from replaylab.statistics.levels import paired_difference
-from replaylab.statistics.resampling import RESAMPLES, Interval
+from replaylab.statistics.resampling import Interval
 
 Verdict = Literal["equivalent", "higher", "lower", "undecided"]
 
@@ -59,7 +59,7 @@ def paired_equivalence(
     bounds: Bounds,
     *,
     alpha: float = 0.05,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     seed: int = 0,
 ) -> Equivalence:
     """Return whether IQM(treated) - IQM(baseline) lies within the bounds, by inclusion of its interval.
@@ -73,7 +73,7 @@ def paired_equivalence(
         baseline: the same shape, paired row by row.
         bounds: the differences that do not matter.
         alpha: error rate of each one-sided test.
-        resamples: number of bootstrap resamples.
+        resamples: number of bootstrap resamples; None: as many as it takes for steady ends.
         seed: seed of the resampling.
     """
     outer, inner = (

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from replaylab.errors import ShapeError
 from replaylab.statistics.levels import bootstrap_interval
 from replaylab.statistics.permutation import PERMUTATIONS, is_exact, share_as_extreme, swap_patterns
-from replaylab.statistics.resampling import RESAMPLES, Floats, Interval
+from replaylab.statistics.resampling import Floats, Interval, interval_p
 
 
 class Contrast(NamedTuple):
@@ -51,23 +51,24 @@ def contrast(
     weights: ArrayLike,
     *,
     level: float = 0.95,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> Contrast:
     """Return the IQM over seeds of a contrast of each seed's own runs, with its interval and test.
 
-    c_i = sum over cells of w_cell y_i,cell; the interval resamples seeds; the p-value is of the mean of c_i and flips
-    the signs of whole seeds (a trimmed mean would not notice flips among what it trims, and lose power). It is exact
-    where c_i is symmetric around 0 under the null hypothesis; for two cells that follows
-    from exchangeable runs. (With two cells this is the IQM of the differences, where `paired_difference` gives the
-    difference of the IQMs.)
+    c_i = sum over cells of w_cell y_i,cell; the interval resamples seeds. The p-value is the larger of two: that of the
+    interval (`interval_p`), and that of flipping the signs of whole seeds, by |mean of c_i| (a trimmed mean would not
+    notice flips among what it trims, and lose power). So it is below 1 - level only where the interval leaves out 0,
+    and false alarms are at most what it says where c_i is symmetric around 0 under the null hypothesis; for two cells
+    that follows from exchangeable runs. (With two cells this is the IQM of the differences, where `paired_difference`
+    gives the difference of the IQMs.)
 
     Args:
         values: shape (N, ...), an axis for each factor.
         weights: shape (...), one for each cell; they should add up to 0.
         level: of the interval.
-        resamples: number of bootstrap resamples.
+        resamples: number of bootstrap resamples; None: as many as it takes for steady ends.
         permutations: number of sign patterns, where not all are enumerated.
         seed: seed of resampling and patterns.
 
@@ -82,14 +83,16 @@ def contrast(
     null = np.abs(signs @ each) / len(each)
     exact = is_exact(len(each), permutations)
     p = share_as_extreme(null, abs(float(each.mean())), float(np.abs(each).max()), exact=exact)
-    return Contrast(bootstrap_interval(each, level=level, resamples=resamples, seed=seed), p)
+    size = bootstrap_interval(each, level=level, resamples=resamples, seed=seed)
+    return Contrast(size, max(p, interval_p(size, len(each), level=level)))
 
 
 def main_effect_test(values: ArrayLike, axis: int, *, permutations: int = PERMUTATIONS, seed: int = 0) -> float:
     """Return the p-value that a factor with any number of levels does nothing, by permuting it within seeds.
 
     Statistic: the variance between the levels' means (over seeds and over the other factors), in which only the
-    numbering of the levels within a seed matters under the null hypothesis.
+    numbering of the levels within a seed matters under the null hypothesis. That is that the levels' names mean
+    nothing; with three levels or more, equal means of unequal spread are called different a little too often.
 
     Args:
         values: shape (N, ...), an axis for each factor.

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from replaylab.errors import ShapeError
+from replaylab.statistics.bootstrap import bootstrap_ends, random_ends
 from replaylab.statistics.resampling import (
-    RESAMPLES,
     Band,
     Floats,
     Interval,
@@ -58,7 +58,7 @@ def iqm_difference(treated: Floats, baseline: Floats) -> Floats:
 
 
 def bootstrap_interval(
-    values: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0, calibrated: bool = True
+    values: ArrayLike, *, level: float = 0.95, resamples: int | None = None, seed: int = 0, calibrated: bool = True
 ) -> Interval:
     """Return the IQM of the runs with its stratified bootstrap interval.
 
@@ -69,7 +69,7 @@ def bootstrap_interval(
     Args:
         values: shape (N,) for one environment, or (N, M) for M environments in a common unit.
         level: share of studies whose interval should hold the true value.
-        resamples: number of bootstrap resamples.
+        resamples: number of bootstrap resamples; None: as many as it takes for steady ends (`bootstrap`).
         seed: seed of the resampling.
         calibrated: False gives the plain percentile interval, which is what rliable gives.
 
@@ -79,9 +79,9 @@ def bootstrap_interval(
         (482.5, True)
     """
     array = as_strata(values)
-    samples = resample(pooled_iqm, array, resamples=resamples, rng=np.random.default_rng(seed))
-    low, high = ends(samples, tail(level, *array.shape, calibrated=calibrated))
-    return Interval(float(pooled_iqm(array)), float(low), float(high))
+    rng, share = np.random.default_rng(seed), tail(level, *array.shape, calibrated=calibrated)
+    found = bootstrap_ends(pooled_iqm, array, share=share, rng=rng, resamples=resamples, calibrated=calibrated)
+    return Interval(float(pooled_iqm(array)), *found)
 
 
 def paired_difference(
@@ -89,7 +89,7 @@ def paired_difference(
     baseline: ArrayLike,
     *,
     level: float = 0.95,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     seed: int = 0,
     calibrated: bool = True,
 ) -> Interval:
@@ -103,7 +103,7 @@ def paired_difference(
         treated: shape (N,) or (N, M), as in `bootstrap_interval`.
         baseline: the same shape, paired row by row.
         level: share of studies whose interval should hold the true value.
-        resamples: number of bootstrap resamples.
+        resamples: number of bootstrap resamples; None: as many as it takes for steady ends (`bootstrap`).
         seed: seed of the resampling.
         calibrated: False gives the plain percentile interval.
 
@@ -111,9 +111,9 @@ def paired_difference(
         ShapeError: the shapes differ.
     """
     a, b = as_pairs(treated, baseline)
-    samples = resample(iqm_difference, a, b, resamples=resamples, rng=np.random.default_rng(seed))
-    low, high = ends(samples, tail(level, *a.shape, difference=True, calibrated=calibrated))
-    return Interval(float(iqm_difference(a, b)), float(low), float(high))
+    rng, share = np.random.default_rng(seed), tail(level, *a.shape, difference=True, calibrated=calibrated)
+    found = bootstrap_ends(iqm_difference, a, b, share=share, rng=rng, resamples=resamples, calibrated=calibrated)
+    return Interval(float(iqm_difference(a, b)), *found)
 
 
 def unpaired_difference(
@@ -121,7 +121,7 @@ def unpaired_difference(
     baseline: ArrayLike,
     *,
     level: float = 0.95,
-    resamples: int = RESAMPLES,
+    resamples: int | None = None,
     seed: int = 0,
     calibrated: bool = True,
 ) -> Interval:
@@ -133,17 +133,20 @@ def unpaired_difference(
         treated: shape (N,) or (N, M).
         baseline: shape (N',) or (N', M).
         level: share of studies whose interval should hold the true value.
-        resamples: number of bootstrap resamples.
+        resamples: number of bootstrap resamples; None: as many as it takes for steady ends (`bootstrap`).
         seed: seed of the resampling.
         calibrated: False gives the plain percentile interval.
     """
     a, b = as_strata(treated), as_strata(baseline)
     rng = np.random.default_rng(seed)
-    samples = resample(pooled_iqm, a, resamples=resamples, rng=rng)
-    samples = samples - resample(pooled_iqm, b, resamples=resamples, rng=rng)
-    fewest = min(len(a), len(b))
-    low, high = ends(samples, tail(level, fewest, a.shape[1], difference=True, calibrated=calibrated))
-    return Interval(float(iqm_difference(a, b)), float(low), float(high))
+
+    def draw(count: int) -> Floats:
+        first, second = (resample(pooled_iqm, group, resamples=count, rng=rng) for group in (a, b))
+        return first - second
+
+    share = tail(level, min(len(a), len(b)), a.shape[1], difference=True, calibrated=calibrated)
+    found = random_ends(draw, share, resamples=resamples, calibrated=calibrated)
+    return Interval(float(iqm_difference(a, b)), *found)
 
 
 def curve_band(values: ArrayLike, *, level: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Band:

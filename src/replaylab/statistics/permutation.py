@@ -1,7 +1,9 @@
 """Tests by permutation within seeds: what the strategies' names could have done by chance.
 
-Where two strategies do not differ, swapping a seed's two runs changes nothing in law; so the share of swap
-patterns that do as much as was seen is an honest p-value, at every number of seeds and for every distribution.
+Where two strategies do not differ in anything, swapping a seed's two runs changes nothing in law; so the share of swap
+patterns that do as much as was seen is an honest p-value of that, at every number of seeds and for every distribution.
+It is no test of levels: strategies of equal level and unequal spread do differ, and are called different too often.
+What is to be said of levels takes `paired_test` or `contrast`, which ask the interval as well.
 """
 
 from __future__ import annotations
@@ -48,12 +50,12 @@ def share_as_extreme(null: Floats, seen: float, scale: float, *, exact: bool) ->
 def paired_permutation_test(
     treated: ArrayLike, baseline: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> float:
-    """Return the two-sided p-value of the paired sign-flip permutation test of IQM(treated) - IQM(baseline).
+    """Return the two-sided p-value that a seed's two runs may be exchanged, by |IQM(treated) - IQM(baseline)|.
 
-    If the two strategies do not differ, swapping a seed's two runs (flipping the sign of its difference)
-    changes nothing in law. The p-value is the share of swap patterns whose absolute statistic is at least the
-    one seen: of all 2^N patterns if they are at most ``permutations`` (exact; the smallest possible value is
-    2 / 2^N), else of so many random ones with the seen one counted in.
+    If the two strategies do not differ, swapping a seed's two runs changes nothing in law. The p-value is the share of
+    swap patterns whose absolute statistic is at least the one seen: of all 2^N patterns if they are at most
+    ``permutations`` (exact; the smallest possible value is 2 / 2^N), else of so many random ones with the seen one
+    counted in. A small one says that the strategies differ, be it in spread alone: of levels ask `paired_test`.
 
     Args:
         treated: shape (N,).
@@ -75,7 +77,9 @@ def paired_permutation_test(
     return share_as_extreme(np.abs(null), seen, scale, exact=is_exact(len(a), permutations))
 
 
-def max_t(differences: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0) -> Floats:
+def max_t(
+    differences: ArrayLike, *, limits: ArrayLike | None = None, permutations: int = PERMUTATIONS, seed: int = 0
+) -> Floats:
     """Return the p-values of K paired comparisons, corrected by the step-down max-T method, shape (K,).
 
     A seed's K differences change sign together, which keeps their dependence (they share a baseline): with
@@ -86,11 +90,13 @@ def max_t(differences: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int
     Args:
         differences: shape (N, K): treated minus baseline, seeds by comparisons; NaN where a comparison lacks a seed,
             and at least two numbers in each column.
+        limits: what each |t_k| counts as at most, shape (K,): how far the intervals are from 0 in Student's units
+            (`interval_t`), where a comparison is to be called different only if its interval agrees.
         permutations: patterns at most.
         seed: seed of the random patterns.
 
     Raises:
-        ShapeError: not of shape (N, K), or a column has fewer than two numbers.
+        ShapeError: not of shape (N, K), or a column has fewer than two numbers, or limits are not of shape (K,).
     """
     d = np.asarray(differences, dtype=np.float64)
     runs = np.count_nonzero(~np.isnan(d), axis=0)
@@ -101,6 +107,10 @@ def max_t(differences: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int
     d = np.nan_to_num(d, nan=0.0)
     signs = np.where(swap_patterns(len(d), permutations, seed), -1.0, 1.0)
     seen = _abs_t(d.sum(axis=0) / runs, d, runs)
+    if limits is not None:
+        if np.shape(limits) != seen.shape:
+            raise ShapeError(f"Limits must be of shape {seen.shape}, but got shape {np.shape(limits)}.")
+        seen = np.minimum(seen, limits)
     null = _abs_t(signs @ d / runs, d, runs)
     order = np.argsort(-seen, kind="stable")
     largest = np.maximum.accumulate(null[:, order[::-1]], axis=1)[:, ::-1]

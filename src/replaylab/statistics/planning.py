@@ -9,9 +9,12 @@ from numpy.typing import ArrayLike
 
 from replaylab.errors import ConfigError
 from replaylab.statistics.levels import iqm_difference
-from replaylab.statistics.permutation import paired_permutation_test
+from replaylab.statistics.paired import paired_test
 from replaylab.statistics.proportions import wilson_interval
 from replaylab.statistics.resampling import Interval, as_pairs
+
+_RESAMPLES = 1_000
+"""Of each simulated study's interval."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ def power(
     permutations: int = 1_000,
     seed: int = 0,
 ) -> Power:
-    """Return the share of simulated studies in which the paired permutation test rejects.
+    """Return the share of simulated studies in which `paired_test` rejects.
 
     Each study draws ``seeds`` pairs of the pilot with replacement, its treated runs moved so that the pilot's
     difference of IQMs is ``effect``. With several comparisons the threshold is alpha / comparisons, Holm's first
@@ -66,6 +69,9 @@ def power(
     if effect is not None:
         a = a + (effect - float(iqm_difference(a, b)))
     draws = np.random.default_rng(seed).integers(0, len(a), size=(studies, seeds))
-    p = [paired_permutation_test(a[i, 0], b[i, 0], permutations=permutations, seed=k) for k, i in enumerate(draws)]
+    p = [
+        paired_test(a[i, 0], b[i, 0], resamples=_RESAMPLES, permutations=permutations, seed=k).p
+        for k, i in enumerate(draws)
+    ]
     found = wilson_interval(np.count_nonzero(np.asarray(p) <= threshold), studies)
     return Power(seeds, Interval(float(found.estimate), float(found.low), float(found.high)))

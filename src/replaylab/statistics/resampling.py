@@ -17,7 +17,7 @@ from replaylab.errors import ConfigError, ShapeError
 Floats = NDArray[np.float64]
 
 RESAMPLES = 10_000
-"""Bootstrap resamples of a reported interval; the Monte-Carlo error of its ends is about 1 % of its width."""
+"""Bootstrap resamples that an interval starts with (`bootstrap` takes more where its ends are not steady)."""
 
 _BLOCK = 4_000_000
 """Numbers held at once while resampling, so that large studies need no more memory than small ones."""
@@ -115,6 +115,36 @@ def tail(level: float, runs: int, strata: int = 1, *, difference: bool = False, 
     quantile = float(t.ppf((1.0 + level) / 2.0, strata * (runs - 1)))
     spread = np.sqrt(runs / (runs - 1)) if difference or strata > 1 else 1.0
     return float(norm.cdf(-quantile * spread))
+
+
+def interval_t(interval: Interval, runs: int, strata: int = 1, *, level: float = 0.95) -> float:
+    """Return how many of Student's units a calibrated interval's estimate is away from 0.
+
+    The arm of the interval that points to 0 is as long as t, Student's (1 + level) / 2 quantile with M (N - 1) degrees
+    of freedom; the estimate is t |estimate| / arm away. So it exceeds t exactly where the interval leaves 0 out on the
+    estimate's side.
+    """
+    if interval.estimate == 0.0 or runs == 1:
+        return 0.0
+    arm = interval.estimate - interval.low if interval.estimate > 0.0 else interval.high - interval.estimate
+    quantile = float(t.ppf((1.0 + level) / 2.0, strata * (runs - 1)))
+    return quantile * abs(interval.estimate) / arm if arm > 0.0 else np.inf
+
+
+def interval_p(interval: Interval, runs: int, strata: int = 1, *, level: float = 0.95) -> float:
+    """Return the two-sided p-value of an interval: below 1 - level exactly where it leaves out 0.
+
+    Other thresholds stand for intervals whose ends are moved as Student's quantiles are, see `interval_t`.
+
+    Args:
+        interval: calibrated, of ``level``.
+        runs: runs in a stratum, N. One run tells nothing: p is 1.
+        strata: number of strata, M.
+        level: of the interval.
+    """
+    if runs == 1:
+        return 1.0
+    return float(2.0 * t.sf(interval_t(interval, runs, strata, level=level), strata * (runs - 1)))
 
 
 def ends(samples: Floats, share: float) -> tuple[Floats, Floats]:

@@ -201,18 +201,8 @@ def _family(curves: Sequence[Curve], baseline: str, measure: Measure) -> list[Di
     found = []
     for curve, base in comparisons(curves, baseline):
         ours, theirs = paired_values(curve, base, measure)
-        found.append(
-            Difference(
-                *curve.cell,
-                curve.strategy,
-                baseline,
-                measure,
-                len(ours),
-                statistics.paired_difference(ours, theirs),
-                p := statistics.paired_permutation_test(ours, theirs),
-                p,
-            )
-        )
+        size, p = statistics.paired_test(ours, theirs)
+        found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p))
     corrected = statistics.holm([d.p for d in found])
     return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
 

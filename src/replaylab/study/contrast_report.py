@@ -99,8 +99,8 @@ def _table(page: Page, found: Sequence[Finding]) -> ReportTable:
         "contrasts",
         "Every contrast",
         "Interquartile mean over seeds of the difference within a seed, with its 95 % bootstrap interval; p by "
-        "flipping the signs of whole seeds, alone and corrected over all contrasts (max-T). Cells: "
-        "results that were compared.",
+        "flipping the signs of whole seeds or by the interval, whichever is larger, alone and corrected over all "
+        "contrasts (max-T). Cells: results that were compared.",
         ("Contrast", "Unit", "Difference", "95 %", "p", "p (max-T)", "Bounds", "Seeds", "Cells", "Verdict"),
         [
             (

@@ -5,9 +5,9 @@ Of a run, y is its measure of the contrast's metric, scored where the file says 
     c_s = mean over groups g of (mean over the cells of more in g of y - mean over the cells of less in g of y),
 
 so that whatever a seed does to all cells alike cancels; the difference of two contrasts is c_s - c'_s. The size is the
-interquartile mean of c_s over the seeds, with its bootstrap interval. The p-value flips the signs of whole seeds
-(`replaylab.statistics.contrast`); all contrasts of a study are corrected together by max-T, where a seed's contrasts
-change sign together, and each has the seeds it has.
+interquartile mean of c_s over the seeds, with its bootstrap interval. The p-value is the larger of the interval's own
+and that of flipping the signs of whole seeds (`replaylab.statistics.contrast`); all contrasts of a study are corrected
+together by max-T, where a seed's contrasts change sign together, and each has the seeds it has.
 """
 
 from __future__ import annotations
@@ -187,16 +187,20 @@ def _finding(one: Asked, each: Values, groups: int, cells: int) -> Finding:
 
 
 def _corrected(found: Sequence[Finding]) -> tuple[Finding, ...]:
-    p = corrected([f.each for f in found])
-    return tuple(replace(f, p_max_t=float(each)) for f, each in zip(found, p, strict=True))
+    p = corrected([f.each for f in found], [f.size for f in found])
+    return tuple(replace(f, p_max_t=max(f.p, float(each))) for f, each in zip(found, p, strict=True))
 
 
-def corrected(each: Sequence[Values]) -> NDArray[np.float64]:
-    """Return the max-T p-values of contrasts, shape (K,); one that lacks a seed takes part with those it has."""
+def corrected(each: Sequence[Values], sizes: Sequence[Interval]) -> NDArray[np.float64]:
+    """Return the max-T p-values of contrasts, shape (K,), each |t| being at most what its interval says.
+
+    One that lacks a seed takes part with those it has.
+    """
     if not each:
         return np.empty(0)
+    limits = [statistics.interval_t(size, len(one.seeds)) for one, size in zip(each, sizes, strict=True)]
     seeds = np.unique(np.concatenate([one.seeds for one in each]))
     table = np.full((len(seeds), len(each)), np.nan)
     for column, one in zip(table.T, each, strict=True):
         column[np.searchsorted(seeds, one.seeds)] = one.values
-    return statistics.max_t(table)
+    return statistics.max_t(table, limits=limits)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from replaylab import statistics
+from replaylab.statistics.bootstrap import MOST_ENUMERATED, MOST_RESAMPLES, STEADY
 from replaylab.study import analysis, words
 from replaylab.study.progress import duration
 from replaylab.study.spec import Spec
@@ -29,8 +30,9 @@ class Methods:
 _CONTRASTS = (
     f"A contrast is computed within each seed: the mean over groups of matched cells (equal in every factor that the "
     f"contrast does not name) of the difference between its two sides; a difference of contrasts is by seed, too. "
-    f"Its size is the IQM of that number over the seeds. Its p-value flips the signs of whole seeds; the correction is "
-    f"step-down max-T over all contrasts of the study together, in which all contrasts of a seed flip together, and a "
+    f"Its size is the IQM of that number over the seeds. Its p-value is the larger of two: that of flipping the signs "
+    f"of whole seeds, and that of the interval. The correction is step-down max-T over all contrasts of the study "
+    f"together, in which all contrasts of a seed flip together, a t counts as at most what the interval says, and a "
     f"contrast that lacks a seed takes part with those it has (Westfall & Young 1993). “Equivalent” needs the 90 % "
     f"interval inside the declared bounds, which is two one-sided tests at 5 % (Schuirmann 1987), each contrast by "
     f"itself, and five seeds. “Higher” and “lower” need a corrected p below {analysis.SIGNIFICANCE}. “Undecided” is "
@@ -93,16 +95,20 @@ def _statistics(spec: Spec) -> list[str]:
     contrasts = [_CONTRASTS] if spec.contrasts else []
     return [
         f"The interquartile mean (IQM) is the mean of the middle half of the runs. Its interval is a bootstrap over "
-        f"whole runs ({statistics.RESAMPLES:,} resamples, drawn within each environment; 2,000 for curves). "
+        f"whole runs, within each environment: all resamples of up to {MOST_ENUMERATED} runs, else "
+        f"{statistics.RESAMPLES:,} and up to {MOST_RESAMPLES:,} random ones, until the ends’ standard error is "
+        f"{100 * STEADY:.0f} % of the width; 2,000 for curves. "
         f"Differences resample pairs of runs that share a seed. The ends are percentiles, taken further out with few "
         f"runs by Student’s t distribution (expanded percentile intervals, Hesterberg 2015): in simulated studies with "
         f"10 and 30 seeds nominal 95 % intervals held the true value in 93 to 97 %; with 5 seeds, where runs fall into "
         f"two groups, it may be below 90 %.",
-        f"The p-values come from the paired sign-flip permutation test: within each seed the two strategies’ runs are "
-        f"swapped or not, and p is the share of patterns with at least the difference seen, in either direction (all "
-        f"patterns up to {statistics.EXACT_SEEDS} pairs, {statistics.PERMUTATIONS:,} random ones beyond). Holm’s "
+        f"A p-value is the larger of two. One is of the paired sign-flip permutation test: within each seed the two "
+        f"strategies’ runs are swapped or not, and it is the share of patterns with at least the difference seen, in "
+        f"either direction (all patterns up to {statistics.EXACT_SEEDS} pairs, {statistics.PERMUTATIONS:,} random ones "
+        f"beyond). It alone calls equal levels of unequal spread different too often; the other is the interval’s, "
+        f"which is below {analysis.SIGNIFICANCE} only where the interval leaves out 0. Holm’s "
         f"correction is over all comparisons of one measure, so that the chance of even one false alarm in that family "
-        f"is at most {100 * analysis.SIGNIFICANCE:.0f} %.",
+        f"is about {100 * analysis.SIGNIFICANCE:.0f} % or less.",
         *contrasts,
         "Sources: Agarwal et al. 2021, Deep reinforcement learning at the edge of the statistical precipice; Holm "
         "1979, A simple sequentially rejective multiple test procedure; Phipson & Smyth 2010, Permutation p-values "

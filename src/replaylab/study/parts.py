@@ -37,6 +37,7 @@ STRATEGIES: Catalogue = {
     "rank_based": "replaylab.replay:RankBased",
     "greedy": "replaylab.replay:Greedy",
     "lap": "replaylab.replay:LAP",
+    "relo": "replaylab.replay:ReLo",
     "anti_prioritized": "replaylab.replay:AntiPrioritized",
     "permuted": "replaylab.replay:Permuted",
     "oracle": "replaylab.learners.oracle:EnvOracle",

@@ -12,7 +12,7 @@ import jinja2
 
 from replaylab import palette
 from replaylab.errors import SpecError
-from replaylab.study import analysis, beside, contrast_report, effects, methods, overall, sections, svg, words
+from replaylab.study import analysis, beside, contrast_report, effects, looks, methods, overall, sections, svg, words
 from replaylab.study.files import write_text
 from replaylab.study.page import Page, ReportFigure, Section
 from replaylab.study.sections import Told
@@ -39,7 +39,7 @@ def write_report(study: Study, out: Path, *, figure_files: bool = True) -> Path:
 
     Args:
         study: what is reported; its own folder is only read.
-        out: the folder to write to, made where it is missing.
+        out: the folder to write to, made where it is missing; the study's own remembers with which seeds.
         figure_files: whether to write ``figures/``.
 
     Raises:
@@ -72,6 +72,8 @@ def write_report(study: Study, out: Path, *, figure_files: bool = True) -> Path:
     )
     path = out / "report.html"
     write_text(path, html)
+    if out.resolve() == study.folder.resolve():
+        looks.note(study, looks.seeds_of(curves))
     return path
 
 
@@ -85,9 +87,7 @@ def _warnings(page: Page) -> list[str]:
         )
     if not any(c.strategy == page.spec.baseline for c in page.curves):
         found.append(f"The runs of the baseline, {page.spec.baseline}, are missing, so nothing is compared with it.")
-    few = words.few_seeds(page.spec)
-    if few:
-        found.append(few)
+    found += filter(None, (words.few_seeds(page.spec), looks.warning(study, looks.seeds_of(page.curves))))
     made_with = _versions_of_files(study)
     if len(made_with) > 1:
         found.append(f"The runs were made with different library versions: {'; '.join(sorted(made_with))}.")

@@ -43,7 +43,8 @@ def difference_table(page: Page, differences: Sequence[analysis.Difference]) -> 
         "differences",
         f"Against {page.spec.baseline}, in pairs of the same seed",
         "Difference of interquartile means with its paired 95 % bootstrap interval; p from the paired "
-        "sign-flip permutation test, then Holm-corrected over all comparisons of the same measure.",
+        "sign-flip permutation test or of the interval, whichever is larger, then Holm-corrected over all comparisons "
+        "of the same measure.",
         (
             "Environment",
             "Learner",

@@ -157,8 +157,6 @@ def comparison(difference: Difference) -> str:
         f"(95 % interval {effect_interval(d.iqm)}; {counted(d.pairs, 'pair')}; "
         f"p {equals(d.p_holm)} after Holm’s correction)"
     )
-    if d.shown and d.covers_zero:
-        return f"{numbers}: {verdict(d)} by the test, though the interval reaches across 0."
     if d.shown:
         return f"{numbers}: {verdict(d)}."
     if d.covers_zero:

@@ -1,0 +1,79 @@
+"""The p-value of an interval, and of a test and an interval together, against closed forms and in simulated studies."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from replaylab import statistics as st
+from replaylab.errors import ShapeError
+from tests.statistics.error_rates import families, pairs
+
+
+@pytest.mark.parametrize("runs", [5, 10, 30])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_the_p_of_students_interval_is_students(runs, level):
+    """Where an interval is Student's for a mean, its p is that of SciPy's t test."""
+    x = np.random.default_rng(runs).normal(0.4, 1, size=runs)
+    theirs = stats.ttest_1samp(x, 0.0)
+    interval = st.Interval(float(x.mean()), *theirs.confidence_interval(level))
+    assert st.interval_t(interval, runs, level=level) == pytest.approx(abs(theirs.statistic), rel=1e-12)
+    assert st.interval_p(interval, runs, level=level) == pytest.approx(theirs.pvalue, rel=1e-10)
+
+
+@pytest.mark.parametrize("interval", [(2, 1e-6, 9), (-2, -9, -1e-6), (2, -1e-6, 3), (-2, -3, 1e-6), (2, 2, 2)])
+def test_the_p_is_small_exactly_where_the_interval_leaves_out_0(interval):
+    out = not interval[1] <= 0 <= interval[2]
+    assert (st.interval_p(st.Interval(*interval), 12) < 0.05) == out
+
+
+def test_no_difference_and_one_run_tell_nothing():
+    assert st.interval_p(st.Interval(0.0, -1.0, 1.0), 10) == 1.0
+    assert st.interval_p(st.Interval(0.0, 0.0, 0.0), 10) == 1.0
+    assert st.interval_p(st.Interval(3.0, 3.0, 3.0), 10) == 0.0
+    assert st.paired_test([3.0], [1.0]).p == 1.0
+
+
+def test_it_is_the_larger_of_the_two():
+    rng = np.random.default_rng(3)
+    larger = set()
+    for k in range(20):
+        a, b = rng.normal(0.7, [1, 4][k % 2], size=12), rng.normal(size=12)
+        swaps, interval = st.paired_permutation_test(a, b), st.paired_difference(a, b)
+        found = st.paired_test(a, b)
+        assert found == (interval, max(swaps, st.interval_p(interval, 12)))
+        larger.add(found.p == swaps)
+    assert larger == {True, False}
+
+
+def test_pairs_of_one_environment():
+    with pytest.raises(ShapeError, match=r"takes one environment"):
+        st.paired_test(np.zeros((3, 2)), np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("law", ["normal", "30 % lost"])
+def test_equal_levels_of_unequal_spread_are_rarely_called_different(law):
+    """300 studies of 30 seeds, spreads 1 : 5. A rate of .06 gives 41 alarms with a chance below 1e-6."""
+    swaps, _, both = pairs(law, 5, 30, 300)
+    assert swaps > 0.2
+    assert both <= 40 / 300
+
+
+def test_equal_strategies_are_called_different_no_oftener_than_said():
+    """600 studies of 8 seeds that are exchangeable: at most 30 expected, 62 with a chance below 1e-6."""
+    assert pairs("lognormal", 1, 8, 600)[2] <= 61 / 600
+
+
+def test_families_of_contrasts_keep_their_level():
+    """300 studies of 30 seeds, 5 skewed contrasts of IQM 0: a rate of .06 gives 41 with a chance below 1e-6."""
+    _, alone, flips, agreed = families("lognormal", 30, 300)
+    assert flips > 0.2
+    assert max(alone, agreed) <= 40 / 300
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [1, 2, 5])
+@pytest.mark.parametrize("law", ["normal", "half lost", "30 % lost", "lognormal"])
+@pytest.mark.parametrize("seeds", [10, 30])
+def test_the_table_of_the_docs(law, spread, seeds):
+    """2,000 studies: at a rate of .06, its standard error .0053, 5 of them."""
+    assert pairs(law, spread, seeds, 2_000)[2] < 0.06 + 5 * 0.0053
