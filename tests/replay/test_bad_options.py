@@ -213,7 +213,7 @@ class TestPlaces:
             message = f"`path` of MemoryMap must be the path of a file, but got {path!r}"
             refuses(ConfigError, message, lambda path=path: MemoryMap(path))
         refuses(ConfigError, "`name` of SharedMemory must be a file name", lambda: SharedMemory("a\0b"))
-        message = "`create` of SharedMemory must be True, False or None, but got 'yes'"
+        message = "`create` of SharedMemory must be True or False, but got 'yes'"
         refuses(ConfigError, message, lambda: SharedMemory("a", create="yes"))
 
     @pytest.mark.parametrize("source", [None, 5])

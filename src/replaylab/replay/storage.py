@@ -4,13 +4,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaylab import _core
+from replaylab.arguments import Unfit, check, flag, optional, place, whole
 from replaylab.errors import ConfigError, StorageError
-from replaylab.replay.arrays import positive
 from replaylab.replay.custom import CustomSampler
 from replaylab.replay.fields import Field
 from replaylab.replay.memory import core_fields, machine_memory
@@ -45,11 +44,7 @@ class Storage(ABC):
     create: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.headroom is not None:
-            positive("headroom", self.headroom, most=2**31)
-        positive("writers", self.writers, most=MOST_WRITERS)
-        if self.create not in (None, True, False):
-            raise ConfigError(f"`create` of {type(self).__name__} must be True, False or None, but got {self.create!r}")
+        check(self, headroom=optional(whole(most=2**31)), writers=whole(most=MOST_WRITERS), create=optional(flag))
 
     @property
     @abstractmethod
@@ -137,8 +132,7 @@ class MemoryMap(Storage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.path, (str, PathLike)) or "\0" in str(self.path):
-            raise ConfigError(f"`path` of MemoryMap must be the path of a file, but got {self.path!r}")
+        check(self, path=place("a file"), after_crash=flag)
         object.__setattr__(self, "path", str(Path(self.path).absolute()))
 
     @property
@@ -178,8 +172,7 @@ class SharedMemory(Storage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.name, str) or set(self.name) & {"/", "\0"} or self.name in ("", ".", ".."):
-            raise ConfigError(f"`name` of SharedMemory must be a file name without slashes, but got {self.name!r}")
+        check(self, name=_file_name)
 
     @property
     def file(self) -> Path:
@@ -194,6 +187,13 @@ class SharedMemory(Storage):
     def on_disk(self) -> bool:
         """Whether the rows need no memory of the machine's."""
         return False
+
+
+def _file_name(value: object) -> str:
+    """The name of a file in a folder."""
+    if not isinstance(value, str) or set(value) & {"/", "\0"} or value in ("", ".", ".."):
+        raise Unfit("a file name without slashes")
+    return str(value)
 
 
 @dataclass(frozen=True)
