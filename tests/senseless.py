@@ -45,6 +45,7 @@ class Call:
         accepts: By an argument's name, the senseless values that it may be.
         make: See `function`.
         use: Called with what comes out, such as an iterator.
+        theirs: Arguments that are handed on to somebody else, whose errors come out.
     """
 
     function: Callable[..., Any] | str
@@ -52,6 +53,7 @@ class Call:
     accepts: Mapping[str, str] = field(default_factory=dict)
     make: Callable[[], Any] | None = None
     use: Callable[[Any], Any] = lambda result: result
+    theirs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -64,9 +66,12 @@ class Call:
         return getattr(self.make(), self.function) if self.make and isinstance(self.function, str) else self.function
 
     def names(self) -> list[str]:
-        named = signature(self.target()).parameters.values()
+        try:
+            named = list(signature(self.target()).parameters.values())
+        except ValueError:  # written in C++
+            named = []
         fixed = [one.name for one in named if one.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)]
-        return list(dict.fromkeys([*fixed, *self.arguments()]))
+        return [name for name in dict.fromkeys([*fixed, *self.accepts, *self.arguments()]) if name not in self.theirs]
 
     def __call__(self, **changes: Any) -> Any:
         with limited():
@@ -93,7 +98,7 @@ def wrongs(call: Call) -> list[str]:
     """Return what is wrong with the call's answers to senseless arguments."""
     call()
     names = call.names()
-    found = [f"{name}: no such argument" for name in call.accepts if name not in names]
+    found: list[str] = []
     for name in names:
         accepted = call.accepts.get(name, "").split()
         for label, value in SENSELESS.items():

@@ -199,8 +199,8 @@ def function(of: str) -> Rule[Callable[..., Any]]:
     return take
 
 
-def instance(kind: type[T], rule: str) -> Rule[T]:
-    """An instance of a class."""
+def instance(kind: type[T] | tuple[type[T], ...], rule: str) -> Rule[T]:
+    """An instance of a class, or of one of several."""
 
     def take(value: Any) -> T:
         if not isinstance(value, kind):
@@ -241,7 +241,7 @@ def optional(rule: Rule[T]) -> Rule[T | None]:
 
 
 def reals(*dims: str, finite: bool = False) -> Rule[npt.NDArray[np.float64]]:
-    """Real numbers in an array of at least these axes, none of them of length 0; as float64."""
+    """Real numbers in an array whose last axes are these, of at least length 1; as float64."""
     shape = f"(..., {', '.join(dims)})"
 
     def take(value: Any) -> npt.NDArray[np.float64]:
@@ -251,7 +251,7 @@ def reals(*dims: str, finite: bool = False) -> Rule[npt.NDArray[np.float64]]:
             raise Unfit(f"an array of shape {shape}", ShapeError) from None
         if array.dtype.kind not in "biuf":
             raise Unfit("real numbers", DtypeError)
-        if array.ndim < len(dims) or 0 in array.shape:
+        if array.ndim < len(dims) or 0 in array.shape[array.ndim - len(dims) :]:
             raise Unfit(f"an array of shape {shape} that is not empty", ShapeError)
         if finite and not np.isfinite(array).all():
             raise Unfit("finite numbers")

@@ -137,7 +137,9 @@ class TestTransforms:
 class TestFields:
     @pytest.mark.parametrize("shape", [None, ("a",), (2.5,)])
     def test_shapes(self, shape):
-        refuses(FieldError, f"a field's shape must be whole numbers, but got {shape!r}", lambda: Field(shape))
+        refuses(
+            FieldError, f"a field's shape must be whole numbers of at least 1, but got {shape!r}", lambda: Field(shape)
+        )
 
     def test_dtypes(self):
         refuses(FieldError, "a field's dtype must be one of NumPy's, but got 'nope'", lambda: Field((), "nope"))

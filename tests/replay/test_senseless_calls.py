@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import fields
+from itertools import islice
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
+from replaylab import replay
 from replaylab.replay import (
     LAP,
     AntiPrioritized,
@@ -47,7 +49,7 @@ from replaylab.replay import (
     Uniform,
 )
 from replaylab.replay.describe import config_from_json, config_to_json
-from tests.senseless import NUMBERS, TRUTH, Call, wrongs
+from tests.senseless import ARRAY, NUMBERS, SEED, TRUTH, Call, wrongs
 
 FRACTION = "0 True".replace(" True", "")
 WEIGHTING = {"alpha": "0", "beta": "0"}
@@ -57,7 +59,7 @@ WINDOW = {"headroom": "None", "create": "None 0 True"}
 
 def buffer(**options):
     made = ReplayBuffer(8, {"x": Field(), "y": Field((2,), np.int64)}, seed=0, **options)
-    made.extend(x=np.arange(6.0), y=np.zeros((6, 2)))
+    made.extend(x=np.arange(6.0), y=np.zeros((6, 2), np.int64))
     return made
 
 
@@ -148,3 +150,101 @@ class TestConfigurations:
     def test_half_precision_too(self):
         assert Prioritized(alpha=np.float16(0.5), beta=np.array(1.0)) == Prioritized(alpha=0.5, beta=1.0)
         assert repr(Prioritized(alpha=np.float32(0.5))) == repr(Prioritized(alpha=0.5))
+
+
+def steps(count=3):
+    ends = np.zeros(count, bool)
+    return {"x": np.zeros(count), "terminated": ends, "truncated": ends}
+
+
+def ended(**options):
+    fields = {"x": Field(), "terminated": Field((), bool), "truncated": Field((), bool)}
+    return ReplayBuffer(8, fields, seed=0, **options)
+
+
+def out():
+    return {"batch_size": 2, "out": buffer().sample(2)}
+
+
+def saved(tmp):
+    buffer().save(tmp)
+    return tmp
+
+
+NEW = {"capacity": "", "num_envs": "None", "replicas": "None", "sampler": "None", "retention": "None", "seed": SEED}
+NEW |= {"transforms": "[]", "storage": "None", "autoreset": "None", "count_replays": TRUTH}
+DRAWN = {"progress": "None 0"}
+
+LAW = {"ids": "0 -1 []", "batch_size": "None", "progress": "None 0"}
+
+CALLS = [
+    Call(Field, {}, {"shape": "[]", "dtype": "None", "compressed": "0"}),
+    Call(ReplayBuffer, {"capacity": 8, "fields": {"x": Field()}}, NEW),
+    Call("add", {"x": 1.0, "y": [1, 2]}, {"where": "None True", "final_obs": "None", "x": ARRAY}, buffer),
+    Call("extend", {"x": [1.0], "y": [[1, 2]]}, {"where": "None", "final_obs": "None"}, buffer),
+    Call("end_episode", {}, {"where": "None True"}, buffer),
+    Call("sample", {"batch_size": 2}, DRAWN | {"out": "None"}, buffer),
+    Call("sample", out, DRAWN | {"out": "None"}, buffer),
+    Call("sample", {"batch_size": 2, "progress": 0.5}, {"progress": "0", "out": "None"}, replicas),
+    Call(
+        "batches",
+        {"batch_size": 2, "total": 2},
+        {"prefetch": "0", "total": "None", "progress": "None 0", "pin_memory": "0"},
+        buffer,
+        lambda made: list(islice(made, 2)),
+    ),
+    Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, buffer),
+    Call("update_priorities", {"ids": [[1], [1]], "td_error": [[1.0], [1.0]]}, {"priority": "None"}, replicas),
+    Call("update_priorities", {"ids": [1], "priority": [1.0]}, {"td_error": "None"}, buffer),
+    Call("probabilities", {"ids": [1]}, LAW, buffer),
+    Call(
+        "probabilities",
+        {"ids": [1], "progress": 0.5},
+        {"ids": "0 -1 []", "batch_size": "None", "progress": "0"},
+        lambda: buffer(sampler=Recency()),
+    ),
+    Call("get", {"ids": [1]}, {"ids": "0 []"}, buffer),
+    Call("as_batch", {"ids": [1]}, {"ids": "0 []"}, buffer),
+    Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, buffer),
+    Call("part", {"replicas": [1]}, {}, replicas),
+    Call(Sequence().priority, {"td_error": np.zeros((2, 80)), "mask": np.ones((2, 80), bool)}),
+    Call(MixedReplay, lambda: {"buffers": (buffer(), buffer())}, {"shares": "None"}),
+    Call("sample", {"batch_size": 2}, {"progress": "None 0"}, mixed),
+    Call("probabilities", {"source": [0], "ids": [1], "batch_size": 2}, {"progress": "None 0"}, mixed),
+    Call("update_priorities", {"batch": {"source": [0], "id": [1]}, "td_error": [1.0]}, {"priority": "None"}, mixed),
+    Call(ReplayRecorder, lambda: {"env": two_envs(), "buffer": recorder().buffer}, {"reset_ended": TRUTH}),
+    Call(ReplayRecorder.for_env, lambda: {"env": two_envs(), "capacity": 8}, {"reset_ended": TRUTH}),
+    Call(
+        ReplayBuffer.for_env,
+        lambda: {"env": two_envs(), "capacity": 8, "transforms": (), "sampler": Uniform()},
+        {"replicas": "None", "extra_fields": "None {} [] 0", "transforms": "[]", "sampler": "None"},
+    ),
+    Call("reset", {}, {"options": "None {}", "env_ids": "None"}, recorder, theirs=("seed",)),
+    Call("step", {"actions": np.zeros(2, np.int64)}, {"env_ids": "None"}, recorder),
+    Call(
+        ReplayStream,
+        lambda: {"source": [{"x": 1.0}] * 9, "buffer": 8, "batch_size": 2},
+        {"source": "[] {}", "warmup": "None", "progress": "None 0", "seed": SEED},
+        use=list,
+    ),
+    Call("push", {"step": {"x": 1.0}}, {}, stream),
+    Call("restore", lambda: {"state": stream().state()}, {}, stream),
+    Call("state", {}, {"folder": "None text"}, stream),
+]
+
+
+class TestCalls:
+    @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+    def test_senseless_arguments(self, call, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        assert wrongs(call) == []
+
+
+BASES = {"CustomSampler", "Retention", "Sampler", "Schedule", "Storage", "Transform"}
+RETURNED = {"Batch", "Handle", "ReplayStats", "View"}
+"""What the library makes, and hands out."""
+
+
+def test_nothing_is_left_out():
+    called = {call.function.__qualname__.split(".")[0] for call in CONFIGURATIONS + CALLS if callable(call.function)}
+    assert called | BASES | RETURNED == set(replay.__all__)

@@ -6,7 +6,7 @@ mapping of arrays (`Dict` spaces), with the leading axes of each of its arrays.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -127,6 +127,7 @@ class Agents(Protocol):
         """Go on, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
 
 
+@runtime_checkable
 class Learner(Protocol):
     """Settings of a learner: a frozen dataclass."""
 

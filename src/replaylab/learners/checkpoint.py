@@ -21,7 +21,7 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import SnapshotError
+from replaylab.errors import SnapshotError, StorageError
 from replaylab.learners.agents import Agents
 from replaylab.learners.goals import transforms_for
 from replaylab.learners.metrics import Metrics
@@ -36,8 +36,7 @@ BUFFERS = ("buffer-0", "buffer-1")
 
 def save(folder: str | os.PathLike[str], run: Run, recorder: Recorder) -> None:
     """Write a run to a folder, in place of what was written there before."""
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    path = make_folder(folder)
     before = _manifest(path) if (path / "run.json").exists() else {}
     buffer = next(name for name in BUFFERS if name != before.get("buffer"))
     run.buffer.save(path / buffer)
@@ -57,6 +56,20 @@ def save(folder: str | os.PathLike[str], run: Run, recorder: Recorder) -> None:
     for other in path.glob("state-*.npz"):
         if other.name != written["file"]:
             other.unlink()
+
+
+def make_folder(folder: str | os.PathLike[str]) -> Path:
+    """Make a folder, unless it is there.
+
+    Raises:
+        StorageError: It cannot be made.
+    """
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"`save` must be a folder, but {path} cannot be made one: {error}; pass another") from error
+    return path
 
 
 def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:
@@ -90,8 +103,7 @@ def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:
 
 def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]) -> None:
     """Write what each agent has learned to ``agents-SEED.npz``; `Agents.restore` takes the arrays, first axis 1."""
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    path = make_folder(folder)
     state = agents.state()
     for r, seed in enumerate(seeds):
         _write_arrays(path, f"agents-{seed}.npz", {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})

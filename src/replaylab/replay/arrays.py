@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import LARGEST, checked, whole
+from replaylab.arguments import LARGEST, checked, shown, whole
 from replaylab.errors import ConfigError, DtypeError, FieldError, IdError, ShapeError
 
 MOST = 2**31 - 1
@@ -134,6 +134,22 @@ def values_array(name: str, values: Any) -> npt.NDArray[np.float64]:
     if array.dtype.kind not in "fiu":
         raise DtypeError(f"`{name}` must be real numbers, but got {array.dtype}; pass one float an id")
     return np.require(array, np.float64, ["C", "A"])
+
+
+def picked(name: str, given: Any, count: int) -> list[int]:
+    """Return which of `count` are meant by their numbers, or by one bool for each.
+
+    Raises:
+        ConfigError: It is neither, or there is no such number.
+    """
+    array = as_array(f"`{name}`", given)
+    array = array.astype(np.int64) if array.size == 0 else array
+    fits = array.shape == (count,) if array.dtype.kind == "b" else array.ndim == 1 and array.dtype.kind in "iu"
+    if not fits or (array.dtype.kind != "b" and ((array < 0) | (array >= count)).any()):
+        rule = f"whole numbers from 0 to {count - 1}, or {count} of True and False"
+        raise ConfigError(f"`{name}` must be {rule}, but got {shown(given)}")
+    numbers: list[int] = np.arange(count)[array].tolist()
+    return numbers
 
 
 def positive(name: str, value: Any, most: int = LARGEST, least: int = 1) -> int:

@@ -121,3 +121,6 @@ def scheduled(rule: Rule[float]) -> Rule[float | Schedule]:
         return value
 
     return take
+
+
+CHANCE = scheduled(number("a chance, in [0, 1]", lambda chance: 0.0 <= chance <= 1.0))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
-from replaylab.arguments import FRACTION, check, flag, one_of, text, tuple_of, whole
+from replaylab.arguments import FRACTION, check, checked, flag, one_of, reals, text, tuple_of, whole
 from replaylab.errors import ConfigError, FieldError, ShapeError
 from replaylab.replay.fields import Field
 
@@ -193,7 +193,7 @@ class Sequence(Transform):
         Returns:
             float64 ``[R] B``, for ``update_priorities(batch.id, priority=...)``.
         """
-        errors, valid = np.abs(np.asarray(td_error, np.float64)), np.asarray(mask, np.bool_)
+        errors, valid = np.abs(checked("td_error", td_error, reals())), np.asarray(mask, np.bool_)
         if valid.shape[-1:] == (self.burn_in + self.length,):
             valid = valid[..., self.burn_in :]
         if errors.shape[-1:] == (self.burn_in + self.length,):
