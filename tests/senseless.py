@@ -68,10 +68,10 @@ class Call:
     def names(self) -> list[str]:
         try:
             named = list(signature(self.target()).parameters.values())
+            fixed = [one.name for one in named if one.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)]
         except ValueError:  # written in C++
-            named = []
-        fixed = [one.name for one in named if one.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)]
-        return [name for name in dict.fromkeys([*fixed, *self.accepts, *self.arguments()]) if name not in self.theirs]
+            fixed = list(self.accepts)
+        return [name for name in dict.fromkeys([*fixed, *self.arguments()]) if name not in self.theirs]
 
     def __call__(self, **changes: Any) -> Any:
         with limited():

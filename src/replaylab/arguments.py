@@ -258,3 +258,24 @@ def reals(*dims: str, finite: bool = False) -> Rule[npt.NDArray[np.float64]]:
         return array.astype(np.float64, copy=False)
 
     return take
+
+
+def truths(value: Any) -> npt.NDArray[np.bool_]:
+    """True and False in an array; 1 and 0 will do."""
+    numbers = reals()(value)
+    if not ((numbers == 0) | (numbers == 1)).all():
+        raise Unfit("True or False, one for each", DtypeError)
+    return numbers.astype(np.bool_)
+
+
+def wholes(*dims: str) -> Rule[npt.NDArray[np.int64]]:
+    """Whole numbers in an array whose last axes are these, of at least length 1; as int64."""
+    real = reals(*dims)
+
+    def take(value: Any) -> npt.NDArray[np.int64]:
+        numbers = real(value)
+        if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (np.abs(numbers) < LARGEST)).all():
+            raise Unfit("whole numbers", DtypeError)
+        return np.asarray(value).astype(np.int64)
+
+    return take

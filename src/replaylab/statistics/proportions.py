@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
+from replaylab.arguments import INSIDE, reals, takes
 from replaylab.errors import ConfigError
 from replaylab.statistics.resampling import Floats
 
@@ -20,6 +21,7 @@ class Shares(NamedTuple):
     high: Floats
 
 
+@takes(successes=reals(), trials=reals(), level=INSIDE)
 def wilson_interval(successes: ArrayLike, trials: ArrayLike, *, level: float = 0.95) -> Shares:
     """Return success rates with Wilson's score interval, which stays sensible at 0, at 1, and for few trials.
 

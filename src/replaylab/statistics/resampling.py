@@ -12,12 +12,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, t
 
-from replaylab.errors import ConfigError, ShapeError
+from replaylab.arguments import reals, whole
+from replaylab.errors import ShapeError
 
 Floats = NDArray[np.float64]
 
 RESAMPLES = 10_000
 """Bootstrap resamples of a reported interval; the Monte-Carlo error of its ends is about 1 % of its width."""
+
+VALUES = reals("N")
+"""What values, one for each run or more, must be."""
+
+COUNT = whole(most=2**31 - 1)
+"""What a number of resamples, patterns or studies must be."""
 
 _BLOCK = 4_000_000
 """Numbers held at once while resampling, so that large studies need no more memory than small ones."""
@@ -104,12 +111,7 @@ def tail(level: float, runs: int, strata: int = 1, *, difference: bool = False, 
         strata: number of strata, M.
         difference: whether the interval is of a difference.
         calibrated: False gives the plain percentile interval.
-
-    Raises:
-        ConfigError: the level is not between 0 and 1.
     """
-    if not 0.0 < level < 1.0:
-        raise ConfigError(f"An interval's level must be between 0 and 1, but got {level!r}; 0.95 is usual.")
     if not calibrated or runs == 1:
         return (1.0 - level) / 2.0
     quantile = float(t.ppf((1.0 + level) / 2.0, strata * (runs - 1)))
