@@ -50,7 +50,7 @@ CALLS = [
     Call(contrast, {"values": TABLE, "weights": np.ones((2, 2)), "permutations": 20, **FEW}, AGAIN),
     Call(contrast_weights),
     Call(curve_band, {"values": TABLE[0], **FEW}, AGAIN),
-    Call(holm, {"p_values": [0.1, 0.2]}),
+    Call(holm, {"p_values": [0.1, 0.2]}, {"p_values": "[]"}),
     Call(interquartile_mean, {"values": TABLE}, {"axis": "0 -1"}),
     Call(logrank_test, {"first": TIMES, "second": TIMES}),
     Call(main_effect_test, {"values": TABLE, "axis": 1, "permutations": 20}, AGAIN),

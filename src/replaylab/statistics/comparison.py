@@ -9,6 +9,7 @@ from replaylab.arguments import INSIDE, flag, seed_number, takes
 from replaylab.errors import ShapeError
 from replaylab.statistics.resampling import (
     COUNT,
+    NUMBERS,
     RESAMPLES,
     VALUES,
     Band,
@@ -22,7 +23,7 @@ from replaylab.statistics.resampling import (
 )
 
 
-@takes(treated=VALUES, baseline=VALUES, paired=flag, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
+@takes(treated=NUMBERS, baseline=NUMBERS, paired=flag, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
 def probability_of_improvement(
     treated: ArrayLike,
     baseline: ArrayLike,
@@ -81,7 +82,7 @@ def _improvement(treated: Floats, baseline: Floats) -> Floats:
     return np.asarray(wins / treated.shape[-2])
 
 
-@takes(treated=VALUES, baseline=VALUES, level=INSIDE, resamples=COUNT, seed=seed_number)
+@takes(treated=NUMBERS, baseline=NUMBERS, level=INSIDE, resamples=COUNT, seed=seed_number)
 def standardised_difference(
     treated: ArrayLike, baseline: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
@@ -125,7 +126,7 @@ def _standardised(differences: Floats) -> Floats:
     return np.asarray(np.divide(mean, spread, out=limit, where=varies))
 
 
-@takes(values=VALUES, thresholds=VALUES, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
+@takes(values=NUMBERS, thresholds=VALUES, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
 def performance_profile(
     values: ArrayLike,
     thresholds: ArrayLike,

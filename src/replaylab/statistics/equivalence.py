@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from replaylab.arguments import INSIDE, check, instance, number, seed_number, takes
 from replaylab.errors import ConfigError
 from replaylab.statistics.levels import paired_difference
-from replaylab.statistics.resampling import COUNT, RESAMPLES, VALUES, Interval
+from replaylab.statistics.resampling import COUNT, NUMBERS, RESAMPLES, Interval
 
 Verdict = Literal["equivalent", "higher", "lower", "undecided"]
 
@@ -57,7 +57,12 @@ class Equivalence:
 
 
 @takes(
-    treated=VALUES, baseline=VALUES, bounds=instance(Bounds, "Bounds"), alpha=INSIDE, resamples=COUNT, seed=seed_number
+    treated=NUMBERS,
+    baseline=NUMBERS,
+    bounds=instance(Bounds, "Bounds"),
+    alpha=INSIDE,
+    resamples=COUNT,
+    seed=seed_number,
 )
 def paired_equivalence(
     treated: ArrayLike,

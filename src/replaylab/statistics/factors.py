@@ -17,7 +17,7 @@ from replaylab.arguments import INSIDE, LARGEST, checked, reals, seed_number, ta
 from replaylab.errors import ShapeError
 from replaylab.statistics.levels import bootstrap_interval
 from replaylab.statistics.permutation import PERMUTATIONS, is_exact, share_as_extreme, swap_patterns
-from replaylab.statistics.resampling import COUNT, RESAMPLES, VALUES, Floats, Interval
+from replaylab.statistics.resampling import COUNT, NUMBERS, RESAMPLES, VALUES, Floats, Interval
 
 
 class Contrast(NamedTuple):
@@ -47,7 +47,7 @@ def contrast_weights(*factors: ArrayLike) -> Floats:
     return found
 
 
-@takes(values=VALUES, weights=reals(), level=INSIDE, resamples=COUNT, permutations=COUNT, seed=seed_number)
+@takes(values=NUMBERS, weights=reals(), level=INSIDE, resamples=COUNT, permutations=COUNT, seed=seed_number)
 def contrast(
     values: ArrayLike,
     weights: ArrayLike,

@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from replaylab.arguments import INSIDE, LARGEST, flag, seed_number, takes, whole
+from replaylab.arguments import INSIDE, LARGEST, flag, reals, seed_number, takes, whole
 from replaylab.errors import ShapeError
 from replaylab.statistics.resampling import (
     COUNT,
+    NUMBERS,
     RESAMPLES,
-    VALUES,
     Band,
     Floats,
     Interval,
@@ -28,7 +28,7 @@ from replaylab.statistics.resampling import (
 )
 
 
-@takes(values=VALUES, axis=whole(-LARGEST))
+@takes(values=NUMBERS, axis=whole(-LARGEST))
 def interquartile_mean(values: ArrayLike, axis: int = 0) -> Floats:
     """Return the mean of the middle half along ``axis``.
 
@@ -64,7 +64,7 @@ def iqm_difference(treated: Floats, baseline: Floats) -> Floats:
     return pooled_iqm(treated) - pooled_iqm(baseline)
 
 
-@takes(values=VALUES, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
+@takes(values=NUMBERS, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
 def bootstrap_interval(
     values: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0, calibrated: bool = True
 ) -> Interval:
@@ -92,7 +92,7 @@ def bootstrap_interval(
     return Interval(float(pooled_iqm(array)), float(low), float(high))
 
 
-@takes(treated=VALUES, baseline=VALUES, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
+@takes(treated=NUMBERS, baseline=NUMBERS, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
 def paired_difference(
     treated: ArrayLike,
     baseline: ArrayLike,
@@ -125,7 +125,7 @@ def paired_difference(
     return Interval(float(iqm_difference(a, b)), float(low), float(high))
 
 
-@takes(treated=VALUES, baseline=VALUES, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
+@takes(treated=NUMBERS, baseline=NUMBERS, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
 def unpaired_difference(
     treated: ArrayLike,
     baseline: ArrayLike,
@@ -156,7 +156,7 @@ def unpaired_difference(
     return Interval(float(iqm_difference(a, b)), float(low), float(high))
 
 
-@takes(values=VALUES, level=INSIDE, resamples=COUNT, seed=seed_number)
+@takes(values=reals("N", "T"), level=INSIDE, resamples=COUNT, seed=seed_number)
 def curve_band(values: ArrayLike, *, level: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Band:
     """Return the IQM over runs at every point of a learning curve, with pointwise bootstrap intervals.
 

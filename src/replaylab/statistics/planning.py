@@ -12,7 +12,7 @@ from replaylab.errors import ConfigError
 from replaylab.statistics.levels import iqm_difference
 from replaylab.statistics.permutation import paired_permutation_test
 from replaylab.statistics.proportions import wilson_interval
-from replaylab.statistics.resampling import COUNT, VALUES, Interval, as_pairs
+from replaylab.statistics.resampling import COUNT, NUMBERS, Interval, as_pairs
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ MOST_SEEDS = 100_000
 
 
 @takes(
-    treated=VALUES,
-    baseline=VALUES,
+    treated=NUMBERS,
+    baseline=NUMBERS,
     seeds=whole(most=MOST_SEEDS),
     effect=optional(FINITE),
     alpha=INSIDE,

@@ -20,6 +20,9 @@ Floats = NDArray[np.float64]
 RESAMPLES = 10_000
 """Bootstrap resamples of a reported interval; the Monte-Carlo error of its ends is about 1 % of its width."""
 
+NUMBERS = reals()
+"""What values must be whose shape the function looks at itself."""
+
 VALUES = reals("N")
 """What values, one for each run or more, must be."""
 
