@@ -61,8 +61,8 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
             self._low, self._scale = _binned(space, self._shape, low, high)
         else:
             raise ConfigError(
-                "VisitCounts needs Discrete observations, and nothing else, or a Box of one axis and `bins`, but got "
-                f"{space}, {bins=}, {low=}, {high=}"
+                "VisitCounts needs Discrete observations, or a Box of one axis and `bins` (`low` and `high` are for a "
+                f"Box), but got {space}, {bins=}, {low=}, {high=}"
             )
         self.visits: Counts = np.zeros((env.num_envs, *self._shape), np.int64)
         self._strides = np.array([int(np.prod(self._shape[d + 1 :])) for d in range(len(self._shape))])
