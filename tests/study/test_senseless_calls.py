@@ -3,7 +3,7 @@
 import pytest
 
 from replaylab.errors import ReplayError
-from replaylab.study import Study
+from replaylab.study import Spec, Study
 from tests.senseless import SENSELESS, TRUTH, Call, wrongs
 from tests.study.tiny import study, table
 
