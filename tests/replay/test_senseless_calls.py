@@ -147,6 +147,13 @@ class TestConfigurations:
         if "function" not in str(config_to_json(plain)) and not any(map(callable, options.values())):
             assert config_from_json(json.loads(json.dumps(config_to_json(made)))) == plain
 
+    def test_older_snapshots_may_hold_what_was_given(self):
+        """Before options were checked in one way, these were taken as they came."""
+        older = {"type": "Prioritized", "alpha": True, "block_length": 8.0}
+        assert config_from_json(older) == Prioritized(alpha=1.0, block_length=8)
+        assert config_from_json({"type": "Uniform", "replace": "x"}) == Uniform()
+        assert config_from_json({"type": "Blocks", "length": 4.0}) == Blocks(4)
+
     def test_half_precision_too(self):
         assert Prioritized(alpha=np.float16(0.5), beta=np.array(1.0)) == Prioritized(alpha=0.5, beta=1.0)
         assert repr(Prioritized(alpha=np.float32(0.5))) == repr(Prioritized(alpha=0.5))
