@@ -1,11 +1,14 @@
 """Calls with one senseless argument each: refused by one of the library's own errors, or accepted as the table says."""
 
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import Any
+
+import numpy as np
 
 from replaylab.errors import ReplayError
 
@@ -33,6 +36,7 @@ ARRAY = "-1 0 3.5 nan inf True"
 SEED = "None 0 huge"
 ANY = " ".join(SENSELESS)
 SECONDS = 20
+SHAPES = ((1,), (7,), (3, 5), (1, 1), (2, 1), (2, 3, 4), (0, 3), (4, 0), (4, 3))
 
 
 @dataclass(frozen=True)
@@ -115,4 +119,22 @@ def wrongs(call: Call) -> list[str]:
             else:
                 if label not in accepted:
                     found.append(f"{what}: accepted")
+    return found
+
+
+def misshapen(call: Call) -> list[str]:
+    """Return what is wrong with the call's answers to arrays of other shapes: they fit, or are refused."""
+    call()
+    found = []
+    arrays = [name for name, value in call.arguments().items() if isinstance(value, list | np.ndarray)]
+    for name in arrays:
+        for array in (*map(np.ones, SHAPES), np.full((4, 3), np.nan)):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # 0 / 0 where there is nothing to tell
+                    call(**{name: array})
+            except ReplayError:
+                continue
+            except Exception as error:
+                found.append(f"{call.name}({name} of shape {array.shape}): {type(error).__name__}: {error}")
     return found

@@ -1,5 +1,6 @@
 """The rules for arguments, and the three ways of applying them."""
 
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -109,7 +110,7 @@ class TestRules:
         ragged, empty = [[1], [1, 2]], np.zeros((3, 0))
         for value in (ragged, empty, 1.0):
             refusal(reals("N"), value, ShapeError)
-        assert checked("x", np.zeros((0, 3)), reals("N")).shape == (0, 3)
+        assert checked("x", np.zeros((0, 3)), reals()).shape == (0, 3)
         for value in (["a"], None, object(), [1j], [10**30]):
             refusal(reals(), value, DtypeError)
         for value in ([0.5], [np.nan], [np.inf]):
@@ -181,3 +182,31 @@ def test_it_needs_numpy_alone():
     code = "import sys, replaylab.arguments; print(*sorted({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "gymnasium", "scipy", "pydantic"} & set(loaded)
+
+
+@takes(rows=reals("B", "D"), buffer=reals("N", "D"), weight=reals("B", leading=False))
+def compared(rows: object, buffer: object, weight: object = None) -> None:
+    """Take arrays whose axes D are alike."""
+
+
+class TestAxes:
+    @pytest.mark.parametrize(
+        ("shapes", "message"),
+        [
+            (((2, 3), (4, 5)), "`buffer` and `rows` must have axes D of one length, but got shapes (4, 5) and (2, 3)"),
+            (((2, 2, 3), (3, 4, 3)), "the leading axes of {'rows': (2, 2, 3), 'buffer': (3, 4, 3)} must broadcast"),
+            (
+                ((2, 3), (4, 3), (5,)),
+                "`weight` and `rows` must have axes B of one length, but got shapes (5,) and (2, 3)",
+            ),
+            (((2, 3), (4, 3), (1, 2)), "`weight` must be an array of shape (B,) that is not empty, but got "),
+            (((3,), (4, 3)), "`rows` must be an array of shape (..., B, D) that is not empty, but got "),
+        ],
+    )
+    def test_lengths(self, shapes, message):
+        with pytest.raises(ShapeError, match=re.escape(message)):
+            compared(*map(np.ones, shapes))
+
+    @pytest.mark.parametrize("shapes", [((2, 3), (4, 3)), ((7, 1, 2, 3), (5, 4, 3)), ((2, 3), (4, 3), (2,))])
+    def test_what_fits(self, shapes):
+        compared(*map(np.ones, shapes))

@@ -9,6 +9,7 @@ and value. `sample`, `add` and what else is called at every step check in a hurr
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from numbers import Real
@@ -75,13 +76,18 @@ def takes(**rules: Rule[Any]) -> Callable[[Callable[P, Made]], Callable[P, Made]
         unknown = rules.keys() - set(names)
         assert not unknown, f"{function.__qualname__} has no arguments {unknown}"
 
+        shaped = {name: rule for name, rule in rules.items() if isinstance(rule, Axes) and rule.letters}
+
         def fit(name: str, value: Any) -> Any:
             return checked(name, value, rules[name]) if name in rules else value
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> Made:
-            placed = map(fit, names, args)
+            placed = [fit(name, value) for name, value in zip(names, args, strict=False)]
             named = {name: fit(name, value) for name, value in kwargs.items()}
+            if len(shaped) > 1:
+                given = dict(zip(names, placed, strict=False)) | named
+                check_lengths({name: (shaped[name], given[name]) for name in shaped if given.get(name) is not None})
             return function(*placed, *args[len(names) :], **named)  # type: ignore[arg-type]  # as they came
 
         return call
@@ -240,24 +246,40 @@ def optional(rule: Rule[T]) -> Rule[T | None]:
     return lambda value: None if value is None else rule(value)
 
 
-def reals(*dims: str, finite: bool = False) -> Rule[npt.NDArray[np.float64]]:
-    """Real numbers in an array whose last axes are these, of at least length 1; as float64."""
-    shape = f"(..., {', '.join(dims)})"
+@dataclass(frozen=True)
+class Axes:
+    """Real numbers in an array whose last axes are these, as float64; `takes` sees to it that equal letters are equal.
 
-    def take(value: Any) -> npt.NDArray[np.float64]:
+    Attributes:
+        letters: The axes, none of which may be of length 0; where there are none the function looks itself.
+        leading: Whether further axes may stand in front; those of several arguments must broadcast.
+        finite: Whether infinities and NaN are refused.
+    """
+
+    letters: tuple[str, ...]
+    leading: bool = True
+    finite: bool = False
+
+    def __call__(self, value: Any) -> npt.NDArray[np.float64]:
+        """Return the array."""
+        shape = f"({', '.join(('...',) * self.leading + self.letters)}{',' * (not self.leading)})"
         try:
             array = np.asarray(value)
         except (TypeError, ValueError):
             raise Unfit(f"an array of shape {shape}", ShapeError) from None
         if array.dtype.kind not in "biuf":
             raise Unfit("real numbers", DtypeError)
-        if array.ndim < len(dims) or 0 in array.shape[array.ndim - len(dims) :]:
+        spare = array.ndim - len(self.letters)
+        if self.letters and (spare < 0 or (spare and not self.leading) or 0 in array.shape):
             raise Unfit(f"an array of shape {shape} that is not empty", ShapeError)
-        if finite and not np.isfinite(array).all():
+        if self.finite and not np.isfinite(array).all():
             raise Unfit("finite numbers")
         return array.astype(np.float64, copy=False)
 
-    return take
+
+def reals(*letters: str, leading: bool = True, finite: bool = False) -> Axes:
+    """Real numbers in an array; see `Axes`."""
+    return Axes(letters, leading, finite)
 
 
 def truths(value: Any) -> npt.NDArray[np.bool_]:
@@ -268,14 +290,39 @@ def truths(value: Any) -> npt.NDArray[np.bool_]:
     return numbers.astype(np.bool_)
 
 
-def wholes(*dims: str) -> Rule[npt.NDArray[np.int64]]:
-    """Whole numbers in an array whose last axes are these, of at least length 1; as int64."""
-    real = reals(*dims)
+@dataclass(frozen=True)
+class WholeAxes(Axes):
+    """Whole numbers in an array, as int64; see `Axes`."""
 
-    def take(value: Any) -> npt.NDArray[np.int64]:
-        numbers = real(value)
+    def __call__(self, value: Any) -> npt.NDArray[Any]:
+        """Return the array."""
+        numbers = super().__call__(value)
         if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (np.abs(numbers) < LARGEST)).all():
             raise Unfit("whole numbers", DtypeError)
         return np.asarray(value).astype(np.int64)
 
-    return take
+
+def wholes(*letters: str) -> WholeAxes:
+    """Whole numbers in an array; see `Axes`."""
+    return WholeAxes(letters)
+
+
+def check_lengths(arrays: Mapping[str, tuple[Axes, npt.NDArray[Any]]]) -> None:
+    """Raise `ShapeError` unless axes of one letter have one length, and leading axes broadcast."""
+    found: dict[str, tuple[str, int]] = {}
+    leading = []
+    for name, (axes, array) in arrays.items():
+        own = array.ndim - len(axes.letters)
+        leading.append(array.shape[:own])
+        for letter, length in zip(axes.letters, array.shape[own:], strict=True):
+            other, wanted = found.setdefault(letter, (name, length))
+            if length != wanted:
+                raise ShapeError(
+                    f"`{name}` and `{other}` must have axes {letter} of one length, but got shapes {array.shape} and "
+                    f"{arrays[other][1].shape}"
+                )
+    try:
+        np.broadcast_shapes(*leading)
+    except ValueError:
+        shapes = {name: array.shape for name, (_, array) in arrays.items()}
+        raise ShapeError(f"the leading axes of {shapes} must broadcast") from None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from replaylab import measures
-from tests.senseless import Call, wrongs
+from tests.senseless import Call, misshapen, wrongs
 
 LAW = np.array([0.25, 0.75])
 ROWS = np.arange(12.0).reshape(4, 3) ** 1.5
@@ -35,6 +35,11 @@ GIVEN = {
 @pytest.mark.parametrize("name", GIVEN)
 def test_senseless_arguments(name):
     assert wrongs(Call(getattr(measures, name), *GIVEN[name])) == []
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_arrays_of_other_shapes(name):
+    assert misshapen(Call(getattr(measures, name), *GIVEN[name])) == []
 
 
 def test_nothing_is_left_out():

@@ -34,7 +34,7 @@ from replaylab.statistics import (
     unpaired_difference,
     wilson_interval,
 )
-from tests.senseless import NUMBERS, TRUTH, Call, wrongs
+from tests.senseless import NUMBERS, TRUTH, Call, misshapen, wrongs
 
 RUNS = np.array([1.0, 2.0, 4.0, 7.0, 11.0])
 PAIR = {"treated": RUNS, "baseline": RUNS[::-1]}
@@ -85,6 +85,11 @@ CALLS = [
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
 def test_senseless_arguments(call):
     assert wrongs(call) == []
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+def test_arrays_of_other_shapes(call):
+    assert misshapen(call) == []
 
 
 def test_factors_are_numbers():

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from replaylab.arguments import FRACTION, reals, seed_number, takes, whole, wholes
+from replaylab.errors import ShapeError
 
 Floats = NDArray[np.float64]
 
@@ -26,6 +27,8 @@ def smallest_gap(step: ArrayLike) -> NDArray[np.int64]:
     Args:
         step: when each row was stored, as an id tells.
     """
+    if np.shape(step)[-1] < 2:
+        raise ShapeError(f"A gap needs two rows, but got shape {np.shape(step)}.")
     gaps = np.diff(np.sort(np.asarray(step, dtype=np.int64), axis=-1), axis=-1)
     return np.asarray(gaps.min(axis=-1))
 
@@ -61,7 +64,7 @@ def integrated_autocorrelation(values: ArrayLike) -> Floats:
     return np.asarray(np.where(constant[..., 0], float(length), tau))
 
 
-@takes(rows=reals("B", "D"), buffer=reals("N", "D"))
+@takes(rows=reals("B", "D"), buffer=reals("N", "D", finite=True))
 def whitened(rows: ArrayLike, buffer: ArrayLike) -> Floats:
     """Return rows in the buffer's own units: mean 0 and unit covariance over the buffer.
 
@@ -82,7 +85,7 @@ def whitened(rows: ArrayLike, buffer: ArrayLike) -> Floats:
     return np.asarray((x - mean) @ directions * scale[..., None, :])
 
 
-@takes(batch=reals("B", "D"), buffer=reals("N", "D"))
+@takes(batch=reals("B", "D"), buffer=reals("N", "D", finite=True))
 def row_correlation(batch: ArrayLike, buffer: ArrayLike) -> Floats:
     """Return the mean |correlation| between a batch's rows, whitened by the buffer: (..., B, D) to (...).
 
@@ -131,7 +134,12 @@ def _unit(rows: Floats) -> Floats:
     return np.asarray(np.divide(rows, size, out=np.zeros_like(rows), where=size > 0))
 
 
-@takes(batch=reals("B", "D"), buffer=reals("N", "D"), draws=whole(), seed=seed_number)
+@takes(
+    batch=reals("B", "D", leading=False),
+    buffer=reals("N", "D", leading=False, finite=True),
+    draws=whole(),
+    seed=seed_number,
+)
 def excess_row_correlation(batch: ArrayLike, buffer: ArrayLike, *, draws: int = 32, seed: int = 0) -> Floats:
     """Return `row_correlation` minus its mean over batches of the same size drawn uniformly from the buffer.
 

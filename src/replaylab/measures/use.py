@@ -69,7 +69,7 @@ def total_variance(vectors: Iterable[ArrayLike]) -> Floats:
     return np.asarray(square / (count - 1) if count > 1 else np.full(mean.shape[:-1], np.nan))
 
 
-@takes(drawn=reals("K", "P"), uniform=reals("K", "P"), batch_size=whole())
+@takes(drawn=reals("K", "P"), uniform=reals("L", "P"), batch_size=whole())
 def effective_batch_size(drawn: ArrayLike, uniform: ArrayLike, batch_size: int) -> Floats:
     """Return how many independent uniform rows tell as much about the mean gradient as a batch does.
 

@@ -62,7 +62,7 @@ def _as_declared(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
     types: dict[str, Any] = {field.name: field.type for field in dataclass_fields(kind)}
     found = dict(options)
     for name, value in options.items():
-        wanted = types.get(name)
+        wanted = types[name] if name in types else type(value)
         odd = (wanted is float and isinstance(value, bool)) or (wanted is int and isinstance(value, float))
         if odd or wanted is bool:
             found[name] = wanted(value)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from replaylab.arguments import INSIDE, flag, seed_number, takes
+from replaylab.arguments import INSIDE, flag, reals, seed_number, takes
 from replaylab.errors import ShapeError
 from replaylab.statistics.resampling import (
     COUNT,
     NUMBERS,
     RESAMPLES,
-    VALUES,
     Band,
     Floats,
     Interval,
@@ -126,7 +125,14 @@ def _standardised(differences: Floats) -> Floats:
     return np.asarray(np.divide(mean, spread, out=limit, where=varies))
 
 
-@takes(values=NUMBERS, thresholds=VALUES, level=INSIDE, resamples=COUNT, seed=seed_number, calibrated=flag)
+@takes(
+    values=NUMBERS,
+    thresholds=reals("T", leading=False),
+    level=INSIDE,
+    resamples=COUNT,
+    seed=seed_number,
+    calibrated=flag,
+)
 def performance_profile(
     values: ArrayLike,
     thresholds: ArrayLike,

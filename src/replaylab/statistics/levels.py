@@ -156,7 +156,7 @@ def unpaired_difference(
     return Interval(float(iqm_difference(a, b)), float(low), float(high))
 
 
-@takes(values=reals("N", "T"), level=INSIDE, resamples=COUNT, seed=seed_number)
+@takes(values=reals("N", "T", leading=False), level=INSIDE, resamples=COUNT, seed=seed_number)
 def curve_band(values: ArrayLike, *, level: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Band:
     """Return the IQM over runs at every point of a learning curve, with pointwise bootstrap intervals.
 

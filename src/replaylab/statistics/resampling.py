@@ -58,7 +58,7 @@ def as_strata(values: ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 1:
         array = array[:, None]
-    if array.ndim != 2 or array.shape[0] == 0:
+    if array.ndim != 2 or 0 in array.shape:
         raise ShapeError(f"Values must be of shape (N,) or (N, M) with N >= 1, but got shape {array.shape}.")
     return array
 

@@ -17,7 +17,7 @@ from scipy import stats
 
 from replaylab.arguments import FINITE, INSIDE, check, instance, optional, reals, takes, truths, whole
 from replaylab.errors import ConfigError, ShapeError
-from replaylab.statistics.resampling import VALUES, Band, Floats, Interval
+from replaylab.statistics.resampling import Band, Floats, Interval
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Times:
 TIMES = instance(Times, "Times, as `steps_to_threshold` returns them")
 
 
-@takes(steps=VALUES, values=VALUES, threshold=FINITE, hold=whole())
+@takes(steps=reals("T", leading=False), values=reals("N", "T", leading=False), threshold=FINITE, hold=whole())
 def steps_to_threshold(steps: ArrayLike, values: ArrayLike, threshold: float, *, hold: int = 1) -> Times:
     """Return when each run's curve first reaches a threshold, and stays for a number of points.
 
