@@ -159,6 +159,7 @@ class TestFunctions:
     def test_what_is_given_is_handed_on(self):
         assert told(np.int64(2), "a", "b", name=np.str_("n"), other=3) == (2, "a", "b", "n", {"other": 3})
         assert told(count=2) == (2, "it", {})
+        assert told(1, 2, 3) == (1, 2, 3, "it", {})
 
     def test_it_is_the_same_function_to_a_reader(self):
         assert (told.__name__, told.__doc__) == ("told", "Say what came.")

@@ -72,10 +72,13 @@ def takes(**rules: Rule[Any]) -> Callable[[Callable[P, Made]], Callable[P, Made]
     """Check the arguments that a function is given, and hand it what its rules make of them."""
 
     def decorate(function: Callable[P, Made]) -> Callable[P, Made]:
-        names = list(signature(function).parameters)
-        unknown = rules.keys() - set(names)
+        parameters = signature(function).parameters
+        unknown = rules.keys() - parameters.keys()
         assert not unknown, f"{function.__qualname__} has no arguments {unknown}"
 
+        names = [
+            one.name for one in parameters.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        ]
         shaped = {name: rule for name, rule in rules.items() if isinstance(rule, Axes) and rule.letters}
 
         def fit(name: str, value: Any) -> Any:

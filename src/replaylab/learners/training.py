@@ -40,7 +40,8 @@ FOLDER = optional(place("a folder"))
 def _learner(value: Any) -> Learner:
     """Settings of a learner."""
     if isinstance(value, type) or not isinstance(value, Learner):
-        raise Unfit("a learner such as DQN()")
+        names = [name for name in vars(Learner) if not name.startswith("_") and not hasattr(value, name)]
+        raise Unfit("a learner such as DQN()" + (f", with {', '.join(names)}" if names else ""))
     return value
 
 
