@@ -31,7 +31,7 @@ LARGEST = 2**62
 """The largest count that is ever meant."""
 
 
-class Unfit(Exception):  # noqa: N818 - never leaves this module: it becomes one of the library's errors
+class Unfit(Exception):  # noqa: N818 - no caller sees it: it becomes one of the library's errors
     """What a value must be, and is not; with the kind of error that is to be raised for it."""
 
     def __init__(self, rule: str, error: type[ReplayError] = ConfigError) -> None:

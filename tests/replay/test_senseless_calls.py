@@ -77,6 +77,11 @@ def two_envs():
     return gym.make_vec("CartPole-v1", 2, vectorization_mode="sync")
 
 
+def alone():
+    env = gym.make("CartPole-v1")
+    return {"env": env, "buffer": ReplayBuffer.for_env(env, 8)}
+
+
 def recorder():
     made = ReplayRecorder.for_env(two_envs(), 20)
     made.reset(seed=0)
@@ -220,6 +225,7 @@ CALLS = [
     Call("probabilities", {"source": [0], "ids": [1], "batch_size": 2}, {"progress": "None 0"}, mixed),
     Call("update_priorities", {"batch": {"source": [0], "id": [1]}, "td_error": [1.0]}, {"priority": "None"}, mixed),
     Call(ReplayRecorder, lambda: {"env": two_envs(), "buffer": recorder().buffer}, {"reset_ended": TRUTH}),
+    Call(ReplayRecorder, alone, {"reset_ended": TRUTH}),
     Call(ReplayRecorder.for_env, lambda: {"env": two_envs(), "capacity": 8}, {"reset_ended": TRUTH}),
     Call(
         ReplayBuffer.for_env,

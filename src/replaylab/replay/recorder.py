@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import checked, flag, mapping, optional
+from replaylab.arguments import checked, flag, mapping, optional, shown
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay.arrays import fitted
 from replaylab.replay.buffer import ReplayBuffer
@@ -75,6 +75,11 @@ class ReplayRecorder:
     def __init__(self, env: Any, buffer: ReplayBuffer, *, reset_ended: bool = False) -> None:
         if not isinstance(buffer, ReplayBuffer):
             raise ConfigError(f"`buffer` must be a ReplayBuffer, but got {buffer!r:.80}; or use ReplayRecorder.for_env")
+        calls = [
+            all(callable(getattr(env, name, None)) for name in pair) for pair in (("reset", "step"), ("send", "recv"))
+        ]
+        if isinstance(env, type) or not any(calls):
+            raise ConfigError(f"`env` must be an environment, with `reset` and `step`, but got {shown(env)}")
         self.env, self.buffer = env, buffer
         self._face = face = EnvFace(env)
         self._lead = tuple(axis for axis in (buffer.replicas, buffer.num_envs) if axis is not None)
