@@ -35,7 +35,7 @@ ARRAY = "-1 0 3.5 nan inf True"
 """What can be stored as a number."""
 SEED = "None 0 huge"
 ANY = " ".join(SENSELESS)
-SECONDS = 20
+SECONDS = 60
 SHAPES = ((1,), (7,), (3, 5), (1, 1), (2, 1), (2, 3, 4), (0, 3), (4, 0), (4, 3))
 
 

@@ -201,9 +201,10 @@ CALLS = [
     Call(
         "batches",
         {"batch_size": 2, "total": 2},
-        {"prefetch": "0", "total": "None", "progress": "None 0", "pin_memory": "0"},
+        {"prefetch": "0", "total": "None", "progress": "None 0"},
         buffer,
         lambda made: list(islice(made, 2)),
+        theirs=("pin_memory",),  # PyTorch's, which is slow to import
     ),
     Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, buffer),
     Call("update_priorities", {"ids": [[1], [1]], "td_error": [[1.0], [1.0]]}, {"priority": "None"}, replicas),
@@ -251,6 +252,12 @@ class TestCalls:
     def test_senseless_arguments(self, call, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         assert wrongs(call) == []
+
+
+@pytest.mark.parametrize("value", [None, "x", 3.5, []])
+def test_pinning_is_a_matter_of_true_or_false(value):
+    with pytest.raises(ValueError, match="`pin_memory` must be True or False, but got"):
+        list(islice(buffer().batches(2, pin_memory=value), 1))
 
 
 BASES = {"CustomSampler", "Retention", "Sampler", "Schedule", "Storage", "Transform"}

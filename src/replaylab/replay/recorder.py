@@ -75,13 +75,10 @@ class ReplayRecorder:
     def __init__(self, env: Any, buffer: ReplayBuffer, *, reset_ended: bool = False) -> None:
         if not isinstance(buffer, ReplayBuffer):
             raise ConfigError(f"`buffer` must be a ReplayBuffer, but got {buffer!r:.80}; or use ReplayRecorder.for_env")
-        calls = [
-            all(callable(getattr(env, name, None)) for name in pair) for pair in (("reset", "step"), ("send", "recv"))
-        ]
-        if isinstance(env, type) or not any(calls):
-            raise ConfigError(f"`env` must be an environment, with `reset` and `step`, but got {shown(env)}")
         self.env, self.buffer = env, buffer
         self._face = face = EnvFace(env)
+        if isinstance(env, type) or not (face.pool or callable(getattr(env, "step", None))):
+            raise ConfigError(f"`env` must be an environment, with `reset` and `step`, but got {shown(env)}")
         self._lead = tuple(axis for axis in (buffer.replicas, buffer.num_envs) if axis is not None)
         self._resets_wanted = face.mode in (None, "disabled")  # by the caller, or with `reset_ended` from here
         self._reset_ended = checked("reset_ended", reset_ended, flag) and self._resets_wanted
