@@ -110,7 +110,7 @@ def test_the_single_and_the_vector_wrapper_agree():
         (((), (), ()), "must have a number for each dimension, but got 0, 0 and 0"),
         (((1.0,), (1.0,), (3,)), r"`low` must be finite and below `high`, but got \(low=1.0, high=1.0\)"),
         (((0.0,), (np.inf,), (3,)), r"`low` must be finite and below `high`, but got \(low=0.0, high=inf\)"),
-        (((0.0,), (1.0,), (0,)), "`bins` must be whole numbers of at least 1, but got 0"),
+        (((0.0,), (1.0,), (0,)), r"`bins` of Binning must be whole numbers of at least 1, but got \(0,\)"),
     ],
 )
 def test_bad_bins_are_told(settings, message):

@@ -64,8 +64,8 @@ def test_a_restored_count_goes_on_exactly():
     [
         ("MountainCar-v0", {}, "needs Discrete observations, or a Box of one axis and `bins`"),
         ("replaylab/BitFlip-v0", {"bins": 2}, "needs Discrete observations, or a Box of one axis and `bins`"),
-        ("CartPole-v1", {"bins": 4}, "at least 1 bin and finite low < high in each dimension"),
-        ("MountainCar-v0", {"bins": 0}, "at least 1 bin and finite low < high in each dimension"),
+        ("CartPole-v1", {"bins": 4}, "finite low < high in each dimension"),
+        ("MountainCar-v0", {"bins": 0}, "`bins` must be a whole number of at least 1, or 2 of them"),
     ],
 )
 def test_what_cannot_be_counted_is_told(env_id, options, message):

@@ -59,7 +59,7 @@ def test_without_flaws_it_is_dqn_bit_for_bit(sampler, env_id):
 def test_its_other_settings_are_dqns():
     flawless = {k: v for k, v in asdict(DQNAsPublished()).items() if k in asdict(DQN())}
     assert flawless == asdict(DQN())
-    with pytest.raises(ConfigError, match="`end_reward` of DQNAsPublished must be finite, or None, but got nan"):
+    with pytest.raises(ConfigError, match="`end_reward` of DQNAsPublished must be a finite number, but got nan"):
         DQNAsPublished(end_reward=float("nan"))
 
 

@@ -223,12 +223,12 @@ def test_a_decay_per_episode_is_an_exponential_schedule():
         ({"alpha": 0.0}, r"`alpha` of QLearning must be a step size, in \(0, 1\], but got 0.0"),
         ({"gamma": 1.1}, r"`gamma` of QLearning must be in \[0, 1\], but got 1.1"),
         ({"epsilon": Linear(1.0, -0.1)}, r"`epsilon` of QLearning must be a chance, in \[0, 1\]"),
-        ({"batch_size": -1}, "`batch_size` of QLearning must be a whole number of at least 0, but got -1"),
-        ({"capacity": 2.5}, "`capacity` of QLearning must be a whole number of at least 1, but got 2.5"),
+        ({"batch_size": -1}, "`batch_size` of QLearning must be at least 0, but got -1"),
+        ({"capacity": 2.5}, "`capacity` of QLearning must be a whole number, but got 2.5"),
         ({"online": False}, "`online` of QLearning must be True where `batch_size` is 0"),
         ({"batch_size": 64}, "`learning_starts` of QLearning must be at least `batch_size`, but got 32"),
         ({"initial_std": -1.0}, "`initial_std` of QLearning must be finite and not negative, but got -1.0"),
-        ({"initial_value": np.nan}, "`initial_value` of QLearning must be finite, but got nan"),
+        ({"initial_value": np.nan}, "`initial_value` of QLearning must be a finite number, but got nan"),
     ],
 )
 def test_bad_settings_are_told(settings, message):

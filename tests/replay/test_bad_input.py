@@ -406,7 +406,7 @@ class TestSample:
 
     @pytest.mark.parametrize("bad", [0, -1, -(2**62)])
     def test_at_least_one(self, bad):
-        message = f"`batch_size` must be at least 1, but got {bad}"
+        message = f"`batch_size` must be at least 1, but got {bad:,}"
         assert_refused(ConfigError, message, lambda b: b.sample(bad))
         assert_refused(ConfigError, message, lambda b: b.probabilities([5], batch_size=bad), sampler=Combined())
 

@@ -137,7 +137,9 @@ class TestTransforms:
 class TestFields:
     @pytest.mark.parametrize("shape", [None, ("a",), (2.5,)])
     def test_shapes(self, shape):
-        refuses(FieldError, f"a field's shape must be whole numbers, but got {shape!r}", lambda: Field(shape))
+        refuses(
+            FieldError, f"a field's shape must be whole numbers of at least 1, but got {shape!r}", lambda: Field(shape)
+        )
 
     def test_dtypes(self):
         refuses(FieldError, "a field's dtype must be one of NumPy's, but got 'nope'", lambda: Field((), "nope"))
@@ -213,7 +215,7 @@ class TestPlaces:
             message = f"`path` of MemoryMap must be the path of a file, but got {path!r}"
             refuses(ConfigError, message, lambda path=path: MemoryMap(path))
         refuses(ConfigError, "`name` of SharedMemory must be a file name", lambda: SharedMemory("a\0b"))
-        message = "`create` of SharedMemory must be True, False or None, but got 'yes'"
+        message = "`create` of SharedMemory must be True or False, but got 'yes'"
         refuses(ConfigError, message, lambda: SharedMemory("a", create="yes"))
 
     @pytest.mark.parametrize("source", [None, 5])

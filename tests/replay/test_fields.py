@@ -42,7 +42,7 @@ class TestField:
 
     @pytest.mark.parametrize("shape", [(0,), (3, -1), -2])
     def test_lengths_are_positive(self, shape):
-        with pytest.raises(FieldError, match="every length in a field's shape must be at least 1, but got"):
+        with pytest.raises(FieldError, match="a field's shape must be whole numbers of at least 1, but got"):
             Field(shape)
 
     @pytest.mark.parametrize("dtype", [object, "U5", "S3", "datetime64[s]", [("a", int)], ">f4"])

@@ -190,7 +190,7 @@ class TestRefusals:
         )
 
     def test_options(self):
-        with pytest.raises(ConfigError, match="`m` of LaBER must be a whole number of at least 1, but got 0"):
+        with pytest.raises(ConfigError, match="`m` of LaBER must be at least 1, but got 0"):
             LaBER(len, m=0)
         with pytest.raises(ConfigError, match="`score` of LaBER must be a function of a Batch, but got 3"):
             LaBER(3)

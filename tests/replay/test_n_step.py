@@ -177,7 +177,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("make", "message"),
         [
-            (lambda: NStep(0), "`steps` of NStep must be a whole number of at least 1, but got 0"),
+            (lambda: NStep(0), "`steps` of NStep must be at least 1, but got 0"),
             (lambda: NStep(3, 1.5), "`gamma` of NStep must be in [0, 1], but got 1.5"),
         ],
     )

@@ -177,7 +177,9 @@ class TestSchedules:
         for until in (0.0, -1.0, 1.5, float("nan")):
             with pytest.raises(ConfigError) as caught:
                 kind(1.0, 0.1, until=until)
-            assert str(caught.value) == f"`until` must be a progress in (0, 1], but got {until}; 1 means the whole run"
+            assert str(caught.value) == (
+                f"`until` of {kind.__name__} must be a progress in (0, 1] (1: the whole run), but got {until}"
+            )
 
     def test_exponential_never_reaches_zero(self):
         with pytest.raises(ConfigError) as caught:

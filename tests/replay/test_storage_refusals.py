@@ -97,9 +97,9 @@ class TestRefusals:
         assert not storage().file.exists()
 
     def test_options(self, tmp_path):
-        with pytest.raises(ConfigError, match="`writers` must be at least 1"):
+        with pytest.raises(ConfigError, match="`writers` of MemoryMap must be at least 1"):
             MemoryMap(tmp_path, writers=0)
-        with pytest.raises(ConfigError, match="`headroom` must be at least 1"):
+        with pytest.raises(ConfigError, match="`headroom` of SharedMemory must be at least 1"):
             SharedMemory("x", headroom=0)
         with pytest.raises(ConfigError, match="a file name without slashes"):
             SharedMemory("a/b")

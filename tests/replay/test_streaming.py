@@ -1,5 +1,6 @@
 """A replay in a data pipeline: its content law, its coverage law, its counters and its state."""
 
+import re
 from itertools import chain, islice
 
 import numpy as np
@@ -65,7 +66,7 @@ class TestContentLaw:
     @pytest.mark.parametrize("taken", [1, 6, 7, 33, 100])
     def test_after_any_number_of_steps(self, given, capacity, taken):
         buffer = make(capacity) if given == "buffer" else capacity
-        stream = ReplayStream(pipeline(3), buffer, batch_size=4, warmup=1)
+        stream = ReplayStream(pipeline(3), buffer, batch_size=min(4, capacity), warmup=1)
         for _ in islice(stream, taken):
             pass
         assert stream.taken == taken
@@ -73,7 +74,9 @@ class TestContentLaw:
 
     def test_with_lists_among_the_steps(self, given, capacity):
         buffer = make(capacity) if given == "buffer" else capacity
-        stream = ReplayStream(in_lists(pipeline(3), [1, 5, 0, 2, 1, 30, 3]), buffer, batch_size=4, warmup=1)
+        stream = ReplayStream(
+            in_lists(pipeline(3), [1, 5, 0, 2, 1, 30, 3]), buffer, batch_size=min(4, capacity), warmup=1
+        )
         assert len(list(stream)) == 42
         self.compare(stream, 42)
 
@@ -135,8 +138,14 @@ class TestBatches:
             for i, reward in zip(batch.id, batch.reward, strict=True):
                 assert steps[i]["reward"] == reward
 
-    def test_a_small_memory_needs_no_warmup_of_a_whole_batch(self):
-        assert len(list(ReplayStream(pipeline(0, 5), make(2), 8))) == 4
+    @pytest.mark.parametrize("memory", [2, make(2)], ids=["capacity", "buffer"])
+    def test_a_batch_is_no_larger_than_the_memory(self, memory):
+        assert len(list(ReplayStream(pipeline(0, 5), memory, 2))) == 4
+        message = (
+            "`batch_size` must be at most the capacity, or every batch repeats rows, but got (batch_size=3, capacity"
+        )
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            ReplayStream(pipeline(0, 5), memory, 3)
 
     def test_a_second_pass_keeps_the_memory(self):
         stream = ReplayStream(list(pipeline(0, 12)), make(), 8)

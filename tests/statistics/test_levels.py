@@ -98,7 +98,7 @@ def test_unpaired_groups_may_differ_in_size():
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95])
 def test_a_level_is_a_share(level):
-    with pytest.raises(ConfigError, match=r"level must be between 0 and 1, but got .*; 0\.95 is usual\."):
+    with pytest.raises(ConfigError, match="`level` must be between 0 and 1, but got "):
         st.bootstrap_interval([1.0, 2.0], level=level)
 
 

@@ -52,5 +52,5 @@ def test_the_evaluation_is_told_from_the_steps():
 
 
 def test_workers_must_be_at_least_one(tmp_path):
-    with pytest.raises(ConfigError, match=r"^`workers` must be at least 1, but got 0\.$"):
+    with pytest.raises(ConfigError, match=r"^`workers` must be at least 1, but got 0$"):
         study(tmp_path).estimate(workers=0)

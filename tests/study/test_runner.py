@@ -219,5 +219,5 @@ def test_another_study_is_not_written_into_the_folder(unbroken):
 
 
 def test_workers_must_be_at_least_one(tmp_path):
-    with pytest.raises(ConfigError, match=r"^`workers` must be at least 1, but got 0\.$"):
+    with pytest.raises(ConfigError, match=r"^`workers` must be at least 1, but got 0$"):
         study(tmp_path).run(workers=0)

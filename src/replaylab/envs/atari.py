@@ -6,6 +6,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation
 
+from replaylab.arguments import flag, takes, text, whole
 from replaylab.errors import ConfigError, MissingExtraError
 
 
@@ -20,6 +21,16 @@ def whole_games(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "clip_rewards": False, "episodic_life": False} if atari else dict(options)
 
 
+@takes(
+    env_id=text,
+    frame_skip=whole(),
+    frame_stack=whole(),
+    screen_size=whole(),
+    noop_max=whole(0),
+    fire_on_reset=flag,
+    clip_rewards=flag,
+    episodic_life=flag,
+)
 def make_atari(
     env_id: str,
     *,
@@ -52,8 +63,6 @@ def make_atari(
         MissingExtraError: The emulator or OpenCV is not installed.
         ConfigError: There is no such game, it can't be loaded, or an option is out of its range.
     """
-    if frame_stack < 1:
-        raise ConfigError(f"`frame_stack` must be at least 1, but got {frame_stack}")
     _need_emulator(env_id)
     try:
         env = gym.make(env_id, frameskip=1, **kwargs)

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium import Space, spaces
@@ -12,12 +13,25 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from replaylab.arguments import Unfit, checked, instance, mapping, optional, seed_number, shown, takes, whole
 from replaylab.envs.generators import packed, unpack
 from replaylab.errors import ConfigError, ShapeError
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float32]
+
+
+SINGLE = instance(gym.Env, "an environment of Gymnasium's")
+VECTOR = instance(VectorEnv, "a vector environment of Gymnasium's")
+
+
+def autoreset(value: Any) -> AutoresetMode:
+    """What happens when an episode ends."""
+    try:
+        return AutoresetMode(value)
+    except ValueError:
+        raise Unfit('"NextStep", "SameStep", "Disabled" or an AutoresetMode') from None
 
 
 class BatchedEnv(VectorEnv[Any, Array, Array]):
@@ -41,6 +55,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
 
     single_action_space: spaces.Discrete
 
+    @takes(num_envs=whole(most=2**31 - 1), max_episode_steps=optional(whole()), autoreset_mode=autoreset)
     def __init__(
         self,
         num_envs: int,
@@ -50,8 +65,6 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         max_episode_steps: int | None,
         autoreset_mode: str | AutoresetMode,
     ) -> None:
-        if max_episode_steps is not None and max_episode_steps < 1:
-            raise ConfigError(f"`max_episode_steps` must be at least 1, but got {max_episode_steps}")
         self.num_envs = num_envs
         self.max_episode_steps = max_episode_steps
         self.autoreset_mode = AutoresetMode(autoreset_mode)
@@ -216,7 +229,9 @@ def each_seed(seed: int | Sequence[int | None] | None, num_envs: int) -> Sequenc
     if seed is None:
         return [None] * num_envs
     if isinstance(seed, (int, np.integer)):
-        return [int(seed) + i for i in range(num_envs)]
+        return [checked("seed", seed, seed_number) + i for i in range(num_envs)]
+    if not isinstance(seed, (list, tuple, range, np.ndarray)):
+        raise ConfigError(f"`seed` must be a whole number, one for each environment, or None, but got {shown(seed)}")
     if len(seed) != num_envs:
         raise ShapeError(f"`seed` must hold one seed for each of the {num_envs} environments, got {len(seed)}")
     if any(one is not None and one < 0 for one in seed):
@@ -230,7 +245,7 @@ def reset_mask(options: dict[str, Any] | None, num_envs: int) -> Bools:
     Raises:
         ShapeError: The mask is not bool (E,).
     """
-    mask = (options or {}).get("reset_mask")
+    mask = (checked("options", options, optional(mapping)) or {}).get("reset_mask")
     if mask is None:
         return np.ones(num_envs, np.bool_)
     if not isinstance(mask, np.ndarray) or mask.shape != (num_envs,) or mask.dtype != np.bool_:

@@ -7,9 +7,9 @@ import numpy.typing as npt
 from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode
 
+from replaylab.arguments import checked, whole
 from replaylab.envs.batched import BatchedEnv, Bools, Floats
 from replaylab.envs.single import SingleEnv
-from replaylab.errors import ConfigError
 
 
 def compute_terminated(achieved_goal: npt.NDArray[Any], desired_goal: npt.NDArray[Any], info: Any) -> Bools:  # noqa: ARG001
@@ -57,15 +57,15 @@ class BitFlipVectorEnv(BatchedEnv):
         max_episode_steps: int | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
     ) -> None:
-        if n < 1:
-            raise ConfigError(f"`n` of BitFlip must be at least 1, but got {n}")
+        n = checked("n", n, whole(most=2**31 - 1), "BitFlip")
         bits: dict[str, Space[Any]] = {
             key: spaces.MultiBinary(n) for key in ("observation", "achieved_goal", "desired_goal")
         }
         actions, variables = spaces.Discrete(n), ((2, n), np.int8)  # the bits, and those desired
-        super().__init__(num_envs, spaces.Dict(bits), actions, variables, max_episode_steps or n, autoreset_mode)
+        limit = n if max_episode_steps is None else max_episode_steps
+        super().__init__(num_envs, spaces.Dict(bits), actions, variables, limit, autoreset_mode)
         self.n = n
-        self._copies = np.arange(num_envs)
+        self._copies = np.arange(self.num_envs)
 
     def _start(self, generator: np.random.Generator, options: dict[str, Any]) -> Any:  # noqa: ARG002
         return generator.integers(2, size=(2, self.n), dtype=np.int8)

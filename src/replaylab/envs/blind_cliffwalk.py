@@ -6,9 +6,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
+from replaylab.arguments import checked, whole
 from replaylab.envs.batched import BatchedEnv, Bools, Floats
 from replaylab.envs.single import SingleEnv
-from replaylab.errors import ConfigError
 
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
 
@@ -46,8 +46,7 @@ class BlindCliffwalkVectorEnv(BatchedEnv):
         max_episode_steps: int | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
     ) -> None:
-        if n < 1:
-            raise ConfigError(f"`n` of BlindCliffwalk must be at least 1, but got {n}")
+        n = checked("n", n, whole(most=2**31 - 1), "BlindCliffwalk")
         seen, actions = spaces.Discrete(n), spaces.Discrete(2)
         super().__init__(num_envs, seen, actions, ((), np.int64), max_episode_steps, autoreset_mode)
         self.n = n

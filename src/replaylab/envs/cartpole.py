@@ -8,6 +8,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import utils
 from gymnasium.vector import AutoresetMode
 
+from replaylab.arguments import checked, flag
 from replaylab.envs.batched import BatchedEnv, Bools, Floats
 
 GRAVITY = 9.8  # m/s²
@@ -45,7 +46,7 @@ class CartPoleVectorEnv(BatchedEnv):
         high = np.array([POSITION_LIMIT * 2, np.inf, ANGLE_LIMIT * 2, np.inf], np.float32)
         seen = spaces.Box(-high, high, dtype=np.float32)
         super().__init__(num_envs, seen, spaces.Discrete(2), ((4,), np.float64), max_episode_steps, autoreset_mode)
-        self._sutton_barto_reward = sutton_barto_reward
+        self._sutton_barto_reward = checked("sutton_barto_reward", sutton_barto_reward, flag)
         self._limits = np.array([[POSITION_LIMIT], [ANGLE_LIMIT]])
 
     def _start(self, generator: np.random.Generator, options: dict[str, Any]) -> Any:

@@ -9,9 +9,14 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 
+from replaylab.arguments import SHARE, check, checked, instance, number, reals, takes, tuple_of, whole
+from replaylab.envs.batched import SINGLE, VECTOR
 from replaylab.errors import ConfigError, ShapeError
 
 Array = npt.NDArray[Any]
+
+
+OBSERVATIONS = reals("N")
 
 
 @dataclass(frozen=True)
@@ -37,21 +42,22 @@ class Binning:
     bins: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        numbers = tuple_of(number("a number", lambda _: True), "a number for each dimension")
+        check(self, low=numbers, high=numbers, bins=tuple_of(whole(), "whole numbers of at least 1"))
         if not 0 < len(self.low) == len(self.high) == len(self.bins):
             raise ConfigError(
                 "`low`, `high` and `bins` must have a number for each dimension, but got "
                 f"{len(self.low)}, {len(self.high)} and {len(self.bins)}"
             )
-        for low, high, bins in zip(self.low, self.high, self.bins, strict=True):
+        for low, high in zip(self.low, self.high, strict=True):
             if not (np.isfinite([low, high]).all() and low < high):
                 raise ConfigError(
                     f"`low` must be finite and below `high`, but got ({low=}, {high=}); where the space has no bounds, "
                     "give them, or take them from data: `Binning.from_data`"
                 )
-            if not isinstance(bins, (int, np.integer)) or bins < 1:
-                raise ConfigError(f"`bins` must be whole numbers of at least 1, but got {bins!r}")
 
     @classmethod
+    @takes(obs=OBSERVATIONS, coverage=SHARE)
     def from_data(cls, obs: Array, bins: int | tuple[int, ...], *, coverage: float = 1.0) -> "Binning":
         """Take the range of each dimension from observations.
 
@@ -63,11 +69,9 @@ class Binning:
         Raises:
             ConfigError: A dimension does not vary, or `coverage` is not in (0, 1].
         """
-        if not 0.0 < coverage <= 1.0:
-            raise ConfigError(f"`coverage` must be in (0, 1], but got {coverage}")
         flat = np.asarray(obs, dtype=np.float64).reshape(len(obs), -1)
         low, high = np.quantile(flat, [(1.0 - coverage) / 2, (1.0 + coverage) / 2], axis=0)
-        return cls(tuple(low.tolist()), tuple(high.tolist()), _each(bins, flat.shape[1]))
+        return cls(tuple(low.tolist()), tuple(high.tolist()), each_dimension("bins", bins, flat.shape[1]))
 
     @classmethod
     def from_space(cls, space: spaces.Space[Any], bins: int | tuple[int, ...]) -> "Binning":
@@ -78,7 +82,7 @@ class Binning:
         """
         box = _checked_box(space)
         low, high = (bound.astype(np.float64).ravel() for bound in (box.low, box.high))
-        return cls(tuple(low.tolist()), tuple(high.tolist()), _each(bins, len(low)))
+        return cls(tuple(low.tolist()), tuple(high.tolist()), each_dimension("bins", bins, len(low)))
 
     @property
     def num_states(self) -> int:
@@ -91,7 +95,8 @@ class Binning:
         Raises:
             ShapeError: They have another number of dimensions.
         """
-        flat = np.asarray(obs, dtype=np.float64).reshape(len(obs), -1)
+        rows = checked("obs", obs, OBSERVATIONS)
+        flat = rows.reshape(len(rows), -1)
         if flat.shape[1] != len(self.bins):
             raise ShapeError(f"observations must have {len(self.bins)} numbers each, but have {flat.shape[1]}")
         low, high, bins = np.array(self.low), np.array(self.high), np.array(self.bins)
@@ -117,6 +122,7 @@ class Discretize(gym.ObservationWrapper[Any, Any, Any], gym.utils.RecordConstruc
         (Discrete(324), 158)
     """
 
+    @takes(env=SINGLE, binning=instance(Binning, "a Binning"))
     def __init__(self, env: gym.Env[Any, Any], binning: Binning) -> None:
         gym.utils.RecordConstructorArgs.__init__(self, binning=binning)
         super().__init__(env)
@@ -139,6 +145,7 @@ class DiscretizeVector(VectorWrapper):
         ConfigError: The observations are no Box, or have another number of dimensions.
     """
 
+    @takes(env=VECTOR, binning=instance(Binning, "a Binning"))
     def __init__(self, env: VectorEnv[Any, Any, Any], binning: Binning) -> None:
         super().__init__(env)
         self.binning = binning
@@ -174,5 +181,12 @@ def _checked_box(space: spaces.Space[Any]) -> spaces.Box:
     return space
 
 
-def _each(bins: int | tuple[int, ...], dimensions: int) -> tuple[int, ...]:
-    return (bins,) * dimensions if isinstance(bins, int) else tuple(bins)
+def each_dimension(name: str, bins: Any, dimensions: int) -> tuple[int, ...]:
+    """Return the bins of each dimension, given as one number for all or one for each.
+
+    Raises:
+        ConfigError: They are neither, or below 1.
+    """
+    given = (bins,) * dimensions if isinstance(bins, int | np.integer) else bins
+    rule = f"a whole number of at least 1, or {dimensions} of them"
+    return checked(name, given, tuple_of(whole(), rule, dimensions, dimensions))

@@ -79,7 +79,7 @@ class _GoalVectorEnv(BatchedEnv):
     def __init__(self, num_envs: int = 1, **kwargs: Any) -> None:
         super().__init__(num_envs, **kwargs)
         self.single_observation_space = self.task.space(self.single_observation_space)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.compute_reward, self.compute_terminated = self.task.compute_reward, self.task.compute_terminated
 
     def _observe(self) -> dict[str, Floats]:
@@ -156,7 +156,7 @@ def goal_functions(env: Any) -> tuple[Outcome, Outcome]:
 
 
 def _function(env: Any, name: str) -> Any:
-    unwrapped = env.unwrapped
+    unwrapped = getattr(env, "unwrapped", env)
     if isinstance(unwrapped, gym.vector.SyncVectorEnv):
         unwrapped = unwrapped.envs[0].unwrapped
     return getattr(unwrapped, name, None)

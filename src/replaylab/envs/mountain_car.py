@@ -7,6 +7,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import utils
 from gymnasium.vector import AutoresetMode
 
+from replaylab.arguments import FINITE, checked
 from replaylab.envs.batched import BatchedEnv, Bools, Floats
 
 LEFT, RIGHT = -1.2, 0.6  # the ends of the road
@@ -40,7 +41,7 @@ class MountainCarVectorEnv(BatchedEnv):
         bounds = np.array([LEFT, -MAX_SPEED], np.float32), np.array([RIGHT, MAX_SPEED], np.float32)
         seen = spaces.Box(*bounds, dtype=np.float32)
         super().__init__(num_envs, seen, spaces.Discrete(3), ((2,), np.float64), max_episode_steps, autoreset_mode)
-        self.goal_velocity = goal_velocity
+        self.goal_velocity = checked("goal_velocity", goal_velocity, FINITE)
 
     def _start(self, generator: np.random.Generator, options: dict[str, Any]) -> Any:
         return generator.uniform(*utils.maybe_parse_reset_bounds(options, -0.6, -0.4)), 0.0

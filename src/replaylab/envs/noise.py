@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from replaylab.envs.batched import Array, Bools, each_seed, reset_mask
+from replaylab.arguments import NOT_NEGATIVE, checked, takes
+from replaylab.envs.batched import SINGLE, VECTOR, Array, Bools, each_seed, reset_mask
 from replaylab.envs.generators import packed, unpack
 from replaylab.envs.vectorize import make_vector_env
-from replaylab.errors import ConfigError
 
 BLOCK = 256
 """Numbers that a copy's stream gives at a time."""
@@ -27,9 +27,7 @@ class NoiseStreams:
     """
 
     def __init__(self, num_envs: int, scale: float) -> None:
-        if not 0 <= scale < np.inf:
-            raise ConfigError(f"`scale` of NoisyRewards must be finite and not negative, but got {scale!r}")
-        self.scale = scale
+        self.scale = checked("scale", scale, NOT_NEGATIVE, "NoisyRewards")
         self._copies = np.arange(num_envs)
         self._generators = [np.random.Generator(np.random.PCG64()) for _ in range(num_envs)]
         self._block = np.zeros((num_envs, BLOCK))
@@ -80,6 +78,7 @@ class NoisyRewards(gym.Wrapper[Any, Any, Any, Any]):
         scale: Standard deviation of the noise.
     """
 
+    @takes(env=SINGLE)
     def __init__(self, env: gym.Env[Any, Any], scale: float = 1.0) -> None:
         super().__init__(env)
         self._noise = NoiseStreams(1, scale)
@@ -106,6 +105,7 @@ class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
         scale: Standard deviation of the noise.
     """
 
+    @takes(env=VECTOR)
     def __init__(self, env: VectorEnv[Any, Any, Any], scale: float = 1.0) -> None:
         super().__init__(env)
         self._noise = NoiseStreams(env.num_envs, scale)

@@ -8,6 +8,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import load_env_creator
 from gymnasium.vector import AutoresetMode
 
+from replaylab.arguments import instance, takes
 from replaylab.envs.batched import BatchedEnv, Bools, Floats
 from replaylab.envs.transition_table import TransitionTable
 
@@ -33,6 +34,7 @@ class TableVectorEnv(BatchedEnv):
         array([4, 1])
     """
 
+    @takes(table=instance(TransitionTable, "a TransitionTable"))
     def __init__(
         self,
         table: TransitionTable,

@@ -10,7 +10,8 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import ConfigError
+from replaylab.arguments import check, reals, truths, wholes
+from replaylab.errors import ConfigError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,20 @@ class TransitionTable:
     reward: npt.NDArray[np.float64]
     terminated: npt.NDArray[np.bool_]
     start: npt.NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        outcomes = reals("S", "A", "K")
+        check(self, probability=outcomes, next_state=wholes("S", "A", "K"), reward=outcomes, terminated=truths)
+        check(self, start=reals("S"))
+        shape = self.probability.shape
+        shapes = {self.next_state.shape, self.reward.shape, self.terminated.shape}
+        if shapes != {shape} or len(shape) != 3 or self.start.shape != shape[:1]:
+            raise ShapeError(
+                "a table's `probability`, `next_state`, `reward` and `terminated` must have one shape (S, A, K), and "
+                f"`start` (S,), but got {shape}, {sorted(shapes)} and {self.start.shape}"
+            )
+        if not ((self.next_state >= 0) & (self.next_state < shape[0])).all():
+            raise ConfigError(f"a table's `next_state` must be from 0 to {shape[0] - 1}, but got {self.next_state}")
 
     @property
     def num_states(self) -> int:
@@ -58,12 +73,15 @@ class TransitionTable:
             (48, 4, 1)
         """
         if isinstance(env, str):
-            made = gym.make(env, **kwargs)
+            try:
+                made = gym.make(env, **kwargs)
+            except (gym.error.Error, ModuleNotFoundError) as error:
+                raise ConfigError(f"`env` must name a Gymnasium environment, but got {env!r}: {error}") from error
             try:
                 return cls.of(made)
             finally:
                 made.close()
-        world: Any = env.unwrapped
+        world: Any = getattr(env, "unwrapped", env)
         if not hasattr(world, "P") or not hasattr(world, "initial_state_distrib"):
             raise ConfigError(f"{env} has no transition table: it needs the attributes `P` and `initial_state_distrib`")
         if getattr(world, "fickle_passenger", False):

@@ -7,8 +7,10 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
+from replaylab.arguments import optional, takes, text, whole
 from replaylab.envs.acrobot import AcrobotVectorEnv
 from replaylab.envs.atari import is_atari, make_atari
+from replaylab.envs.batched import autoreset
 from replaylab.envs.cartpole import CartPoleVectorEnv
 from replaylab.envs.mountain_car import MountainCarVectorEnv
 from replaylab.envs.pool import PoolVectorEnv
@@ -27,6 +29,7 @@ VECTORISED: dict[str, Any] = {
 """Classes that step all copies in one call, by the entry point of the environment they are equal to."""
 
 
+@takes(env_id=text, num_envs=whole(most=2**31 - 1), autoreset_mode=optional(autoreset))
 def make_vector_env(
     env_id: str,
     num_envs: int,
@@ -59,8 +62,6 @@ def make_vector_env(
         >>> obs.shape
         (3, 4)
     """
-    if num_envs < 1:
-        raise ConfigError(f"`num_envs` must be at least 1, but got {num_envs}")
     if autoreset_mode is None:
         autoreset_mode = AutoresetMode.SAME_STEP if backend is None else AutoresetMode.NEXT_STEP
     mode = AutoresetMode(autoreset_mode)

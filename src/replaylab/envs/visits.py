@@ -8,8 +8,10 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from replaylab.envs.batched import Array, reset_mask
-from replaylab.errors import ConfigError
+from replaylab.arguments import optional, reals, takes
+from replaylab.envs.batched import VECTOR, Array, reset_mask
+from replaylab.envs.discretize import each_dimension
+from replaylab.errors import ConfigError, ShapeError
 
 Counts = npt.NDArray[np.int64]
 
@@ -41,6 +43,7 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
         [1, 1]
     """
 
+    @takes(env=VECTOR, low=optional(reals()), high=optional(reals()))
     def __init__(
         self,
         env: VectorEnv[Any, Any, Any],
@@ -50,15 +53,16 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         space = env.single_observation_space
-        if isinstance(space, spaces.Discrete) and bins is None:
+        if isinstance(space, spaces.Discrete) and bins is None and low is None and high is None:
             self._shape: tuple[int, ...] = (int(space.n),)
             self._low, self._scale = np.array([space.start]), np.ones(1)
         elif isinstance(space, spaces.Box) and len(space.shape) == 1 and bins is not None:
-            self._shape = tuple(np.broadcast_to(bins, space.shape).tolist())
+            self._shape = each_dimension("bins", bins, space.shape[0])
             self._low, self._scale = _binned(space, self._shape, low, high)
         else:
             raise ConfigError(
-                f"VisitCounts needs Discrete observations, or a Box of one axis and `bins`, but got {space}, {bins=}"
+                "VisitCounts needs Discrete observations, or a Box of one axis and `bins` (`low` and `high` are for a "
+                f"Box), but got {space}, {bins=}, {low=}, {high=}"
             )
         self.visits: Counts = np.zeros((env.num_envs, *self._shape), np.int64)
         self._strides = np.array([int(np.prod(self._shape[d + 1 :])) for d in range(len(self._shape))])
@@ -105,11 +109,14 @@ def _binned(
     space: spaces.Box, bins: tuple[int, ...], low: npt.ArrayLike | None, high: npt.ArrayLike | None
 ) -> tuple[Array, Array]:
     """Return where the bins begin, and how many lie in a unit, float64 (D,) each."""
-    begin = np.broadcast_to(np.asarray(space.low if low is None else low, np.float64), space.shape)
-    end = np.broadcast_to(np.asarray(space.high if high is None else high, np.float64), space.shape)
-    if min(bins) < 1 or not (np.isfinite(end - begin).all() and (begin < end).all()):
+    begin = np.asarray(space.low if low is None else low, np.float64)
+    end = np.asarray(space.high if high is None else high, np.float64)
+    if not {begin.shape, end.shape} <= {(), (1,), space.shape}:
+        raise ShapeError(f"`low` and `high` must be one number or {space.shape[0]}, but got {low!r} and {high!r}")
+    begin, end = np.broadcast_to(begin, space.shape), np.broadcast_to(end, space.shape)
+    if not (np.isfinite(end - begin).all() and (begin < end).all()):
         raise ConfigError(
-            "VisitCounts needs at least 1 bin and finite low < high in each dimension, but got "
+            "VisitCounts needs finite low < high in each dimension, but got "
             f"{bins=}, low={begin.tolist()}, high={end.tolist()}"
         )
     return begin, np.array(bins) / (end - begin)

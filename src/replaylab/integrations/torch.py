@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from replaylab.arguments import checked, flag
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.replay import Batch, ReplayBuffer, ReplayStream
 from replaylab.replay.seeding import Seed
@@ -63,7 +64,7 @@ class ReplayDataset(ReplayStream, IterableDataset[Batch]):
         shard: bool = True,
     ) -> None:
         super().__init__(source, buffer, batch_size, warmup=warmup, progress=progress, seed=seed)
-        self._shard = shard
+        self._shard = checked("shard", shard, flag)
         self._home: int | None = None  # the worker whose memory this is
 
     def _items(self) -> Iterable[Any]:

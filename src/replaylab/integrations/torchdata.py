@@ -6,6 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from replaylab.arguments import checked, optional, place
 from replaylab.errors import MissingExtraError
 from replaylab.replay import Batch, ReplayBuffer, ReplayStream
 from replaylab.replay.seeding import Seed
@@ -59,9 +60,9 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
         folder: str | Path | None = None,
     ) -> None:
         BaseNode.__init__(self)
-        self._node: BaseNode[Any] = source if isinstance(source, BaseNode) else IterableWrapper(source)
         ReplayStream.__init__(self, source, buffer, batch_size, warmup=warmup, progress=progress, seed=seed)
-        self._folder = folder
+        self._node: BaseNode[Any] = source if isinstance(source, BaseNode) else IterableWrapper(source)
+        self._folder = checked("folder", folder, optional(place("a folder")))
         self._pending: deque[Step] = deque()  # steps of a list that is not used up
 
     def reset(self, initial_state: dict[str, Any] | None = None) -> None:

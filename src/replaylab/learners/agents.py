@@ -6,7 +6,7 @@ mapping of arrays (`Dict` spaces), with the leading axes of each of its arrays.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -164,6 +164,7 @@ def reducible_loss(agents: TargetAgents, update: Update, target_q: npt.NDArray[A
     return row_loss(agents.loss, td_error) - row_loss(agents.loss, under_target)
 
 
+@runtime_checkable
 class Learner(Protocol):
     """Settings of a learner: a frozen dataclass."""
 

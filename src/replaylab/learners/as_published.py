@@ -5,7 +5,6 @@ Evaluations stay greedy, on environments of their own, by the true rewards, and 
 Shapes: R replicas.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import Space
 
-from replaylab.errors import ConfigError
+from replaylab.arguments import FINITE, check, flag, optional
 from replaylab.learners.agents import Agents, Step, each
 from replaylab.learners.dqn import DQN
 from replaylab.replay import Batch, ReplayBuffer
@@ -50,8 +49,8 @@ class DQNAsPublished(DQN):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.end_reward is not None and not math.isfinite(self.end_reward):
-            raise ConfigError(f"`end_reward` of DQNAsPublished must be finite, or None, but got {self.end_reward!r}")
+        check(self, end_reward=optional(FINITE), truncation_terminates=flag)
+        check(self, stale_priorities=flag, target_each_episode=flag)
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
         """Return new agents; see `DQN.agents`."""

@@ -84,6 +84,20 @@ def _save(path: Path, run: Run, recorder: Recorder) -> None:
     _tidy(path, state.name)
 
 
+def make_folder(folder: str | os.PathLike[str]) -> Path:
+    """Make a folder, unless it is there.
+
+    Raises:
+        StorageError: It cannot be made.
+    """
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"`save` must be a folder, but {path} cannot be made one: {error}; pass another") from error
+    return path
+
+
 def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:
     """Return the run that `save` wrote, and let the recorder go on from there.
 

@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import checked, whole
 from replaylab.errors import ConfigError
 
 Unit = Literal["steps", "episodes"]
@@ -42,9 +43,7 @@ class Clock:
             raise ConfigError(
                 f"give either `total_steps` or `total_episodes`, but got {total_steps} and {total_episodes}"
             )
-        total = given[units[0]]
-        if total is None or total < 1:
-            raise ConfigError(f"`total_{units[0]}` must be at least 1, but got {total}")
+        total = checked(f"total_{units[0]}", given[units[0]], whole())
         return cls(total, units[0], replicas)
 
     def step(self) -> None:

@@ -1,17 +1,43 @@
 """The settings of deep Q-learning."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from gymnasium import Space, spaces
 
+from replaylab.arguments import (
+    FRACTION,
+    POSITIVE,
+    SHARE,
+    Unfit,
+    check,
+    flag,
+    function,
+    number,
+    one_of,
+    optional,
+    text,
+    tuple_of,
+    whole,
+)
 from replaylab.errors import ConfigError
 from replaylab.learners.agents import Agents, Loss
 from replaylab.learners.inputs import Inputs, are_pixels
 from replaylab.learners.perceptrons import PerceptronAgents
 from replaylab.replay import Linear, Schedule
+from replaylab.replay.schedules import CHANCE
+
+MODULE = function("(observation space, number of actions)")
+
+
+def _range(value: Any) -> tuple[float, ...]:
+    """A least number and a larger one, either of which may be infinite."""
+    rule = "a least and a larger most, or None"
+    low, high = tuple_of(number(rule, lambda _: True), rule, 2, 2)(value)
+    if low >= high:
+        raise Unfit(rule)
+    return low, high
 
 
 @dataclass(frozen=True)
@@ -80,27 +106,14 @@ class DQN:
     needs_next_action: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "capacity", "target_period", "learning_starts", "train_period", "gradient_steps"):
-            _check(
-                name,
-                getattr(self, name),
-                "a whole number of at least 1",
-                _is_positive_int(getattr(self, name)),
-            )
-        _check("hidden", self.hidden, "widths of at least 1", all(map(_is_positive_int, self.hidden)))
-        _check("learning_rate", self.learning_rate, "positive", _is_positive(self.learning_rate))
-        _check("gamma", self.gamma, "in [0, 1]", 0.0 <= self.gamma <= 1.0)
-        _check("loss", self.loss, '"huber" or "squared"', self.loss in ("huber", "squared"))
-        _check("tau", self.tau, "in (0, 1]", 0.0 < self.tau <= 1.0)
-        _check("dueling", self.dueling, "false where `hidden` is empty", bool(self.hidden) or not self.dueling)
-        _check("dueling", self.dueling, "false where `module` is given", self.module is None or not self.dueling)
-        if self.target_range is not None:
-            low, high = self.target_range
-            _check("target_range", self.target_range, "a least and a larger most, or None", low < high)
-        if self.max_grad_norm is not None:
-            _check("max_grad_norm", self.max_grad_norm, "positive, or None", _is_positive(self.max_grad_norm))
-        low, high = self.epsilon.bounds if isinstance(self.epsilon, Schedule) else (self.epsilon, self.epsilon)
-        _check("epsilon", self.epsilon, "a chance, in [0, 1]", 0.0 <= low <= high <= 1.0)
+        counts = ("batch_size", "capacity", "target_period", "learning_starts", "train_period", "gradient_steps")
+        check(self, **dict.fromkeys(counts, whole()), double=flag, dueling=flag, loss=one_of("huber", "squared"))
+        check(self, hidden=tuple_of(whole(), "widths of at least 1"), device=text, module=optional(MODULE))
+        check(self, learning_rate=POSITIVE, gamma=FRACTION, tau=SHARE, epsilon=CHANCE)
+        check(self, max_grad_norm=optional(POSITIVE), target_range=optional(_range))
+        if self.dueling and (self.module is not None or not self.hidden):
+            why = "`hidden` is empty" if self.module is None else "`module` is given"
+            raise ConfigError(f"`dueling` of DQN must be false where {why}, but got True")
         if self.learning_starts < self.batch_size:
             raise ConfigError(
                 f"`learning_starts` must be at least `batch_size`, but got (learning_starts="
@@ -120,16 +133,3 @@ class DQN:
         from replaylab.learners.modules import module_agents  # PyTorch, only now that it is needed
 
         return module_agents(self, observation_space, int(action_space.n), seeds)
-
-
-def _check(name: str, value: object, rule: str, holds: bool) -> None:
-    if not holds:
-        raise ConfigError(f"`{name}` of DQN must be {rule}, but got {value!r}")
-
-
-def _is_positive_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_positive(value: float) -> bool:
-    return value > 0.0 and math.isfinite(value)

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from replaylab.arguments import NOT_NEGATIVE, check, one_of
 from replaylab.errors import ConfigError
 from replaylab.replay import Hindsight, Transform
+from replaylab.replay.hindsight import STRATEGIES
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class EnvHindsight:
     ratio: float = 4.0
 
     def __post_init__(self) -> None:
-        Hindsight(_nothing, _nothing, self.strategy, self.ratio)  # which checks them
+        check(self, strategy=one_of(*STRATEGIES), ratio=NOT_NEGATIVE)
 
     def of(self, env: Any) -> Hindsight:
         """Return the transform for a vector environment.
@@ -50,7 +52,3 @@ def _offered(env: Any, name: str) -> Any:
             f"hindsight needs an environment with goals, one that offers {name}(achieved_goal, desired_goal, info), "
             f"but {env.spec.id if env.spec else env} does not; use one such as replaylab/BitFlip-v0"
         ) from None
-
-
-def _nothing(*_: Any) -> Any:
-    return None

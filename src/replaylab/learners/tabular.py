@@ -4,7 +4,6 @@ Shapes: R replicas, B drawn steps, S states, A actions.
 """
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +14,18 @@ import numpy.typing as npt
 from gymnasium import Space, spaces
 
 from replaylab._core import update_tables
+from replaylab.arguments import FINITE, FRACTION, NOT_NEGATIVE, check, flag, number, whole
 from replaylab.errors import ConfigError
 from replaylab.learners.agents import Probe, State, Step, Update
 from replaylab.learners.streams import Stream, generator, sequence
 from replaylab.replay import Batch, Schedule
-from replaylab.replay.schedules import as_schedule
+from replaylab.replay.schedules import CHANCE, as_schedule
 
 Target = Literal["greedy", "sampled", "expected"]
 """What stands for the next state: max Q(s', ·), or Q of an ε-greedy action, or the mean of that."""
 
+
+STEP_SIZE = number("a step size, in (0, 1]", lambda alpha: 0.0 < alpha <= 1.0)
 
 DRAW = -1
 """In place of a next action: draw one."""
@@ -66,17 +68,9 @@ class Tabular(ABC):
     initial_std: float = 0.0
 
     def __post_init__(self) -> None:
-        least = {"batch_size": 0, "capacity": 1, "learning_starts": 1, "train_period": 1, "gradient_steps": 1}
-        for name, low in least.items():
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            self._check(name, f"a whole number of at least {low}", whole and value >= low)
-        epsilon = as_schedule(self.epsilon).bounds
-        self._check("alpha", "a step size, in (0, 1]", 0.0 < self.alpha <= 1.0)
-        self._check("gamma", "in [0, 1]", 0.0 <= self.gamma <= 1.0)
-        self._check("epsilon", "a chance, in [0, 1]", 0.0 <= epsilon[0] <= epsilon[1] <= 1.0)
-        self._check("initial_value", "finite", math.isfinite(self.initial_value))
-        self._check("initial_std", "finite and not negative", 0.0 <= self.initial_std < math.inf)
+        counts = ("capacity", "learning_starts", "train_period", "gradient_steps")
+        check(self, **dict.fromkeys(counts, whole()), batch_size=whole(0), online=flag)
+        check(self, alpha=STEP_SIZE, gamma=FRACTION, epsilon=CHANCE, initial_value=FINITE, initial_std=NOT_NEGATIVE)
         self._check(
             "online", "True where `batch_size` is 0: else nothing is learned", self.online or self.batch_size > 0
         )

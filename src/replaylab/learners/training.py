@@ -1,5 +1,6 @@
 """The training loop."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -8,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
+from replaylab.arguments import Unfit, flag, function, instance, mapping, optional, place, takes, text, tuple_of, whole
 from replaylab.errors import ConfigError
 from replaylab.learners import checkpoint, continuing
 from replaylab.learners.agents import Agents, Learner, Obs, Step, TargetAgents, each, reducible_loss, target_values
@@ -22,6 +24,7 @@ from replaylab.learners.recorder import OnMetrics, Recorder
 from replaylab.learners.run import Job, Run, states_of, true_next_obs
 from replaylab.learners.value_error import OptimumDistance
 from replaylab.replay import Sampler, Transform
+from replaylab.replay.arrays import MOST
 
 Look = Callable[[Agents, Sequence[int]], npt.NDArray[np.float64]]
 """What an evaluation tells besides returns: agents and their seeds → a number for each, (R,)."""
@@ -29,7 +32,51 @@ Look = Callable[[Agents, Sequence[int]], npt.NDArray[np.float64]]
 PROGRESS_PERIOD = 100
 """Environment steps between two calls of the `progress` function."""
 
+COUNT = optional(whole())
+FUNCTION = optional(function("what has happened"))
+FOLDER = optional(place("a folder"))
 
+
+def _learner(value: Any) -> Learner:
+    """Settings of a learner."""
+    if isinstance(value, type) or not isinstance(value, Learner):
+        names = [name for name in vars(Learner) if not name.startswith("_") and not hasattr(value, name)]
+        raise Unfit("a learner such as DQN()" + (f", with {', '.join(names)}" if names else ""))
+    return value
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    """Seeds, all different."""
+    rule = "one or more different whole numbers from 0 on"
+    seeds = tuple_of(whole(0, sys.maxsize), rule, 1)(value)
+    if len(set(seeds)) < len(seeds):
+        raise Unfit(rule)
+    return seeds
+
+
+@takes(
+    env_id=text,
+    learner=_learner,
+    sampler=instance((Sampler, EnvOracle), "a sampler such as Uniform()"),
+    seeds=_seeds,
+    total_steps=COUNT,
+    total_episodes=COUNT,
+    transforms=tuple_of(instance((Transform, EnvHindsight), "a transform"), "a list or tuple of transforms"),
+    env_options=optional(mapping),
+    eval_every=COUNT,
+    eval_episodes=whole(most=MOST),
+    held_out=whole(0, MOST),
+    value_error=flag,
+    log_every=whole(),
+    visits=flag,
+    measure_every=COUNT,
+    on_metrics=FUNCTION,
+    on_end=FUNCTION,
+    progress=FUNCTION,
+    save=FOLDER,
+    save_every=COUNT,
+    resume=FOLDER,
+)
 def train(
     env_id: str,
     learner: Learner,
@@ -105,10 +152,10 @@ def train(
         SnapshotError: There is nothing to go on from in `resume`, or another run.
     """
     seeds = list(seeds)
-    periods = {"eval_every": eval_every, "eval_episodes": eval_episodes, "log_every": log_every}
-    _check_arguments(seeds, periods | {"save_every": save_every, "measure_every": measure_every})
-    if held_out < 0:
-        raise ConfigError(f"`held_out` must be at least 0, but got {held_out}")
+    if save_every is not None and save is None:
+        raise ConfigError("`save_every` needs a folder; pass save=..., or leave it out")
+    if save is not None:
+        checkpoint.make_folder(save)
     job = Job(
         env_id,
         learner,
@@ -257,13 +304,3 @@ def _evaluate(
 def _after(run: Run, every: int) -> int:
     """Return the next multiple of `every` that the slowest replica comes to."""
     return (int(run.clock.now.min()) // every + 1) * every
-
-
-def _check_arguments(seeds: list[int], counts: dict[str, int | None]) -> None:
-    if not seeds or len(set(seeds)) < len(seeds) or any(isinstance(seed, bool) for seed in seeds):
-        raise ConfigError(f"`seeds` must be one or more different whole numbers, but got {seeds}")
-    for name, value in counts.items():
-        if isinstance(value, bool):
-            raise ConfigError(f"`{name}` must be a whole number, but got {value}")
-        if value is not None and value < 1:
-            raise ConfigError(f"`{name}` must be at least 1, but got {value}")

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from replaylab.arguments import FRACTION, reals, seed_number, takes, whole, wholes
+from replaylab.errors import ShapeError
+
 Floats = NDArray[np.float64]
 
 
+@takes(episode=wholes("B"))
 def same_episode_share(episode: ArrayLike) -> Floats:
     """Return the share of the batch's B (B - 1) / 2 pairs that come from one episode: (..., B) to (...)."""
     e = np.asarray(episode)
@@ -16,22 +20,27 @@ def same_episode_share(episode: ArrayLike) -> Floats:
     return np.asarray(equal / (rows * (rows - 1)))
 
 
+@takes(step=wholes("B"))
 def smallest_gap(step: ArrayLike) -> NDArray[np.int64]:
     """Return the smallest distance in steps between two rows, 0 where one is there twice: (..., B) to (...).
 
     Args:
         step: when each row was stored, as an id tells.
     """
+    if np.shape(step)[-1] < 2:
+        raise ShapeError(f"A gap needs two rows, but got shape {np.shape(step)}.")
     gaps = np.diff(np.sort(np.asarray(step, dtype=np.int64), axis=-1), axis=-1)
     return np.asarray(gaps.min(axis=-1))
 
 
+@takes(id=wholes("B"))
 def duplicate_share(id: ArrayLike) -> Floats:  # noqa: A002 - the batch's own word
     """Return the share of rows that repeat another of the same batch, 1 - distinct / B: (..., B) to (...)."""
     rows = np.sort(np.asarray(id), axis=-1)
     return np.asarray((np.diff(rows, axis=-1) == 0).sum(axis=-1) / rows.shape[-1])
 
 
+@takes(values=reals("T"))
 def integrated_autocorrelation(values: ArrayLike) -> Floats:
     """Return the integrated autocorrelation time of series, in their own steps: (..., T) to (...).
 
@@ -55,6 +64,7 @@ def integrated_autocorrelation(values: ArrayLike) -> Floats:
     return np.asarray(np.where(constant[..., 0], float(length), tau))
 
 
+@takes(rows=reals("B", "D"), buffer=reals("N", "D", finite=True))
 def whitened(rows: ArrayLike, buffer: ArrayLike) -> Floats:
     """Return rows in the buffer's own units: mean 0 and unit covariance over the buffer.
 
@@ -75,6 +85,7 @@ def whitened(rows: ArrayLike, buffer: ArrayLike) -> Floats:
     return np.asarray((x - mean) @ directions * scale[..., None, :])
 
 
+@takes(batch=reals("B", "D"), buffer=reals("N", "D", finite=True))
 def row_correlation(batch: ArrayLike, buffer: ArrayLike) -> Floats:
     """Return the mean |correlation| between a batch's rows, whitened by the buffer: (..., B, D) to (...).
 
@@ -89,6 +100,7 @@ def row_correlation(batch: ArrayLike, buffer: ArrayLike) -> Floats:
     return mean_absolute_cosine(whitened(batch, buffer))
 
 
+@takes(rows=reals("B", "D"))
 def mean_absolute_cosine(rows: ArrayLike) -> Floats:
     """Return the mean of |z_i . z_j| / (|z_i| |z_j|) over pairs of rows: (..., B, D) to (...); a row of 0 gives 0."""
     unit = _unit(np.asarray(rows, dtype=np.float64))
@@ -98,6 +110,7 @@ def mean_absolute_cosine(rows: ArrayLike) -> Floats:
     return np.asarray((every.sum(axis=(-2, -1)) - own) / (count * (count - 1)))
 
 
+@takes(rows=reals("B", "D"), threshold=FRACTION)
 def legacy_correlated_pairs(rows: ArrayLike, threshold: float = 0.5) -> Floats:
     """Return how many pairs of rows have |Pearson correlation over their D features| > threshold: (..., B, D) to (...).
 
@@ -121,6 +134,12 @@ def _unit(rows: Floats) -> Floats:
     return np.asarray(np.divide(rows, size, out=np.zeros_like(rows), where=size > 0))
 
 
+@takes(
+    batch=reals("B", "D", leading=False),
+    buffer=reals("N", "D", leading=False, finite=True),
+    draws=whole(),
+    seed=seed_number,
+)
 def excess_row_correlation(batch: ArrayLike, buffer: ArrayLike, *, draws: int = 32, seed: int = 0) -> Floats:
     """Return `row_correlation` minus its mean over batches of the same size drawn uniformly from the buffer.
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from replaylab.arguments import POSITIVE, reals, takes
+
 Floats = NDArray[np.float64]
 
 
@@ -27,6 +29,7 @@ def _off_diagonal_mean(square: Floats) -> Floats:
     return np.asarray((square.sum(axis=(-2, -1)) - np.trace(square, axis1=-2, axis2=-1)) / (n * (n - 1)))
 
 
+@takes(batch=reals("B", "D"), buffer=reals("N", "D"))
 def energy_distance(batch: ArrayLike, buffer: ArrayLike) -> Floats:
     """Return the unbiased energy distance 2 E|x - y| - E|x - x'| - E|y - y'|, over distinct pairs.
 
@@ -38,6 +41,7 @@ def energy_distance(batch: ArrayLike, buffer: ArrayLike) -> Floats:
     return np.asarray(2 * across - _off_diagonal_mean(_distances(x, x)) - _off_diagonal_mean(_distances(y, y)))
 
 
+@takes(batch=reals("B", "D"), buffer=reals("N", "D"), bandwidth=POSITIVE)
 def mmd2(batch: ArrayLike, buffer: ArrayLike, bandwidth: float) -> Floats:
     """Return the unbiased squared maximum mean discrepancy with a Gaussian kernel.
 

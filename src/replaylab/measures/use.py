@@ -8,9 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from replaylab.arguments import checked, instance, reals, takes, whole
+
 Floats = NDArray[np.float64]
 
 
+@takes(probability=reals("N"))
 def relative_entropy_of_law(probability: ArrayLike) -> Floats:
     """Return the entropy of a sampler's law over log N, 1 where it is uniform: (..., N) to (...); N > 1."""
     p = np.asarray(probability, dtype=np.float64)
@@ -18,22 +21,26 @@ def relative_entropy_of_law(probability: ArrayLike) -> Floats:
     return np.asarray(-(p * logs).sum(axis=-1) / np.log(p.shape[-1]))
 
 
+@takes(weight=reals("B"))
 def effective_sample_size(weight: ArrayLike) -> Floats:
     """Return Kish's effective number of rows of a weighted batch, (sum w)^2 / sum w^2: (..., B) to (...)."""
     w = np.asarray(weight, dtype=np.float64)
     return np.asarray(w.sum(axis=-1) ** 2 / (w**2).sum(axis=-1))
 
 
+@takes(probability=reals("N"), age=reals("N"))
 def mean_age(probability: ArrayLike, age: ArrayLike) -> Floats:
     """Return the mean age of a drawn row, sum P age, in steps stored since: (..., N) each, to (...)."""
     return np.asarray((np.asarray(probability, dtype=np.float64) * np.asarray(age)).sum(axis=-1))
 
 
+@takes(replay_count=reals("N"))
 def never_replayed_share(replay_count: ArrayLike) -> Floats:
     """Return the share of steps that were never drawn: (..., N) to (...)."""
     return np.asarray((np.asarray(replay_count) == 0).mean(axis=-1))
 
 
+@takes(replay_count=reals("N"))
 def gini(replay_count: ArrayLike) -> Floats:
     """Return the Gini coefficient of replay counts: 0 if all are equal, 1 - 1/N if one step has all draws.
 
@@ -46,6 +53,7 @@ def gini(replay_count: ArrayLike) -> Floats:
     return np.asarray(np.divide((rank * x).sum(axis=-1), n * total, out=np.zeros_like(total), where=total > 0))
 
 
+@takes(vectors=instance(Iterable, "arrays"))
 def total_variance(vectors: Iterable[ArrayLike]) -> Floats:
     """Return the sum over P components of their unbiased variance over K vectors: K of shape (..., P), to (...).
 
@@ -53,7 +61,7 @@ def total_variance(vectors: Iterable[ArrayLike]) -> Floats:
     """
     count, mean, square = 0, np.zeros(()), np.zeros(())
     for vector in vectors:
-        new = np.asarray(vector, dtype=np.float64)
+        new = checked("vectors", vector, reals("P"))
         count += 1
         before = new - mean
         mean = mean + before / count
@@ -61,6 +69,7 @@ def total_variance(vectors: Iterable[ArrayLike]) -> Floats:
     return np.asarray(square / (count - 1) if count > 1 else np.full(mean.shape[:-1], np.nan))
 
 
+@takes(drawn=reals("K", "P"), uniform=reals("L", "P"), batch_size=whole())
 def effective_batch_size(drawn: ArrayLike, uniform: ArrayLike, batch_size: int) -> Floats:
     """Return how many independent uniform rows tell as much about the mean gradient as a batch does.
 
@@ -92,6 +101,7 @@ class TdErrors:
     """Mean of fresh minus stored: how stale priorities are."""
 
 
+@takes(fresh=reals("B"), stored=reals("B"), buffer=reals("N"))
 def td_errors(fresh: ArrayLike, stored: ArrayLike, buffer: ArrayLike) -> TdErrors:
     """Return statistics of the drawn rows' absolute TD errors.
 

@@ -1,12 +1,13 @@
 """Samplers that go by age: the younger the likelier, or the stored order backwards. N steps are stored."""
 
+import sys
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from replaylab import _core
-from replaylab.replay.arrays import check_count, check_option
+from replaylab.arguments import SHARE, check, number, whole
 from replaylab.replay.samplers import Sampler
-from replaylab.replay.schedules import Linear, Schedule, as_schedule
+from replaylab.replay.schedules import Linear, Schedule, scheduled
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,7 @@ class Recency(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_option(self, "eta", "in (0, 1]", lambda: all(0.0 < eta <= 1.0 for eta in as_schedule(self.eta).bounds))
-        check_count(self, "least")
-        check_count(self, "burst")
+        check(self, eta=scheduled(SHARE), least=whole(most=sys.maxsize), burst=whole())
 
     @property
     def scheduled(self) -> float | Schedule:
@@ -60,7 +59,7 @@ class Geometric(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_option(self, "expected_age", "positive and at most 1e12", lambda: 0.0 < self.expected_age <= 1e12)
+        check(self, expected_age=number("positive and at most 1e12", lambda age: 0.0 < age <= 1e12))
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -83,7 +82,7 @@ class ReverseSweep(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_count(self, "stride")
+        check(self, stride=whole())
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""

@@ -4,13 +4,13 @@ The compiled core takes arrays that already fit as they are; everything else com
 refused, so that every message is written once.
 """
 
-from collections.abc import Callable, Mapping
-from operator import index
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import LARGEST, checked, shown, whole
 from replaylab.errors import ConfigError, DtypeError, FieldError, IdError, ShapeError
 
 MOST = 2**31 - 1
@@ -136,40 +136,29 @@ def values_array(name: str, values: Any) -> npt.NDArray[np.float64]:
     return np.require(array, np.float64, ["C", "A"])
 
 
-def positive(name: str, value: Any, most: int = 2**62, least: int = 1) -> int:
+def picked(name: str, given: Any, count: int) -> list[int]:
+    """Return which of `count` are meant by their numbers, or by one bool for each.
+
+    Raises:
+        ConfigError: It is neither, or there is no such number.
+    """
+    array = as_array(f"`{name}`", given)
+    array = array.astype(np.int64) if array.size == 0 else array
+    fits = array.shape == (count,) if array.dtype.kind == "b" else array.ndim == 1 and array.dtype.kind in "iu"
+    if not fits or (array.dtype.kind != "b" and ((array < 0) | (array >= count)).any()):
+        rule = f"whole numbers from 0 to {count - 1}, or {count} of True and False"
+        raise ConfigError(f"`{name}` must be {rule}, but got {shown(given)}")
+    numbers: list[int] = np.arange(count)[array].tolist()
+    return numbers
+
+
+def positive(name: str, value: Any, most: int = LARGEST, least: int = 1) -> int:
     """Return the value as an int from `least` to `most`.
 
     Raises:
         ConfigError: It is no whole number, or outside.
     """
-    try:
-        number = index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool):
-        raise ConfigError(f"`{name}` must be a whole number, but got {value!r}")
-    if number < least:
-        raise ConfigError(f"`{name}` must be at least {least}, but got {value!r}")
-    if number > most:
-        raise ConfigError(f"`{name}` must be at most {most:,}, but got {number:,}")
-    return number
-
-
-def check_option(config: object, name: str, rule: str, holds: Callable[[], bool]) -> None:
-    """Raise `ConfigError` unless an option of a sampler or transform keeps its rule, or is not even of its kind."""
-    try:
-        sound = holds()
-    except (TypeError, ValueError):
-        sound = False
-    if not sound:
-        raise ConfigError(f"`{name}` of {type(config).__name__} must be {rule}, but got {getattr(config, name)!r}")
-
-
-def check_count(config: object, name: str) -> None:
-    """Raise `ConfigError` unless an option is a whole number of at least 1."""
-    value = getattr(config, name)
-    check_option(config, name, "at least 1", lambda: value >= 1)
-    check_option(config, name, "a whole number", lambda: value % 1 == 0 and not isinstance(value, bool))
+    return checked(name, value, whole(least, most))
 
 
 def checked_progress(progress: float | npt.ArrayLike, replicas: int | None) -> list[float]:

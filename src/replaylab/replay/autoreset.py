@@ -23,8 +23,8 @@ def mode_name(mode: Any) -> str:
         ConfigError: It is none of them.
     """
     value = getattr(mode, "value", mode)
-    name = MODES.get(value, value)
-    if name not in MODES.values():
+    name = MODES.get(value, value) if isinstance(value, str) else value
+    if not isinstance(name, str) or name not in MODES.values():
         raise ConfigError(f'`autoreset` must be None, "next_step", "same_step" or "disabled", but got {mode!r}')
     return str(name)
 

@@ -8,10 +8,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import checked, flag, mapping
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay import prefetch as ahead
 from replaylab.replay import seeding, show
-from replaylab.replay.arrays import MOST, ids_array, positive
+from replaylab.replay.arrays import MOST, checked_progress, ids_array, positive
 from replaylab.replay.batch import Batch, copy_batch
 from replaylab.replay.custom import CustomSampler, CustomState
 from replaylab.replay.declaration import Declaration
@@ -144,8 +145,9 @@ class ReplayBuffer(Persistent):
             if total % positive("replicas", replicas):
                 raise ConfigError(f"`replicas` must divide the {total} sub-environments, but got {replicas}")
             num_envs = None if total == replicas else total // replicas
-        fields = {**fields_of_env(env), **(extra_fields or {})}
-        for one in options.get("transforms", ()):
+        fields = {**fields_of_env(env), **checked("extra_fields", extra_fields or {}, mapping)}
+        transforms = options.get("transforms", ())
+        for one in transforms if isinstance(transforms, ListOf) else ():  # else it is refused below
             if isinstance(one, FrameStack) and one.stacked_input:
                 fields = single_frames(fields, one)
         options = {"autoreset": autoreset_of_env(env)} | options
@@ -281,6 +283,7 @@ class ReplayBuffer(Persistent):
         batch_size = positive("batch_size", batch_size, most=MOST)
         prefetch = positive("prefetch", prefetch, most=MOST, least=0)
         total = None if total is None else positive("total", total)
+        pin_memory = checked("pin_memory", pin_memory, flag)
         return ahead.batches(self, batch_size, prefetch, total, progress, pin_memory)
 
     def update_priorities(
@@ -341,6 +344,8 @@ class ReplayBuffer(Persistent):
                 )
             batch_size = 1
         batch_size = positive("batch_size", batch_size, most=MOST)
+        if progress is not None:
+            checked_progress(progress, self.replicas)  # also where it decides nothing
         scheduled = self._made.scheduled(progress if self.sampler.law_needs_progress else 0.0)
         law = self._core.probabilities(ids, batch_size, scheduled)
         if self._custom is None:
@@ -386,6 +391,9 @@ class ReplayBuffer(Persistent):
             batch_size: B, for the figures of a law that depends on it; None: they are None.
             progress: Training progress, likewise.
         """
+        batch_size = None if batch_size is None else positive("batch_size", batch_size, most=MOST)
+        if progress is not None:
+            checked_progress(progress, self.replicas)
         return stats_of(self, batch_size, progress)
 
     @property

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
+from replaylab.arguments import check, function
 from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.replay.arrays import check_option
 from replaylab.replay.record import Record
 from replaylab.replay.samplers import Sampler
 from replaylab.replay.seeding import PythonDraws
@@ -174,7 +174,7 @@ class Oracle(TopScores):
     score: Callable[[Ids], npt.ArrayLike]
 
     def __post_init__(self) -> None:
-        check_option(self, "score", "a function of ids", lambda: callable(self.score))
+        check(self, score=function("ids"))
 
     def scores(self, view: View) -> npt.ArrayLike:
         """Return what the function says of the stored ids."""

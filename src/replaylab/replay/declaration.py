@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 import numpy.typing as npt
 
 from replaylab import _core
+from replaylab.arguments import checked, flag, one_of
 from replaylab.errors import ConfigError, ReplayError, SnapshotError
 from replaylab.replay.arrays import MOST, checked_progress, positive, refuse, steps_of
 from replaylab.replay.autoreset import checked_mode, with_final_obs
@@ -64,9 +65,7 @@ class Declaration:
         self.sampler = Uniform() if sampler is None else sampler
         if not isinstance(self.sampler, Sampler):
             raise ConfigError(f"`sampler` must be a Sampler such as Uniform(), but got {self.sampler!r}")
-        if next_obs not in ("stored", "derived"):
-            raise ConfigError(f'`next_obs` must be "stored" or "derived", but got {next_obs!r}')
-        self.next_obs = next_obs
+        self.next_obs = checked("next_obs", next_obs, one_of("stored", "derived"))
         if not isinstance(transforms, ListOf):
             raise ConfigError(f"`transforms` must be a list or tuple of transforms, but got {transforms!r}")
         self.transforms = tuple(transforms)
@@ -80,7 +79,7 @@ class Declaration:
         self.usual_batch = min(2**20, machine_memory() // (self.batch_row_nbytes * (self.replicas or 1)))
         """Batches up to this size need no closer look."""
         self.storage = checked_storage(storage, next_obs, self.retention, self.sampler, self.flat)
-        self.count_replays = bool(count_replays)
+        self.count_replays = checked("count_replays", count_replays, flag)
         self.autoreset = checked_mode(autoreset, self.flat)
         self._given = self._given_fields()
         parts = self.sampler.parts if isinstance(self.sampler, Mixture) else (self.sampler,)

@@ -72,6 +72,18 @@ def is_custom(value: Any) -> bool:
     return isinstance(value, dict) and ("custom" in value or any(is_custom(one) for one in value.values()))
 
 
+def _as_declared(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return options with what older snapshots may hold (True for 1.0, 8.0 for 8, any truth value) as its type."""
+    types: dict[str, Any] = {field.name: field.type for field in dataclass_fields(kind)}
+    found = dict(options)
+    for name, value in options.items():
+        wanted = types[name] if name in types else type(value)
+        odd = (wanted is float and isinstance(value, bool)) or (wanted is int and isinstance(value, float))
+        if odd or wanted is bool:
+            found[name] = wanted(value)
+    return found
+
+
 def config_from_json(value: Any) -> Any:
     """Return what `config_to_json` was given.
 
@@ -86,7 +98,7 @@ def config_from_json(value: Any) -> Any:
     for module in MODULES:
         made = getattr(module, value.get("type", ""), None)
         if isinstance(made, type) and made.__module__ == module.__name__:
-            return made(**options)
+            return made(**_as_declared(made, options))
     raise SnapshotError(
         f"the snapshot's {value.get('custom', value.get('type'))} is none of this library's that can be written down; "
         "pass it: ReplayBuffer.load(path, sampler=...) or load(path, transforms=...)"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from replaylab import _core
-from replaylab.replay.arrays import check_count, check_option
+from replaylab.arguments import FRACTION, check, whole
 from replaylab.replay.samplers import Sampler
 
 
@@ -24,7 +24,7 @@ class Blocks(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_count(self, "length")
+        check(self, length=whole())
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -48,7 +48,7 @@ class Sticky(Sampler):
     law_needs_batch_size: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_option(self, "fraction", "in [0, 1]", lambda: 0.0 <= self.fraction <= 1.0)
+        check(self, fraction=FRACTION)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""

@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from operator import index
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import Unfit, checked, flag, shown, tuple_of, whole
 from replaylab.errors import FieldError
 
 RESERVED = (
@@ -23,6 +23,7 @@ RESERVED = (
 """Names a field cannot have: a batch's own columns and methods, and `add`'s own arguments."""
 
 
+LENGTHS = tuple_of(whole(), "whole numbers of at least 1")
 LEAST_COMPRESSED, MOST_COMPRESSED = 64, 2**26
 """Bytes of a value that can be compressed: less is not worth it, and more does not fit the log."""
 
@@ -50,23 +51,19 @@ class Field:
         self, shape: tuple[int, ...] | int = (), dtype: npt.DTypeLike = np.float32, *, compressed: bool = False
     ) -> None:
         try:
-            shape = (shape,) if isinstance(shape, int) else tuple(index(n) for n in shape)
-        except TypeError:
-            raise FieldError(
-                f"a field's shape must be whole numbers, but got {shape!r}; pass () for a number"
-            ) from None
+            shape = LENGTHS((shape,) if isinstance(shape, int | np.integer) else shape)
+        except Unfit as unfit:
+            raise FieldError(f"a field's shape must be {unfit}, but got {shown(shape)}; pass () for a number") from None
         try:
             kind = np.dtype(dtype)
         except TypeError:
             raise FieldError(f"a field's dtype must be one of NumPy's, but got {dtype!r}") from None
-        if any(n < 1 for n in shape):
-            raise FieldError(f"every length in a field's shape must be at least 1, but got {shape}")
         if kind.kind not in "biufc" or not kind.isnative:
             raise FieldError(f"a field's dtype must be a native boolean, integer, float or complex one, but got {kind}")
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", kind)
-        object.__setattr__(self, "compressed", bool(compressed))
-        if compressed and not LEAST_COMPRESSED <= self.nbytes <= MOST_COMPRESSED:
+        object.__setattr__(self, "compressed", checked("compressed", compressed, flag, "Field"))
+        if self.compressed and not LEAST_COMPRESSED <= self.nbytes <= MOST_COMPRESSED:
             raise FieldError(
                 f"a compressed field must hold {LEAST_COMPRESSED} bytes to {MOST_COMPRESSED:,} bytes a step, but "
                 f"{shape} of {kind} holds {self.nbytes:,}; leave out compressed=True"

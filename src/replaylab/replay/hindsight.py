@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
+from replaylab.arguments import NOT_NEGATIVE, check, function, one_of, text
 from replaylab.errors import ConfigError, FieldError, ShapeError
-from replaylab.replay.arrays import check_option
 from replaylab.replay.transforms import OUTCOME, Fields, NStep, Transform, need_outcome
 
 Columns = dict[str, Any]
@@ -60,13 +60,9 @@ class Hindsight(Transform):
     makes: ClassVar[tuple[str, ...]] = ("relabelled",)
 
     def __post_init__(self) -> None:
-        if not (callable(self.compute_reward) and callable(self.compute_terminated)):
-            raise ConfigError(
-                "`compute_reward` and `compute_terminated` of Hindsight must be functions of (achieved_goal, "
-                f"desired_goal, info), but got {self.compute_reward!r} and {self.compute_terminated!r}"
-            )
-        check_option(self, "strategy", f"one of {STRATEGIES}", lambda: self.strategy in STRATEGIES)
-        check_option(self, "ratio", "finite and not negative", lambda: 0.0 <= self.ratio < np.inf)
+        outcome = function("(achieved_goal, desired_goal, info)")
+        check(self, compute_reward=outcome, compute_terminated=outcome, strategy=one_of(*STRATEGIES))
+        check(self, ratio=NOT_NEGATIVE, achieved=text, desired=text)
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
         """Tell the core what it needs to know."""

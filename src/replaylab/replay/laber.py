@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
+from replaylab.arguments import check, function, whole
 from replaylab.errors import PriorityError, ShapeError
-from replaylab.replay.arrays import check_option
+from replaylab.replay.arrays import MOST
 from replaylab.replay.batch import Batch
 from replaylab.replay.fields import map_leaves
 from replaylab.replay.samplers import Sampler
@@ -54,8 +55,7 @@ class LaBER(Sampler):
     in_core: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_option(self, "score", "a function of a Batch", lambda: callable(self.score))
-        check_option(self, "m", "a whole number of at least 1", lambda: isinstance(self.m, int) and self.m >= 1)
+        check(self, score=function("a Batch"), m=whole(most=MOST))
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know: how to draw the pool."""

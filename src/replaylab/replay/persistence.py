@@ -13,6 +13,7 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.errors import ConfigError, SnapshotError, StorageError
 from replaylab.replay import snapshot
+from replaylab.replay.arrays import picked
 from replaylab.replay.custom import CustomState
 from replaylab.replay.declaration import Declaration, Declared
 from replaylab.replay.describe import config_from_json
@@ -134,9 +135,10 @@ class Persistent(Declared):
             replicas: Their numbers, or bool (R,); at least one.
 
         Raises:
-            ConfigError: There is no replica axis, none is picked, or the rows are in a `storage`.
+            ConfigError: There is no replica axis, none is picked, or one that is not there, or the rows are in a
+                `storage`.
         """
-        kept = [] if self.replicas is None else np.arange(self.replicas)[np.asarray(replicas)].tolist()
+        kept = [] if self.replicas is None else picked("replicas", replicas, self.replicas)
         if not kept or self.storage is not None:
             raise ConfigError(f"`part` needs replicas whose rows are in this process's memory, but got {replicas!r}")
         buffer = type(self)(**self._made.arguments() | {"replicas": len(kept)})

@@ -4,17 +4,18 @@ N is the number of stored steps, B the batch size, δ a TD error. A new step get
 the buffer, 1 if there is none. Priorities, and p^α, are held as float32 inside its normal range.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from replaylab import _core
-from replaylab.replay.arrays import check_count, check_option
+from replaylab.arguments import FRACTION, NOT_NEGATIVE, check, number, one_of, whole
 from replaylab.replay.samplers import FeedbackKind, Sampler
-from replaylab.replay.schedules import Linear, Schedule, as_schedule
+from replaylab.replay.schedules import Linear, Schedule, scheduled
 
 Normalize = Literal["buffer", "batch", "none"]
 NORMALIZE: tuple[Normalize, ...] = ("buffer", "batch", "none")
+WEIGHTING = {"alpha": FRACTION, "beta": scheduled(FRACTION), "normalize": one_of(*NORMALIZE)}
+"""What α, β and the normalisation must be."""
 ABSOLUTE, CLIPPED, POSITIVE = range(3)
 """What the core makes of a TD error: |δ| + ε, max(|δ|, 1), or max(δ, 0) + ε."""
 
@@ -56,9 +57,7 @@ class Prioritized(Sampler):
     _feedback: ClassVar[int] = ABSOLUTE
 
     def __post_init__(self) -> None:
-        check_weighting(self, self.alpha, self.beta, self.normalize)
-        check_option(self, "epsilon", "finite and not negative", lambda: 0.0 <= self.epsilon < math.inf)
-        check_count(self, "block_length")
+        check(self, **WEIGHTING, epsilon=NOT_NEGATIVE, block_length=whole())
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]
@@ -128,7 +127,7 @@ class Permuted(Prioritized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "bins")
+        check(self, bins=whole())
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]
@@ -160,7 +159,7 @@ class Dispersed(Prioritized):
     def __post_init__(self) -> None:
         super().__post_init__()
         rule = "1, for a batch takes one step of an episode and a block takes neighbours"
-        check_option(self, "block_length", rule, lambda: self.block_length == 1)
+        check(self, block_length=number(rule, lambda length: length == 1))
 
     def _options(self) -> dict[str, float]:
         return super()._options() | {"episodes": 1.0}
@@ -181,7 +180,7 @@ class LAP(Sampler):
     wants_feedback: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_weighting(self, self.alpha, 0.0, "buffer")
+        check(self, alpha=FRACTION)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -212,7 +211,7 @@ class RankBased(Sampler):
     wants_feedback: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_weighting(self, self.alpha, self.beta, self.normalize)
+        check(self, **WEIGHTING)
 
     @property
     def scheduled(self) -> float | Schedule:
@@ -238,10 +237,3 @@ class Greedy(Sampler):
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         return _core.SamplerConfig("greedy")
-
-
-def check_weighting(sampler: Sampler, alpha: float, beta: float | Schedule, normalize: str) -> None:
-    """Raise `ConfigError` unless α, β and the normalisation keep their rules."""
-    check_option(sampler, "alpha", "in [0, 1]", lambda: 0.0 <= alpha <= 1.0)
-    check_option(sampler, "beta", "in [0, 1]", lambda: all(0.0 <= end <= 1.0 for end in as_schedule(beta).bounds))
-    check_option(sampler, "normalize", '"buffer", "batch" or "none"', lambda: normalize in NORMALIZE)

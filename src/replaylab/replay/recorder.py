@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import checked, flag, mapping, optional, shown
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay.arrays import fitted
 from replaylab.replay.buffer import ReplayBuffer
@@ -76,9 +77,11 @@ class ReplayRecorder:
             raise ConfigError(f"`buffer` must be a ReplayBuffer, but got {buffer!r:.80}; or use ReplayRecorder.for_env")
         self.env, self.buffer = env, buffer
         self._face = face = EnvFace(env)
+        if isinstance(env, type) or not (face.pool or callable(getattr(env, "step", None))):
+            raise ConfigError(f"`env` must be an environment, with `reset` and `step`, but got {shown(env)}")
         self._lead = tuple(axis for axis in (buffer.replicas, buffer.num_envs) if axis is not None)
         self._resets_wanted = face.mode in (None, "disabled")  # by the caller, or with `reset_ended` from here
-        self._reset_ended = reset_ended and self._resets_wanted
+        self._reset_ended = checked("reset_ended", reset_ended, flag) and self._resets_wanted
         self._check_fit()
 
         self._trees = buffer.fields
@@ -112,7 +115,7 @@ class ReplayRecorder:
         """
         return cls(env, ReplayBuffer.for_env(spaces_of(env), capacity, **buffer_options), reset_ended=reset_ended)
 
-    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None, env_ids: Any = None) -> Any:
+    def reset(self, *, seed: Any = None, options: Mapping[str, Any] | None = None, env_ids: Any = None) -> Any:
         """Start new episodes and return what the environments return; episodes under way end where they are.
 
         Args:
@@ -125,6 +128,7 @@ class ReplayRecorder:
         """
         if self._face.is_async:
             raise ConfigError("an asynchronous EnvPool has no `reset`; call async_reset(), then recv()")
+        options = checked("options", options, optional(mapping))
         rows, call = self._checked_rows(env_ids), () if env_ids is None else (self._checked_rows(env_ids),)
         if options is not None and options.get("reset_mask") is not None:
             rows = np.flatnonzero(options["reset_mask"]).astype(np.int32)

@@ -5,15 +5,14 @@ steps, B the batch size asked for, δ a TD error. Those that go by age are in `a
 `dial_samplers`, those that learn from feedback in `priority_samplers`, your own in `custom`.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from replaylab import _core
+from replaylab.arguments import POSITIVE, Unfit, check, flag, one_of, optional, tuple_of
 from replaylab.errors import ConfigError
-from replaylab.replay.arrays import check_option
 from replaylab.replay.schedules import Schedule
 
 FeedbackKind = Literal["td_error", "reducible_loss"]
@@ -106,6 +105,9 @@ class Uniform(Sampler):
 
     replace: bool = True
 
+    def __post_init__(self) -> None:
+        check(self, replace=flag)
+
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         return _core.SamplerConfig("uniform" if self.replace else "distinct")
@@ -128,7 +130,7 @@ class Combined(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_option(self, "mode", '"plus" or "replace"', lambda: self.mode in ("plus", "replace"))
+        check(self, mode=one_of("plus", "replace"))
 
     def rows(self, batch_size: int) -> int:
         """Return B, and one more for mode "plus"."""
@@ -175,12 +177,9 @@ class Mixture(Sampler):
 
     def __post_init__(self) -> None:
         rule = "two or more samplers of this library with an exact law, none of them a Mixture or written in Python"
-        check_option(self, "parts", rule, lambda: len(self.parts) > 1 and all(map(_can_be_part, self.parts)))
-        shares = (1.0,) * len(self.parts) if self.shares is None else self.shares
-        rule = "one positive number for each part"
-        check_option(
-            self, "shares", rule, lambda: len(shares) == len(self.parts) and all(0 < s < math.inf for s in shares)
-        )
+        check(self, parts=tuple_of(_part, rule, 2))
+        count, rule = len(self.parts), "one positive number for each part"
+        check(self, shares=optional(tuple_of(POSITIVE, rule, count, count)))
 
     @property
     def wants_feedback(self) -> bool:  # type: ignore[override]
@@ -237,6 +236,8 @@ def split_rows(shares: Sequence[float], batch_size: int) -> list[int]:
     return asked
 
 
-def _can_be_part(sampler: object) -> bool:
-    """Whether a mixture can have this as its part."""
-    return isinstance(sampler, Sampler) and sampler.in_core and sampler.has_law and not isinstance(sampler, Mixture)
+def _part(sampler: object) -> Sampler:
+    """What a mixture can have as its part."""
+    if not isinstance(sampler, Sampler) or isinstance(sampler, Mixture) or not (sampler.in_core and sampler.has_law):
+        raise Unfit("a sampler of this library with an exact law")
+    return sampler

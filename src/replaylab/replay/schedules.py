@@ -3,9 +3,12 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
+from replaylab.arguments import FINITE, Rule, check, number
 from replaylab.errors import ConfigError
-from replaylab.replay.arrays import check_option
+
+UNTIL = number("a progress in (0, 1] (1: the whole run)", lambda until: 0.0 < until <= 1.0)
 
 
 class Schedule(ABC):
@@ -33,7 +36,7 @@ class Constant(Schedule):
     value: float
 
     def __post_init__(self) -> None:
-        check_option(self, "value", "a finite number", lambda: math.isfinite(self.value))
+        check(self, value=FINITE)
 
     def __call__(self, progress: float) -> float:  # noqa: ARG002
         """Return the value."""
@@ -59,9 +62,7 @@ class Linear(Schedule):
     until: float = 1.0
 
     def __post_init__(self) -> None:
-        check_option(self, "start", "a finite number", lambda: math.isfinite(self.start))
-        check_option(self, "end", "a finite number", lambda: math.isfinite(self.end))
-        _check_until(self.until)
+        check(self, start=FINITE, end=FINITE, until=UNTIL)
 
     def __call__(self, progress: float) -> float:
         """Return start + (end − start)·min(progress / until, 1)."""
@@ -87,9 +88,7 @@ class Exponential(Schedule):
     until: float = 1.0
 
     def __post_init__(self) -> None:
-        check_option(self, "start", "a finite number", lambda: math.isfinite(self.start))
-        check_option(self, "end", "a finite number", lambda: math.isfinite(self.end))
-        _check_until(self.until)
+        check(self, start=FINITE, end=FINITE, until=UNTIL)
         if not (self.start > 0.0 and self.end > 0.0):
             raise ConfigError(
                 f"`start` and `end` of an Exponential schedule must be positive, but got "
@@ -111,6 +110,17 @@ def as_schedule(value: float | Schedule) -> Schedule:
     return value if isinstance(value, Schedule) else Constant(float(value))
 
 
-def _check_until(until: float) -> None:
-    if not 0.0 < until <= 1.0:
-        raise ConfigError(f"`until` must be a progress in (0, 1], but got {until}; 1 means the whole run")
+def scheduled(rule: Rule[float]) -> Rule[float | Schedule]:
+    """A number that keeps a rule, or a schedule whose values do."""
+
+    def take(value: Any) -> float | Schedule:
+        if not isinstance(value, Schedule):
+            return rule(value)
+        for end in value.bounds:
+            rule(end)
+        return value
+
+    return take
+
+
+CHANCE = scheduled(number("a chance, in [0, 1]", lambda chance: 0.0 <= chance <= 1.0))

@@ -4,13 +4,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from os import fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaylab import _core
+from replaylab.arguments import Unfit, check, encodable, flag, optional, place, whole
 from replaylab.errors import ConfigError, StorageError
-from replaylab.replay.arrays import positive
 from replaylab.replay.custom import CustomSampler
 from replaylab.replay.fields import Field
 from replaylab.replay.memory import core_fields, machine_memory
@@ -45,11 +44,7 @@ class Storage(ABC):
     create: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.headroom is not None:
-            positive("headroom", self.headroom, most=2**31)
-        positive("writers", self.writers, most=MOST_WRITERS)
-        if self.create not in (None, True, False):
-            raise ConfigError(f"`create` of {type(self).__name__} must be True, False or None, but got {self.create!r}")
+        check(self, headroom=optional(whole(most=2**31)), writers=whole(most=MOST_WRITERS), create=optional(flag))
 
     @property
     @abstractmethod
@@ -143,8 +138,7 @@ class MemoryMap(Storage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not _names_file(self.path):
-            raise ConfigError(f"`path` of MemoryMap must be the path of a file, but got {self.path!r}")
+        check(self, path=place("a file"), after_crash=flag)
         object.__setattr__(self, "path", str(Path(self.path).absolute()))
 
     @property
@@ -184,8 +178,7 @@ class SharedMemory(Storage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.name, str) or not _names_file(self.name) or "/" in self.name or self.name in (".", ".."):
-            raise ConfigError(f"`name` of SharedMemory must be a file name without slashes, but got {self.name!r}")
+        check(self, name=_file_name)
 
     @property
     def file(self) -> Path:
@@ -200,6 +193,13 @@ class SharedMemory(Storage):
     def on_disk(self) -> bool:
         """Whether the rows need no memory of the machine's."""
         return False
+
+
+def _file_name(value: object) -> str:
+    """The name of a file in a folder."""
+    if not isinstance(value, str) or not encodable(value) or set(value) & {"/", "\0"} or value in ("", ".", ".."):
+        raise Unfit("a file name without slashes")
+    return str(value)
 
 
 @dataclass(frozen=True)
@@ -258,16 +258,6 @@ def handle_of(storage: Storage | None, options: Mapping[str, Any]) -> Handle:
 def opened(storage: Storage | None) -> Storage | None:
     """Return the same storage, but only to be opened."""
     return None if storage is None else replace(storage, create=False)
-
-
-def _names_file(path: Any) -> bool:
-    """Whether this is the path of a file, in words that the compiled core can take."""
-    try:
-        name = fspath(path)
-        name.encode()
-    except (TypeError, AttributeError, UnicodeError):
-        return False
-    return name != "" and "\0" not in name
 
 
 def differences(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[str]:

@@ -1,13 +1,15 @@
 """A replay inside a data pipeline: steps go in, batches come out."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from replaylab.errors import ConfigError, EmptyBufferError, SnapshotError
+from replaylab import arguments
+from replaylab.errors import ConfigError, EmptyBufferError, FieldError, SnapshotError
 from replaylab.replay import snapshot
 from replaylab.replay.arrays import MOST, positive
 from replaylab.replay.batch import Batch
@@ -33,8 +35,8 @@ class ReplayStream:
             them, which count as their steps one after another.
         buffer: Where they are stored; or a capacity, for a buffer whose fields are those of the first step, with
             uniform draws.
-        batch_size: B.
-        warmup: How many steps must be stored before the first batch; None: B, or the capacity if that is less.
+        batch_size: B, at most the capacity.
+        warmup: How many steps must be stored before the first batch; None: B.
         progress: Training progress in [0, 1], or a function of how many batches were drawn before.
         seed: Seed of the buffer, where only its capacity is given.
 
@@ -73,9 +75,14 @@ class ReplayStream:
         self._buffer = buffer if isinstance(buffer, ReplayBuffer) else None
         self._capacity = buffer.capacity if isinstance(buffer, ReplayBuffer) else positive("buffer", buffer)
         self._batch_size = positive("batch_size", batch_size, most=MOST)
-        self._warmup = min(batch_size, self._capacity) if warmup is None else positive("warmup", warmup)
+        self._warmup = self._batch_size if warmup is None else positive("warmup", warmup)
         self._progress = progress
         self._seed = seed
+        if self._batch_size > self._capacity:
+            raise ConfigError(
+                "`batch_size` must be at most the capacity, or every batch repeats rows, but got "
+                f"(batch_size={self._batch_size:,}, capacity={self._capacity:,})"
+            )
         if self._warmup > self._capacity:
             raise ConfigError(
                 f"`warmup` must be at most the capacity, or no batch is ever drawn, but got (warmup={warmup}, "
@@ -98,6 +105,10 @@ class ReplayStream:
         Raises:
             FieldError, ShapeError, DtypeError: The step does not fit; see `ReplayBuffer.add`.
         """
+        if not isinstance(step, Mapping):
+            raise FieldError(
+                f"a step must be a mapping of a field's name to its value, but got {arguments.shown(step)}"
+            )
         if self._buffer is None:
             self._buffer = ReplayBuffer(self._capacity, fields_of_step(step), seed=self._first_seed())
         self._buffer.add(**step)
@@ -137,13 +148,14 @@ class ReplayStream:
         """How often the memory has been filled to its end: int, or int64 ``[R]``."""
         return self._stored() // self._capacity
 
-    def state(self, folder: str | Path | None = None) -> dict[str, Any]:
+    def state(self, folder: str | PathLike[str] | None = None) -> dict[str, Any]:
         """Return what `restore` needs to go on exactly: the memory and the counters, but nothing of the source.
 
         Args:
             folder: Save the buffer there (incrementally, see `ReplayBuffer.save`) and return only where it is. None:
                 the state holds the snapshot's files, and is as large as the buffer.
         """
+        folder = arguments.checked("folder", folder, arguments.optional(arguments.place("a folder")))
         saved: dict[str, Any] | None = None
         if self._buffer is not None and folder is not None:
             self._buffer.save(folder)

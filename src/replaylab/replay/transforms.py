@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
+from replaylab.arguments import FRACTION, check, checked, flag, one_of, reals, text, tuple_of, whole
 from replaylab.errors import ConfigError, FieldError, ShapeError
-from replaylab.replay.arrays import check_option
 from replaylab.replay.fields import Field
 
 Fields = Mapping[str, Field]
@@ -54,8 +54,7 @@ class NStep(Transform):
     makes: ClassVar[tuple[str, ...]] = ("discount", "n_steps")
 
     def __post_init__(self) -> None:
-        check_steps(self, "steps", 1)
-        check_option(self, "gamma", "in [0, 1]", lambda: 0.0 <= self.gamma <= 1.0)
+        check(self, steps=whole(most=2**31), gamma=FRACTION)
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
         """Tell the core what it needs to know."""
@@ -88,11 +87,8 @@ class FrameStack(Transform):
     stacked_input: bool = False
 
     def __post_init__(self) -> None:
-        check_steps(self, "length", 1)
-        check_option(self, "padding", '"repeat" or "zero"', lambda: self.padding in ("repeat", "zero"))
-        check_option(
-            self, "fields", "a tuple of field names", lambda: isinstance(self.fields, tuple) and self.fields != ()
-        )
+        names = tuple_of(text, "a tuple of field names", 1)
+        check(self, length=whole(most=2**31), fields=names, padding=one_of("repeat", "zero"), stacked_input=flag)
 
     def leaves(self, fields: Fields) -> list[str]:
         """Return the paths of the stacked fields.
@@ -168,16 +164,14 @@ class Sequence(Transform):
     makes: ClassVar[tuple[str, ...]] = ("mask",)
 
     def __post_init__(self) -> None:
-        check_steps(self, "length", 1)
-        check_steps(self, "overlap", 0)
-        check_steps(self, "burn_in", 0)
+        steps = whole(0, 2**31)
+        check(self, length=whole(most=2**31), overlap=steps, burn_in=steps)
+        check(self, state=tuple_of(text, "a tuple of field names"), eta=FRACTION)
         if self.overlap >= self.length:
             raise ConfigError(
                 f"`overlap` of Sequence must be smaller than `length`, but got (overlap={self.overlap}, "
                 f"length={self.length})"
             )
-        check_option(self, "eta", "in [0, 1]", lambda: 0.0 <= self.eta <= 1.0)
-        check_option(self, "state", "a tuple of field names", lambda: isinstance(self.state, tuple))
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
         """Tell the core what it needs to know."""
@@ -199,7 +193,7 @@ class Sequence(Transform):
         Returns:
             float64 ``[R] B``, for ``update_priorities(batch.id, priority=...)``.
         """
-        errors, valid = np.abs(np.asarray(td_error, np.float64)), np.asarray(mask, np.bool_)
+        errors, valid = np.abs(checked("td_error", td_error, reals())), np.asarray(mask, np.bool_)
         if valid.shape[-1:] == (self.burn_in + self.length,):
             valid = valid[..., self.burn_in :]
         if errors.shape[-1:] == (self.burn_in + self.length,):
@@ -253,13 +247,6 @@ def need_outcome(transform: Transform, fields: Fields, names: ListOf[str] = OUTC
             raise FieldError(
                 f"{type(transform).__name__} needs the field `{name}` declared as Field((), {field.dtype})"
             )
-
-
-def check_steps(transform: Transform, name: str, least: int) -> None:
-    """Raise `ConfigError` unless an option is a whole number of at least `least`."""
-    value = getattr(transform, name)
-    sound = isinstance(value, int) and not isinstance(value, bool) and least <= value <= 2**31
-    check_option(transform, name, f"a whole number of at least {least}", lambda: sound)
 
 
 def _partner(path: str, fields: Fields) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from replaylab.arguments import reals, takes
 from replaylab.statistics.resampling import Floats
 
 
+@takes(steps=reals("T", leading=False), values=reals("T"))
 def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
     """Return the normalised area under learning curves: the value's time-average, in its own unit.
 
@@ -24,6 +26,7 @@ def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
     return np.asarray(np.trapezoid(y, x, axis=-1) / (x[-1] - x[0]))
 
 
+@takes(steps=reals("n", leading=False), values=reals("n", leading=False), grid=reals("T", leading=False))
 def on_grid(steps: ArrayLike, values: ArrayLike, grid: ArrayLike) -> Floats:
     """Return a run's irregular series on a step grid: at each grid point the newest value logged up to it.
 

@@ -7,9 +7,10 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
+from replaylab.arguments import INSIDE, check, instance, number, optional, seed_number, takes
 from replaylab.errors import ConfigError
 from replaylab.statistics.levels import paired_difference
-from replaylab.statistics.resampling import Interval
+from replaylab.statistics.resampling import COUNT, NUMBERS, Interval
 
 Verdict = Literal["equivalent", "higher", "lower", "undecided"]
 
@@ -22,6 +23,8 @@ class Bounds:
     high: float
 
     def __post_init__(self) -> None:
+        real = number("a number", lambda _: True)
+        check(self, low=real, high=real)
         if not self.low < 0.0 < self.high:
             raise ConfigError(f"Equivalence bounds need low < 0 < high, but got {self.low!r} and {self.high!r}.")
 
@@ -53,6 +56,14 @@ class Equivalence:
         return "lower" if self.difference.high < 0.0 else "undecided"
 
 
+@takes(
+    treated=NUMBERS,
+    baseline=NUMBERS,
+    bounds=instance(Bounds, "Bounds"),
+    alpha=INSIDE,
+    resamples=optional(COUNT),
+    seed=seed_number,
+)
 def paired_equivalence(
     treated: ArrayLike,
     baseline: ArrayLike,

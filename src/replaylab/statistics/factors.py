@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from replaylab.arguments import INSIDE, LARGEST, checked, optional, reals, seed_number, takes, whole
 from replaylab.errors import ShapeError
 from replaylab.statistics.levels import bootstrap_interval
 from replaylab.statistics.permutation import PERMUTATIONS, is_exact, share_as_extreme, swap_patterns
-from replaylab.statistics.resampling import Floats, Interval, interval_p
+from replaylab.statistics.resampling import COUNT, NUMBERS, VALUES, Floats, Interval, interval_p
 
 
 class Contrast(NamedTuple):
@@ -42,10 +43,11 @@ def contrast_weights(*factors: ArrayLike) -> Floats:
     """
     found = np.ones(())
     for weights in factors:
-        found = np.multiply.outer(found, np.asarray(weights, dtype=np.float64))
+        found = np.multiply.outer(found, checked("factors", weights, reals("L")))
     return found
 
 
+@takes(values=NUMBERS, weights=reals(), level=INSIDE, resamples=optional(COUNT), permutations=COUNT, seed=seed_number)
 def contrast(
     values: ArrayLike,
     weights: ArrayLike,
@@ -87,6 +89,7 @@ def contrast(
     return Contrast(size, max(p, interval_p(size, len(each), level=level)))
 
 
+@takes(values=VALUES, axis=whole(-LARGEST), permutations=COUNT, seed=seed_number)
 def main_effect_test(values: ArrayLike, axis: int, *, permutations: int = PERMUTATIONS, seed: int = 0) -> float:
     """Return the p-value that a factor with any number of levels does nothing, by permuting it within seeds.
 
@@ -124,6 +127,7 @@ def _between(values: Floats) -> Floats:
     return np.asarray(values.mean(axis=-2).var(axis=-1))
 
 
+@takes(values=VALUES)
 def seed_correlation(values: ArrayLike) -> float:
     """Return the intraclass correlation of seeds, ICC(3, 1): what pairing gains.
 

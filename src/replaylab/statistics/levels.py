@@ -11,9 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from replaylab.arguments import INSIDE, LARGEST, flag, optional, reals, seed_number, takes, whole
 from replaylab.errors import ShapeError
 from replaylab.statistics.bootstrap import bootstrap_ends, random_ends
 from replaylab.statistics.resampling import (
+    COUNT,
+    NUMBERS,
     Band,
     Floats,
     Interval,
@@ -25,6 +28,7 @@ from replaylab.statistics.resampling import (
 )
 
 
+@takes(values=NUMBERS, axis=whole(-LARGEST))
 def interquartile_mean(values: ArrayLike, axis: int = 0) -> Floats:
     """Return the mean of the middle half along ``axis``.
 
@@ -38,7 +42,10 @@ def interquartile_mean(values: ArrayLike, axis: int = 0) -> Floats:
     Raises:
         ShapeError: there are no values along ``axis``.
     """
-    array = np.sort(np.asarray(values, dtype=np.float64), axis=axis)
+    array = np.asarray(values, dtype=np.float64)
+    if not -array.ndim <= axis < array.ndim:
+        raise ShapeError(f"The axis of the runs must be one of the {array.ndim} there are, but got {axis}.")
+    array = np.sort(array, axis=axis)
     count = array.shape[axis]
     if count == 0:
         raise ShapeError("An interquartile mean needs at least one value, but got none.")
@@ -57,6 +64,7 @@ def iqm_difference(treated: Floats, baseline: Floats) -> Floats:
     return pooled_iqm(treated) - pooled_iqm(baseline)
 
 
+@takes(values=NUMBERS, level=INSIDE, resamples=optional(COUNT), seed=seed_number, calibrated=flag)
 def bootstrap_interval(
     values: ArrayLike, *, level: float = 0.95, resamples: int | None = None, seed: int = 0, calibrated: bool = True
 ) -> Interval:
@@ -84,6 +92,7 @@ def bootstrap_interval(
     return Interval(float(pooled_iqm(array)), *found)
 
 
+@takes(treated=NUMBERS, baseline=NUMBERS, level=INSIDE, resamples=optional(COUNT), seed=seed_number, calibrated=flag)
 def paired_difference(
     treated: ArrayLike,
     baseline: ArrayLike,
@@ -116,6 +125,7 @@ def paired_difference(
     return Interval(float(iqm_difference(a, b)), *found)
 
 
+@takes(treated=NUMBERS, baseline=NUMBERS, level=INSIDE, resamples=optional(COUNT), seed=seed_number, calibrated=flag)
 def unpaired_difference(
     treated: ArrayLike,
     baseline: ArrayLike,
@@ -149,6 +159,7 @@ def unpaired_difference(
     return Interval(float(iqm_difference(a, b)), *found)
 
 
+@takes(values=reals("N", "T", leading=False), level=INSIDE, resamples=COUNT, seed=seed_number)
 def curve_band(values: ArrayLike, *, level: float = 0.95, resamples: int = 2_000, seed: int = 0) -> Band:
     """Return the IQM over runs at every point of a learning curve, with pointwise bootstrap intervals.
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from replaylab.arguments import optional, seed_number, takes
 from replaylab.errors import ShapeError
 from replaylab.statistics.levels import interquartile_mean, iqm_difference
-from replaylab.statistics.resampling import Floats, as_pairs
+from replaylab.statistics.resampling import COUNT, NUMBERS, Floats, as_pairs
 
 PERMUTATIONS = 20_000
 """Swap patterns of a test: all 2^N of them if they are no more, else so many random ones."""
@@ -47,6 +48,7 @@ def share_as_extreme(null: Floats, seen: float, scale: float, *, exact: bool) ->
     return count / len(null) if exact else (count + 1) / (len(null) + 1)
 
 
+@takes(treated=NUMBERS, baseline=NUMBERS, permutations=COUNT, seed=seed_number)
 def paired_permutation_test(
     treated: ArrayLike, baseline: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> float:
@@ -77,6 +79,7 @@ def paired_permutation_test(
     return share_as_extreme(np.abs(null), seen, scale, exact=is_exact(len(a), permutations))
 
 
+@takes(differences=NUMBERS, limits=optional(NUMBERS), permutations=COUNT, seed=seed_number)
 def max_t(
     differences: ArrayLike, *, limits: ArrayLike | None = None, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> Floats:
@@ -129,6 +132,7 @@ def _abs_t(means: Floats, differences: Floats, runs: NDArray[np.intp]) -> Floats
     return np.asarray(np.divide(size, np.sqrt(variance / runs), out=np.zeros_like(size), where=variance > 0))
 
 
+@takes(p_values=NUMBERS)
 def holm(p_values: ArrayLike) -> Floats:
     """Return Holm's step-down adjusted p-values, shape (K,): reject where adjusted <= alpha.
 
@@ -137,6 +141,8 @@ def holm(p_values: ArrayLike) -> Floats:
     Statist. 6, 65-70).
     """
     p = np.asarray(p_values, dtype=np.float64)
+    if p.ndim != 1:
+        raise ShapeError(f"P-values must be of shape (K,), but got shape {p.shape}.")
     order = np.argsort(p, kind="stable")
     adjusted = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
     result = np.empty_like(adjusted)
@@ -144,6 +150,7 @@ def holm(p_values: ArrayLike) -> Floats:
     return result
 
 
+@takes(treated=NUMBERS, baseline=NUMBERS, permutations=COUNT, seed=seed_number)
 def share_distance_test(
     treated: ArrayLike, baseline: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> tuple[float, float]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from replaylab.arguments import FINITE, INSIDE, optional, seed_number, takes, whole
 from replaylab.errors import ConfigError
 from replaylab.statistics.levels import iqm_difference
 from replaylab.statistics.paired import paired_test
 from replaylab.statistics.proportions import wilson_interval
-from replaylab.statistics.resampling import Interval, as_pairs
+from replaylab.statistics.resampling import COUNT, NUMBERS, Interval, as_pairs
 
 _RESAMPLES = 1_000
 """Of each simulated study's interval."""
@@ -26,6 +27,20 @@ class Power:
     """Its interval is the simulation's own error; that of a small pilot comes on top."""
 
 
+MOST_SEEDS = 100_000
+
+
+@takes(
+    treated=NUMBERS,
+    baseline=NUMBERS,
+    seeds=whole(most=MOST_SEEDS),
+    effect=optional(FINITE),
+    alpha=INSIDE,
+    comparisons=whole(),
+    studies=COUNT,
+    permutations=COUNT,
+    seed=seed_number,
+)
 def power(
     treated: ArrayLike,
     baseline: ArrayLike,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
+from replaylab.arguments import INSIDE, reals, takes
 from replaylab.errors import ConfigError
 from replaylab.statistics.resampling import Floats
 
@@ -20,6 +21,7 @@ class Shares(NamedTuple):
     high: Floats
 
 
+@takes(successes=reals(), trials=reals(), level=INSIDE)
 def wilson_interval(successes: ArrayLike, trials: ArrayLike, *, level: float = 0.95) -> Shares:
     """Return success rates with Wilson's score interval, which stays sensible at 0, at 1, and for few trials.
 
@@ -43,7 +45,7 @@ def wilson_interval(successes: ArrayLike, trials: ArrayLike, *, level: float = 0
     k, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
     if not ((k >= 0) & (k <= n) & (n > 0)).all():
         raise ConfigError(
-            f"Success rates need 0 <= successes <= trials and trials > 0, but got {successes!r} of {trials!r}."
+            f"Success rates need 0 <= successes <= trials and trials > 0, but got {k.tolist()} of {n.tolist()}."
         )
     p, z = k / n, float(norm.ppf((1 + level) / 2))
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)

@@ -12,12 +12,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, t
 
-from replaylab.errors import ConfigError, ShapeError
+from replaylab.arguments import reals, whole
+from replaylab.errors import ShapeError
 
 Floats = NDArray[np.float64]
 
 RESAMPLES = 10_000
 """Bootstrap resamples that an interval starts with (`bootstrap` takes more where its ends are not steady)."""
+
+NUMBERS = reals()
+"""What values must be whose shape the function looks at itself."""
+
+VALUES = reals("N")
+"""What values, one for each run or more, must be."""
+
+COUNT = whole(most=2**31 - 1)
+"""What a number of resamples, patterns or studies must be."""
 
 _BLOCK = 4_000_000
 """Numbers held at once while resampling, so that large studies need no more memory than small ones."""
@@ -48,7 +58,7 @@ def as_strata(values: ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 1:
         array = array[:, None]
-    if array.ndim != 2 or array.shape[0] == 0:
+    if array.ndim != 2 or 0 in array.shape:
         raise ShapeError(f"Values must be of shape (N,) or (N, M) with N >= 1, but got shape {array.shape}.")
     return array
 
@@ -104,12 +114,7 @@ def tail(level: float, runs: int, strata: int = 1, *, difference: bool = False, 
         strata: number of strata, M.
         difference: whether the interval is of a difference.
         calibrated: False gives the plain percentile interval.
-
-    Raises:
-        ConfigError: the level is not between 0 and 1.
     """
-    if not 0.0 < level < 1.0:
-        raise ConfigError(f"An interval's level must be between 0 and 1, but got {level!r}; 0.95 is usual.")
     if not calibrated or runs == 1:
         return (1.0 - level) / 2.0
     quantile = float(t.ppf((1.0 + level) / 2.0, strata * (runs - 1)))

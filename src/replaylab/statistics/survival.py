@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from replaylab.arguments import FINITE, INSIDE, check, instance, optional, reals, takes, truths, whole
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.statistics.resampling import Band, Floats, Interval
 
@@ -30,6 +31,7 @@ class Times:
     """Shape (N,): False where the run was followed for ``steps`` and had not reached the threshold."""
 
     def __post_init__(self) -> None:
+        check(self, steps=reals(), reached=truths)
         if self.steps.ndim != 1 or self.steps.shape != self.reached.shape or not len(self.steps):
             raise ShapeError(
                 f"Times need steps and reached of one shape (N,) with N >= 1, but got {self.steps.shape} and "
@@ -41,6 +43,10 @@ class Times:
         return stats.CensoredData.right_censored(self.steps, ~self.reached)
 
 
+TIMES = instance(Times, "Times, as `steps_to_threshold` returns them")
+
+
+@takes(steps=reals("T", leading=False), values=reals("N", "T", leading=False), threshold=FINITE, hold=whole())
 def steps_to_threshold(steps: ArrayLike, values: ArrayLike, threshold: float, *, hold: int = 1) -> Times:
     """Return when each run's curve first reaches a threshold, and stays for a number of points.
 
@@ -66,6 +72,7 @@ def steps_to_threshold(steps: ArrayLike, values: ArrayLike, threshold: float, *,
     return Times(np.where(reached, x[held.argmax(axis=1)], x[-1]), reached)
 
 
+@takes(times=TIMES, level=INSIDE)
 def survival_curve(times: Times, *, level: float = 0.95) -> tuple[Floats, Band]:
     """Return Kaplan and Meier's estimate: steps (K,), and the share of runs still below, after each of them.
 
@@ -82,6 +89,7 @@ def survival_curve(times: Times, *, level: float = 0.95) -> tuple[Floats, Band]:
     return np.asarray(found.quantiles, dtype=np.float64), Band(share, low, np.minimum.accumulate(high))
 
 
+@takes(times=TIMES, level=INSIDE)
 def median_steps(times: Times, *, level: float = 0.95) -> Interval:
     """Return the median number of steps, infinite where fewer than half of the runs got there.
 
@@ -97,6 +105,7 @@ def _crossing(steps: Floats, curve: Floats) -> float:
     return float(steps[below.argmax()]) if below.any() else float("inf")
 
 
+@takes(times=TIMES, horizon=optional(FINITE), level=INSIDE)
 def restricted_mean(times: Times, horizon: float | None = None, *, level: float = 0.95) -> Interval:
     """Return the mean steps spent below the threshold within a horizon, with its interval.
 
@@ -139,6 +148,7 @@ def _life_table(times: Times, end: float) -> tuple[Floats, Floats, Floats]:
     return t, events.astype(np.float64), at_risk.astype(np.float64)
 
 
+@takes(first=TIMES, second=TIMES)
 def logrank_test(first: Times, second: Times) -> float:
     """Return the two-sided p-value of the log-rank test that two groups take equally long (``scipy.stats.logrank``).
 

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from replaylab.study.plan import Population
 
@@ -35,6 +35,7 @@ class Failure:
     traceback: str
 
 
+@runtime_checkable
 class Reporter(Protocol):
     """Hears of a run's progress; `replaylab.study.progress` has one for terminals and one for plain lines."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from filelock import FileLock, Timeout
 
+from replaylab.arguments import NOT_NEGATIVE, check, flag, instance, optional, place, takes, text, whole
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study import files, provenance
 from replaylab.study.catalog import find
@@ -47,6 +48,10 @@ class Summary:
         return not self.failures
 
 
+FOLDER = optional(place("a folder"))
+REPORTER = optional(instance(Reporter, "a reporter, with its methods"))
+
+
 @dataclass(frozen=True)
 class Study:
     """A validated study and its folder.
@@ -64,7 +69,12 @@ class Study:
     spec: Spec
     folder: Path
 
+    def __post_init__(self) -> None:
+        check(self, spec=instance(Spec, "a Spec"), folder=place("a folder"))
+        object.__setattr__(self, "folder", Path(self.folder))
+
     @classmethod
+    @takes(study=place("a study file, or a shipped study's name"), folder=FOLDER)
     def from_toml(cls, study: str | Path, folder: str | Path | None = None) -> Self:
         """Read a study file, or a shipped study by name.
 
@@ -79,6 +89,7 @@ class Study:
         return cls(spec, Path("results", spec.name) if folder is None else Path(folder))
 
     @classmethod
+    @takes(folder=place("a folder"))
     def from_folder(cls, folder: str | Path) -> Self:
         """Open the results of an earlier run; needs neither the study file nor the training code.
 
@@ -124,6 +135,7 @@ class Study:
         """The populations whose rows are there."""
         return [p for p in self.populations if self.file_of(p).is_file()]
 
+    @takes(workers=optional(whole()), show=optional(flag), reporter=REPORTER)
     def run(self, *, workers: int | None = None, show: bool | None = None, reporter: Reporter | None = None) -> Summary:
         """Run what is missing and return what was done; safe to kill at any moment and call again.
 
@@ -139,7 +151,7 @@ class Study:
         """
         import time
 
-        workers = _workers(workers)
+        workers = workers or provenance.cores()
         began = time.perf_counter()
         with self._owned():
             self._write_record()
@@ -154,6 +166,7 @@ class Study:
             ran = tuple(p for p in self.populations if p.id in seconds)
         return Summary(ran, tuple(kept), tuple(failures), time.perf_counter() - began)
 
+    @takes(workers=optional(whole()), seconds=NOT_NEGATIVE)
     def estimate(self, *, workers: int | None = None, seconds: float = CALIBRATION_SECONDS) -> Estimate:
         """Return what `run` would do and take, without writing anything: the grid, the time, the disk.
 
@@ -166,7 +179,7 @@ class Study:
         Raises:
             ConfigError: ``workers`` is below 1.
         """
-        return estimate(self.spec, self.populations, self.present, _workers(workers), seconds)
+        return estimate(self.spec, self.populations, self.present, workers or provenance.cores(), seconds)
 
     def _run(
         self, todo: list[Population], kept: list[Population], workers: int, reporter: Reporter
@@ -225,6 +238,7 @@ class Study:
             raise SpecError(f"{self.folder}: holds no results of these settings yet. Run the study first.")
         return open_rows([self.file_of(p) for p in present])
 
+    @takes(sql=text)
     def query(self, sql: str) -> duckdb.DuckDBPyRelation:
         """Return what an SQL query finds in the table ``results``, all rows of the study.
 
@@ -235,6 +249,7 @@ class Study:
         """
         return cast("duckdb.DuckDBPyRelation", self.results().query("results", sql))
 
+    @takes(metric=optional(text))
     def frame(self, metric: str | None = None) -> pandas.DataFrame:
         """Return all rows, or those of one metric, as a pandas DataFrame; columns as in `results`.
 
@@ -254,6 +269,7 @@ class Study:
             rows = rows.filter(ColumnExpression("metric") == ConstantExpression(metric))
         return rows.df()
 
+    @takes(metric=text)
     def curves(self, metric: str = "eval/mean_reward") -> list[Curve]:
         """Return a metric of every run over time, one curve object for each environment, learner and strategy.
 
@@ -300,6 +316,7 @@ class Study:
     def _repr_html_(self) -> str:
         return html_of(self)
 
+    @takes(out=FOLDER, figure_files=flag)
     def report(self, out: str | Path | None = None, *, figure_files: bool = True) -> Path:
         """Write ``report.html`` with its figures and tables, and return its path.
 
@@ -334,10 +351,3 @@ class Study:
             return {}
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return record
-
-
-def _workers(wanted: int | None) -> int:
-    workers = provenance.cores() if wanted is None else wanted
-    if workers < 1:
-        raise ConfigError(f"`workers` must be at least 1, but got {workers}.")
-    return workers

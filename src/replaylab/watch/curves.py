@@ -7,6 +7,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from replaylab.arguments import checked, instance, mapping, optional, reals, takes, text
 from replaylab.errors import ConfigError
 from replaylab.learners.metrics import Metrics
 from replaylab.palette import looks
@@ -16,6 +17,7 @@ from replaylab.watch.smoothing import ewma
 Floats = npt.NDArray[np.float64]
 
 
+@takes(metrics=instance(Metrics, "Metrics, as `train` returns them"), metric=text)
 def by_episode(metrics: Metrics, metric: str = "rollout/ep_rew") -> Floats:
     """Return a metric that has one row an episode as float64 (R, N), NaN where a seed had fewer than N episodes.
 
@@ -31,6 +33,7 @@ def by_episode(metrics: Metrics, metric: str = "rollout/ep_rew") -> Floats:
     return table
 
 
+@takes(returns=mapping, baseline=optional(text), unit=text)
 def learning_curves(
     returns: Mapping[str, npt.ArrayLike], *, baseline: str | None = None, span: float = 100.0, unit: str = "return"
 ) -> Figure:
@@ -57,7 +60,7 @@ def learning_curves(
         ax = figure.subplots()
         longest = 1
         for name, values in returns.items():
-            smooth = ewma(np.atleast_2d(np.asarray(values, np.float64)), span)
+            smooth = ewma(np.atleast_2d(checked(f"returns[{name!r}]", values, reals("N"))), span)
             episodes, look = np.arange(1, smooth.shape[1] + 1), chosen[name]
             longest = max(longest, len(episodes))
             if len(smooth) > 1:

@@ -10,10 +10,15 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import LARGEST, Rule, check, checked, instance, reals, takes, text, tuple_of, whole
 from replaylab.errors import ConfigError, ShapeError
 
 UP, RIGHT, DOWN, LEFT = (-1, 0), (0, 1), (1, 0), (0, -1)
 """Moves as (rows, columns)."""
+
+
+MOVE = tuple_of(whole(-LARGEST), "two whole numbers", 2, 2)
+LABELS: Rule[Mapping[int, str]] = instance(Mapping, "a mapping of states to letters")
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,21 @@ class Grid:
     labels: Mapping[int, str] = field(default_factory=dict)
     closed: frozenset[int] = frozenset()
 
+    def __post_init__(self) -> None:
+        pair = "two whole numbers of at least 1"
+        check(self, shape=tuple_of(whole(), pair, 2, 2), moves=tuple_of(MOVE, "pairs of whole numbers", 1))
+        state = whole(0, self.size - 1)
+        closed, labels = tuple_of(state, "states of the grid"), checked("labels", self.labels, LABELS, "Grid")
+        object.__setattr__(self, "closed", frozenset(checked("closed", self.closed, closed, "Grid")))
+        object.__setattr__(self, "labels", {checked("labels", at, state, "Grid"): one for at, one in labels.items()})
+
     @property
     def size(self) -> int:
         """S."""
         return self.shape[0] * self.shape[1]
 
     @classmethod
+    @takes(env_id=text)
     def of(cls, env_id: str, **kwargs: Any) -> Grid:
         """Return the grid of Gymnasium's CliffWalking or FrozenLake, of any map.
 
@@ -75,7 +89,7 @@ class Grid:
         Raises:
             ShapeError: They are of neither shape.
         """
-        array = np.asarray(values, np.float64)
+        array = checked(name, values, reals())
         if array.shape[-2:] == self.shape:
             array = array.reshape(*array.shape[:-2], self.size)
         if array.shape[-1:] != (self.size,):

@@ -17,6 +17,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from replaylab import palette
+from replaylab.arguments import instance, mapping, reals, takes, text
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.study.svg import style
 from replaylab.watch.grid import Grid
@@ -29,11 +30,14 @@ Floats = npt.NDArray[np.float64]
 WIDTH = 760
 """Of a map, in CSS pixels."""
 
+GRID = instance(Grid, "a Grid")
+
 _DARK = palette.HUES[0][0]
 COLOURS = LinearSegmentedColormap.from_list("replaylab", ["#eef5fa", "#8fc3e4", _DARK, "#00304d"])
 """Light to dark in one hue: order is seen by readers of any colour vision, and in print without colour."""
 
 
+@takes(visits=mapping, grid=GRID, unit=text)
 def visit_map(visits: Mapping[str, npt.ArrayLike], grid: Grid, *, unit: str = "visits of a state") -> Figure:
     """Draw how often each state was visited, one panel for each name, all in the same logarithmic colours.
 
@@ -65,6 +69,7 @@ def visit_map(visits: Mapping[str, npt.ArrayLike], grid: Grid, *, unit: str = "v
         return figure
 
 
+@takes(values=reals(), grid=GRID, title=text)
 def value_map(values: npt.ArrayLike, grid: Grid, *, title: str = "") -> Figure:
     """Draw the value of each state, and the greedy policy as arrows.
 

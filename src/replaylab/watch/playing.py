@@ -8,9 +8,11 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import function, instance, mapping, optional, shown, takes, whole
 from replaylab.envs.atari import is_atari, make_atari, whole_games
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.learners.agents import Agents, each
+from replaylab.replay.arrays import MOST
 
 Policy = Callable[[Any], int]
 """Takes one observation, returns an action counted from 0."""
@@ -42,6 +44,13 @@ class Episode:
         return f"{self.steps:,} steps, return {self.episode_return:g}, {how}"
 
 
+@takes(
+    env=instance((str, gym.Env), "the name of an environment, or one of Gymnasium's"),
+    policy=function("an observation"),
+    seed=whole(0, 2**32 - 1),
+    max_steps=whole(),
+    env_options=optional(mapping),
+)
 def play(
     env: str | gym.Env[Any, Any],
     policy: Policy,
@@ -64,8 +73,6 @@ def play(
         ConfigError: There is no such environment, it makes no pictures, or `max_steps` is below 1.
         MissingExtraError: What draws the pictures is not installed.
     """
-    if max_steps < 1:
-        raise ConfigError(f"`max_steps` must be at least 1, but got {max_steps}")
     made = _make(env, env_options or {}) if isinstance(env, str) else env
     try:
         return _play(made, policy, seed, max_steps)
@@ -77,6 +84,7 @@ def play(
         made.close()
 
 
+@takes(replicas=whole(most=MOST), replica=whole(0))
 def greedy(agents: Agents, replicas: int, replica: int = 0) -> Policy:
     """Return the greedy policy of one replica of trained agents; of equal actions it takes the first.
 
@@ -85,6 +93,10 @@ def greedy(agents: Agents, replicas: int, replica: int = 0) -> Policy:
         replicas: R.
         replica: Which.
     """
+    if not callable(getattr(agents, "q_values", None)):
+        raise ConfigError(f"`agents` must be agents, as `train` leaves them, but got {shown(agents)}")
+    if replica >= replicas:
+        raise ConfigError(f"`replica` must be below `replicas`, but got (replica={replica}, replicas={replicas})")
 
     def policy(obs: Any) -> int:
         rows = each(lambda x: np.broadcast_to(x, (replicas, 1, *np.shape(x))).copy(), obs)

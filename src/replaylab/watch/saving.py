@@ -4,6 +4,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from replaylab.arguments import checked, place
 from replaylab.errors import ConfigError
 from replaylab.study.svg import style, to_svg
 
@@ -14,10 +15,11 @@ def save(figure: Figure, *paths: str | Path) -> None:
     Raises:
         ConfigError: A path has another suffix; nothing is written.
     """
-    for path in map(Path, paths):
+    files = [Path(checked("paths", path, place("a file"))) for path in paths]
+    for path in files:
         if path.suffix not in (".svg", ".png"):
             raise ConfigError(f"`path` of a figure must end in .svg or .png, but got {str(path)!r}")
-    for path in map(Path, paths):
+    for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
         with style():
             if path.suffix == ".svg":

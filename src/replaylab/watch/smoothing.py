@@ -1,14 +1,17 @@
 """Running averages over episodes, of all seeds at once."""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
-from replaylab.errors import ConfigError
+from replaylab.arguments import number, reals, takes, whole
 
 Floats = npt.NDArray[np.float64]
 
 
+@takes(values=reals("T"), span=number("at least 1", lambda span: 1.0 <= span < math.inf))
 def ewma(values: npt.ArrayLike, span: float = 100.0) -> Floats:
     """Return the exponentially weighted moving average along the last axis.
 
@@ -27,15 +30,16 @@ def ewma(values: npt.ArrayLike, span: float = 100.0) -> Floats:
         >>> ewma([1.0, 2.0, 3.0], span=3).round(4).tolist()
         [1.0, 1.6667, 2.4286]
     """
-    if span < 1:
-        raise ConfigError(f"`span` must be at least 1, but got {span}")
     x = np.asarray(values, np.float64)
     keep = 1.0 - 2.0 / (span + 1.0)
+    if keep == 1.0:  # a span so long that nothing is forgotten
+        return running_mean(x, x.shape[-1])
     weights = (1.0 - keep ** np.arange(1, x.shape[-1] + 1)) / (1.0 - keep)
     sums: Floats = lfilter([1.0], [1.0, -keep], x, axis=-1)
     return sums / weights
 
 
+@takes(values=reals("T"), window=whole())
 def running_mean(values: npt.ArrayLike, window: int = 100) -> Floats:
     """Return the mean of the last `window` values along the last axis, of as many as there are at the beginning.
 
@@ -52,8 +56,6 @@ def running_mean(values: npt.ArrayLike, window: int = 100) -> Floats:
         >>> running_mean([1.0, 2.0, 3.0, 7.0], window=2).tolist()
         [1.0, 1.5, 2.5, 5.0]
     """
-    if window < 1:
-        raise ConfigError(f"`window` must be at least 1, but got {window}")
     sums = np.cumsum(np.asarray(values, np.float64), axis=-1)
     means: Floats = sums / np.minimum(np.arange(1, sums.shape[-1] + 1), window)
     means[..., window:] = (sums[..., window:] - sums[..., :-window]) / window

@@ -10,6 +10,7 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import place, seed_number, takes, tuple_of
 from replaylab.errors import MissingExtraError
 
 NAMES = {"train/updates": "train/n_updates"}
@@ -34,6 +35,7 @@ class TensorBoard:
             train("CartPole-v1", DQN(), Uniform(), seeds, 50_000, on_metrics=board)
     """
 
+    @takes(folder=place("a folder"), seeds=tuple_of(seed_number, "whole numbers that are not negative"))
     def __init__(self, folder: str | Path, seeds: Sequence[int]) -> None:
         if find_spec("tensorboard") is None:
             raise MissingExtraError(

@@ -8,11 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from replaylab.arguments import instance, place, takes, tuple_of, whole
 from replaylab.errors import ConfigError
 
+FRAMES = tuple_of(instance(np.ndarray, "an array"), "arrays uint8 (H, W, 3)")
 Frames = Sequence[npt.NDArray[np.uint8]]
 
 
+@takes(path=place("a file"), frames=FRAMES, fps=whole(most=1_000))
 def write_video(path: str | Path, frames: Frames, fps: int = 30) -> Path:
     """Write frames as a video and return the file's path.
 
@@ -35,6 +38,7 @@ def write_video(path: str | Path, frames: Frames, fps: int = 30) -> Path:
     return _mp4(path.with_suffix(".mp4"), frames, fps)
 
 
+@takes(folder=place("a folder"), frames=FRAMES)
 def write_frames(folder: str | Path, frames: Frames) -> list[Path]:
     """Write each frame as ``frame-00000.png`` and so on, and return the paths; older frames there are removed."""
     _check(frames)

@@ -1,0 +1,107 @@
+"""Every public call of the learners, with one senseless argument at a time."""
+
+import numpy as np
+import pytest
+
+from replaylab import learners
+from replaylab.errors import StorageError
+from replaylab.learners import DQN, DQNAsPublished, ExpectedSarsa, QLearning, Sarsa, train
+from replaylab.learners.goals import EnvHindsight
+from replaylab.replay import Uniform
+from tests.senseless import NUMBERS, TRUTH, Call, wrongs
+
+DEEP = {
+    "hidden": "[]",
+    "gamma": "0",
+    "double": TRUTH,
+    "dueling": TRUTH,
+    "target_range": "None",
+    "learning_rate": "3.5 huge",
+    "epsilon": "0",
+    "max_grad_norm": "None 3.5 huge",
+    "device": "text nul",
+    "module": "None",
+}
+PUBLISHED = DEEP | dict.fromkeys(("truncation_terminates", "stale_priorities", "target_each_episode"), TRUTH)
+TABLE = {
+    "gamma": "0",
+    "epsilon": "0",
+    "online": "True",
+    "batch_size": "0",
+    "initial_value": NUMBERS,
+    "initial_std": "0 3.5 huge",
+}
+CONFIGURATIONS = [
+    Call(DQN, {}, DEEP),
+    Call(DQNAsPublished, {}, PUBLISHED | {"end_reward": f"None {NUMBERS}"}),
+    Call(QLearning, {}, TABLE),
+    Call(Sarsa, {}, TABLE),
+    Call(ExpectedSarsa, {}, TABLE),
+    Call(EnvHindsight, {}, {"ratio": "0 3.5 huge"}),
+]
+
+
+def trained(**options):
+    given = {"env_id": "FrozenLake-v1", "learner": QLearning(capacity=8), "sampler": Uniform(), "seeds": [1]}
+    return given | {"total_steps": 3, "eval_episodes": 1, "eval_every": 3} | options
+
+
+TRAINED = {
+    "total_episodes": "None",
+    "transforms": "[]",
+    "env_options": "None {}",
+    "eval_every": "None",
+    "held_out": "0",
+    "value_error": TRUTH,
+    "visits": TRUTH,
+    "measure_every": "None",
+    "autoreset_mode": "None",
+    "on_metrics": "None",
+    "on_end": "None",
+    "progress": "None",
+    "save": "None text",
+    "save_every": "None",
+    "resume": "None",
+}
+CALLS = [
+    Call(train, trained(), TRAINED),
+    Call(train, lambda: trained(save="kept", save_every=2), TRAINED | {"save": "text", "resume": "None text"}),
+    Call(train, lambda: trained(learner=DQN(hidden=(2,), batch_size=2, learning_starts=2)), TRAINED),
+]
+
+
+class TestConfigurations:
+    @pytest.mark.parametrize("call", CONFIGURATIONS, ids=lambda call: call.name)
+    def test_senseless_options(self, call):
+        assert wrongs(call) == []
+
+    def test_numpys_numbers_become_pythons(self):
+        given = {"hidden": np.array([4, 5]), "gamma": np.float64(0.5), "batch_size": np.int64(8), "double": np.True_}
+        plain = {"hidden": (4, 5), "gamma": 0.5, "batch_size": 8, "double": True}
+        assert repr(DQN(**given)) == repr(DQN(**plain))
+        assert repr(QLearning(epsilon=np.float32(0.5))) == repr(QLearning(epsilon=0.5))
+
+
+class TestCalls:
+    @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+    def test_senseless_arguments(self, call, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        assert wrongs(call) == []
+
+    def test_a_file_in_the_place_of_a_folder(self, tmp_path):
+        (tmp_path / "file").write_text("mine")
+        with pytest.raises(StorageError, match=r"`save` must be a folder, but .*file cannot be made one"):
+            train(**trained(save=tmp_path / "file"))
+        assert (tmp_path / "file").read_text() == "mine"
+
+    def test_a_class_is_no_learner(self):
+        with pytest.raises(ValueError, match=r"`learner` must be a learner such as DQN\(\), but got <class"):
+            train(**trained(learner=DQN))
+
+
+MADE = {"Agents", "Learner", "Metrics", "Step", "Stream", "Update"}
+"""Protocols, and what the library makes."""
+
+
+def test_nothing_is_left_out():
+    assert {call.name for call in CONFIGURATIONS + CALLS} - {"EnvHindsight"} | MADE == set(learners.__all__)

@@ -1,0 +1,46 @@
+"""Every public call of the measures, with one senseless argument at a time."""
+
+import numpy as np
+import pytest
+
+from replaylab import measures
+from tests.senseless import Call, misshapen, wrongs
+
+LAW = np.array([0.25, 0.75])
+ROWS = np.arange(12.0).reshape(4, 3) ** 1.5
+BATCH = {"batch": ROWS[:3] + 0.1, "buffer": ROWS}
+GIVEN = {
+    "duplicate_share": ({"id": [1, 2]}, {}),
+    "effective_batch_size": ({"drawn": ROWS, "uniform": ROWS, "batch_size": 2}, {}),
+    "effective_sample_size": ({"weight": LAW}, {}),
+    "energy_distance": (BATCH, {}),
+    "excess_row_correlation": (BATCH, {"seed": "0 huge"}),
+    "gini": ({"replay_count": [1, 2]}, {}),
+    "integrated_autocorrelation": ({"values": LAW}, {}),
+    "legacy_correlated_pairs": ({"rows": ROWS}, {"threshold": "0"}),
+    "mean_absolute_cosine": ({"rows": ROWS}, {}),
+    "mean_age": ({"probability": LAW, "age": [1, 2]}, {}),
+    "mmd2": (BATCH | {"bandwidth": 1.0}, {"bandwidth": "3.5 huge"}),
+    "never_replayed_share": ({"replay_count": [1, 2]}, {}),
+    "relative_entropy_of_law": ({"probability": LAW}, {}),
+    "row_correlation": (BATCH, {}),
+    "same_episode_share": ({"episode": [1, 1]}, {}),
+    "smallest_gap": ({"step": [1, 2]}, {}),
+    "td_errors": ({"fresh": LAW, "stored": LAW, "buffer": LAW}, {}),
+    "total_variance": ({"vectors": [LAW, LAW]}, {"vectors": "[] {}"}),
+    "whitened": ({"rows": ROWS, "buffer": ROWS}, {}),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_senseless_arguments(name):
+    assert wrongs(Call(getattr(measures, name), *GIVEN[name])) == []
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_arrays_of_other_shapes(name):
+    assert misshapen(Call(getattr(measures, name), *GIVEN[name])) == []
+
+
+def test_nothing_is_left_out():
+    assert set(GIVEN) == set(measures.__all__) - {"TdErrors"}

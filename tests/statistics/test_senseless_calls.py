@@ -1,0 +1,105 @@
+"""Every public call of the statistics, with one senseless argument at a time."""
+
+import numpy as np
+import pytest
+
+from replaylab import statistics
+from replaylab.statistics import (
+    Bounds,
+    Times,
+    area_under_curve,
+    bootstrap_interval,
+    contrast,
+    contrast_weights,
+    curve_band,
+    holm,
+    interquartile_mean,
+    logrank_test,
+    main_effect_test,
+    max_t,
+    median_steps,
+    on_grid,
+    paired_difference,
+    paired_equivalence,
+    paired_permutation_test,
+    performance_profile,
+    power,
+    probability_of_improvement,
+    restricted_mean,
+    seed_correlation,
+    share_distance_test,
+    standardised_difference,
+    steps_to_threshold,
+    survival_curve,
+    unpaired_difference,
+    wilson_interval,
+)
+from tests.senseless import NUMBERS, TRUTH, Call, misshapen, wrongs
+
+RUNS = np.array([1.0, 2.0, 4.0, 7.0, 11.0])
+PAIR = {"treated": RUNS, "baseline": RUNS[::-1]}
+TABLE = np.arange(12.0).reshape(3, 2, 2) ** 2
+TIMES = Times(np.array([1.0, 2.0, 3.0]), np.array([True, True, False]))
+FEW = {"resamples": 20}
+AGAIN = {"seed": "0 huge", "calibrated": TRUTH}
+CALLS = [
+    Call(Bounds, {"low": -1.0, "high": 1.0}, {"low": "-1", "high": "3.5 huge inf"}),
+    Call(Times, {"steps": TIMES.steps, "reached": TIMES.reached}),
+    Call(area_under_curve, {"steps": [1, 2, 3], "values": [1.0, 2.0, 3.0]}),
+    Call(bootstrap_interval, {"values": RUNS, **FEW}, AGAIN),
+    Call(contrast, {"values": TABLE, "weights": np.ones((2, 2)), "permutations": 20, **FEW}, AGAIN),
+    Call(contrast_weights),
+    Call(curve_band, {"values": TABLE[0], **FEW}, AGAIN),
+    Call(holm, {"p_values": [0.1, 0.2]}, {"p_values": "[]"}),
+    Call(interquartile_mean, {"values": TABLE}, {"axis": "0 -1"}),
+    Call(logrank_test, {"first": TIMES, "second": TIMES}),
+    Call(main_effect_test, {"values": TABLE, "axis": 1, "permutations": 20}, AGAIN),
+    Call(max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN),
+    Call(median_steps, {"times": TIMES}),
+    Call(on_grid, {"steps": [1, 2], "values": [1.0, 2.0], "grid": [1, 2, 3]}),
+    Call(paired_difference, PAIR | FEW, AGAIN),
+    Call(paired_equivalence, PAIR | FEW | {"bounds": Bounds(-1, 1)}, AGAIN),
+    Call(paired_permutation_test, PAIR, AGAIN),
+    Call(performance_profile, {"values": RUNS, "thresholds": [1.0, 2.0], **FEW}, AGAIN),
+    Call(
+        power,
+        PAIR | {"seeds": 9, "studies": 3},
+        AGAIN | {"effect": f"None {NUMBERS}"},
+    ),
+    Call(probability_of_improvement, PAIR | FEW, AGAIN | {"paired": TRUTH}),
+    Call(restricted_mean, {"times": TIMES}, {"horizon": "None"}),
+    Call(seed_correlation, {"values": TABLE}),
+    Call(share_distance_test, {"treated": TABLE[0] + 1, "baseline": TABLE[1]}, AGAIN),
+    Call(standardised_difference, PAIR | FEW, AGAIN),
+    Call(
+        steps_to_threshold,
+        {"steps": [1, 2], "values": TABLE[0], "threshold": 1.0},
+        {"threshold": NUMBERS},
+    ),
+    Call(survival_curve, {"times": TIMES}),
+    Call(unpaired_difference, PAIR | FEW, AGAIN),
+    Call(wilson_interval, {"successes": 1, "trials": 2}, {"successes": "0 True []", "trials": "3.5 inf True []"}),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+def test_senseless_arguments(call):
+    assert wrongs(call) == []
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+def test_arrays_of_other_shapes(call):
+    assert misshapen(call) == []
+
+
+def test_factors_are_numbers():
+    with pytest.raises(TypeError, match="`factors` must be real numbers, but got 'x'"):
+        contrast_weights([-1, 1], "x")
+
+
+MADE = {"Band", "Contrast", "Equivalence", "Interval", "Power", "Shares", "Verdict"}
+
+
+def test_nothing_is_left_out():
+    every = {name for name in statistics.__all__ if callable(getattr(statistics, name))}
+    assert {call.name for call in CALLS} == every - MADE
