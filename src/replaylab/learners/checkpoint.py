@@ -29,14 +29,24 @@ from replaylab.learners.recorder import Recorder
 from replaylab.learners.run import Job, Run
 from replaylab.replay import ReplayBuffer
 from replaylab.replay.custom import CustomSampler
+from replaylab.writing import writing
 
 FORMAT, VERSION = "replaylab-run", 1
 BUFFERS = ("buffer-0", "buffer-1")
 
 
 def save(folder: str | os.PathLike[str], run: Run, recorder: Recorder) -> None:
-    """Write a run to a folder, in place of what was written there before."""
+    """Write a run to a folder, in place of what was written there before.
+
+    Raises:
+        StorageError: It cannot be written; what was there before still is.
+    """
     path = Path(folder)
+    with writing(path):
+        _save(path, run, recorder)
+
+
+def _save(path: Path, run: Run, recorder: Recorder) -> None:
     path.mkdir(parents=True, exist_ok=True)
     before = _manifest(path) if (path / "run.json").exists() else {}
     buffer = next(name for name in BUFFERS if name != before.get("buffer"))
@@ -91,10 +101,11 @@ def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:
 def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]) -> None:
     """Write what each agent has learned to ``agents-SEED.npz``; `Agents.restore` takes the arrays, first axis 1."""
     path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
     state = agents.state()
     for r, seed in enumerate(seeds):
-        _write_arrays(path, f"agents-{seed}.npz", {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+            _write_arrays(path, f"agents-{seed}.npz", {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
 
 
 def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> None:

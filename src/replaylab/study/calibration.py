@@ -33,6 +33,9 @@ class Speed(BaseModel):
     longest: float
     """Mean steps of an episode in that evaluation, of the run where it was longest."""
 
+    limit: float | None = None
+    """Steps of the longest episode that the environment allows; None: it has no limit."""
+
     bytes: float
     """Bytes on disk for one step of every run."""
 
@@ -46,7 +49,18 @@ def calibrate(population: Population, seconds: float) -> Speed:
     again = _trained(population, budget)
     grown = again["size"] - trial["size"]
     per_step = grown / (budget - trial["budget"]) if budget > trial["budget"] else again["size"] / budget
-    return Speed(bytes=max(per_step, 0.0), **{name: again[name] for name in Speed.model_fields if name != "bytes"})
+    measured = {name: again[name] for name in Speed.model_fields if name in again}
+    return Speed(limit=_limit(population.environment), bytes=max(per_step, 0.0), **measured)
+
+
+def _limit(environment: str) -> float | None:
+    """Return the time limit of an environment that has been made, so that its module is imported."""
+    import gymnasium as gym
+
+    try:
+        return gym.spec(environment.rpartition(":")[2]).max_episode_steps
+    except gym.error.Error:  # one of EnvPool's, for instance
+        return None
 
 
 def _trained(population: Population, budget: int) -> dict[str, float]:
