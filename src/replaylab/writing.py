@@ -1,6 +1,7 @@
 """Where the system refuses to write: an error that names the path, the reason and the mend."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -32,5 +33,6 @@ def writing(path: str | PathLike[str]) -> Iterator[None]:
     except ReplayError:
         raise
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error).rstrip(".")
         mend = _MENDS.get(error.errno or 0, "Give another place.")
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}. {mend}") from error
+        raise StorageError(f"{path} cannot be written: {reason}. {mend}") from error

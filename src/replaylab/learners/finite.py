@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import NonFiniteError
-from replaylab.learners.agents import Obs
+from replaylab.learners.agents import Obs, each
 
 
 def check_obs(obs: Obs, env_id: str, seeds: Sequence[int], when: str, name: str = "obs") -> None:
@@ -57,8 +57,7 @@ def check_step(
 
 
 def _check_final(obs: Any, env_id: str, seed: int, step: int) -> None:
-    alone = {key: np.asarray(part)[None] for key, part in obs.items()} if isinstance(obs, Mapping) else None
-    check_obs(np.asarray(obs)[None] if alone is None else alone, env_id, [seed], f"step {step:,}", "final_obs")
+    check_obs(each(lambda part: np.asarray(part)[None], obs), env_id, [seed], f"step {step:,}", "final_obs")
 
 
 def _refuse(found: npt.NDArray[Any], env_id: str, seeds: Sequence[int], when: str, name: str) -> None:

@@ -94,9 +94,9 @@ def _trained(population: Population, budget: int) -> dict[str, float]:
 
 def _pace(times: list[tuple[int, float]], budget: int, took: float) -> dict[str, float]:
     """Tell steps from the evaluation, which lies between the last two times."""
-    (first, began), (last, ended) = times[0], times[-2] if len(times) > 1 else times[-1]
-    if last == first:
+    if len(times) < 3:  # a budget so small that nothing can be told apart
         return {"step": took / budget, "evaluation": 0.0, "start": 0.0}
+    (first, began), (last, ended) = times[0], times[-2]
     step = (ended - began) / (last - first)
     evaluation = max(times[-1][1] - ended - (times[-1][0] - last) * step, 0.0)
     return {"step": step, "evaluation": evaluation, "start": max(took - budget * step - evaluation, 0.0)}

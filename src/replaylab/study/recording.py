@@ -1,52 +1,15 @@
-"""What a run writes beside its rows: the time each population took, tracebacks, and how such records are read."""
+"""What a run writes beside its rows: the time each population took, and tracebacks."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, Field, TypeAdapter
 
 from replaylab.errors import StorageError
-from replaylab.study import files
+from replaylab.study import files, records
 from replaylab.study.plan import Population
 from replaylab.study.progress import Silent
 from replaylab.study.runner import Failure, Reporter
-from replaylab.study.spec_errors import first_fault
-
-
-class Timing(BaseModel):
-    """What a file in ``timing/`` has to hold."""
-
-    seconds: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
-    environment_steps: Annotated[int, Field(ge=0)] = 0
-    episodes: Annotated[int, Field(ge=0)] = 0
-
-
-MACHINE: TypeAdapter[Any] = TypeAdapter(dict[str, dict[str, str]])
-TIMING: TypeAdapter[Any] = TypeAdapter(Timing)
-
-
-def read_record(path: Path, shape: TypeAdapter[Any]) -> dict[str, Any]:
-    """Return a JSON record; empty where there is none.
-
-    Raises:
-        StorageError: it is damaged.
-    """
-    if not path.is_file():
-        return {}
-    try:
-        text = path.read_bytes()
-        shape.validate_json(text)
-        record: dict[str, Any] = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise StorageError(
-            f"{path} is damaged: {first_fault(error)}. Remove it; the report does without, and a run of the study "
-            f"writes machine.json again."
-        ) from error
-    return record
 
 
 class Recorder(Silent):
@@ -75,7 +38,7 @@ class Recorder(Silent):
             f"{population.unit}_per_second": round(total / seconds, 1),
         }
         with contextlib.suppress(StorageError):  # on a full disk the rows of others may still fit, without their times
-            files.write_text(self._folder / "timing" / f"{population.id}.json", json.dumps(timing, indent=2) + "\n")
+            records.write(self._folder / "timing" / f"{population.id}.json", timing)
         self._reporter.finished(population, seconds)
 
     def failed(self, failure: Failure) -> None:

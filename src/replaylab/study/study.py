@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from filelock import FileLock, Timeout
 
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
-from replaylab.study import files, provenance
+from replaylab.study import files, provenance, records
 from replaylab.study.catalog import find
 from replaylab.study.checking import check_all
 from replaylab.study.estimate import CALIBRATION_SECONDS, Estimate, estimate
 from replaylab.study.notebook import html_of
 from replaylab.study.plan import Population, plan
 from replaylab.study.progress import reporter_in_python
-from replaylab.study.recording import MACHINE, TIMING, Recorder, read_record
+from replaylab.study.recording import Recorder
 from replaylab.study.runner import Failure, Reporter, run_populations
 from replaylab.study.spec import Spec
 from replaylab.study.spec_errors import first_fault
@@ -99,7 +99,7 @@ class Study:
         """
         path = Path(folder)
         try:
-            spec = Spec.model_validate_json((path / "study.json").read_text(encoding="utf-8"))
+            spec = Spec.model_validate_json(json.dumps(records.opened((path / "study.json").read_bytes())))
         except FileNotFoundError as error:
             raise SpecError(
                 f"{path}: holds no study (there is no study.json). Give the folder a "
@@ -107,7 +107,7 @@ class Study:
             ) from error
         except OSError as error:
             raise SpecError(f"{path / 'study.json'}: cannot be read: {error.strerror or error}.") from error
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise SpecError(
                 f"{path / 'study.json'}: is damaged, or of another version of replaylab: {first_fault(error)}. "
                 f"Give the study's file to `replaylab study run` again, after moving study.json away."
@@ -217,16 +217,16 @@ class Study:
     def _owned(self) -> Iterator[None]:
         """Hold the folder's lock; the system takes it back from an owner that dies."""
         lock = FileLock(self.folder / ".lock", timeout=0)
-        try:
-            with writing(self.folder):
-                for name in ("runs", "timing", "failures"):
-                    (self.folder / name).mkdir(parents=True, exist_ok=True)
+        with writing(self.folder):
+            for name in ("runs", "timing", "failures"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            try:
                 lock.acquire()
-        except Timeout:
-            raise ConfigError(
-                f"Another `replaylab study run` is at work in {self.folder}. Wait until it ends, or give "
-                f"this one another folder (--out)."
-            ) from None
+            except Timeout:
+                raise ConfigError(
+                    f"Another `replaylab study run` is at work in {self.folder}. Wait until it ends, or give "
+                    f"this one another folder (--out)."
+                ) from None
         try:
             files.sweep(self.folder)
             yield
@@ -241,15 +241,15 @@ class Study:
                 raise SpecError(
                     f"{self.folder} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
                 )
-        files.write_text(record, self.spec.model_dump_json(indent=2) + "\n")
+        records.write(record, self.spec.model_dump(mode="json"))
         machine = {"versions": provenance.versions(), "hardware": provenance.hardware()}
-        files.write_text(self.folder / "machine.json", json.dumps(machine, indent=2) + "\n")
+        records.write(self.folder / "machine.json", machine)
 
     def _name_there(self, record: Path) -> object:
         """Return the name of the study that a folder's record tells of."""
         try:
-            return dict(json.loads(record.read_text(encoding="utf-8")))["name"]
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            return records.opened(record.read_bytes())["name"]
+        except (OSError, ValueError, KeyError) as error:
             raise SpecError(
                 f"{record}: is damaged, so it does not tell whether {self.folder} holds the study {self.spec.name!r}. "
                 f"If it does, remove study.json: the same command writes it again."
@@ -378,7 +378,7 @@ class Study:
         Raises:
             StorageError: it is damaged.
         """
-        return read_record(self.folder / f"{name}.json", MACHINE if name == "machine" else TIMING)
+        return records.read(self.folder / f"{name}.json", records.MACHINE if name == "machine" else records.TIMING)
 
 
 def _workers(wanted: int | None) -> int:

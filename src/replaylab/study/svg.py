@@ -73,7 +73,8 @@ def style() -> Iterator[None]:
         "text.parse_math": False,  # a name is written as it is, with all its $ and _
         "text.usetex": False,
     }
-    with mpl.rc_context():
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # an empty box, in pixels only
         mpl.rcdefaults()
         mpl.rcParams.update(settings)
         yield
@@ -171,7 +172,5 @@ def pixels(figure: Figure) -> NDArray[np.uint8]:
     figure.set_facecolor("white")
     figure.set_dpi(PIXELS_PER_INCH)
     canvas: Any = FigureCanvasAgg(figure)
-    with warnings.catch_warnings():  # a letter that the font lacks is an empty box, as the SVG's need not be
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        canvas.draw()
+    canvas.draw()
     return cast("NDArray[np.uint8]", np.asarray(canvas.buffer_rgba())[:, :, :3].copy())
