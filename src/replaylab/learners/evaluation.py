@@ -39,7 +39,7 @@ class Evaluation:
         """Return each replica's mean return and mean episode length, float64 (R,), in the evaluation of this number.
 
         Raises:
-            NonFiniteError: The environment gave a reward or an observation that is NaN or infinite.
+            NonFiniteError: A return, or the last observation, is NaN or infinite.
         """
         shape = (len(seeds), self.episodes)
         total = len(seeds) * self.episodes
@@ -49,17 +49,16 @@ class Evaluation:
         starts = [one for seed in seeds for one in numbers(seed, Stream.EVALUATION, self.episodes, number)]
         obs, _ = self._env.reset(seed=starts)
         players = [seed for seed in seeds for _ in range(self.episodes)]
-        check_obs(obs, self.env_id, players, f"an evaluation (number {number})")
         returns, lengths = np.zeros(total), np.zeros(total)
         running = np.ones(total, np.bool_)
         for _ in range(self.max_steps):
             q = agents.q_values(each(lambda part: part.reshape(*shape, *part.shape[1:]), obs))
             obs, reward, terminated, truncated, _ = self._env.step(q.argmax(-1).reshape(-1) + first_action)
-            check_obs(obs, self.env_id, players, f"an evaluation (number {number})")
             returns += running * reward
             lengths += running
             running &= ~(terminated | truncated)
             if not running.any():
                 break
+        check_obs(obs, self.env_id, players, f"an evaluation (number {number})")
         check_obs(returns, self.env_id, players, f"an evaluation (number {number})", "reward")
         return returns.reshape(shape).mean(1), lengths.reshape(shape).mean(1)
