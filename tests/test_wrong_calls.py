@@ -36,7 +36,6 @@ CHANGES = [
     ("episodes = 1", f"episodes = {10**30}"),
     ("hidden = [8]", "hidden = [nan]"),
     ("hidden = [8]", "hidden = {a = 1}"),
-    ("hidden = [8]", f"capacity = {10**30}"),
     ("hidden = [8]", "gamma = nan"),
     ("hidden = [8]", "gamma = 1979-05-27T07:32:00"),
     ("hidden = [8]", 'epsilon = {type = "no such"}'),

@@ -228,7 +228,7 @@ class TrainCommand:
         from rich.console import Console
 
         from replaylab.study.checking import check_population
-        from replaylab.study.single import saves_every, single, to_go_on, train_and_tell
+        from replaylab.study.single import single, to_go_on, train_and_tell
 
         folder = self.resume or self.save
         population = to_go_on(self.resume) if self.resume else self._population(single)
@@ -241,7 +241,7 @@ class TrainCommand:
                 Console(),
                 self.out,
                 save=folder,
-                save_every=(self.save_every or saves_every(population)) if folder else None,
+                save_every=self._saves_every(population) if folder else None,
                 resume=self.resume is not None,
                 tensorboard=self.tensorboard,
                 video=self.video,
@@ -253,8 +253,13 @@ class TrainCommand:
             return 1
         return 0
 
+    def _saves_every(self, population: Population) -> int | None:
+        from replaylab.study.single import saves_every
+
+        return saves_every(population) if self.save_every is None else self.save_every
+
     def _population(self, single: Callable[..., Population]) -> Population:
-        budget = self.episodes or self.steps
+        budget = self.steps if self.episodes is None else self.episodes
         return single(
             environment=self.env,
             strategy=self.strategy,
@@ -266,7 +271,7 @@ class TrainCommand:
             episodes=self.episodes,
             transforms=self.transforms,
             env_options=self.env_options,
-            eval_every=self.eval_every or max(1, budget // 20),
+            eval_every=max(1, budget // 20) if self.eval_every is None else self.eval_every,
             eval_episodes=self.eval_episodes,
             held_out=self.held_out,
         )

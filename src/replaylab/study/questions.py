@@ -34,10 +34,10 @@ class Score(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    low: float
+    low: Annotated[float, Field(allow_inf_nan=False)]
     """Becomes 0; the return of random actions, for instance."""
 
-    high: float
+    high: Annotated[float, Field(allow_inf_nan=False)]
     """Becomes 1."""
 
     metric: Line = RETURN

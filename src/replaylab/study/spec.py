@@ -76,7 +76,7 @@ MOST_SEEDS = 100_000
 
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 EnvironmentId = Annotated[Line, Field(min_length=1, max_length=100)]
-Count = Annotated[int, Field(ge=1, strict=True)]
+Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 
 
@@ -209,8 +209,11 @@ class Spec(_Table):
             return value
         learners = spread(value["learners"], "learners", LEARNERS)
         strategies = spread(value["strategies"], "strategies", STRATEGIES)
-        given = value.get("origins") or {"learners": {}, "strategies": {}}  # those of a study.json
-        origins = {k: given[k] | made.origins for k, made in (("learners", learners), ("strategies", strategies))}
+        given = value.get("origins") or {}  # those of a study.json
+        if not isinstance(given, dict) or not all(isinstance(of, dict) for of in given.values()):
+            return value
+        made = {"learners": learners.origins, "strategies": strategies.origins}
+        origins = given | {k: given.get(k, {}) | of for k, of in made.items()}
         for name, one in strategies.tables.items():
             if isinstance(one, dict) and "learners" in one:
                 names = list(learners.tables)
