@@ -110,8 +110,7 @@ def run_populations(
             elif event.message["event"] == "split":
                 reporter.split(event.population)
             else:
-                if unwritable := event.message.get("unwritable") or unwritable:
-                    _empty(jobs)
+                unwritable = event.message.get("unwritable") or unwritable
                 failures.append(Failure(event.population, event.message["traceback"]))
                 reporter.failed(failures[-1])
     finally:
@@ -171,7 +170,7 @@ class _Desk(threading.Thread):
                 return
             alone = population.model_copy(update={"seeds": (seed,)})
             message = self._one(alone, quietly=True)
-            if message["event"] == "finished":
+            if message["event"] == "finished" or "unwritable" in message:
                 self._events.put(_Event(alone, message))
             else:
                 tracebacks[seed] = message["traceback"]
@@ -186,6 +185,8 @@ class _Desk(threading.Thread):
             worker.kill()
         told = None if quietly else lambda message: self._events.put(_Event(population, message))
         message = worker.ask(population, told, file=str(self._file_of(population)))
+        if "unwritable" in message:  # neither would be what comes after it
+            _empty(self._jobs)
         if message["event"] != ENDED:
             return message
         self._end_worker()
