@@ -1,15 +1,20 @@
 """The command line: ``replaylab study run|report|list``, ``replaylab train`` and ``replaylab claims``.
 
-Exit codes: 0 all went well; 1 a run failed, the rest is there; 2 the input is wrong; 130 interrupted.
+Exit codes: 0 all went well; 1 a run failed, the rest is there; 2 the input is wrong, or the results can be neither
+read nor written; 130 interrupted.
 Heavy libraries are imported inside the commands, so that ``--help`` and mistakes answer at once.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated
 
 from replaylab.errors import ReplayError, SpecError
@@ -27,6 +32,9 @@ else:
     _HAS_LAB = True
 
 _NO_LAB = 'the command line needs the lab extra, which is not installed. Run: pip install "replaylab[lab]"'
+_NOBODY_READS = 141
+"""As a shell tells of a program that SIGPIPE ended."""
+
 _STUDY = """Compare replay strategies: run a study, write its report, list the shipped ones.
 
 Example: replaylab study run quick"""
@@ -58,7 +66,8 @@ class StudyRun:
     """Write the report at the end."""
 
     dry_run: bool = False
-    """Run nothing: print the grid, the steps, the time to expect from training for five seconds, and the disk."""
+    """Run nothing: print the grid, the steps, the time to expect from training for five seconds, and the disk. The exit
+    code is 1 if something cannot be trained."""
 
     def __call__(self) -> int:
         """Run the study and return the exit code."""
@@ -70,14 +79,17 @@ class StudyRun:
         console = Console()
         study = Study.from_toml(self.study, self.out)
         if self.dry_run:
-            print(study.estimate(workers=self.workers))
-            return 0
+            estimate = study.estimate(workers=self.workers)
+            print(estimate)
+            return 1 if estimate.failing else 0
         summary = study.run(workers=self.workers, reporter=reporter_for(console))
         ran, kept = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.kept))
         print(
             f"{ran} runs in {duration(summary.seconds)}, {kept} were there already: {study.folder}",
             flush=True,
         )
+        for one in summary.damaged:
+            print(f"\nDAMAGED {one.file}: {one.why}. It is now {one.moved_to}.", file=sys.stderr)
         for failure in summary.failures:
             print(f"\nFAILED {failure.population.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
         if self.report and study.present:
@@ -216,27 +228,38 @@ class TrainCommand:
         from rich.console import Console
 
         from replaylab.study.checking import check_population
-        from replaylab.study.single import saves_every, single, to_go_on, train_and_tell
+        from replaylab.study.single import single, to_go_on, train_and_tell
 
         folder = self.resume or self.save
         population = to_go_on(self.resume) if self.resume else self._population(single)
         for option in ("out", "video", "tensorboard", "save"):
-            _check_place(option, getattr(self, option), is_file=option in ("out", "video"))
+            _check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
         check_population(population)
-        train_and_tell(
-            population,
-            Console(),
-            self.out,
-            save=folder,
-            save_every=(self.save_every or saves_every(population)) if folder else None,
-            resume=self.resume is not None,
-            tensorboard=self.tensorboard,
-            video=self.video,
-        )
+        try:
+            train_and_tell(
+                population,
+                Console(),
+                self.out,
+                save=folder,
+                save_every=self._saves_every(population) if folder else None,
+                resume=self.resume is not None,
+                tensorboard=self.tensorboard,
+                video=self.video,
+            )
+        except ReplayError:
+            raise
+        except (Exception, SystemExit):  # the environment's or the user's own code, so with its traceback
+            print(f"FAILED {population.label}\n{traceback.format_exc().rstrip()}", file=sys.stderr)
+            return 1
         return 0
 
+    def _saves_every(self, population: Population) -> int | None:
+        from replaylab.study.single import saves_every
+
+        return saves_every(population) if self.save_every is None else self.save_every
+
     def _population(self, single: Callable[..., Population]) -> Population:
-        budget = self.episodes or self.steps
+        budget = self.steps if self.episodes is None else self.episodes
         return single(
             environment=self.env,
             strategy=self.strategy,
@@ -248,7 +271,7 @@ class TrainCommand:
             episodes=self.episodes,
             transforms=self.transforms,
             env_options=self.env_options,
-            eval_every=self.eval_every or max(1, budget // 20),
+            eval_every=max(1, budget // 20) if self.eval_every is None else self.eval_every,
             eval_episodes=self.eval_episodes,
             held_out=self.held_out,
         )
@@ -273,23 +296,29 @@ class ClaimsCommand:
 
         from replaylab.claims import chosen, telling
 
-        told = telling.run(chosen(self.numbers), partial(print, flush=True))
+        claims = chosen(self.numbers)
+        _check_place("claims", "json", self.json, is_file=True)
+        told = telling.run(claims, partial(print, flush=True))
         if self.json is not None:
             self.json.write_text(telling.dump(told), encoding="utf-8")
         return 0
 
 
-def _check_place(option: str, path: Path | None, *, is_file: bool) -> None:
-    """Raise SpecError if nothing can be written there; folders are made."""
+def _check_place(command: str, option: str, path: Path | None, *, is_file: bool) -> None:
+    """Raise SpecError if nothing can be written there, by writing something; folders are made."""
     if path is None:
         return
     folder = path.parent if is_file else path
+    if is_file and path.is_dir():
+        raise SpecError(f"{command}: --{option} must be a file, but {path} is a folder; name a file in it")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SpecError(f"train: --{option} {path} cannot be written: {error}") from error
-    if is_file and path.is_dir():
-        raise SpecError(f"train: --{option} must be a file, but {path} is a folder; name a file in it")
+        with NamedTemporaryFile(dir=folder):
+            pass
+        if path.is_file():
+            path.open("ab").close()
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{command}: --{option} {path} cannot be written: {error}") from error
 
 
 def _tell(study: Study, report: Path) -> None:
@@ -308,6 +337,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not _HAS_LAB:
         print(f"replaylab: {_NO_LAB}", file=sys.stderr)
         return 2
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal without some letter shows another, rather than a traceback
+            stream.reconfigure(errors="backslashreplace")
     if str(Path.cwd()) not in sys.path:  # your own samplers and environments; an installed program does not look here
         sys.path.append(str(Path.cwd()))
     study = (
@@ -325,10 +357,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args=arguments,
         config=(OmitSubcommandPrefixes,),
     )
+    return _run(command)
+
+
+def _run(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code; a known failure is a sentence, anything else a bug with its traceback."""
     try:
-        exit_code: int = command()
-    except ReplayError as error:
-        print(f"replaylab: {error}", file=sys.stderr)
+        return command()
+    except BrokenPipeError:  # who read the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _NOBODY_READS
+    except (ReplayError, OSError, MemoryError) as error:
+        print(f"replaylab: {_sentence(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         goes_on = "; the same command goes on from here" if isinstance(command, StudyRun) else ""
@@ -336,4 +376,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             goes_on = f"; replaylab train --resume {command.resume or command.save} goes on from the last checkpoint"
         print(f"replaylab: interrupted{goes_on}.", file=sys.stderr)
         return 130
-    return exit_code
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ReplayError):
+        return str(error)
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}the system refuses: {error.strerror or error}."
+    return f"this machine's memory does not hold what is asked for{f' ({error})' if str(error) else ''}."

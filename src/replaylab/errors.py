@@ -9,10 +9,11 @@ Each is also the built-in a caller would expect, so ``except ValueError`` works 
     ├── EmptyBufferError (LookupError)   nothing, or not enough, is stored to draw from
     ├── IdError (ValueError)             an id was never given out
     ├── PriorityError (ValueError)       a priority or TD error is negative, NaN or infinite
+    ├── NonFiniteError (ValueError)      an environment's reward or observation is NaN or infinite
     ├── OverSizeError (MemoryError)      the buffer would not fit into this machine's memory
     ├── ConfigError (ValueError)         an option is out of its range
     ├── SnapshotError (ValueError)       a saved buffer is damaged, foreign, or not complete
-    ├── StorageError (OSError)           a file, or rows outside this process, cannot be made or opened
+    ├── StorageError (OSError)           a file, or rows outside this process, cannot be made or opened, or is damaged
     ├── SpecError (ValueError)           a study file is wrong
     └── MissingExtraError (ImportError)  an optional dependency is not installed
 
@@ -27,6 +28,7 @@ __all__ = [
     "FieldError",
     "IdError",
     "MissingExtraError",
+    "NonFiniteError",
     "OverSizeError",
     "PriorityError",
     "ReplayError",
@@ -65,6 +67,10 @@ class PriorityError(ReplayError, ValueError):
     """A priority or TD error is negative, NaN or infinite."""
 
 
+class NonFiniteError(ReplayError, ValueError):
+    """An environment's reward or observation is NaN or infinite."""
+
+
 class OverSizeError(ReplayError, MemoryError):
     """The buffer would not fit into this machine's memory."""
 
@@ -78,7 +84,7 @@ class SnapshotError(ReplayError, ValueError):
 
 
 class StorageError(ReplayError, OSError):
-    """Rows in a file or in shared memory, or a snapshot, cannot be made, opened or added to."""
+    """Rows in a file or in shared memory, a snapshot, or a study's results cannot be made, opened or added to."""
 
 
 class SpecError(ReplayError, ValueError):

@@ -343,6 +343,9 @@ def test_ctrl_c_reaches_a_thread_that_waits_for_a_save(tmp_path):
 
 def test_the_test_can_fail():
     with pytest.raises(AssertionError, match="Timeout"):
-        run_alone("threading.Lock().acquire() and threading.Lock(); lock = threading.Lock(); lock.acquire(); lock.acquire()", seconds=1)
+        run_alone(
+            "threading.Lock().acquire() and threading.Lock(); lock = threading.Lock(); lock.acquire(); lock.acquire()",
+            seconds=1,
+        )
     assert sys.getswitchinterval() == 0.005
     assert Oracle and LaBER

@@ -38,9 +38,9 @@ def test_what_is_there_is_not_timed(tmp_path):
 def test_time_and_disk_by_hand(tmp_path):
     """Four populations of 300 steps and three evaluations, each 1 + 3 + 3·2 s, to two workers: 2·10 s."""
     made = study(tmp_path)
-    speed = Speed(start=1.0, step=0.01, evaluation=2.0, longest=50.0, bytes=7.0)
+    speed = Speed(start=1.0, step=0.01, evaluation=2.0, longest=50.0, limit=500.0, bytes=7.0)
     of = {s: tuple(p for p in made.populations if p.strategy == s) for s in made.spec.strategies}
-    cells = tuple(Cell("CartPole-v1", "dqn", s, of[s], speed, 500.0) for s in of)
+    cells = tuple(Cell("CartPole-v1", "dqn", s, of[s], speed) for s in of)
     found = Estimate(made.spec, cells, tuple(made.populations), (), 2)
     assert found.seconds == pytest.approx((20.0, 2 * (1 + 3 + 60)))
     assert found.bytes == 4 * 300 * 7

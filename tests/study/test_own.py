@@ -58,7 +58,7 @@ def test_they_are_trained_in_workers(tmp_path):
         (f"{OWN}:NoDataclass", r"NoDataclass is no dataclass. Write @dataclass\(frozen=True\) above it."),
         ("__main__:Mine", "workers cannot import __main__. Write the class into a file of its own."),
         (":Mine", "but got .:Mine.\\."),
-        ("relative.:Mine", "there is no module"),
+        ("relative.:Mine", "but got .relative.:Mine.\\."),
     ],
 )
 def test_what_is_no_sampler_is_refused(kind, message):

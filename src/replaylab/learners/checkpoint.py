@@ -20,7 +20,7 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import SnapshotError, StorageError
+from replaylab.errors import SnapshotError
 from replaylab.learners.agents import Agents
 from replaylab.learners.goals import transforms_for
 from replaylab.learners.metrics import Metrics
@@ -29,6 +29,7 @@ from replaylab.learners.run import Job, Run
 from replaylab.replay import ReplayBuffer, npy
 from replaylab.replay import manifest as sealed
 from replaylab.replay.custom import CustomSampler
+from replaylab.writing import writing
 
 FORMAT, VERSION = "replaylab-run", 1
 BUFFERS = ("buffer-0", "buffer-1")
@@ -42,14 +43,8 @@ def save(folder: str | os.PathLike[str], run: Run, recorder: Recorder) -> None:
         SnapshotError: Something else than a whole run is there.
     """
     path = sealed.folder_of(folder, "save")
-    try:
+    with writing(path):
         _save(path, run, recorder)
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(
-            f"the run cannot be written to {path}: {error}; make room, or pass another folder"
-        ) from error
 
 
 def _save(path: Path, run: Run, recorder: Recorder) -> None:
@@ -91,10 +86,8 @@ def make_folder(folder: str | os.PathLike[str]) -> Path:
         StorageError: It cannot be made.
     """
     path = Path(folder)
-    try:
+    with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"`save` must be a folder, but {path} cannot be made one: {error}; pass another") from error
     return path
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from replaylab.envs import make_vector_env
 from replaylab.envs.atari import whole_games
 from replaylab.learners.agents import Agents, each
+from replaylab.learners.finite import check_obs
 from replaylab.learners.streams import Stream, numbers
 
 
@@ -35,7 +36,11 @@ class Evaluation:
     def __call__(
         self, agents: Agents, seeds: Sequence[int], number: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return each replica's mean return and mean episode length, float64 (R,), in the evaluation of this number."""
+        """Return each replica's mean return and mean episode length, float64 (R,), in the evaluation of this number.
+
+        Raises:
+            NonFiniteError: A return, or the last observation, is NaN or infinite.
+        """
         shape = (len(seeds), self.episodes)
         total = len(seeds) * self.episodes
         if self._env is None or self._env.num_envs != total:
@@ -43,6 +48,7 @@ class Evaluation:
         first_action = int(getattr(self._env.single_action_space, "start", 0))
         starts = [one for seed in seeds for one in numbers(seed, Stream.EVALUATION, self.episodes, number)]
         obs, _ = self._env.reset(seed=starts)
+        players = [seed for seed in seeds for _ in range(self.episodes)]
         returns, lengths = np.zeros(total), np.zeros(total)
         running = np.ones(total, np.bool_)
         for _ in range(self.max_steps):
@@ -53,4 +59,6 @@ class Evaluation:
             running &= ~(terminated | truncated)
             if not running.any():
                 break
+        check_obs(obs, self.env_id, players, f"an evaluation (number {number})")
+        check_obs(returns, self.env_id, players, f"an evaluation (number {number})", "reward")
         return returns.reshape(shape).mean(1), lengths.reshape(shape).mean(1)

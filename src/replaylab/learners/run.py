@@ -212,7 +212,7 @@ def _environments(job: Job, count: int) -> VectorEnv[Any, Any, Any]:
         raise ConfigError(f"`env_options` do not fit {job.env_id}: {error}") from error
     except ReplayError:
         raise
-    except Exception as error:  # a constructor may raise anything
+    except (Exception, SystemExit) as error:  # a constructor may raise anything
         told = f"{type(error).__name__}: {error}"
         raise ConfigError(f"{job.env_id} cannot be made with env_options={dict(job.env_options)}: {told}") from error
 

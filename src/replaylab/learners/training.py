@@ -15,6 +15,7 @@ from replaylab.learners import checkpoint, continuing
 from replaylab.learners.agents import Agents, Learner, Obs, Step, TargetAgents, each, reducible_loss, target_values
 from replaylab.learners.as_published import DQNAsPublished
 from replaylab.learners.evaluation import Evaluation
+from replaylab.learners.finite import check_obs, check_step
 from replaylab.learners.goals import EnvHindsight
 from replaylab.learners.held_out import HeldOut
 from replaylab.learners.measuring import Measuring
@@ -149,6 +150,7 @@ def train(
 
     Raises:
         ConfigError: An argument is out of its range, or the environment does not fit the learner.
+        NonFiniteError: The environment gave a reward or an observation that is NaN or infinite.
         SnapshotError: There is nothing to go on from in `resume`, or another run.
     """
     seeds = list(seeds)
@@ -181,6 +183,7 @@ def train(
     if value_error:
         looks["eval/value_error"] = OptimumDistance(env_id, learner, env_options)
     next_save = _after(run, save_every or 1)
+    check_obs(run.obs, env_id, run.seeds, "its first reset" if resume is None else f"step {run.clock.steps:,}")
 
     while run.seeds:
         turn(run, recorder)
@@ -217,6 +220,7 @@ def turn(run: Run, recorder: Recorder) -> None:
 
     next_obs, reward, terminated, truncated, infos = env.step(action + run.first_action)
     ended, final_obs = terminated | truncated, infos.get("final_obs")
+    check_step(reward, next_obs, final_obs, ended, run.job.env_id, run.seeds, clock.steps)
     ids = _store(run, action, next_obs, reward, terminated, truncated, final_obs)
     clock.end(ended)
     recorder.step(clock, reward, ended, ids)
@@ -225,6 +229,7 @@ def turn(run: Run, recorder: Recorder) -> None:
     run.obs = next_obs
     if run.disabled and ended.any():
         run.obs, _ = env.reset(options={"reset_mask": ended})
+        check_obs(run.obs, run.job.env_id, run.seeds, f"the reset after step {clock.steps:,}")
 
     if learner.online:
         true_next = true_next_obs(next_obs, final_obs, ended)

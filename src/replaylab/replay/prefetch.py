@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from threading import RLock, get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from replaylab.errors import ConfigError
 from replaylab.replay.batch import Batch

@@ -33,6 +33,9 @@ class Speed(BaseModel):
     longest: float
     """Mean steps of an episode in that evaluation, of the run where it was longest."""
 
+    limit: float | None = None
+    """Steps of the longest episode that the environment allows; None: it has no limit."""
+
     bytes: float
     """Bytes on disk for one step of every run."""
 
@@ -46,7 +49,18 @@ def calibrate(population: Population, seconds: float) -> Speed:
     again = _trained(population, budget)
     grown = again["size"] - trial["size"]
     per_step = grown / (budget - trial["budget"]) if budget > trial["budget"] else again["size"] / budget
-    return Speed(bytes=max(per_step, 0.0), **{name: again[name] for name in Speed.model_fields if name != "bytes"})
+    measured = {name: again[name] for name in Speed.model_fields if name in again}
+    return Speed(limit=_limit(population.environment), bytes=max(per_step, 0.0), **measured)
+
+
+def _limit(environment: str) -> float | None:
+    """Return the time limit of an environment that has been made, so that its module is imported."""
+    import gymnasium as gym
+
+    try:
+        return gym.spec(environment.rpartition(":")[2]).max_episode_steps
+    except gym.error.Error:  # one of EnvPool's, for instance
+        return None
 
 
 def _trained(population: Population, budget: int) -> dict[str, float]:
@@ -80,9 +94,9 @@ def _trained(population: Population, budget: int) -> dict[str, float]:
 
 def _pace(times: list[tuple[int, float]], budget: int, took: float) -> dict[str, float]:
     """Tell steps from the evaluation, which lies between the last two times."""
-    (first, began), (last, ended) = times[0], times[-2] if len(times) > 1 else times[-1]
-    if last == first:
+    if len(times) < 3:  # a budget so small that nothing can be told apart
         return {"step": took / budget, "evaluation": 0.0, "start": 0.0}
+    (first, began), (last, ended) = times[0], times[-2]
     step = (ended - began) / (last - first)
     evaluation = max(times[-1][1] - ended - (times[-1][0] - last) * step, 0.0)
     return {"step": step, "evaluation": evaluation, "start": max(took - budget * step - evaluation, 0.0)}

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from replaylab.errors import MissingExtraError, ReplayError, SpecError
+from replaylab import errors
+from replaylab.errors import MissingExtraError, NonFiniteError, ReplayError, SpecError
 from replaylab.study.parts import LEARNERS, STRATEGIES, TRANSFORMS, build
 from replaylab.study.plan import Population
+from replaylab.study.worker_process import ENDED, WorkerProcess
+
+
+def check_all(populations: Iterable[Population]) -> None:
+    """Raise as `check_population` does for the first population that cannot be run.
+
+    They are tried in a worker: what hangs, crashes or exits there can be ended, and does not end this process.
+    """
+    worker = None
+    try:
+        for one in populations:
+            worker = worker or WorkerProcess()
+            message = worker.ask(one, check=True)
+            if message["event"] == ENDED:  # its own run tells it
+                worker.end()
+                worker = None
+            elif "refused" in message:
+                raise getattr(errors, message["refused"], SpecError)(message["message"])
+    finally:
+        if worker is not None:
+            worker.end()
 
 
 def check_population(population: Population) -> None:
@@ -34,7 +57,9 @@ def check_population(population: Population) -> None:
             OptimumDistance(part.environment, learner, part.env_options)
     except MissingExtraError:
         raise
+    except NonFiniteError:  # of one seed, which may not even be the study's: its own run tells it
+        return
     except ReplayError as error:
         raise SpecError(f"{part.label} cannot be run: {error}") from error
-    except Exception:  # its own run tells it, with its traceback
+    except (Exception, SystemExit):  # its own run tells it, with its traceback
         return

@@ -42,7 +42,10 @@ def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Section 
         return None
     told = answers(page.spec, curves_of)
     units = list(dict.fromkeys(f.asked.unit for f in told.found))
-    shown = [_forest(page, [f for f in told.found if f.asked.unit == unit], unit) for unit in units]
+    shown = [
+        _forest(page, [f for f in told.found if f.asked.unit == unit], unit, key)
+        for unit, key in zip(units, _keys(units), strict=True)
+    ]
     return Section(told.found, [sentence(f) for f in told.found], told.warnings, shown, _table(page, told.found))
 
 
@@ -132,10 +135,18 @@ def _row(f: Finding) -> tuple[Any, ...]:
     return (*named, *sizes, len(f.each.seeds), f.groups, f.cells, f.verdict)
 
 
-def _forest(page: Page, found: Sequence[Finding], unit_name: str) -> ReportFigure:
-    key = "".join(c if c.isalnum() else "_" for c in unit_name)
+def _keys(units: Sequence[str]) -> list[str]:
+    """Return a name for each unit's files: its letters and digits, and a number where others have the same."""
+    keys: list[str] = []
+    for unit in units:
+        key = "contrasts_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in unit)[:80]
+        keys.append(key if key not in keys else f"{key}_{len(keys)}")
+    return keys
+
+
+def _forest(page: Page, found: Sequence[Finding], unit_name: str, key: str) -> ReportFigure:
     return page.figure(
-        f"contrasts_{key}",
+        key,
         f"Contrasts, in {unit_name}",
         "Small dots: one seed each. Large dot and bar: interquartile mean with its 95 % interval. Grey bands: "
         "differences declared beforehand not to matter; a verdict of “equivalent” needs the 90 % interval inside.",

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import heapq
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from replaylab.study.calibration import Speed
 from replaylab.study.plan import Population
 from replaylab.study.progress import duration, runs_of
-from replaylab.study.runner import start_worker
 from replaylab.study.spec import Spec
+from replaylab.study.worker_process import ENDED, WorkerProcess
 
 CALIBRATION_SECONDS = 5.0
 """How long a dry run trains, over all kinds of cells."""
@@ -33,16 +31,14 @@ class Cell:
     speed: Speed | str | None
     """None: nothing is missing; a text: why it could not be trained."""
 
-    longest: float
-    """Steps of the longest episode there can be."""
-
     def seconds(self, population: Population, *, long: bool) -> float:
         """Return what one population takes, if its evaluations are short, or as long as can be."""
         if not isinstance(self.speed, Speed):
             return 0.0
         share = len(population.seeds) / len(self.todo[0].seeds)
         evaluations = -(-population.steps // population.eval_every)
-        stretch = max(self.longest / max(self.speed.longest, 1.0), 1.0) if long else 1.0
+        limit = self.speed.limit or self.speed.longest
+        stretch = max(limit / max(self.speed.longest, 1.0), 1.0) if long else 1.0
         steps = population.steps * self.speed.step + evaluations * self.speed.evaluation * stretch
         return self.speed.start + share * steps
 
@@ -70,6 +66,11 @@ class Estimate:
         """Expected time: with evaluations as short as now, and with every episode of them as long as can be."""
         short, long = (self._span(long=long) for long in (False, True))
         return short, long
+
+    @property
+    def failing(self) -> tuple[Cell, ...]:
+        """Cells that cannot be trained."""
+        return tuple(cell for cell in self.cells if isinstance(cell.speed, str))
 
     @property
     def bytes(self) -> float:
@@ -130,23 +131,12 @@ def estimate(
     wanted = [of[0] for of in missing.values() if of]
     workers = max(1, min(workers, len(todo)))
     speeds = dict(zip(map(_kind, wanted), _speeds(wanted, workers, seconds), strict=True))
-    cells = tuple(
-        Cell(*kind, tuple(of), speeds.get(kind), _limit(kind[0], speeds.get(kind))) for kind, of in missing.items()
-    )
+    cells = tuple(Cell(*kind, tuple(of), speeds.get(kind)) for kind, of in missing.items())
     return Estimate(spec, cells, tuple(todo), tuple(kept), workers)
 
 
 def _kind(population: Population) -> Kind:
     return population.environment, population.learner, population.strategy
-
-
-def _limit(environment: str, speed: Speed | str | None) -> float:
-    """The time limit of an environment; where it has none, what was seen."""
-    import gymnasium as gym
-
-    seen = speed.longest if isinstance(speed, Speed) else 0.0
-    limit = gym.spec(environment).max_episode_steps if seen else None
-    return float(limit or seen)
 
 
 def _speeds(wanted: Sequence[Population], workers: int, seconds: float) -> list[Speed | str]:
@@ -155,27 +145,21 @@ def _speeds(wanted: Sequence[Population], workers: int, seconds: float) -> list[
         return []
     each = seconds * min(workers, len(wanted)) / len(wanted)
     shares = [list(wanted[i::workers]) or [wanted[i % len(wanted)]] for i in range(workers)]
+    started = [WorkerProcess() for _ in shares]
     with ThreadPoolExecutor(workers) as pool:
-        measured = list(pool.map(lambda share: _measured(share, each), shares))
+        try:
+            measured = list(pool.map(lambda worker, share: _measured(worker, share, each), started, shares))
+        finally:  # an interrupt has to end the workers, or the pool would wait for them
+            for worker in started:
+                worker.end()
     return [measured[i % workers][i // workers] for i in range(len(wanted))]
 
 
-def _measured(share: Sequence[Population], seconds: float) -> list[Speed | str]:
-    process = start_worker()
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        found: list[Speed | str] = []
-        for population in share:
-            job = {"population": population.model_dump(mode="json"), "seconds": seconds}
-            process.stdin.write(json.dumps(job) + "\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-            answer: dict[str, Any] = json.loads(line) if line else {"traceback": "the worker process died"}
-            found.append(Speed(**answer["speed"]) if "speed" in answer else answer["traceback"])
-            if not line:
-                return found + ["the worker process died"] * (len(share) - len(found))
-        return found
-    finally:
-        process.kill()
-        process.communicate()
+def _measured(worker: WorkerProcess, share: Sequence[Population], seconds: float) -> list[Speed | str]:
+    found: list[Speed | str] = []
+    for population in share:
+        answer = worker.ask(population, seconds=seconds)
+        if answer["event"] == ENDED:
+            return found + [f"The worker process {answer['how']}."] * (len(share) - len(found))
+        found.append(Speed(**answer["speed"]) if "speed" in answer else answer["traceback"])
+    return found

@@ -6,13 +6,12 @@ shown has given chance several tries.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from replaylab.study import files, words
+from replaylab.study import records, words
 from replaylab.study.analysis import Curve
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ def note(study: Study, seeds: Sequence[int]) -> None:
     """Write into the study's folder that it was reported with these seeds."""
     looks = _looks(study)
     if list(seeds) not in looks:
-        text = json.dumps({"seeds": [*looks, list(seeds)]})
-        files.write_text(study.folder / f"{_NAME}.json", text + "\n")
+        records.write(study.folder / f"{_NAME}.json", {"seeds": [*looks, list(seeds)]})
 
 
 def warning(study: Study, seeds: Sequence[int]) -> str | None:

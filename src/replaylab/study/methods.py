@@ -141,4 +141,5 @@ def _compute(study: Study) -> str | None:
         return None
     seconds = sum(t["seconds"] for t in times)
     steps = sum(t.get("environment_steps", t.get("episodes", 0)) for t in times)
-    return f"{duration(seconds)} of one core for {steps:,} {study.spec.budget.counted}: {steps / seconds:,.0f} a second"
+    pace = steps / max(seconds, 1e-3)
+    return f"{duration(seconds)} of one core for {steps:,} {study.spec.budget.counted}: {pace:,.0f} a second"

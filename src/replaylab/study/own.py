@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -33,17 +34,17 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
     """
     module_name, _, name = kind.partition(":")
     rule = f'{source}: `{where}.type` must name a {role} as "module:Class", but got {kind!r}'
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise SpecError(f"{rule}.")
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and what it imports is not
-        raise SpecError(
-            f"{rule}: there is no module {module_name!r} in {Path.cwd()}, nor is one installed. Run the command where "
-            f"{module_name.replace('.', '/')}.py is, or install it."
-        ) from error
-    except ValueError as error:
-        raise SpecError(f"{rule}.") from error
+    except (Exception, SystemExit) as error:
+        if _is_absent(module_name, error):
+            raise SpecError(
+                f"{rule}: there is no module {module_name!r} in {Path.cwd()}, nor is one installed. Run the command "
+                f"where {module_name.replace('.', '/')}.py is, or install it."
+            ) from error
+        raise SpecError(f"{rule}: {module_name} cannot be imported: {last_words(error)}") from error
     if module_name == "__main__":
         raise SpecError(f"{rule}: workers cannot import __main__. Write the class into a file of its own.")
     found = getattr(module, name, None)
@@ -51,6 +52,22 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
         raise SpecError(f"{rule}: {module_name} has no class {name!r}.")
     _check(found, role, rule)
     return found
+
+
+def _is_absent(module: str, error: BaseException) -> bool:
+    """Whether a module is not there, rather than something that it imports."""
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    return absent is not None and f"{module}.".startswith(f"{absent}.")
+
+
+def last_words(error: BaseException) -> str:
+    """Return in one line what a user's own code raised, and at which line of which file."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    told = str(error).partition("\n")[0]
+    return f"{at}{type(error).__name__}: {told}" if told else f"{at}{type(error).__name__}"
 
 
 def _check(found: type, role: str, rule: str) -> None:
@@ -80,4 +97,6 @@ def changed(kind: str, options: Mapping[str, Any]) -> str:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
         return f"cannot be imported: {error}"
+    except (Exception, SystemExit) as error:
+        return f"cannot be imported: {last_words(error)}"
     return "" if code_of(kind) == options[CODE] else "has changed since the study was read"

@@ -13,7 +13,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self, get_args, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study import own
@@ -112,6 +120,13 @@ def resolve(part: Part, catalogue: Catalogue, where: str, source: str) -> Part:
         return part
     options = {key: value for key, value in part.options.items() if key != own.CODE}
     plain = _plain(_build(part.type, options, catalogue, where, source))
+    try:
+        json.dumps(plain)
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            f"{source}: `{where}`: every field of {part.type} must be plain data (numbers, texts, lists, tables), so "
+            f"that it identifies a run: {error}."
+        ) from error
     return Part.of(part.type, plain | {own.CODE: own.code_of(part.type)})
 
 
@@ -155,7 +170,10 @@ def _load(kind: str, catalogue: Catalogue, where: str, source: str) -> type:
 def _build(kind: str, options: Mapping[str, Any], catalogue: Catalogue, where: str, source: str) -> Any:
     cls = _load(kind, catalogue, where, source)
     fields = [f.name for f in dataclasses.fields(cls) if f.init]
-    hints = get_type_hints(cls)
+    try:
+        hints = get_type_hints(cls)
+    except Exception as error:  # of a class of one's own
+        raise SpecError(f"{source}: the types of the fields of {kind} cannot be read: {error}.") from error
     values = {}
     for key, value in options.items():
         if key not in fields:
@@ -168,6 +186,10 @@ def _build(kind: str, options: Mapping[str, Any], catalogue: Catalogue, where: s
     except TypeError as error:
         missing = [f.name for f in dataclasses.fields(cls) if _required(f) and f.name not in values]
         raise SpecError(f"{source}: `{where}` needs {', '.join(f'`{m}`' for m in missing) or error}.") from error
+    except (Exception, SystemExit) as error:
+        if not own.is_own(kind):
+            raise
+        raise SpecError(f"{source}: `{where}` cannot be made: {own.last_words(error)}") from error
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:
@@ -187,6 +209,8 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
         return float(value)
     try:  # as JSON, where a list may be a tuple, but true is no number, nor is "3"
         return TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
+    except PydanticUserError as error:  # a class of one's own
+        raise SpecError(f"{source}: `{where}` has a type that no study file can give, {hint}.") from error
     except ValidationError as error:
         rule = error.errors(include_url=False)[0]["msg"].removeprefix("Input should be ")
         raise SpecError(f"{source}: `{where}` must be {rule}, but got {shown(value)}.") from error

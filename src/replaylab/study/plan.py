@@ -76,7 +76,7 @@ class Population(BaseModel):
     @property
     def id(self) -> str:
         """Readable labels, then 16 hexadecimal digits of the identity's SHA-256; safe as a file name."""
-        return f"{self.prefix}{hashlib.sha256(_canonical(self.identity).encode()).hexdigest()[:16]}"
+        return f"{self.prefix}{digest(self.identity)}"
 
     @property
     def prefix(self) -> str:
@@ -135,6 +135,11 @@ def _cell(spec: Spec, environment: str, learner: str, strategy: str) -> Populati
         visits=spec.logging.visits,
         measure_every=spec.measures.every,
     )
+
+
+def digest(identity: Mapping[str, Any]) -> str:
+    """Return the 16 hexadecimal digits at the end of an id."""
+    return hashlib.sha256(_canonical(identity).encode()).hexdigest()[:16]
 
 
 def _settings(identity: Mapping[str, Any]) -> str:

@@ -162,7 +162,7 @@ class LiveReporter:
         self._tally = _Tally()
         self._bars: dict[str, TaskID] = {}
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             TextColumn("{task.percentage:3.0f} %"),
             _StandingColumn(self._tally),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from replaylab.study.spec_errors import did_you_mean, shown
+from replaylab.study.texts import Line, Prose
 from replaylab.study.varying import Factor
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ class Score(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    low: float
+    low: Annotated[float, Field(allow_inf_nan=False)]
     """Becomes 0; the return of random actions, for instance."""
 
-    high: float
+    high: Annotated[float, Field(allow_inf_nan=False)]
     """Becomes 1."""
 
-    metric: str = RETURN
+    metric: Line = RETURN
     """What is scored."""
 
     @model_validator(mode="after")
@@ -54,8 +55,8 @@ class Question(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: Annotated[str, Field(min_length=1, max_length=80)]
-    question: str = ""
+    name: Annotated[Line, Field(min_length=1, max_length=80)]
+    question: Prose = ""
     more: Selector = {}
     """Cells whose mean is counted up."""
 
@@ -65,7 +66,7 @@ class Question(BaseModel):
     of: tuple[str, str] | None = None
     """Two contrasts, named earlier in the file: the first minus the second, seed by seed. In place of more and less."""
 
-    metric: str | None = None
+    metric: Line | None = None
     """Any recorded metric; None: the return."""
 
     measure: Literal["area", "final"] | None = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from pathlib import Path
 
-from replaylab.study import files
+from replaylab.errors import StorageError
+from replaylab.study import files, records
 from replaylab.study.plan import Population
 from replaylab.study.progress import Silent
 from replaylab.study.runner import Failure, Reporter
@@ -36,10 +37,12 @@ class Recorder(Silent):
             "seconds": round(seconds, 3),
             f"{population.unit}_per_second": round(total / seconds, 1),
         }
-        files.write_text(self._folder / "timing" / f"{population.id}.json", json.dumps(timing, indent=2) + "\n")
+        with contextlib.suppress(StorageError):  # on a full disk the rows of others may still fit, without their times
+            records.write(self._folder / "timing" / f"{population.id}.json", timing)
         self._reporter.finished(population, seconds)
 
     def failed(self, failure: Failure) -> None:
         """Write down the traceback."""
-        files.write_text(self._folder / "failures" / f"{failure.population.id}.txt", failure.traceback)
+        with contextlib.suppress(StorageError):  # it is shown at the end, too
+            files.write_text(self._folder / "failures" / f"{failure.population.id}.txt", failure.traceback)
         self._reporter.failed(failure)

@@ -12,19 +12,19 @@ others are there all the same.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import queue
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from replaylab.errors import StorageError
 from replaylab.study.plan import Population
+from replaylab.study.worker_process import ENDED, WorkerProcess
+
+_SECONDS_TO_STOP = 10.0
+"""How long to wait for a thread whose worker was killed."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,20 @@ def run_populations(
 ) -> tuple[dict[str, float], list[Failure]]:
     """Run populations, each into its file, and return seconds by population id, and the failures.
 
-    A population whose worker is killed, and the seeds that raise, are failures; the others go on. Interrupting the
-    caller (Ctrl-C) ends the workers and raises ``KeyboardInterrupt`` on.
+    A population whose worker is killed, and the seeds that raise, are failures; the others go on. Where rows cannot be
+    written, no further population is begun, since its rows could not be either. Interrupting the caller (Ctrl-C) kills
+    the workers, with all that they have started, and raises ``KeyboardInterrupt`` on.
 
     Args:
         todo: what to run, first come first served.
         file_of: where the rows of a population go.
         workers: how many processes.
         reporter: called from this thread only.
+
+    Raises:
+        StorageError: the rows of a population could not be written; those of others that were at work then are there.
     """
+    unwritable: str | None = None
     jobs: queue.SimpleQueue[Population] = queue.SimpleQueue()
     for population in todo:
         jobs.put(population)
@@ -106,6 +111,7 @@ def run_populations(
             elif event.message["event"] == "split":
                 reporter.split(event.population)
             else:
+                unwritable = event.message.get("unwritable") or unwritable
                 failures.append(Failure(event.population, event.message["traceback"]))
                 reporter.failed(failures[-1])
     finally:
@@ -113,8 +119,16 @@ def run_populations(
             desk.stop()
         for desk in desks:
             if desk.is_alive():  # an interrupt may come before it was started
-                desk.join()
+                desk.join(_SECONDS_TO_STOP)
+    if unwritable is not None:
+        raise StorageError(unwritable)
     return seconds, failures
+
+
+def _empty(jobs: queue.SimpleQueue[Population]) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            jobs.get_nowait()
 
 
 class _Desk(threading.Thread):
@@ -130,7 +144,7 @@ class _Desk(threading.Thread):
         self._jobs = jobs
         self._file_of = file_of
         self._events = events
-        self._process: subprocess.Popen[str] | None = None
+        self._worker: WorkerProcess | None = None
         self._stopped = False
 
     def run(self) -> None:
@@ -157,7 +171,7 @@ class _Desk(threading.Thread):
                 return
             alone = population.model_copy(update={"seeds": (seed,)})
             message = self._one(alone, quietly=True)
-            if message["event"] == "finished":
+            if message["event"] == "finished" or "unwritable" in message:
                 self._events.put(_Event(alone, message))
             else:
                 tracebacks[seed] = message["traceback"]
@@ -167,44 +181,29 @@ class _Desk(threading.Thread):
 
     def _one(self, population: Population, *, quietly: bool = False) -> dict[str, Any]:
         """Have one population trained, pass its progress on, and return the worker's last message."""
-        process = self._process or start_worker()
-        self._process = process
+        worker = self._worker = self._worker or WorkerProcess()
         if self._stopped:  # `stop` may have come before there was a process to kill
-            process.kill()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        job = {"population": population.model_dump(mode="json"), "file": str(self._file_of(population))}
-        try:
-            process.stdin.write(json.dumps(job) + "\n")
-            process.stdin.flush()
-            for line in process.stdout:
-                message: dict[str, Any] = json.loads(line)
-                if message["event"] != "progress":
-                    return message
-                if not quietly:
-                    self._events.put(_Event(population, message))
-        except (BrokenPipeError, json.JSONDecodeError):
-            pass  # the worker died while being spoken to, or in the middle of a line
-        ending = _ending(process.wait())
+            worker.kill()
+        told = None if quietly else lambda message: self._events.put(_Event(population, message))
+        message = worker.ask(population, told, file=str(self._file_of(population)))
+        if "unwritable" in message:  # neither would be what comes after it
+            _empty(self._jobs)
+        if message["event"] != ENDED:
+            return message
         self._end_worker()
-        return {
-            "event": "failed",
-            "traceback": f"The worker process {ending} before it finished this population.",
-        }
+        told_so = f"The worker process {message['how']} before it finished this population."
+        return {"event": "failed", "traceback": told_so}
 
     def stop(self) -> None:
         """Have the thread end soon, its worker at once; for the calling thread."""
         self._stopped = True
-        if self._process is not None:
-            self._process.kill()
+        if self._worker is not None:
+            self._worker.kill()
 
     def _end_worker(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        with contextlib.suppress(BrokenPipeError):
-            process.communicate()
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.end()
 
 
 def _raised(message: dict[str, Any]) -> bool:
@@ -216,23 +215,3 @@ def _told(tracebacks: dict[int, str]) -> str:
     """Name the seeds that fail alone, with the traceback of the first."""
     seeds = ", ".join(map(str, tracebacks))
     return f"Fails with seed {seeds}. Seed {next(iter(tracebacks))}:\n{next(iter(tracebacks.values()))}"
-
-
-def _ending(code: int) -> str:
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
-
-
-def start_worker() -> subprocess.Popen[str]:
-    """Start a process that waits for jobs: JSON lines in, JSON lines out (`replaylab.study.worker`)."""
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return subprocess.Popen(
-        [sys.executable, "-m", "replaylab.study.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends its workers
-    )

@@ -20,6 +20,7 @@ from replaylab.study.parts import LEARNERS, STRATEGIES, Catalogue, Part, resolve
 from replaylab.study.plan import Population, plan
 from replaylab.study.progress import duration
 from replaylab.study.spec import Spec
+from replaylab.study.spec_errors import first_fault
 from replaylab.study.store import write_population
 from replaylab.study.worker import train_population
 
@@ -120,7 +121,10 @@ def to_go_on(folder: Path) -> Population:
     file = folder / "population.json"
     if not file.is_file():
         raise SnapshotError(f"{folder} holds no run: there is no population.json in it; pass the folder of --save")
-    return Population.model_validate_json(file.read_text(encoding="utf-8"))
+    try:
+        return Population.model_validate_json(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise SnapshotError(f"{file} is damaged: {first_fault(error)}; use another copy") from error
 
 
 def saves_every(population: Population) -> int | None:
@@ -166,7 +170,7 @@ def train_and_tell(
 
         board = TensorBoard(tensorboard, population.seeds)
     bar = Progress(
-        TextColumn(population.label),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
         TextColumn(f"{{task.fields[speed]:,.0f}} {population.unit}/s"),
         TimeRemainingColumn(compact=True),
@@ -179,7 +183,7 @@ def train_and_tell(
         save.mkdir(parents=True, exist_ok=True)
         files.write_text(save / "population.json", population.model_dump_json(indent=1))
     with bar:
-        task = bar.add_task("", total=population.steps, speed=0.0)
+        task = bar.add_task(population.label, total=population.steps, speed=0.0)
 
         evaluated: dict[int, NDArray[np.float64]] = {}
 

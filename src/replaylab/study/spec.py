@@ -59,6 +59,7 @@ A budget in episodes is the unit of ``evaluation.every`` and ``logging.every`` a
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -68,11 +69,14 @@ from replaylab.errors import SpecError
 from replaylab.study.parts import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve
 from replaylab.study.questions import Question, Score, asked
 from replaylab.study.spec_errors import explain
+from replaylab.study.texts import Line, Prose
 from replaylab.study.varying import Origin, chosen_learners, spread
 
+MOST_SEEDS = 100_000
+
 Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-EnvironmentId = Annotated[str, Field(min_length=1, max_length=100)]
-Count = Annotated[int, Field(ge=1, strict=True)]
+EnvironmentId = Annotated[Line, Field(min_length=1, max_length=100)]
+Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 
 
@@ -179,8 +183,8 @@ class Spec(_Table):
     """A validated study. See the module's docstring for the file it is read from."""
 
     name: Name
-    title: str = ""
-    question: str = ""
+    title: Prose = ""
+    question: Prose = ""
     environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]
     learners: Annotated[dict[Name, Part], Field(min_length=1)]
     strategies: Annotated[dict[Name, Part], Field(min_length=1)]
@@ -205,8 +209,11 @@ class Spec(_Table):
             return value
         learners = spread(value["learners"], "learners", LEARNERS)
         strategies = spread(value["strategies"], "strategies", STRATEGIES)
-        given = value.get("origins") or {"learners": {}, "strategies": {}}  # those of a study.json
-        origins = {k: given[k] | made.origins for k, made in (("learners", learners), ("strategies", strategies))}
+        given = value.get("origins") or {}  # those of a study.json
+        if not isinstance(given, dict) or not all(isinstance(of, dict) for of in given.values()):
+            return value
+        made = {"learners": learners.origins, "strategies": strategies.origins}
+        origins = given | {k: given.get(k, {}) | of for k, of in made.items()}
         for name, one in strategies.tables.items():
             if isinstance(one, dict) and "learners" in one:
                 names = list(learners.tables)
@@ -231,18 +238,18 @@ class Spec(_Table):
     @field_validator("seeds", mode="before")
     @classmethod
     def _count_to_list(cls, value: object) -> object:
-        if isinstance(value, int) and not isinstance(value, bool):
-            if value < 1:
-                raise ValueError("must be a count of at least 1, or a list of seeds")
-            return tuple(range(value))
-        if not isinstance(value, list | tuple):
+        counted = isinstance(value, int) and not isinstance(value, bool)
+        if (not counted or value < 1) and not isinstance(value, list | tuple):  # type: ignore[operator]
             raise ValueError("must be a count of at least 1, or a list of seeds")
-        return value
+        count = value if isinstance(value, int) else len(value)  # type: ignore[arg-type]
+        if count > MOST_SEEDS:
+            raise ValueError(f"must be at most {MOST_SEEDS:,} seeds")
+        return tuple(range(count)) if counted else value
 
     @field_validator("seeds", "environments")
     @classmethod
     def _no_duplicates(cls, value: tuple[object, ...]) -> tuple[object, ...]:
-        twice = sorted({str(v) for v in value if value.count(v) > 1})
+        twice = sorted(str(v) for v, count in Counter(value).items() if count > 1)
         if twice:
             raise ValueError(f"must hold each entry once, but {', '.join(twice)} is there more than once")
         return value
@@ -336,7 +343,9 @@ class Spec(_Table):
             table = tomllib.loads(file.read_text(encoding="utf-8"))
         except OSError as error:
             raise SpecError(f"{file}: cannot be read: {error.strerror}.") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except RecursionError as error:
+            raise SpecError(f"{file}: is nested too deep.") from error
+        except ValueError as error:  # not of TOML's grammar, not of UTF-8, a number of 5,000 digits
             raise SpecError(f"{file}: is not valid TOML: {error}.") from error
         return cls.from_table(table, source=str(file))
 

@@ -46,6 +46,15 @@ def unknown_name(source: str, path: str, value: object, allowed: Iterable[str]) 
     )
 
 
+def first_fault(error: Exception) -> str:
+    """Return in one line what is wrong with a record that a program wrote: where, and the rule."""
+    if isinstance(error, ValidationError):
+        found = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, found["loc"]))
+        return f"{where}: {found['msg']}" if where else found["msg"]
+    return str(error).partition("\n")[0]
+
+
 def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
     """Return one message for everything pydantic found, a line each."""
     return "\n".join(_line(dict(e), model, source) for e in error.errors(include_url=False))

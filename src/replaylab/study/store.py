@@ -1,14 +1,15 @@
 """The results on disk: one Parquet file per population, in long form.
 
 Columns: see `SCHEMA`. Rows are sorted by seed, metric, step, and hold nothing of time or machine, so two runs
-of the same study give equal rows. Each file's metadata carries the settings it came from and the library
-versions.
+of the same study give equal rows. Each file's metadata carries the settings it came from, the library
+versions, and the SHA-256 of the file (`seal`), which is looked at whenever it is read.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from replaylab.errors import StorageError
 from replaylab.study.files import whole_file
-from replaylab.study.plan import Population
+from replaylab.study.plan import Population, digest
+from replaylab.study.sealing import BLANK, Seal, seal, seal_of
 
 _METADATA_KEY = b"replaylab"
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, MemoryError)
+"""What reading a damaged file may raise; Arrow's own errors are among them."""
+
+MEND = (
+    "`replaylab study run` moves what is damaged away and trains those runs again; or move it away yourself, and the "
+    "rest is reported."
+)
+
 _LABEL = pa.dictionary(pa.int32(), pa.string())
 
 
@@ -68,22 +79,87 @@ def write_population(
             pa.array(np.asarray(columns["value"], dtype=np.float64)[order]),
         ],
         schema=SCHEMA.with_metadata(
-            {_METADATA_KEY: json.dumps({"identity": population.identity, "versions": dict(versions)})}
+            {_METADATA_KEY: json.dumps({"identity": population.identity, "versions": dict(versions), "sealed": True})}
         ),
     )
     with whole_file(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+        with pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(BLANK)
+        seal(temporary)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Return the settings ("identity") and library versions ("versions") a file was made with."""
-    metadata: dict[str, Any] = json.loads(pq.read_schema(path).metadata[_METADATA_KEY])
-    return metadata
+    """Return the settings ("identity") and library versions ("versions") a file was made with.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    try:
+        return _metadata(path)
+    except _UNREADABLE as error:
+        raise StorageError(f"{path} is damaged: {_why(error)}. {MEND}") from error
+
+
+def damage(path: Path) -> str | None:
+    """Return in words what is wrong with a population's file; None: nothing.
+
+    Files of versions that wrote no checksum are decoded instead.
+    """
+    try:
+        found = seal_of(path)
+        if found is Seal.BROKEN:
+            return "it is not what was written, by its checksum"
+        metadata = _metadata(path)
+        if found is Seal.NONE:
+            if metadata.get("sealed"):
+                return "its checksum is missing"
+            pq.read_table(path)
+        if digest(metadata["identity"]) != path.stem.rpartition(".")[2]:
+            return "it holds the rows of other settings than its name says"
+    except _UNREADABLE as error:
+        return _why(error)
+    return None
+
+
+def check(files: Iterable[Path]) -> None:
+    """Raise an error that names the damaged ones of some populations' files, if there are any.
+
+    Raises:
+        StorageError: some are damaged.
+    """
+    damaged = [f"{file} is damaged: {why}." for file in files if (why := damage(file))]
+    if damaged:
+        more = f" So are {len(damaged) - 1} more files there." if len(damaged) > 1 else ""
+        raise StorageError(f"{damaged[0]}{more} {MEND}")
 
 
 def open_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
-    """Return the rows of the files as a DuckDB relation, in a fixed order."""
+    """Return the rows of the files as a DuckDB relation, in a fixed order.
+
+    Raises:
+        StorageError: a file is damaged.
+    """
+    check(files)
     connection = duckdb.connect()
     connection.execute("SET enable_progress_bar = false")  # which slow queries would print
-    rows = connection.read_parquet([str(f) for f in files])
+    rows = connection.read_parquet([_without_patterns(str(f)) for f in files])
     return rows.order("environment, learner, strategy, seed, metric, step")
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    metadata: dict[str, Any] = json.loads(pq.read_schema(path).metadata[_METADATA_KEY])
+    if not all(isinstance(metadata[part], dict) for part in ("identity", "versions")):
+        raise TypeError("its metadata are not those of a study")
+    return metadata
+
+
+def _why(error: Exception) -> str:
+    """Return in one line why a file cannot be read."""
+    foreign = isinstance(error, LookupError | TypeError)
+    return "it is no file of a study's results" if foreign else str(error).partition("\n")[0].rstrip(".")
+
+
+def _without_patterns(name: str) -> str:
+    """Return a file name as DuckDB takes it, for which these are patterns."""
+    return re.sub(r"[*?[]", r"[\g<0>]", name)

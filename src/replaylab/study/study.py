@@ -14,9 +14,9 @@ from filelock import FileLock, Timeout
 
 from replaylab.arguments import NOT_NEGATIVE, check, flag, instance, optional, place, takes, text, whole
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
-from replaylab.study import files, provenance
+from replaylab.study import files, provenance, records
 from replaylab.study.catalog import find
-from replaylab.study.checking import check_population
+from replaylab.study.checking import check_all
 from replaylab.study.estimate import CALIBRATION_SECONDS, Estimate, estimate
 from replaylab.study.notebook import html_of
 from replaylab.study.plan import Population, plan
@@ -24,6 +24,8 @@ from replaylab.study.progress import reporter_in_python
 from replaylab.study.recording import Recorder
 from replaylab.study.runner import Failure, Reporter, run_populations
 from replaylab.study.spec import Spec
+from replaylab.study.spec_errors import first_fault
+from replaylab.writing import writing
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,6 +36,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Damaged:
+    """A file of results that was not what had been written, and where it is now; its runs are missing ones."""
+
+    file: Path
+    why: str
+    moved_to: Path
+
+
+@dataclass(frozen=True)
 class Summary:
     """What a call of `Study.run` did."""
 
@@ -41,6 +52,7 @@ class Summary:
     kept: tuple[Population, ...]
     failures: tuple[Failure, ...]
     seconds: float
+    damaged: tuple[Damaged, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -57,8 +69,8 @@ class Study:
     """A validated study and its folder.
 
     The folder holds ``study.json`` (every setting), ``machine.json`` (versions, hardware), ``runs/`` (one
-    Parquet file per population), ``timing/``, ``failures/``, and after `report` ``report.html``, ``figures/``
-    and ``tables/``.
+    Parquet file per population), ``timing/``, ``failures/``, where files were not what had been written
+    ``damaged/``, and after `report` ``report.html``, ``figures/`` and ``tables/``.
 
     Example:
         >>> study = Study.from_toml("quick")
@@ -98,14 +110,19 @@ class Study:
         """
         path = Path(folder)
         try:
-            spec = Spec.model_validate_json((path / "study.json").read_text(encoding="utf-8"))
-        except OSError as error:
+            spec = Spec.model_validate_json(json.dumps(records.opened((path / "study.json").read_bytes())))
+        except FileNotFoundError as error:
             raise SpecError(
                 f"{path}: holds no study (there is no study.json). Give the folder a "
                 f"`replaylab study run` wrote, such as results/quick."
             ) from error
+        except OSError as error:
+            raise SpecError(f"{path / 'study.json'}: cannot be read: {error.strerror or error}.") from error
         except ValueError as error:
-            raise SpecError(f"{path / 'study.json'}: was not written by this version of replaylab: {error}") from error
+            raise SpecError(
+                f"{path / 'study.json'}: is damaged, or of another version of replaylab: {first_fault(error)}. "
+                f"Give the study's file to `replaylab study run` again, after moving study.json away."
+            ) from error
         return cls(spec, path)
 
     @property
@@ -121,10 +138,14 @@ class Study:
         """Return the identities of what earlier, smaller studies left in the folder."""
         from replaylab.study.store import read_metadata
 
-        known, prefixes = {p.id for p in regular}, {p.prefix for p in regular}
+        known = {p.id for p in regular}
+        return [read_metadata(file)["identity"] for file in self._files() if file.stem not in known]
+
+    def _files(self) -> list[Path]:
+        """Return the files of the study's cells, of whatever settings and seeds, in their order."""
+        prefixes = {p.prefix for p in plan(self.spec)}
         files = sorted((self.folder / "runs").glob("*.parquet"))
-        others = [f for f in files if f.stem not in known and f"{f.stem.rpartition('.')[0]}." in prefixes]
-        return [read_metadata(file)["identity"] for file in others]
+        return [file for file in files if f"{file.stem.rpartition('.')[0]}." in prefixes]
 
     def file_of(self, population: Population) -> Path:
         """Return where the population's rows are, or will be."""
@@ -147,7 +168,8 @@ class Study:
 
         Raises:
             ConfigError: ``workers`` is below 1, or another run is at work in the folder.
-            SpecError: the folder holds another study.
+            SpecError: the folder holds another study, or the study cannot be run.
+            StorageError: the folder cannot be written, or cannot any more; what is there stays.
         """
         import time
 
@@ -156,15 +178,22 @@ class Study:
         with self._owned():
             self._write_record()
             files.clear(self.folder / "failures")
+            damaged = self._set_aside_damaged()
             planned = self.populations
             kept = [p for p in planned if self.file_of(p).is_file()]
             there = {p.id for p in kept}
             todo = [p for p in planned if p.id not in there]
-            for one in {(p.environment, p.learner, p.strategy): p for p in todo}.values():
-                check_population(one)
+            check_all({(p.environment, p.learner, p.strategy): p for p in todo}.values())
             seconds, failures = self._run(todo, kept, workers, reporter or reporter_in_python(show))
             ran = tuple(p for p in self.populations if p.id in seconds)
-        return Summary(ran, tuple(kept), tuple(failures), time.perf_counter() - began)
+        return Summary(ran, tuple(kept), tuple(failures), time.perf_counter() - began, damaged)
+
+    def _set_aside_damaged(self) -> tuple[Damaged, ...]:
+        """Move files of results that are not what was written into ``damaged/``, so that their runs are missing."""
+        from replaylab.study.store import damage
+
+        found = [(file, why) for file in self._files() if (why := damage(file)) is not None]
+        return tuple(Damaged(file, why, files.set_aside(file, self.folder / "damaged")) for file, why in found)
 
     @takes(workers=optional(whole()), seconds=NOT_NEGATIVE)
     def estimate(self, *, workers: int | None = None, seconds: float = CALIBRATION_SECONDS) -> Estimate:
@@ -178,7 +207,11 @@ class Study:
 
         Raises:
             ConfigError: ``workers`` is below 1.
+            StorageError: results that are there are damaged.
         """
+        from replaylab.study.store import check
+
+        check(self.file_of(p) for p in self.present)
         return estimate(self.spec, self.populations, self.present, workers or provenance.cores(), seconds)
 
     def _run(
@@ -196,15 +229,17 @@ class Study:
     @contextmanager
     def _owned(self) -> Iterator[None]:
         """Hold the folder's lock; the system takes it back from an owner that dies."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / ".lock", timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise ConfigError(
-                f"Another `replaylab study run` is at work in {self.folder}. Wait until it ends, or give "
-                f"this one another folder (--out)."
-            ) from None
+        with writing(self.folder):
+            for name in ("runs", "timing", "failures"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire()
+            except Timeout:
+                raise ConfigError(
+                    f"Another `replaylab study run` is at work in {self.folder}. Wait until it ends, or give "
+                    f"this one another folder (--out)."
+                ) from None
         try:
             files.sweep(self.folder)
             yield
@@ -214,14 +249,24 @@ class Study:
     def _write_record(self) -> None:
         record = self.folder / "study.json"
         if record.is_file():
-            there = json.loads(record.read_text(encoding="utf-8")).get("name")
+            there = self._name_there(record)
             if there != self.spec.name:
                 raise SpecError(
                     f"{self.folder} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
                 )
-        files.write_text(record, self.spec.model_dump_json(indent=2) + "\n")
+        records.write(record, self.spec.model_dump(mode="json"))
         machine = {"versions": provenance.versions(), "hardware": provenance.hardware()}
-        files.write_text(self.folder / "machine.json", json.dumps(machine, indent=2) + "\n")
+        records.write(self.folder / "machine.json", machine)
+
+    def _name_there(self, record: Path) -> object:
+        """Return the name of the study that a folder's record tells of."""
+        try:
+            return records.opened(record.read_bytes())["name"]
+        except (OSError, ValueError, KeyError) as error:
+            raise SpecError(
+                f"{record}: is damaged, so it does not tell whether {self.folder} holds the study {self.spec.name!r}. "
+                f"If it does, remove study.json: the same command writes it again."
+            ) from error
 
     def results(self) -> duckdb.DuckDBPyRelation:
         """Return all rows as a DuckDB relation: ``.arrow()``, ``.df()``, ``.fetchnumpy()``, or query it.
@@ -345,9 +390,9 @@ class Study:
         return answers(self.spec, lambda metric: curves_of(rows, self.spec, metric))
 
     def record(self, name: str) -> dict[str, Any]:
-        """Return one of the folder's JSON records, ``machine`` for instance; empty where there is none."""
-        path = self.folder / f"{name}.json"
-        if not path.is_file():
-            return {}
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return record
+        """Return one of the folder's JSON records, ``machine`` for instance; empty where there is none.
+
+        Raises:
+            StorageError: it is damaged.
+        """
+        return records.read(self.folder / f"{name}.json", records.SHAPES.get(name, records.TIMING))

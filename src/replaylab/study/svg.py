@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,11 +24,9 @@ PIXELS_PER_INCH = 160
 """Of raster images; a figure 760 wide has 1,689 pixels."""
 
 _NUMBERS = re.compile(r'( (?:d|x|y|width|height)=")([^"]*)')
-_DROPPED = re.compile(
-    r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>"
-    r"| font-family: [^;\"]*;?| transform=\"rotate\(-?0 [^\"]*\"",
-    flags=re.DOTALL,
-)
+_TAG = re.compile(r"<[^>]*>")
+_ELEMENTS = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>", flags=re.DOTALL)
+_DROPPED = re.compile(r" font-family: [^;\"]*;?| transform=\"rotate\(-?0 [^\"]*\"")
 
 
 @contextmanager
@@ -71,8 +70,11 @@ def style() -> Iterator[None]:
         "legend.frameon": False,
         "legend.fontsize": 11.5,
         "figure.dpi": 72,
+        "text.parse_math": False,  # a name is written as it is, with all its $ and _
+        "text.usetex": False,
     }
-    with mpl.rc_context():
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # an empty box, in pixels only
         mpl.rcdefaults()
         mpl.rcParams.update(settings)
         yield
@@ -89,9 +91,18 @@ def body(figure: Figure) -> str:
     figure.patch.set_visible(True)
     svg = text.getvalue()
     svg = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
-    svg = re.sub(r'<g id="[^"]*">', "<g>", _DROPPED.sub("", svg))
-    svg = _NUMBERS.sub(lambda found: found[1] + _short(found[2]), svg)
+    svg = _in_tags(_ELEMENTS.sub("", svg), _cleaned)
     return re.sub(r">\s+<", "><", svg).strip()
+
+
+def _in_tags(text: str, change: Callable[[str], str]) -> str:
+    """Change every tag; what stands between tags are the user's own names."""
+    return _TAG.sub(lambda found: change(found[0]), text)
+
+
+def _cleaned(tag: str) -> str:
+    tag = re.sub(r'<g id="[^"]*">', "<g>", _DROPPED.sub("", tag))
+    return _NUMBERS.sub(lambda found: found[1] + _short(found[2]), tag)
 
 
 def _short(numbers: str) -> str:
@@ -108,7 +119,7 @@ def to_svg(figure: Figure) -> str:
 
 def with_ids(inside: str, prefix: str) -> str:
     """Return a body with ``prefix`` before each of its ids, and before what refers to them."""
-    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}", inside)
+    return _in_tags(inside, lambda tag: re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}", tag))
 
 
 def on_page(inside: str, size: tuple[int, int], key: str, label: str) -> str:
@@ -120,14 +131,19 @@ def on_page(inside: str, size: tuple[int, int], key: str, label: str) -> str:
         key: unique on the page; put before every id.
         label: what the figure shows, in words, for screen readers.
     """
-    for variable, (light, _) in palette.variables().items():
-        inside = inside.replace(light, f"var({variable})")
+    inside = _in_tags(inside, _with_variables)
     label = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     width, height = size
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{label}">'
         f"{with_ids(inside, f'{key}-')}</svg>"
     )
+
+
+def _with_variables(tag: str) -> str:
+    for variable, (light, _) in palette.variables().items():
+        tag = tag.replace(light, f"var({variable})")
+    return tag
 
 
 def document(parts: Iterable[tuple[tuple[int, int], tuple[int, int], str]], size: tuple[int, int]) -> str:

@@ -15,8 +15,9 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from replaylab.study.parts import Catalogue, option_names
 from replaylab.study.spec_errors import did_you_mean, shown
+from replaylab.study.texts import Line
 
-Factor = bool | int | float | str
+Factor = bool | int | float | Line
 """A value that contrasts select by; lists and schedules go by the text they have in a name."""
 
 _LABELS: TypeAdapter[dict[str, Factor]] = TypeAdapter(dict[str, Factor])

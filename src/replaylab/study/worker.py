@@ -1,7 +1,8 @@
 """A worker process: ``python -m replaylab.study.worker``.
 
 It reads populations as JSON lines on standard input, trains each, writes its file, and answers with JSON
-lines on standard output. A job with ``seconds`` is only timed, for a dry run. When standard input closes,
+lines on standard output. A job with ``seconds`` is only timed, for a dry run; one with ``check`` only tells whether it
+can be trained at all. When standard input closes,
 because the parent ended or was killed, the worker ends at once, in the middle of whatever it does: files
 appear only whole (`replaylab.study.files`), so nothing half-written remains.
 """
@@ -19,9 +20,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from replaylab.errors import ReplayError, StorageError
 from replaylab.study.calibration import calibrate
+from replaylab.study.checking import check_population
 from replaylab.study.parts import LEARNERS, STRATEGIES, TRANSFORMS, build
 from replaylab.study.plan import Population
+from replaylab.study.provenance import versions
+from replaylab.study.store import write_population
 
 _REPORT_SECONDS = 0.2
 """At most one progress message in this time."""
@@ -72,10 +77,23 @@ def train_population(
 
 
 def _work(job: dict[str, Any], say: Callable[..., None]) -> None:
-    from replaylab.study.provenance import versions
-    from replaylab.study.store import write_population
-
+    """Do one job; whatever the environment or the user's own code raises, `SystemExit` too, is an answer."""
     population = Population.model_validate(job["population"])
+    try:
+        if job.get("check"):
+            check_population(population)
+            say("checked")
+        elif "seconds" in job:
+            say("timed", speed=calibrate(population, job["seconds"]).model_dump())
+        else:
+            _train(population, Path(job["file"]), say)
+    except BaseException as error:
+        refused = {"refused": type(error).__name__, "message": str(error)} if isinstance(error, ReplayError) else {}
+        say("failed", traceback=traceback.format_exc(), trained=False, **refused)
+
+
+def _train(population: Population, file: Path, say: Callable[..., None]) -> None:
+    """Train a population and write its rows."""
     began = last = time.perf_counter()
 
     def on_step(step: int) -> None:
@@ -85,15 +103,11 @@ def _work(job: dict[str, Any], say: Callable[..., None]) -> None:
             last = now
             say("progress", step=int(step))
 
-    columns = None
+    columns = train_population(population, on_step)
     try:
-        if "seconds" in job:
-            say("timed", speed=calibrate(population, job["seconds"]).model_dump())
-            return
-        columns = train_population(population, on_step)
-        write_population(Path(job["file"]), population, columns, versions())
-    except Exception:
-        say("failed", traceback=traceback.format_exc(), trained=columns is not None)
+        write_population(file, population, columns, versions())
+    except StorageError as error:
+        say("failed", traceback=str(error), trained=True, unwritable=str(error))
     else:
         say("finished", seconds=time.perf_counter() - began)
 

@@ -1,0 +1,69 @@
+"""Environments that exit, hang, or give no numbers."""
+
+import contextlib
+import sys
+import time
+
+import gymnasium as gym
+import numpy as np
+
+
+class Calm(gym.Env):
+    observation_space, action_space = gym.spaces.Box(-1.0, 1.0, (2,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        if seed is not None:
+            self.luck = self.np_random.random()
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        return np.full(2, 0.5, np.float32), 1.0, self.count == 10, False, {}
+
+
+class Exits(Calm):
+    def step(self, action):
+        sys.exit(0)
+
+
+class ExitsWhenMade(Calm):
+    def __init__(self):
+        sys.exit(0)
+
+
+class Hangs(Calm):
+    """Hears no interrupt."""
+
+    def step(self, action):
+        while True:
+            with contextlib.suppress(BaseException):
+                time.sleep(60)
+
+
+class NoReward(Calm):
+    """Its third reward is NaN, with some seeds."""
+
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return obs, np.nan if self.count == 3 and self.luck > 0.5 else reward, *rest
+
+
+class NoObs(NoReward):
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return (np.full(2, np.nan, np.float32) if np.isnan(reward) else obs), 1.0, *rest
+
+
+class NoLastObs(Calm):
+    """Where an episode ends, and only there, an infinity is seen."""
+
+    def step(self, action):
+        obs, reward, ended, *rest = super().step(action)
+        return (np.array([0.0, np.inf], np.float32) if ended else obs), reward, ended, *rest
+
+
+for kind in (Calm, Exits, ExitsWhenMade, Hangs, NoReward, NoObs, NoLastObs):
+    if f"{kind.__name__}-v0" not in gym.registry:
+        gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=50)
