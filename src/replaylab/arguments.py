@@ -186,7 +186,7 @@ def one_of(*words: str) -> Rule[str]:
 
 
 def encodable(text: str) -> bool:
-    """Whether a text can be written as UTF-8, as the compiled core takes it: one with half of a surrogate pair cannot."""
+    """Whether a text can be written as UTF-8, as the core takes it: one with half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeError:

@@ -130,12 +130,13 @@ def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]
     state = agents.state()
     for r, seed in enumerate(seeds):
         new = path / f"agents-{seed}.npz.new"
-        try:
-            _write_arrays(new, {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
-            sealed.put(new, path / f"agents-{seed}.npz")
-        except BaseException:
-            sealed.discard([new], [])
-            raise
+        with writing(path):
+            try:
+                _write_arrays(new, {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
+                sealed.put(new, path / f"agents-{seed}.npz")
+            except BaseException:
+                sealed.discard([new], [])
+                raise
 
 
 def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> None:
