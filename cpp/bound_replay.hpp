@@ -79,8 +79,7 @@ class Saver : public StateVisitor {
     }
 
   private:
-    using Values =
-        std::variant<std::vector<std::int64_t>, std::vector<std::uint32_t>, std::vector<float>>;
+    using Values = std::variant<std::vector<std::int64_t>, std::vector<std::uint32_t>, std::vector<float>>;
     std::vector<std::pair<std::string, Values>> copies_;
 };
 
@@ -412,14 +411,13 @@ class BoundReplay {
         const WithoutGil no_gil;
         return replay_->turns().frozen_elsewhere();
     }
-    void await_thaw() {
+    NB_NOINLINE void await_thaw() {
         wait([this] { return replay_->turns().wait_for_thaw(); });
     }
 
     Asked ask(nb::object self) { return Asked(std::move(self), *replay_); }
     void await_draws() {
-        if (!replay_->turns().drawing()) return;
-        wait([this, asked = replay_->turns().asked()] { return replay_->turns().wait_for_draws(asked); });
+        if (replay_->turns().drawing()) await_these(replay_->turns().asked());
     }
     void enter() {
         const WithoutGil no_gil;
@@ -549,6 +547,10 @@ class BoundReplay {
             return replay_->add(sources, steps, where, ids);
         };
         while (!stored()) await_thaw();
+    }
+
+    NB_NOINLINE void await_these(std::int64_t asked) {
+        wait([this, asked] { return replay_->turns().wait_for_draws(asked); });
     }
 
     // Waits until it is over, and sees to signals meanwhile, so that Ctrl-C is heard.

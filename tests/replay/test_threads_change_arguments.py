@@ -142,4 +142,8 @@ def test_whatever_leaves_the_core_reaches_python_as_an_error():
         print(buffer.add(x=1.0))
         """
     ).splitlines()
-    assert out == ["the compiled core failed: std::bad_cast", "module 'replaylab.errors' has no attribute 'SnapshotError'", "0"]
+    assert out == [
+        "the compiled core failed: std::bad_cast",
+        "module 'replaylab.errors' has no attribute 'SnapshotError'",
+        "0",
+    ]

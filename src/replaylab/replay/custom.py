@@ -248,7 +248,11 @@ class CustomState(PythonDraws):
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return copies of all records, to be saved."""
-        return {f"custom{r}.{name}": array.copy() for r, one in enumerate(self._records) for name, array in vars(one).items()}
+        return {
+            f"custom{r}.{name}": array.copy()
+            for r, one in enumerate(self._records)
+            for name, array in vars(one).items()
+        }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
         """Take over what `arrays` and `generators` returned."""
