@@ -127,10 +127,14 @@ void import_numpy() {
     if (PyArray_ImportNumPyAPI() < 0) nb::raise_python_error();
 }
 
+nb::object imported(const char* module, const char* name) {
+    const nb::object found = checked(with_gil([&] { return PyImport_ImportModule(module); }));
+    return checked(with_gil([&] { return PyObject_GetAttrString(found.ptr(), name); }));
+}
+
 void set_python_error(const Error& error) noexcept {
     try {
-        const nb::object kind = with_gil(
-            [&]() -> nb::object { return nb::module_::import_("replaylab.errors").attr(error.kind()); });
+        const nb::object kind = imported("replaylab.errors", error.kind());
         PyErr_SetString(kind.ptr(), error.what());
     } catch (nb::python_error& other) {  // as when the interpreter ends
         other.restore();

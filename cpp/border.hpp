@@ -106,13 +106,14 @@ std::vector<Value> vector_of(nb::handle array);
 // A writable view of memory as uint8 (rows, stride).
 nb::object bytes_view(char* data, std::int64_t rows, std::int64_t stride, nb::handle owner);
 
+// A module's attribute. Nothing here, nor below, has anything to clean up inside of with_gil().
+nb::object imported(const char* module, const char* name);
+
 // Calls the Python side of the border: the rules and messages for arguments that do not fit as they are.
 template <typename... Arguments>
 nb::object call_arrays(const char* name, Arguments&&... arguments) {
-    return with_gil([&]() -> nb::object {
-        return nb::module_::import_("replaylab.replay.arrays")
-            .attr(name)(std::forward<Arguments>(arguments)...);
-    });
+    const nb::object function = imported("replaylab.replay.arrays", name);
+    return with_gil([&]() -> nb::object { return function(std::forward<Arguments>(arguments)...); });
 }
 
 }  // namespace replaylab

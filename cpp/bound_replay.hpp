@@ -182,10 +182,11 @@ class BoundReplay {
             asked.num_envs = config.num_envs;
             asked.stride = Replay::row_nbytes(config);
             asked.interrupted = [] {  // called without the GIL
-                with_gil([] {
-                    const nb::gil_scoped_acquire gil;
-                    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
-                });
+                struct Gil {
+                    PyGILState_STATE before = with_gil([] { return PyGILState_Ensure(); });
+                    ~Gil() { PyGILState_Release(before); }
+                } const gil;
+                see_to_signals();
             };
             const WithoutGil no_gil;
             config.outside = std::make_unique<MappedRows>(asked);
@@ -553,6 +554,10 @@ class BoundReplay {
         wait([this, asked] { return replay_->turns().wait_for_draws(asked); });
     }
 
+    static void see_to_signals() {
+        if (with_gil([] { return PyErr_CheckSignals(); }) != 0) nb::raise_python_error();
+    }
+
     // Waits until it is over, and sees to signals meanwhile, so that Ctrl-C is heard.
     template <typename Over>
     void wait(Over over) {
@@ -561,9 +566,7 @@ class BoundReplay {
                 const WithoutGil no_gil;
                 if (over()) return;
             }
-            with_gil([] {
-                if (PyErr_CheckSignals() != 0) nb::raise_python_error();
-            });
+            see_to_signals();
         }
     }
 

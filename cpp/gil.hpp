@@ -15,7 +15,8 @@ namespace replaylab {
 
 // Runs what may wait for the GIL. When the interpreter ends, Python before 3.14 ends a daemon thread that
 // waits for it by unwinding its stack, at which a destructor or a `noexcept` ends the process. Such a thread
-// waits here for that end instead, as it does from 3.14 on.
+// waits here for that end instead, as it does from 3.14 on. What `function` has made by then is cleaned up
+// without the GIL on the way here: it should own nothing.
 template <typename Function>
 decltype(auto) with_gil(Function&& function) {
 #if defined(__GLIBCXX__)
