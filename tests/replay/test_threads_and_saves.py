@@ -78,7 +78,7 @@ def test_a_signal_handler_may_use_the_buffer_while_it_is_saved(tmp_path, sampler
         "assert (again.get(np.arange(6, 20_006))['x'] == buffer.get(np.arange(6, 20_006))['x']).all()\n"
         "assert (again.sample(64).id == buffer.sample(64).id).all()\n"
     )
-    run_alone(code, sampler, tmp_path / "kept")
+    run_alone(code, sampler, tmp_path / "kept", seconds=60)
 
 
 @pytest.mark.parametrize("where", ["write", "rename", "clean"])
