@@ -127,10 +127,14 @@ void import_numpy() {
     if (PyArray_ImportNumPyAPI() < 0) nb::raise_python_error();
 }
 
+nb::object imported(const char* module, const char* name) {
+    const nb::object found = checked(with_gil([&] { return PyImport_ImportModule(module); }));
+    return checked(with_gil([&] { return PyObject_GetAttrString(found.ptr(), name); }));
+}
+
 void set_python_error(const Error& error) noexcept {
     try {
-        const nb::object kind = with_gil(
-            [&]() -> nb::object { return nb::module_::import_("replaylab.errors").attr(error.kind()); });
+        const nb::object kind = imported("replaylab.errors", error.kind());
         // It may quote what a damaged file says, which need be no text.
         const std::string said = error.what();
         const nb::object text = checked(
@@ -219,6 +223,11 @@ bool FieldBorder::read_scalar(nb::handle value, Input& input) const {
     return false;
 }
 
+NB_NOINLINE nb::object FieldBorder::fitted(nb::handle value, const Leading& leading) const {
+    return call_arrays("fitted", key_, value, dtype_, nb::tuple(nb::cast(column_.shape)),
+                       optional(leading.replicas), optional(leading.steps), optional(leading.num_envs));
+}
+
 void FieldBorder::read(nb::handle value, const Leading& leading, Input& input) const {
     const bool is_array = PyArray_Check(value.ptr());
     if (!is_array && column_.shape.empty() && leading.none() && read_scalar(value, input)) {
@@ -228,9 +237,7 @@ void FieldBorder::read(nb::handle value, const Leading& leading, Input& input) c
     if (is_array && has_shape(as_array(value), leading, column_.shape) && is_plain(as_array(value), dtype_))
         input.keep = nb::borrow<nb::object>(value);
     else
-        input.keep =
-            call_arrays("fitted", key_, value, dtype_, nb::tuple(nb::cast(column_.shape)),
-                        optional(leading.replicas), optional(leading.steps), optional(leading.num_envs));
+        input.keep = fitted(value, leading);
     input.data = PyArray_BYTES(as_array(input.keep));
 }
 
@@ -282,8 +289,7 @@ FieldBorder bool_field(const char* name) { return scalar_field(name, NPY_BOOL); 
 Flat<std::int64_t> read_ids(nb::handle ids, std::int64_t replicas) {
     const bool plain = PyArray_Check(ids.ptr()) && PyArray_TYPE(as_array(ids)) == NPY_INT64 &&
                        PyArray_IS_C_CONTIGUOUS(as_array(ids)) && PyArray_ISBEHAVED_RO(as_array(ids));
-    auto flat =
-        flat_of<std::int64_t>(plain ? nb::borrow<nb::object>(ids) : call_arrays("ids_array", ids));
+    auto flat = flat_of<std::int64_t>(plain ? nb::borrow<nb::object>(ids) : call_arrays("ids_array", ids));
     if (replicas >= 0 && (flat.dims.empty() || flat.dims[0] != replicas))
         fail("ShapeError", "`ids` must have replicas=", replicas, " as its first axis, but got shape ",
              shape_text(flat.dims), "; pass the ids that add or sample returned");
@@ -294,8 +300,8 @@ Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const
     const int kind = PyArray_Check(values.ptr()) ? PyArray_TYPE(as_array(values)) : NPY_VOID;
     const bool plain = kind == NPY_FLOAT32 || kind == NPY_FLOAT64;
     const auto as_float64 = [&] {  // NumPy lets go of the GIL meanwhile
-        return checked(PyArray_FROMANY(values.ptr(), NPY_FLOAT64, 0, 0,
-                                       NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED));
+        return checked(
+            PyArray_FROMANY(values.ptr(), NPY_FLOAT64, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED));
     };
     const nb::object array = plain ? with_gil(as_float64) : call_arrays("values_array", name, values);
     auto flat = flat_of<double>(array);

@@ -23,7 +23,8 @@ void import_numpy();
 // Raises a core error as the Python class of its kind.
 void set_python_error(const Error& error) noexcept;
 
-// Raises what is being handled, whatever it is; for functions that Python calls as C, which nothing may leave.
+// Raises what is being handled, whatever it is; for functions that Python calls as C, which nothing may
+// leave.
 void set_python_error_of_any() noexcept;
 
 // Leading axes of an argument, always in this order, each present only where declared or called for.
@@ -67,6 +68,7 @@ class FieldBorder {
 
   private:
     bool read_scalar(nb::handle value, Input& input) const;
+    nb::object fitted(nb::handle value, const Leading& leading) const;
 
     Column column_;
     nb::object key_;          // the name, interned
@@ -93,8 +95,8 @@ Flat<std::int64_t> read_ids(nb::handle ids, std::int64_t replicas);
 Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const char* name);
 nb::object new_float64(const std::vector<std::int64_t>& dims, double*& data);
 
-// Between vectors and one-dimensional arrays: array_of makes an array of a vector's memory, vector_of copies, and
-// throws SnapshotError for another dtype.
+// Between vectors and one-dimensional arrays: array_of makes an array of a vector's memory, vector_of copies,
+// and throws SnapshotError for another dtype.
 nb::object array_of(std::vector<std::int64_t> values);
 nb::object array_of(std::vector<std::uint32_t> values);
 nb::object array_of(std::vector<float> values);
@@ -104,13 +106,14 @@ std::vector<Value> vector_of(nb::handle array);
 // A writable view of memory as uint8 (rows, stride).
 nb::object bytes_view(char* data, std::int64_t rows, std::int64_t stride, nb::handle owner);
 
+// A module's attribute. Nothing here, nor below, has anything to clean up inside of with_gil().
+nb::object imported(const char* module, const char* name);
+
 // Calls the Python side of the border: the rules and messages for arguments that do not fit as they are.
 template <typename... Arguments>
 nb::object call_arrays(const char* name, Arguments&&... arguments) {
-    return with_gil([&]() -> nb::object {
-        return nb::module_::import_("replaylab.replay.arrays")
-            .attr(name)(std::forward<Arguments>(arguments)...);
-    });
+    const nb::object function = imported("replaylab.replay.arrays", name);
+    return with_gil([&]() -> nb::object { return function(std::forward<Arguments>(arguments)...); });
 }
 
 }  // namespace replaylab

@@ -79,8 +79,7 @@ class Saver : public StateVisitor {
     }
 
   private:
-    using Values =
-        std::variant<std::vector<std::int64_t>, std::vector<std::uint32_t>, std::vector<float>>;
+    using Values = std::variant<std::vector<std::int64_t>, std::vector<std::uint32_t>, std::vector<float>>;
     std::vector<std::pair<std::string, Values>> copies_;
 };
 
@@ -183,10 +182,11 @@ class BoundReplay {
             asked.num_envs = config.num_envs;
             asked.stride = Replay::row_nbytes(config);
             asked.interrupted = [] {  // called without the GIL
-                with_gil([] {
-                    const nb::gil_scoped_acquire gil;
-                    if (PyErr_CheckSignals() != 0) nb::raise_python_error();
-                });
+                struct Gil {
+                    PyGILState_STATE before = with_gil([] { return PyGILState_Ensure(); });
+                    ~Gil() { PyGILState_Release(before); }
+                } const gil;
+                see_to_signals();
             };
             const WithoutGil no_gil;
             config.outside = std::make_unique<MappedRows>(asked);
@@ -412,14 +412,13 @@ class BoundReplay {
         const WithoutGil no_gil;
         return replay_->turns().frozen_elsewhere();
     }
-    void await_thaw() {
+    NB_NOINLINE void await_thaw() {
         wait([this] { return replay_->turns().wait_for_thaw(); });
     }
 
     Asked ask(nb::object self) { return Asked(std::move(self), *replay_); }
     void await_draws() {
-        if (!replay_->turns().drawing()) return;
-        wait([this, asked = replay_->turns().asked()] { return replay_->turns().wait_for_draws(asked); });
+        if (replay_->turns().drawing()) await_these(replay_->turns().asked());
     }
     void enter() {
         const WithoutGil no_gil;
@@ -551,6 +550,14 @@ class BoundReplay {
         while (!stored()) await_thaw();
     }
 
+    NB_NOINLINE void await_these(std::int64_t asked) {
+        wait([this, asked] { return replay_->turns().wait_for_draws(asked); });
+    }
+
+    static void see_to_signals() {
+        if (with_gil([] { return PyErr_CheckSignals(); }) != 0) nb::raise_python_error();
+    }
+
     // Waits until it is over, and sees to signals meanwhile, so that Ctrl-C is heard.
     template <typename Over>
     void wait(Over over) {
@@ -559,9 +566,7 @@ class BoundReplay {
                 const WithoutGil no_gil;
                 if (over()) return;
             }
-            with_gil([] {
-                if (PyErr_CheckSignals() != 0) nb::raise_python_error();
-            });
+            see_to_signals();
         }
     }
 

@@ -23,7 +23,8 @@ Registry& registry() {
 }
 
 #if !defined(_WIN32)
-// A thread takes one of these locks at a time and waits for nothing while it holds it: so a fork may wait for all.
+// A thread takes one of these locks at a time and waits for nothing while it holds it: so a fork may wait for
+// all.
 void before_fork() {
     registry().mutex.lock();
     for (ForkSafeMutex* one : registry().all) one->lock();

@@ -284,10 +284,10 @@ void Replay::copy(StateVisitor& state) {
 
 std::uint64_t Replay::freeze(StateVisitor& state) {
     const auto turn = turns_.take();
-    if (turns_.frozen() && !turns_.frozen_by_me()) return 0;
+    if (turns_.frozen_by_another()) return 0;
     catch_up();
     visit(state);
-    return turns_.freeze_in_turn();
+    return turns_.freeze();
 }
 
 void Replay::flush() {
@@ -384,7 +384,11 @@ const std::int64_t* Replay::copied(const std::int64_t* ids, std::int64_t n) {
 // And each was given out.
 const std::int64_t* Replay::checked(const std::int64_t* ids, std::int64_t n) {
     const std::int64_t* own = copied(ids, n);
-    for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, own[k]);
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        const std::int64_t next = replays_[static_cast<std::size_t>(r)].ring.next_id();
+        for (std::int64_t k = r * n; k < (r + 1) * n; ++k)
+            if (own[k] < -1 || own[k] >= next) check_id(r, own[k]);
+    }
     return own;
 }
 

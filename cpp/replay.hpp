@@ -43,8 +43,8 @@ class Replay {
     explicit Replay(ReplayConfig config);
 
     // Stores steps laid out [R][T][E]; sources[f] points at field f of all of them. Rows where `where` is
-    // false, and those a reservoir does not keep, get id −1. ids receives [R][T][E] numbers. False, and nothing
-    // is stored, while another thread saves the rows.
+    // false, and those a reservoir does not keep, get id −1. ids receives [R][T][E] numbers. False, and
+    // nothing is stored, while another thread saves the rows.
     bool add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
 
     // The next step of these environments [R][E] (null: of all) follows none that is stored.

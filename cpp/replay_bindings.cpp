@@ -155,12 +155,11 @@ void bind_replay(nb::module_& module) {
             },
             nb::arg("index"))
         .def("state", &BoundReplay::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
-        .def(
-            "freeze",
-            [](nb::handle_t<BoundReplay> self) {
-                BoundReplay& own = nb::cast<BoundReplay&>(self);
-                return own.freeze(nb::borrow<nb::object>(self));
-            })
+        .def("freeze",
+             [](nb::handle_t<BoundReplay> self) {
+                 BoundReplay& own = nb::cast<BoundReplay&>(self);
+                 return own.freeze(nb::borrow<nb::object>(self));
+             })
         .def("frozen_elsewhere", &BoundReplay::frozen_elsewhere,
              "Whether another thread lets the rows stay as they are.")
         .def("await_thaw", &BoundReplay::await_thaw)

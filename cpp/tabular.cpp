@@ -17,7 +17,8 @@ void check_within(const char* name, const std::int64_t* values, std::int64_t cou
                  "; the tables have no such row");
 }
 
-// What check() has seen, if it is still there: the arrays are the caller's, whose other threads may write to them.
+// What check() has seen, if it is still there: the arrays are the caller's, whose other threads may write to
+// them.
 std::int64_t within(const std::int64_t* values, std::int64_t i, std::int64_t end) {
     const std::int64_t value = *const_cast<const volatile std::int64_t*>(values + i);  // read once
     if (value < 0 || value >= end)

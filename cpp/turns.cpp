@@ -18,8 +18,8 @@ Turns::Turn::Turn(Turns& turns) : turns_(turns) {
 }
 #endif
 
-std::uint64_t Turns::freeze_in_turn() {
-    if (frozen() && !frozen_by_me()) return 0;
+std::uint64_t Turns::freeze() {
+    if (frozen_by_another()) return 0;
     ++freezes_;
     frozen_by_ = std::this_thread::get_id();
     return forks_;
@@ -33,7 +33,7 @@ void Turns::thaw(std::uint64_t frozen) {
 
 bool Turns::frozen_elsewhere() {
     const Turn turn = take();
-    return frozen() && !frozen_by_me();
+    return frozen_by_another();
 }
 
 void Turns::made() {
@@ -63,7 +63,7 @@ bool Turns::wait(Done done) {
 }
 
 bool Turns::wait_for_thaw() {
-    return wait([this] { return !frozen() || frozen_by_me(); });
+    return wait([this] { return !frozen_by_another(); });
 }
 
 bool Turns::wait_for_draws(std::int64_t asked) {

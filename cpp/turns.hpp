@@ -1,6 +1,6 @@
-// Whose turn it is in a replay: one call's at a time; and which calls wait for more than that: those that would
-// change rows while another thread saves them, and all that a draw depends on while draws asked for before are
-// still to be made ahead.
+// Whose turn it is in a replay: one call's at a time; and which calls wait for more than that: those that
+// would change rows while another thread saves them, and all that a draw depends on while draws asked for
+// before are still to be made ahead.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,13 @@ class Turns : private ForkSafeMutex {
     class Turn;
     Turn take();
 
-    // Between these two, rows stay as they are. A thread that has them stay may have so again; another gets 0
-    // and waits. Both are called in a turn, or not, as said.
-    std::uint64_t freeze_in_turn();
-    void thaw(std::uint64_t frozen);
-    bool frozen() const { return freezes_ > 0; }  // in a turn
+    // Between the first and thaw(), which takes what that returned, rows stay as they are. The thread that
+    // has them stay may have so again; another gets 0, and waits. The first four are called in a turn.
+    std::uint64_t freeze();
+    bool frozen() const { return freezes_ > 0; }
     bool frozen_by_me() const { return frozen() && frozen_by_ == std::this_thread::get_id(); }
+    bool frozen_by_another() const { return frozen() && !frozen_by_me(); }
+    void thaw(std::uint64_t frozen);
     bool frozen_elsewhere();
 
     // A draw was asked for; it was made.
@@ -42,7 +43,8 @@ class Turns : private ForkSafeMutex {
     void enter();
     void leave();
 
-    // These wait a moment, so that the caller can look for signals in between; true: there is nothing to wait for.
+    // These wait a moment, so that the caller can look for signals in between; true: there is nothing to wait
+    // for.
     bool wait_for_thaw();
     bool wait_for_draws(std::int64_t asked);
 
@@ -53,7 +55,8 @@ class Turns : private ForkSafeMutex {
 
     std::unique_ptr<std::condition_variable_any> changed_ = std::make_unique<std::condition_variable_any>();
     std::int64_t freezes_ = 0;
-    std::uint64_t forks_ = 1;  // of this process, from the first on: what a parent's thread froze is free in a child
+    std::uint64_t forks_ =
+        1;  // of this process, from the first on: what a parent's thread froze is free in a child
     std::thread::id frozen_by_;
     std::atomic<std::int64_t> asked_{0}, made_{0};
     std::vector<std::thread::id> inside_;

@@ -2,7 +2,7 @@
 The compiled core of replaylab: rows, ids, sum tree, random streams, tables of action values.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import types
 from typing import Annotated, Any
 
@@ -164,6 +164,19 @@ class StorageConfig:
     @after_crash.setter
     def after_crash(self, arg: bool, /) -> None: ...
 
+class Frozen:
+    """Rows that stay as they are, and all else as it was then."""
+
+    @property
+    def state(self) -> dict[str, Any]: ...
+
+    def end(self) -> None: ...
+
+class Asked:
+    """A draw to be made ahead."""
+
+    def made(self) -> None: ...
+
 class Replay:
     """The compiled part of a ReplayBuffer."""
 
@@ -193,7 +206,26 @@ class Replay:
 
     def column(self, index: int) -> object: ...
 
-    def freeze(self, function: Callable[[dict[str, Any]], None]) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+
+    def freeze(self) -> Frozen | None: ...
+
+    def frozen_elsewhere(self) -> bool:
+        """Whether another thread lets the rows stay as they are."""
+
+    def await_thaw(self) -> None: ...
+
+    def ask(self) -> Asked:
+        """
+        A draw will be made ahead: until then, what it depends on, or changes, waits.
+        """
+
+    def await_draws(self) -> None: ...
+
+    def enter(self) -> None:
+        """This thread makes draws, or one that does waits for it."""
+
+    def leave(self) -> None: ...
 
     def restore(self, state: dict[str, Any]) -> None: ...
 
@@ -220,6 +252,8 @@ class Replay:
 
     @property
     def nbytes(self) -> int: ...
+
+def release_batch_memory() -> int: ...
 
 def row_nbytes(fields: Sequence[tuple[str, Sequence[int], object, bool]], transforms: TransformConfig) -> int: ...
 

@@ -36,7 +36,8 @@ class Scripted:
 
 def kept(pool_ids, uniform, scores=SCORES):
     """What is kept of this pool for these uniform numbers."""
-    rescorer = Rescorer(LaBER(lambda pool: scores[pool.id]), [Scripted(uniform)])
+    core = ReplayBuffer(1, {"x": Field()})._core
+    rescorer = Rescorer(core, LaBER(lambda pool: scores[pool.id]), [Scripted(uniform)])
     return rescorer.keep(Batch({"id": np.asarray(pool_ids), "weight": None, "probability": None}), len(uniform))
 
 

@@ -152,7 +152,7 @@ def test_every_call_waits_for_what_was_asked_for_before_it(tmp_path, name, taken
         methods = {one: getattr(buffer, one) for one in GATED}
         call = lambda _: GATED[name](Mock(**{f"{one}.side_effect": own for one, own in methods.items()}))  # noqa: E731
     batches = buffer.batches(8, prefetch=2)
-    done = []
+    done, asked = [], threading.Event()
 
     def ask_then_call():
         first = threading.Thread(target=lambda: next(batches))  # asks for three, and waits for the first
@@ -165,6 +165,7 @@ def test_every_call_waits_for_what_was_asked_for_before_it(tmp_path, name, taken
 
     caller = threading.Thread(target=ask_then_call)
     caller.start()
+    assert asked.wait(20)
     time.sleep(0.15)
     assert not done, "it did not wait"
     buffer.let_go.set()

@@ -1,14 +1,14 @@
 """What a fork finds: the locks that are Python's. Those of the compiled core see to themselves."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock, get_ident
 from typing import Protocol
 from weakref import ref
 
 from replaylab import _core
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, SnapshotError
 
 PATIENCE = 1.0
 """Seconds that a fork waits for a lock which another thread has."""
@@ -36,15 +36,17 @@ def watch(one: Forkable) -> None:
     _watched[key] = ref(one, lambda _: _watched.pop(key, None))
 
 
-def _all() -> list[Forkable]:
-    return [one for known in list(_watched.values()) if (one := known()) is not None]
+def _tell(call: Callable[[Forkable], None]) -> None:
+    for known in list(_watched.values()):
+        if (one := known()) is not None:
+            call(one)
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=lambda: [one.before_fork() for one in _all()] and None,
-        after_in_parent=lambda: [one.after_fork() for one in _all()] and None,
-        after_in_child=lambda: [one.in_child() for one in _all()] and None,
+        before=lambda: _tell(lambda one: one.before_fork()),
+        after_in_parent=lambda: _tell(lambda one: one.after_fork()),
+        after_in_child=lambda: _tell(lambda one: one.in_child()),
     )
 
 
@@ -60,34 +62,44 @@ class DrawLock:
         self._lock = RLock()
         self._holder: int | None = None
         self._got = self._torn = False
+        self._adding = False
         watch(self)
 
     @contextmanager
-    def held(self, *, adding: bool = False) -> Iterator[None]:
+    def held(self, *, adding: bool = False, whole: bool = False) -> Iterator[None]:
         """Hold the lock; to add steps, at a moment when no other thread saves.
 
         Raises:
             ConfigError: In a forked child, where a thread that it does not have held the lock.
+            SnapshotError: To add, or have the `whole`, in a signal handler that interrupted an `add` half-way.
         """
+        whole |= adding
         outermost = self._holder != get_ident()
         if outermost:
             self._core.await_draws()
         while True:
             with self._lock:
-                self._check()
+                self._check(whole=whole)
                 if not (adding and self._core.frozen_elsewhere()):
                     self._core.enter()
-                    self._holder = get_ident()
+                    before = self._adding
+                    self._holder, self._adding = get_ident(), before or adding
                     try:
                         yield
                     finally:
+                        self._adding = before
                         if outermost:
                             self._holder = None
                         self._core.leave()
                     return
             self._core.await_thaw()
 
-    def _check(self) -> None:
+    def _check(self, *, whole: bool) -> None:
+        if whole and self._adding:
+            raise SnapshotError(
+                "a signal handler has interrupted `add` half-way, where a buffer with a sampler written in Python can "
+                "neither be saved nor added to; have the handler note that it came, and do it after `add` has returned"
+            )
         if self._torn:
             raise ConfigError(
                 "this process was forked while another thread was in the buffer's sampler, whose state may be half "

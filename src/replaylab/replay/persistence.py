@@ -211,7 +211,7 @@ class Persistent(Declared):
         frozen = generators = None
         while frozen is None:
             self._core.await_thaw()
-            with nullcontext() if draws is None else draws.lock.held():
+            with nullcontext() if draws is None else draws.lock.held(whole=True):
                 frozen = self._core.freeze()
                 if frozen is not None and draws is not None:
                     frozen.state.update(draws.arrays())

@@ -2,7 +2,7 @@
 
 What makes them so is that *when* a batch is drawn is fixed by the caller's calls, not by the thread's speed: while
 batches are being drawn ahead, every call that changes what a draw depends on, or is changed by one, first waits until
-the draws asked for before it are made.
+the draws asked for before it are made. The core sees to that (`cpp/turns.hpp`), however a method was come by.
 """
 
 from collections import deque
@@ -55,7 +55,7 @@ def progress_at(progress: Progress, k: int) -> float | None:
 class Drawer:
     """A buffer's background thread, shared by all iterators over it; it lives while there is one.
 
-    The core knows which draws it was asked for and are not made yet, and lets every other thread's calls wait for those.
+    The core knows which draws were asked for and are not made yet, and lets every other thread's calls wait for those.
     """
 
     _guard = RLock()  # a garbage collection inside it may close an iterator
