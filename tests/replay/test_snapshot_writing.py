@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from replaylab.errors import ConfigError, SnapshotError, StorageError
+from replaylab.errors import ConfigError, OverSizeError, SnapshotError, StorageError
 from replaylab.replay import (
     Field,
     FrameStack,
@@ -397,3 +397,13 @@ class TestEditedManifests:
         buffer.save(saved)
         assert (saved.parent / "precious").read_text() == "mine"
         assert len(ReplayBuffer.load(saved)) == 7
+
+
+def test_a_batch_beyond_the_memory_is_refused_however_it_is_asked_for(tmp_path):
+    """As a snapshot may say that stacks are so long."""
+    fields = {"obs": Field(), "terminated": Field((), bool), "truncated": Field((), bool)}
+    buffer = ReplayBuffer(4, fields, transforms=(FrameStack(2**31),))
+    buffer.add(obs=1.0, terminated=False, truncated=False)
+    for call in (lambda: buffer.sample(400), lambda: buffer.as_batch([0] * 400)):
+        with pytest.raises(OverSizeError, match="a batch of 400 rows needs"):
+            call()

@@ -378,10 +378,12 @@ class ReplayBuffer(Persistent):
 
         Raises:
             IdError: A step is not stored, or not any more.
+            OverSizeError: The batch would not fit into this machine's memory.
         """
-        columns = self._core.gather(ids, True, True)
-        self._made.relabel(columns)
         rows = ids_array(ids)
+        check_batch_memory(self._made.batch_row_nbytes, rows.size)
+        columns = self._core.gather(rows, True, True)
+        self._made.relabel(columns)
         return self._made.batch(columns | {"weight": np.ones(rows.shape, np.float32), "id": rows})
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> ReplayStats:
