@@ -2,6 +2,7 @@
 // nothing of Python; every public member may be called from any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -29,6 +30,7 @@ struct ReplayConfig {
     TransformConfig transforms;
     Retention retention = Retention::fifo;
     bool count_replays = false;
+    std::int64_t min_size = 1;  // steps that a batch is drawn from at least
     std::unique_ptr<MappedRows> outside;  // where the rows are if not in this process's memory
 };
 
@@ -106,6 +108,9 @@ class Replay {
 
     static std::int64_t row_nbytes(const ReplayConfig& config);
 
+    // Throws where numbers of slots would not fit into what keeps them.
+    static void check(const ReplayConfig& config);
+
     // Bytes of one replica, before any is taken; closing rows come on top as episodes end.
     static std::int64_t nbytes(const ReplayConfig& config);
 
@@ -146,6 +151,7 @@ class Replay {
     Assembly assembly_;
     Assembly plain_;                            // steps as they were given
     std::vector<std::int64_t> slots_, places_;  // scratch, under the mutex
+    std::vector<std::ptrdiff_t> ends_;
     std::vector<double> values_;
     std::vector<const char*> columns_;
     mutable std::mutex mutex_;

@@ -68,8 +68,10 @@ std::vector<std::int64_t> row_offsets(const std::vector<FieldTuple>& fields) {
 std::int64_t replica_nbytes(const std::vector<FieldTuple>& fields, std::int64_t capacity,
                             std::int64_t num_envs, const SamplerConfig& sampler,
                             const TransformConfig& transforms, bool reservoir, bool count_replays) {
-    return Replay::nbytes(
-        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays));
+    const ReplayConfig config =
+        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays);
+    Replay::check(config);
+    return Replay::nbytes(config);
 }
 
 }  // namespace
@@ -120,10 +122,10 @@ void bind_replay(nb::module_& module) {
                             "The compiled part of a ReplayBuffer.")
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
                       const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool,
-                      const TransformConfig&, bool, bool, const MappedConfig*>(),
+                      const TransformConfig&, bool, bool, std::int64_t, const MappedConfig*>(),
              nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"),
              nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"), nb::arg("transforms"),
-             nb::arg("reservoir"), nb::arg("count_replays"), nb::arg("storage").none())
+             nb::arg("reservoir"), nb::arg("count_replays"), nb::arg("min_size"), nb::arg("storage").none())
         .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none(),
              nb::sig("def add(self, values: dict[str, typing.Any], where: typing.Any) -> typing.Any"))
         .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),

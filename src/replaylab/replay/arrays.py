@@ -166,9 +166,10 @@ def check_option(config: object, name: str, rule: str, holds: Callable[[], bool]
 
 
 def check_count(config: object, name: str) -> None:
-    """Raise `ConfigError` unless an option is a whole number of at least 1."""
+    """Raise `ConfigError` unless an option is a whole number of at least 1 that a float64 holds exactly."""
     value = getattr(config, name)
     check_option(config, name, "at least 1", lambda: value >= 1)
+    check_option(config, name, f"at most {2**53:,}", lambda: value <= 2**53)
     check_option(config, name, "a whole number", lambda: value % 1 == 0 and not isinstance(value, bool))
 
 
