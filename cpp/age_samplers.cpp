@@ -124,7 +124,8 @@ class ReverseSweep : public Sampler {
              double* out) const override {
         Sweep sweep = sweep_;
         std::vector<std::int64_t> rows;
-        for (std::int64_t row = 0; row < batch && ring.size() > 0; ++row) rows.push_back(advance(ring, sweep));
+        for (std::int64_t row = 0; row < batch && ring.size() > 0; ++row)
+            rows.push_back(advance(ring, sweep));
         count_shares(rows, slots, n, out);
     }
 
@@ -172,8 +173,8 @@ class Queue : public Sampler {
         const std::int64_t waiting = ring.next_id() - first(ring);
         if (batch > waiting)
             fail("EmptyBufferError", "Queue gives every step once, but batch_size=", batch, " and only ",
-                 waiting, " of ", ring.size(), " stored steps were not drawn yet; ask for fewer, or add more ",
-                 "steps first");
+                 waiting, " of ", ring.size(),
+                 " stored steps were not drawn yet; ask for fewer, or add more ", "steps first");
     }
     void draw(const Ring& ring, Random&, std::int64_t batch, const double*, const Draw& out) override {
         for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = ring.slot(first(ring) + k);

@@ -15,8 +15,8 @@ class BlockIndex {
   public:
     explicit BlockIndex(std::int64_t capacity);
 
-    // These slots hold new steps, or steps of another mass(slot) than before. All of what was stored since the
-    // last call must be among them.
+    // These slots hold new steps, or steps of another mass(slot) than before. All of what was stored since
+    // the last call must be among them.
     template <typename Mass>
     void changed(const Ring& ring, const std::vector<std::int64_t>& slots, const Mass& mass) {
         blocks_.clear();

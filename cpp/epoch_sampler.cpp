@@ -76,7 +76,8 @@ class ShuffledEpochs : public Sampler {
              double* out) const override {
         const auto all = static_cast<double>(batch);
         double beyond = 0.0;
-        if (batch > left_) beyond = static_cast<double>(batch - left_) / static_cast<double>(count_rows(ring));
+        if (batch > left_)
+            beyond = static_cast<double>(batch - left_) / static_cast<double>(count_rows(ring));
         const double share =
             left_ == 0 ? 0.0 : static_cast<double>(std::min(batch, left_)) / static_cast<double>(left_);
         for (std::int64_t k = 0; k < n; ++k) {
@@ -96,7 +97,8 @@ class ShuffledEpochs : public Sampler {
     bool is_due(std::int64_t slot) const { return slot < epoch_.members && at(past_, slot) != epoch_.number; }
 
     std::vector<std::int64_t> order_;  // a permutation of the slots
-    std::vector<std::int64_t> past_;   // by slot: the epoch in which its step came, was overwritten, or has no part
+    std::vector<std::int64_t>
+        past_;  // by slot: the epoch in which its step came, was overwritten, or has no part
     Epoch epoch_, planned_;
     std::int64_t left_ = 0;  // steps of the epoch still due
 };

@@ -119,8 +119,9 @@ void Prioritized::law(const Ring&, const std::int64_t* slots, std::int64_t n, st
     for (std::int64_t k = 0; k < n; ++k) out[k] = total > 0.0 ? tree_.leaf(slots[k]) / total : 0.0;
 }
 
-// New steps get the largest p^α among the steps still stored, or of all there ever was (1 when there is none):
-// the first of them after the step it overwrites is gone, and with that value now stored, the others the same.
+// New steps get the largest p^α among the steps still stored, or of all there ever was (1 when there is
+// none): the first of them after the step it overwrites is gone, and with that value now stored, the others
+// the same.
 void Prioritized::stored(const Ring& ring, Random&, const std::int64_t* slots, std::int64_t n) {
     if (tree_.leaf(slots[0]) == tree_.largest()) {
         const float zero = 0.0f;

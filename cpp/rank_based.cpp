@@ -40,11 +40,12 @@ class Ranking : public Sampler {
         const float largest = ever_ ? largest_ever_ : stored;
         for (std::int64_t k = 0; k < n; ++k) put(slots[k], largest > 0.0f ? largest : 1.0f);
     }
-    // A TD error of 0 is the last of the ranks, not none: only a priority that is given as 0 is. Anything else
-    // is held inside float's normal range, so that a positive priority can always be drawn.
+    // A TD error of 0 is the last of the ranks, not none: only a priority that is given as 0 is. Anything
+    // else is held inside float's normal range, so that a positive priority can always be drawn.
     void update(const Ring&, const std::int64_t* slots, const double* values, std::int64_t n,
                 bool td_errors) override {
-        constexpr double kLeast = std::numeric_limits<float>::min(), kMost = std::numeric_limits<float>::max();
+        constexpr double kLeast = std::numeric_limits<float>::min(),
+                         kMost = std::numeric_limits<float>::max();
         for (std::int64_t k = 0; k < n; ++k) {
             const double value = std::min(std::max(std::abs(values[k]), kLeast), kMost);
             put(slots[k], td_errors || values[k] > 0.0 ? static_cast<float>(value) : 0.0f);
@@ -73,7 +74,8 @@ class Ranking : public Sampler {
     template <typename Function>
     void for_ranks(const Function& function) const {
         std::int64_t rank = 0;
-        index_.for_each([&](RankIndex::Key key) { function(rank++, static_cast<std::int64_t>(slot_of(key))); });
+        index_.for_each(
+            [&](RankIndex::Key key) { function(rank++, static_cast<std::int64_t>(slot_of(key))); });
     }
 
   private:
@@ -245,7 +247,8 @@ class Greedy : public Ranking {
     std::vector<std::int64_t> chosen(const Ring& ring, std::int64_t batch) const {
         std::vector<std::int64_t> slots;
         std::unordered_set<std::int64_t> blocks;
-        for (std::int64_t rank = 0; rank < ranked() && static_cast<std::int64_t>(slots.size()) < batch; ++rank) {
+        for (std::int64_t rank = 0; rank < ranked() && static_cast<std::int64_t>(slots.size()) < batch;
+             ++rank) {
             const std::int64_t slot = slot_at(rank);
             if (ring.in_blocks() && !blocks.insert(last_of_block(ring, slot)).second) continue;
             slots.push_back(slot);

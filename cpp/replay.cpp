@@ -73,14 +73,16 @@ void Replay::check(const ReplayConfig& config) {
     constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
     if (config.capacity >= kMost &&
         (config.sampler.ranks() || keeps_episodes(config) || config.transforms.derived))
-        fail("ConfigError", "`capacity` must be below ", kMost, " for samplers that go by rank, for transforms, for ",
+        fail("ConfigError", "`capacity` must be below ", kMost,
+             " for samplers that go by rank, for transforms, for ",
              "Dispersed and for next_obs=\"derived\", which keep 32-bit numbers of steps, but got ",
              config.capacity, "; use a smaller capacity, or several buffers and MixedReplay");
 }
 
 std::int64_t Replay::nbytes(const ReplayConfig& config) {
     return row_nbytes(config) * (config.capacity + 1) + (config.count_replays ? 4 * config.capacity : 0) +
-           sampler_nbytes(config.sampler, config.capacity, config.transforms.length > 0) + Ring::nbytes(config.capacity, config.retention) +
+           sampler_nbytes(config.sampler, config.capacity, config.transforms.length > 0) +
+           Ring::nbytes(config.capacity, config.retention) +
            (keeps_episodes(config) ? Episodes::nbytes(config.capacity, config.num_envs) : 0) +
            (config.transforms.derived ? NextRows::nbytes(config.capacity) : 0);
 }

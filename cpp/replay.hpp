@@ -30,7 +30,7 @@ struct ReplayConfig {
     TransformConfig transforms;
     Retention retention = Retention::fifo;
     bool count_replays = false;
-    std::int64_t min_size = 1;  // steps that a batch is drawn from at least
+    std::int64_t min_size = 1;            // steps that a batch is drawn from at least
     std::unique_ptr<MappedRows> outside;  // where the rows are if not in this process's memory
 };
 

@@ -76,8 +76,8 @@ class Ring {
         return slot;
     }
 
-    // The episodes of the stored steps, null where nothing needs them; and where sequences are drawn, how many
-    // steps of an episode are one block.
+    // The episodes of the stored steps, null where nothing needs them; and where sequences are drawn, how
+    // many steps of an episode are one block.
     const Episodes* episodes() const { return episodes_; }
     bool in_blocks() const { return stride_ > 0; }
     std::int64_t stride() const { return stride_; }

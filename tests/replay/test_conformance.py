@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab import replay
-from replaylab.errors import ConfigError, IdError
+from replaylab.errors import ConfigError, EmptyBufferError, IdError
 from replaylab.replay import (
     LAP,
     AntiPrioritized,
@@ -23,6 +23,7 @@ from replaylab.replay import (
     Oracle,
     Permuted,
     Prioritized,
+    Queue,
     RankBased,
     Recency,
     ReLo,
@@ -34,7 +35,7 @@ from replaylab.replay import (
     Uniform,
 )
 from replaylab.replay.custom import TopScores
-from replaylab.testing import NUM_ENVS, REPLICAS, STATES, SamplerTestCase
+from replaylab.testing import NUM_ENVS, REPLICAS, STATES, SamplerTestCase, give
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ SAMPLERS = [
     Geometric(expected_age=10.0),
     Geometric(expected_age=1e6),
     ReverseSweep(stride=3),
+    Queue(),
     Blocks(length=4),
     Sticky(fraction=0.5),
     Sticky(fraction=0.9),
@@ -71,6 +73,8 @@ SAMPLERS = [
     LAP(),
     RankBased(),
     RankBased(alpha=1.0, normalize="none"),
+    Prioritized(new_steps="largest_ever"),
+    RankBased(new_steps="largest_ever"),
     Greedy(),
     LaBER(lambda pool: pool.id % 5),
     Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
@@ -132,8 +136,42 @@ class BlocksTestCase(SamplerTestCase):
         return law, drawn[..., order], stated[..., order]
 
 
+class QueueTestCase(SamplerTestCase):
+    """Rows are certain, and each comes once: there are as many batches as steps that were not drawn."""
+
+    def compare(self, buffer, ids):
+        for _ in range(len(ids) // self.batch_size):
+            law, drawn, stated = self.draw_with_law(buffer, ids)
+            rows = drawn.reshape(len(law), -1) - ids[0]
+            counts = np.stack([np.bincount(row, minlength=len(ids)) for row in rows])
+            np.testing.assert_allclose(law, counts / self.batch_size)
+            assert (stated == 1 / self.batch_size).all()
+        with pytest.raises(EmptyBufferError, match="not drawn yet"):
+            self.draw(buffer)
+        assert (drawn[..., -1] == ids[len(ids) // self.batch_size * self.batch_size - 1]).all()
+
+    @pytest.mark.parametrize("num_envs", NUM_ENVS)
+    def test_rows_are_the_steps_of_their_ids(self, num_envs):
+        """While steps are added between the draws."""
+        buffer, _ = self.fill("wrapped", num_envs=num_envs)
+        for _ in range(150):
+            give(buffer, 9)
+            batch = self.draw(buffer)
+            np.testing.assert_array_equal(batch.x, batch.id)
+
+    def test_one_seed_one_sequence(self):
+        """Nothing is random."""
+        assert self.draw(self.fill("full")[0]).id.tolist() == list(range(self.batch_size))
+
+    def test_replicas_are_single_buffers(self):
+        """So all replicas are alike."""
+        assert self.draw(self.fill("full", replicas=3)[0]).id.tolist() == [list(range(self.batch_size))] * 3
+
+
 def case(sampler):
-    base = {LaBER: LaBERTestCase, Dispersed: DispersedTestCase}.get(type(sampler), SamplerTestCase)
+    base = {LaBER: LaBERTestCase, Dispersed: DispersedTestCase, Queue: QueueTestCase}.get(
+        type(sampler), SamplerTestCase
+    )
     base = BlocksTestCase if sampler in IN_BLOCKS else base
     own = {"sampler": sampler, "independent": base.independent and not isinstance(sampler, (Blocks, Dispersed))}
     return type("Case", (base,), own | ({} if sampler.in_core else {"batches": 200}))

@@ -467,7 +467,7 @@ class ReplayBuffer(Persistent):
 
     def _blocks(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the ids of each id's sequence block, (R, n) → (R, n, stride), oldest first, then −1."""
-        return self._core.blocks(ids if self.replicas is not None else ids[0]).reshape(*ids.shape, -1)
+        return self._core.blocks(ids) if self.replicas is not None else self._core.blocks(ids[0])[None]
 
     def _block_law(self, custom: CustomState, blocks: npt.NDArray[np.int64], batch_size: int) -> Any:
         if not self.sampler.has_law:

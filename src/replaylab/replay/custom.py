@@ -307,8 +307,8 @@ class CustomState(PythonDraws):
         sound = weights.shape == probabilities.shape and weights.dtype.kind in "biuf"
         if not sound or not (np.isfinite(weights) & (weights >= 0)).all():
             raise ConfigError(
-                f"`weights` of {type(self.sampler).__name__} must return {len(probabilities)} weights, one a row, finite "
-                f"and not negative, but returned {weights!r}"
+                f"`weights` of {type(self.sampler).__name__} must return {len(probabilities)} weights, one a row, "
+                f"finite and not negative, but returned {weights!r}"
             )
         return weights.astype(np.float64)
 

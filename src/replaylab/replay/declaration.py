@@ -84,8 +84,8 @@ class Declaration:
             )
         if self.sequence is not None and not self.sampler.draws_sequences:
             raise ConfigError(
-                f"{self.sampler!r} gives every step once, but a sequence may still grow after it was drawn; use another "
-                "sampler with Sequence, or no Sequence"
+                f"{self.sampler!r} gives every step once, but a sequence may still grow after it was drawn; use "
+                "another sampler with Sequence, or no Sequence"
             )
         self.autoreset = checked_mode(autoreset, self.flat)
         self._given = self._given_fields()

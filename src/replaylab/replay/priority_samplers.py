@@ -1,9 +1,9 @@
 """Samplers that learn from feedback: the larger a step's priority, the more often it is drawn.
 
 N is the number of stored steps, B the batch size, δ a TD error. A new step gets the largest priority now in
-the buffer, 1 if there is none; or, with ``new_steps="largest_ever"``, the largest that any step ever had, at least 1. It
-is as likely as the likeliest: with `AntiPrioritized`, whose priority is (|δ| + ε)^−α, as the one of the smallest error.
-Priorities, and p^α, are held as float32 inside its normal range.
+the buffer, 1 if there is none; or, with ``new_steps="largest_ever"``, the largest that any step ever had, at least 1.
+It is as likely as the likeliest: with `AntiPrioritized`, whose priority is (|δ| + ε)^−α, as the one of the smallest
+error. Priorities, and p^α, are held as float32 inside its normal range.
 
 Where sequences are drawn, a row is a block of steps, and so is everything its weight is made of: P is the block's, N
 counts the stored blocks, and the largest weight is that of all blocks, or of those in the batch.
@@ -22,6 +22,9 @@ Normalize = Literal["buffer", "batch", "none"]
 NORMALIZE: tuple[Normalize, ...] = ("buffer", "batch", "none")
 NewSteps = Literal["largest_stored", "largest_ever"]
 NEW_STEPS: tuple[NewSteps, ...] = ("largest_stored", "largest_ever")
+ADDED = {"said_if_changed": True}
+"""Of an option that came later: settings written down before are those with its default."""
+
 ABSOLUTE, CLIPPED, POSITIVE = range(3)
 """What the core makes of a TD error: |δ| + ε, max(|δ|, 1), or max(δ, 0) + ε."""
 
@@ -49,8 +52,8 @@ class Prioritized(Sampler):
         epsilon: ε ≥ 0, added to every |δ|. Default: 1e-6.
         normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none". Default: "buffer".
         block_length: L, which must divide B; 1 draws every row by itself. Default: 1.
-        new_steps: The priority of a step that had no feedback yet: the "largest_stored" now, or the "largest_ever" (1 to
-            begin with), as Schaul et al.'s code and most others do it. Default: "largest_stored".
+        new_steps: The priority of a step that had no feedback yet: the "largest_stored" now, or the "largest_ever" that
+            any step had (1 to begin with), as most other libraries do it. Default: "largest_stored".
     """
 
     alpha: float = 0.6
@@ -58,7 +61,7 @@ class Prioritized(Sampler):
     epsilon: float = 1e-6
     normalize: Normalize = "buffer"
     block_length: int = 1
-    new_steps: NewSteps = "largest_stored"
+    new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
 
     wants_feedback: ClassVar[bool] = True
     _kind: ClassVar[str] = "prioritized"
@@ -112,8 +115,9 @@ class ReLo(Prioritized):
 class AntiPrioritized(Prioritized):
     """A placebo: the smallest TD errors most often.
 
-    Law: P(i) ∝ (|δ| + ε)^−α. With ``priority=`` given, P(i) ∝ p^−α, and 0 is never drawn. Source: none, a placebo of
-    this library; attributes and defaults: those of `Prioritized`.
+    Law: P(i) ∝ (|δ| + ε)^−α. With ``priority=`` given, P(i) ∝ p^−α, and 0 is never drawn. A new step is as likely as
+    the stored step of the smallest error, so that it comes at all. Source: none, a placebo of this library; attributes
+    and defaults: those of `Prioritized`.
     """
 
     _sign: ClassVar[float] = -1.0
@@ -189,7 +193,7 @@ class LAP(Sampler):
     """
 
     alpha: float = 0.4
-    new_steps: NewSteps = "largest_stored"
+    new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
 
     wants_feedback: ClassVar[bool] = True
 
@@ -222,7 +226,7 @@ class RankBased(Sampler):
     alpha: float = 0.7
     beta: float | Schedule = field(default=Linear(0.5, 1.0))
     normalize: Normalize = "buffer"
-    new_steps: NewSteps = "largest_stored"
+    new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
 
     wants_feedback: ClassVar[bool] = True
 

@@ -180,6 +180,7 @@ class Mixture(Sampler):
         check_option(
             self, "shares", rule, lambda: len(shares) == len(self.parts) and all(0 < s < math.inf for s in shares)
         )
+        check_option(self, "shares", "numbers whose sum is finite", lambda: sum(shares) < math.inf)
 
     @property
     def wants_feedback(self) -> bool:  # type: ignore[override]
