@@ -15,28 +15,26 @@ class BlockIndex {
   public:
     explicit BlockIndex(std::int64_t capacity);
 
-    // These slots hold new steps, or steps of another mass(slot) than before. All of what was stored since
-    // the last call must be among them.
+    // These slots hold new steps: all that were stored since the last call.
     template <typename Mass>
-    void changed(const Ring& ring, const std::vector<std::int64_t>& slots, const Mass& mass) {
-        blocks_.clear();
+    void stored(const Ring& ring, const std::vector<std::int64_t>& slots, const Mass& mass) {
         for (const std::int64_t slot : slots) {
             blocks_.push_back(last_of_block(ring, slot));
             // What lay in the slot before was its block's oldest step; the rest of that block may be there.
             const std::uint32_t before = last_[static_cast<std::size_t>(slot)];
             if (before != kNone) blocks_.push_back(last_of_block(ring, before));
         }
-        std::sort(blocks_.begin(), blocks_.end());
-        blocks_.erase(std::unique(blocks_.begin(), blocks_.end()), blocks_.end());
-        for (const std::int64_t last : blocks_) {
-            double sum = 0.0;
-            for_block(ring, last, [&](std::int64_t slot) {
-                sum += mass(slot);
-                last_[static_cast<std::size_t>(slot)] = static_cast<std::uint32_t>(last);
-                put(slot, slot == last ? sum : kNoBlock);
-            });
+        weigh(ring, mass);
+    }
+
+    // The steps in these slots have another mass(slot) than before.
+    template <typename Mass>
+    void changed(const Ring& ring, const std::vector<std::int64_t>& slots, const Mass& mass) {
+        for (const std::int64_t slot : slots) {
+            const std::int64_t last = last_[static_cast<std::size_t>(slot)];
+            if (blocks_.empty() || blocks_.back() != last) blocks_.push_back(last);
         }
-        refresh();
+        weigh(ring, mass);
     }
 
     std::int64_t count() const { return levels_.back()[0].count; }
@@ -57,6 +55,23 @@ class BlockIndex {
         double least = std::numeric_limits<double>::infinity();
         std::int64_t count = 0;
     };
+
+    // Adds up the masses of the blocks in the list.
+    template <typename Mass>
+    void weigh(const Ring& ring, const Mass& mass) {
+        std::sort(blocks_.begin(), blocks_.end());
+        blocks_.erase(std::unique(blocks_.begin(), blocks_.end()), blocks_.end());
+        for (const std::int64_t last : blocks_) {
+            double sum = 0.0;
+            for_block(ring, last, [&](std::int64_t slot) {
+                sum += mass(slot);
+                last_[static_cast<std::size_t>(slot)] = static_cast<std::uint32_t>(last);
+                put(slot, slot == last ? sum : kNoBlock);
+            });
+        }
+        blocks_.clear();
+        refresh();
+    }
 
     void put(std::int64_t slot, double mass) {
         double& held = masses_[static_cast<std::size_t>(slot)];

@@ -66,7 +66,7 @@ class Distinct : public Uniform {
 
     void note(const Ring& ring, const std::vector<std::int64_t>& slots) {
         if (!blocks_) blocks_ = std::make_unique<BlockIndex>(ring.capacity());
-        blocks_->changed(ring, slots, [](std::int64_t) { return 0.0; });
+        blocks_->stored(ring, slots, [](std::int64_t) { return 0.0; });
     }
 
     std::vector<bool> taken_;

@@ -130,17 +130,21 @@ void Prioritized::stored(const Ring& ring, Random&, const std::int64_t* slots, s
     const float largest = ever_ ? largest_ever_ : tree_.largest();
     values_.assign(static_cast<std::size_t>(n), largest > 0.0f ? largest : 1.0f);
     tree_.set(slots, values_.data(), n);
-    if (ring.in_blocks()) note(ring, slots, n);
+    if (ring.in_blocks()) note(ring, slots, n, true);
 }
 
-// The blocks of these steps, and of those that got another leaf, are worth something else now.
-void Prioritized::note(const Ring& ring, const std::int64_t* slots, std::int64_t n) {
+// The blocks of these steps, new ones or not, and of those that got another leaf, are worth something else.
+void Prioritized::note(const Ring& ring, const std::int64_t* slots, std::int64_t n, bool stored) {
+    const auto mass = [this](std::int64_t slot) { return tree_.leaf(leaf_of(slot)); };
     if (!blocks_) blocks_ = std::make_unique<BlockIndex>(ring.capacity());
     for (std::int64_t k = 0; k < n; ++k) {
-        moved_.push_back(slots[k]);
-        if (shown(slots[k]) != slots[k]) moved_.push_back(shown(slots[k]));
+        if (stored) moved_.push_back(slots[k]);
+        if (!stored || shown(slots[k]) != slots[k]) moved_.push_back(shown(slots[k]));
     }
-    blocks_->changed(ring, moved_, [this](std::int64_t slot) { return tree_.leaf(leaf_of(slot)); });
+    if (stored)
+        blocks_->stored(ring, moved_, mass);
+    else
+        blocks_->changed(ring, moved_, mass);
     moved_.clear();
 }
 
@@ -166,7 +170,7 @@ void Prioritized::update(const Ring& ring, const std::int64_t* slots, const doub
     tree_.set(slots, values_.data(), n);
     for (std::int64_t k = 0; k < n && ever_; ++k)
         largest_ever_ = std::max(largest_ever_, values_[static_cast<std::size_t>(k)]);
-    if (ring.in_blocks()) note(ring, slots, n);
+    if (ring.in_blocks()) note(ring, slots, n, false);
 }
 
 // Makes p^α of p^from.
@@ -201,7 +205,7 @@ void Prioritized::visit(StateVisitor& state) {
 void Prioritized::restored(const Ring& ring) {
     std::vector<std::int64_t> all(static_cast<std::size_t>(ring.size()));
     std::iota(all.begin(), all.end(), 0);
-    if (ring.in_blocks()) note(ring, all.data(), ring.size());
+    if (ring.in_blocks()) note(ring, all.data(), ring.size(), true);
 }
 
 namespace {

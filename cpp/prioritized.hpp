@@ -46,7 +46,7 @@ class Prioritized : public Sampler {
     std::vector<std::int64_t> moved_;  // steps that got another leaf since blocks were last noted
 
   private:
-    void note(const Ring& ring, const std::int64_t* slots, std::int64_t n);
+    void note(const Ring& ring, const std::int64_t* slots, std::int64_t n, bool stored);
     void rescale(std::vector<float>& leaves, double from) const;
     void spread(const Ring& ring, Random& random, std::int64_t blocks, std::int64_t* leaves);
     void fill_block(const Ring& ring, double u, std::int64_t oldest, std::int64_t newest,

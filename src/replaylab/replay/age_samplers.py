@@ -73,8 +73,8 @@ class ReverseSweep(Sampler):
     """Stored order backwards, from the newest step to the oldest, then from the newest again.
 
     With a stride s every s-th step is taken, and each sweep begins one step further back than the last, so that s
-    sweeps take every step. With `Sequence`, the same of its blocks. Law: the next B steps of the sweep are certain; P(i)
-    is their share of the batch. Source: Lin 1992.
+    sweeps take every step. With `Sequence`, the same of its blocks. Law: the next B steps of the sweep are certain;
+    P(i) is their share of the batch. Source: Lin 1992.
 
     Attributes:
         stride: Every how many steps one is taken. Default: 1.
