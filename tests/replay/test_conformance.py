@@ -59,7 +59,6 @@ SAMPLERS = [
     Geometric(expected_age=10.0),
     Geometric(expected_age=1e6),
     ReverseSweep(stride=3),
-    Queue(),
     Blocks(length=4),
     Sticky(fraction=0.5),
     Sticky(fraction=0.9),
@@ -93,6 +92,9 @@ IN_BLOCKS = [
     Mixture((Uniform(), Permuted(block_length=2), AntiPrioritized(block_length=4)), (1, 1, 2)),
 ]
 """Rows of a batch depend on each other, and batches must fit."""
+
+ONCE = [Queue()]
+"""Each step comes once, so no more can be drawn than is added; `test_queues_and_sweeps.py` has the rest."""
 
 
 class LaBERTestCase(SamplerTestCase):
@@ -177,7 +179,9 @@ def case(sampler):
     return type("Case", (base,), own | ({} if sampler.in_core else {"batches": 200}))
 
 
-globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(SAMPLERS + IN_BLOCKS)})
+globals().update(
+    {f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(SAMPLERS + IN_BLOCKS + ONCE)}
+)
 
 
 def kinds(base=Sampler):
@@ -193,7 +197,7 @@ class TestTheMatrixIsComplete:
         public = {getattr(replay, name) for name in replay.__all__}
         samplers = {kind for kind in public if isinstance(kind, type) and issubclass(kind, Sampler)}
         assert samplers - {Sampler} == kinds() - {TopScores}
-        assert samplers - {Sampler, CustomSampler} == {type(sampler) for sampler in SAMPLERS} - {Fresh}
+        assert samplers - {Sampler, CustomSampler} == {type(sampler) for sampler in SAMPLERS + ONCE} - {Fresh}
 
     def test_no_state_is_left_out(self):
         assert {"empty slots", "wrapped", "after updates", "zero priorities"} <= set(STATES)

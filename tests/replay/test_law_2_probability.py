@@ -7,7 +7,7 @@ environments, stands in `test_conformance.py`.
 import numpy as np
 import pytest
 
-from replaylab.replay import Blocks, Combined, Field, Online, Prioritized, Queue, ReplayBuffer, SlidingWindow, Uniform
+from replaylab.replay import Blocks, Combined, Field, Online, Prioritized, ReplayBuffer, SlidingWindow, Uniform
 
 from .chi2 import ALARM, assert_law, p_value
 from .test_conformance import SAMPLERS as EVERY_SAMPLER
@@ -98,7 +98,6 @@ def test_the_only_step_is_certain(sampler, capacity, replicas):
         assert (batch.id == step).all()
         if sampler.has_law:
             assert (batch.probability == 1).all()
-        if sampler.has_law and not isinstance(sampler, Queue):  # which has given it
             assert (buffer.probabilities(batch.id, batch_size=rows, progress=0.5) == 1).all()
 
 

@@ -4,6 +4,7 @@
 False alarms: see `chi2.py`.
 """
 
+import os
 import sys
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ from replaylab.replay import (
     Recency,
     ReplayBuffer,
     ReverseSweep,
+    SharedMemory,
     Uniform,
 )
 
@@ -72,6 +74,20 @@ class TestQueue:
         buffer.save(tmp_path)
         assert ReplayBuffer.load(tmp_path).sample(2).id.tolist() == [[5, 6]] * 2
         assert buffer.part([1]).sample(2).id.tolist() == [[5, 6]]
+
+    def test_over_rows_that_other_processes_share(self):
+        """Each buffer has its own queue; one that was left behind goes on with the oldest that is stored."""
+        storage = SharedMemory(f"replaylab-queue-{os.getpid()}")
+        one = make(Queue(), storage=storage)
+        two = one.handle().open()
+        try:
+            assert one.sample(3).id.tolist() == two.sample(3).id.tolist() == [0, 1, 2]
+            one.extend(x=np.arange(50))
+            assert two.sample(2).id.tolist() == one.sample(2).id.tolist() == [50, 51]
+        finally:
+            two.close()
+            one.close()
+            storage.unlink()
 
     def test_in_a_mixture(self):
         buffer = make(Mixture((Queue(), Uniform())))

@@ -41,6 +41,5 @@ CASES = {
         {"sampler": sampler, "independent": not isinstance(sampler, Blocks)},
     )
     for i, sampler in enumerate(SAMPLERS)
-    if sampler.draws_sequences
 }
 globals().update(CASES)
