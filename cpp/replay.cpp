@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <numeric>
 
 #include "error.hpp"
@@ -67,16 +66,6 @@ bool keeps_episodes(const ReplayConfig& config) {
 std::int64_t Replay::row_nbytes(const ReplayConfig& config) {
     std::vector<Column> columns = stored_columns(config);
     return RowStore::lay_out(columns);
-}
-
-void Replay::check(const ReplayConfig& config) {
-    constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
-    if (config.capacity >= kMost &&
-        (config.sampler.ranks() || keeps_episodes(config) || config.transforms.derived))
-        fail("ConfigError", "`capacity` must be below ", kMost,
-             " for samplers that go by rank, for transforms, for ",
-             "Dispersed and for next_obs=\"derived\", which keep 32-bit numbers of steps, but got ",
-             config.capacity, "; use a smaller capacity, or several buffers and MixedReplay");
 }
 
 std::int64_t Replay::nbytes(const ReplayConfig& config) {

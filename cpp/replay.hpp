@@ -108,9 +108,6 @@ class Replay {
 
     static std::int64_t row_nbytes(const ReplayConfig& config);
 
-    // Throws where numbers of slots would not fit into what keeps them.
-    static void check(const ReplayConfig& config);
-
     // Bytes of one replica, before any is taken; closing rows come on top as episodes end.
     static std::int64_t nbytes(const ReplayConfig& config);
 
