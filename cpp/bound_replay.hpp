@@ -68,6 +68,7 @@ class Saver : public StateVisitor {
     }
 
   protected:
+    bool holds(const std::string&) const override { return true; }
     void integers(const std::string& name, std::vector<std::int64_t>& values) override {
         copies_.emplace_back(name, values);
     }
@@ -90,6 +91,7 @@ class Restorer : public StateVisitor {
     bool restoring() const override { return true; }
 
   protected:
+    bool holds(const std::string& name) const override { return arrays_.contains(name.c_str()); }
     void integers(const std::string& name, std::vector<std::int64_t>& values) override { take(name, values); }
     void words(const std::string& name, std::vector<std::uint32_t>& values) override { take(name, values); }
     void floats(const std::string& name, std::vector<float>& values) override { take(name, values); }
@@ -164,7 +166,7 @@ class BoundReplay {
     BoundReplay(const std::vector<FieldTuple>& fields, std::int64_t capacity, std::int64_t replicas,
                 std::int64_t num_envs, const SamplerConfig& sampler,
                 const std::vector<std::vector<std::uint64_t>>& streams, bool skip_after_end,
-                const TransformConfig& transforms, bool reservoir, bool count_replays,
+                const TransformConfig& transforms, bool reservoir, bool count_replays, std::int64_t min_size,
                 const MappedConfig* storage)
         : fields_(borders_of(fields)),
           replicas_(replicas),
@@ -175,6 +177,7 @@ class BoundReplay {
         for (const auto& words : streams)
             config.streams.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
         config.skip_after_end = skip_after_end;
+        config.min_size = min_size;
         if (storage != nullptr) {
             MappedConfig asked = *storage;
             asked.capacity = config.capacity;

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "blocks.hpp"
 #include "sampler.hpp"
 
 namespace replaylab {
@@ -16,7 +17,8 @@ decltype(auto) at(Vector& vector, std::int64_t i) {
 
 // A Fisher-Yates shuffle that goes on from draw to draw: O(1) a row, and an epoch starts at no cost, because
 // any arrangement is as good a start as another. Steps overwritten since the epoch began are passed over;
-// those stored since wait for the next.
+// those stored since wait for the next. Where sequences are drawn, an epoch is made of their blocks, each of
+// which stands and falls with the step that was its newest when the epoch began.
 class ShuffledEpochs : public Sampler {
   public:
     explicit ShuffledEpochs(std::int64_t capacity)
@@ -33,18 +35,23 @@ class ShuffledEpochs : public Sampler {
             const std::int64_t pick = planned_.place + static_cast<std::int64_t>(random.below(left));
             std::swap(at(order_, planned_.place), at(order_, pick));
             const std::int64_t slot = at(order_, planned_.place++);
-            if (at(past_, slot) != planned_.number) out.slot[k++] = slot;
+            const bool begun = planned_.number == epoch_.number;
+            if (begun ? at(past_, slot) == epoch_.number : !stands_for_row(ring, slot)) continue;
+            ++planned_.rows;
+            out.slot[k++] = slot;
         }
         std::fill(out.weight, out.weight + batch, 1.0f);
         law(ring, out.slot, batch, batch, scheduled, out.probability);
     }
 
-    void finish(const Ring&, const std::int64_t* slots, std::int64_t n) override {
+    void finish(const Ring& ring, const std::int64_t* slots, std::int64_t n) override {
         const bool same = planned_.number == epoch_.number;
-        const std::int64_t rows = same ? n : planned_.place;  // of the batch, in the epoch that goes on
-        for (std::int64_t k = n - rows; k < n; ++k) at(past_, slots[k]) = planned_.number;
-        left_ = same ? left_ - n : planned_.members - planned_.place;
+        left_ = (same ? left_ : count_rows(ring)) - planned_.rows;
+        for (std::int64_t slot = 0; slot < planned_.members && ring.in_blocks() && !same; ++slot)
+            if (!stands_for_row(ring, slot)) at(past_, slot) = planned_.number;
+        for (std::int64_t k = n - planned_.rows; k < n; ++k) at(past_, slots[k]) = planned_.number;
         epoch_ = planned_;
+        epoch_.rows = 0;
     }
 
     void stored(const Ring&, Random&, const std::int64_t* slots, std::int64_t n) override {
@@ -86,11 +93,15 @@ class ShuffledEpochs : public Sampler {
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
              double* out) const override {
         const auto all = static_cast<double>(batch);
-        const double beyond =
-            static_cast<double>(std::max<std::int64_t>(batch - left_, 0)) / static_cast<double>(ring.size());
+        double beyond = 0.0;
+        if (batch > left_)
+            beyond = static_cast<double>(batch - left_) / static_cast<double>(count_rows(ring));
         const double share =
             left_ == 0 ? 0.0 : static_cast<double>(std::min(batch, left_)) / static_cast<double>(left_);
-        for (std::int64_t k = 0; k < n; ++k) out[k] = ((is_due(slots[k]) ? share : 0.0) + beyond) / all;
+        for (std::int64_t k = 0; k < n; ++k) {
+            const double again = beyond > 0.0 && stands_for_row(ring, slots[k]) ? beyond : 0.0;
+            out[k] = ((is_due(slots[k]) ? share : 0.0) + again) / all;
+        }
     }
 
   private:
@@ -98,12 +109,14 @@ class ShuffledEpochs : public Sampler {
         std::int64_t number = 0;
         std::int64_t place = 0;    // how far order_ has been walked
         std::int64_t members = 0;  // it walks slots 0 .. members − 1
+        std::int64_t rows = 0;     // it gives to the batch being drawn
     };
 
     bool is_due(std::int64_t slot) const { return slot < epoch_.members && at(past_, slot) != epoch_.number; }
 
     std::vector<std::int64_t> order_;  // a permutation of the slots
-    std::vector<std::int64_t> past_;   // by slot: the epoch in which its step was drawn or overwritten
+    std::vector<std::int64_t>
+        past_;  // by slot: the epoch in which its step came, was overwritten, or has no part
     Epoch epoch_, planned_;
     std::int64_t left_ = 0;  // steps of the epoch still due
 };

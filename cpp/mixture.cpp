@@ -76,8 +76,12 @@ class Mixture : public Sampler {
         for (const auto& part : parts_) part->stored(ring, random, slots, n);
     }
 
-    void update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors) override {
-        for (const auto& part : parts_) part->update(slots, values, n, td_errors);
+    void update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
+                bool td_errors) override {
+        for (const auto& part : parts_) part->update(ring, slots, values, n, td_errors);
+    }
+    void restored(const Ring& ring) override {
+        for (const auto& part : parts_) part->restored(ring);
     }
 
     void visit(StateVisitor& state) override {

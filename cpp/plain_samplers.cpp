@@ -1,7 +1,10 @@
 // Samplers that need no priorities: uniform, uniform without repetition, newest, window, combined.
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <vector>
 
+#include "block_index.hpp"
 #include "sampler.hpp"
 
 namespace replaylab {
@@ -21,26 +24,53 @@ class Uniform : public Sampler {
     }
 };
 
-// P = 1/N, no step twice in a batch (Floyd's algorithm: B draws whatever N is).
+// P = 1/N, no step twice in a batch, in random order (Floyd's algorithm, then a shuffle: 2B random numbers
+// whatever N is). Where sequences are drawn, the same of the blocks.
 class Distinct : public Uniform {
   public:
     void check(const Ring& ring, std::int64_t batch) const override {
         Sampler::check(ring, batch);
-        need("Uniform(replace=False)", ring, batch);
+        need("Uniform(replace=False)", ring, batch, rows_of(ring));
     }
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double*, const Draw& out) override {
+        const std::int64_t rows = rows_of(ring);
         taken_.resize(static_cast<std::size_t>(ring.capacity()));
-        for (std::int64_t k = 0, top = ring.size() - batch; k < batch; ++k, ++top) {
+        for (std::int64_t k = 0, top = rows - batch; k < batch; ++k, ++top) {
             const auto pick = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(top) + 1));
             out.slot[k] = taken_[static_cast<std::size_t>(pick)] ? top : pick;
             taken_[static_cast<std::size_t>(out.slot[k])] = true;
         }
         for (std::int64_t k = 0; k < batch; ++k) taken_[static_cast<std::size_t>(out.slot[k])] = false;
-        fill_alike(out, batch, 1.0 / static_cast<double>(ring.size()));
+        for (std::int64_t k = batch; k > 1; --k)
+            std::swap(out.slot[k - 1], out.slot[random.below(static_cast<std::uint64_t>(k))]);
+        for (std::int64_t k = 0; k < batch && blocks_; ++k) out.slot[k] = blocks_->select(out.slot[k]);
+        fill_alike(out, batch, 1.0 / static_cast<double>(rows));
+    }
+    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+             const double* scheduled, double* out) const override {
+        if (!blocks_) return Uniform::law(ring, slots, n, batch, scheduled, out);
+        for (std::int64_t k = 0; k < n; ++k)
+            out[k] = stands_for_row(ring, slots[k]) ? 1.0 / static_cast<double>(rows_of(ring)) : 0.0;
+    }
+    void stored(const Ring& ring, Random&, const std::int64_t* slots, std::int64_t n) override {
+        if (ring.in_blocks()) note(ring, {slots, slots + n});
+    }
+    void restored(const Ring& ring) override {
+        std::vector<std::int64_t> all(static_cast<std::size_t>(ring.size()));
+        std::iota(all.begin(), all.end(), 0);
+        if (ring.in_blocks()) note(ring, all);
     }
 
   private:
+    std::int64_t rows_of(const Ring& ring) const { return blocks_ ? blocks_->count() : ring.size(); }
+
+    void note(const Ring& ring, const std::vector<std::int64_t>& slots) {
+        if (!blocks_) blocks_ = std::make_unique<BlockIndex>(ring.capacity());
+        blocks_->stored(ring, slots, [](std::int64_t) { return 0.0; });
+    }
+
     std::vector<bool> taken_;
+    std::unique_ptr<BlockIndex> blocks_;  // where sequences are drawn
 };
 
 // The newest step alone.
@@ -57,21 +87,38 @@ class Newest : public Sampler {
     }
 };
 
-// The newest B steps, newest first.
+// The newest B steps, newest first; where sequences are drawn, the newest B blocks.
 class Window : public Sampler {
   public:
     void check(const Ring& ring, std::int64_t batch) const override {
         Sampler::check(ring, batch);
-        need("SlidingWindow", ring, batch);
+        need("SlidingWindow", ring, batch, width(ring, batch));
     }
     void draw(const Ring& ring, Random&, std::int64_t batch, const double*, const Draw& out) override {
-        for (std::int64_t age = 0; age < batch; ++age) out.slot[age] = ring.slot_of_age(age);
+        std::int64_t row = 0;
+        for (std::int64_t age = 0; row < batch; ++age) {
+            const std::int64_t slot = ring.slot_of_age(age);
+            if (stands_for_row(ring, slot)) out.slot[row++] = slot;
+        }
         fill_alike(out, batch, 1.0 / static_cast<double>(batch));
     }
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
              double* out) const override {
-        const auto width = static_cast<double>(std::min(batch, ring.size()));
-        for (std::int64_t k = 0; k < n; ++k) out[k] = ring.age(slots[k]) < batch ? 1.0 / width : 0.0;
+        std::int64_t reach = 0;
+        const auto rows = static_cast<double>(width(ring, batch, &reach));
+        for (std::int64_t k = 0; k < n; ++k)
+            out[k] = ring.age(slots[k]) < reach && stands_for_row(ring, slots[k]) ? 1.0 / rows : 0.0;
+    }
+
+  private:
+    // How many of B rows there are; and how many steps they reach back.
+    static std::int64_t width(const Ring& ring, std::int64_t batch, std::int64_t* reach = nullptr) {
+        std::int64_t rows = std::min(batch, ring.size()), age = rows;
+        if (ring.in_blocks())
+            for (rows = 0, age = 0; rows < batch && age < ring.size(); ++age)
+                rows += stands_for_row(ring, ring.slot_of_age(age));
+        if (reach != nullptr) *reach = age;
+        return rows;
     }
 };
 

@@ -23,7 +23,8 @@ Prioritized::Prioritized(const SamplerConfig& config, std::int64_t capacity)
       epsilon_(config.option("epsilon")),
       feedback_(static_cast<Feedback>(static_cast<int>(config.option("feedback")))),
       normalize_(static_cast<Normalize>(static_cast<int>(config.option("normalize")))),
-      block_length_(static_cast<std::int64_t>(config.option("block_length"))) {}
+      block_length_(static_cast<std::int64_t>(config.option("block_length"))),
+      ever_(config.option("ever") != 0.0) {}
 
 void Prioritized::check(const Ring& ring, std::int64_t batch) const {
     Sampler::check(ring, batch);
@@ -91,22 +92,23 @@ void Prioritized::fill_block(const Ring& ring, double u, std::int64_t oldest, st
 }
 
 // w_i = (N·P(i))^−β, divided by the largest w of the buffer, of the batch, or by nothing. The largest
-// weight belongs to the smallest positive leaf, so N and the total cancel: w_i = (least leaf / leaf_i)^β.
+// weight belongs to the smallest positive mass, so N and the total cancel: w_i = (least mass / mass_i)^β. A
+// mass is a step's leaf or, where sequences are drawn, the leaves of a block together; N counts the same.
 void Prioritized::fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out) {
     if (beta == 0.0) {
         std::fill(out.weight, out.weight + n, 1.0f);
         return;
     }
-    double reference = tree_.smallest_positive();
-    if (normalize_ == Normalize::none) reference = tree_.total() / static_cast<double>(ring.size());
-    if (normalize_ == Normalize::batch) {
-        reference = tree_.leaf(out.slot[0]);
-        for (std::int64_t k = 1; k < n; ++k)
-            reference = std::min(reference, static_cast<double>(tree_.leaf(out.slot[k])));
-    }
     scratch_.resize(static_cast<std::size_t>(n));
     for (std::int64_t k = 0; k < n; ++k)
-        scratch_[static_cast<std::size_t>(k)] = reference / tree_.leaf(out.slot[k]);
+        scratch_[static_cast<std::size_t>(k)] = blocks_
+                                                    ? blocks_->mass(last_of_block(ring, shown(out.slot[k])))
+                                                    : static_cast<double>(tree_.leaf(out.slot[k]));
+    double reference = blocks_ ? blocks_->least() : static_cast<double>(tree_.smallest_positive());
+    if (normalize_ == Normalize::none)
+        reference = tree_.total() / static_cast<double>(blocks_ ? blocks_->count() : ring.size());
+    if (normalize_ == Normalize::batch) reference = *std::min_element(scratch_.begin(), scratch_.end());
+    for (double& mass : scratch_) mass = reference / mass;
     power(scratch_.data(), n, beta);
     std::copy(scratch_.begin(), scratch_.end(), out.weight);
 }
@@ -117,21 +119,39 @@ void Prioritized::law(const Ring&, const std::int64_t* slots, std::int64_t n, st
     for (std::int64_t k = 0; k < n; ++k) out[k] = total > 0.0 ? tree_.leaf(slots[k]) / total : 0.0;
 }
 
-// New steps get the largest priority among the steps still stored (1 when there is none): the first of
-// them after the step it overwrites is gone, and with that value now stored, the others the same.
-void Prioritized::stored(const Ring&, Random&, const std::int64_t* slots, std::int64_t n) {
+// New steps get the largest p^α among the steps still stored, or of all there ever was (1 when there is
+// none): the first of them after the step it overwrites is gone, and with that value now stored, the others
+// the same.
+void Prioritized::stored(const Ring& ring, Random&, const std::int64_t* slots, std::int64_t n) {
     if (tree_.leaf(slots[0]) == tree_.largest()) {
         const float zero = 0.0f;
         tree_.set(slots, &zero, 1);
     }
-    const float largest = tree_.largest();
+    const float largest = ever_ ? largest_ever_ : tree_.largest();
     values_.assign(static_cast<std::size_t>(n), largest > 0.0f ? largest : 1.0f);
     tree_.set(slots, values_.data(), n);
+    if (ring.in_blocks()) note(ring, slots, n, true);
+}
+
+// The blocks of these steps, new ones or not, and of those that got another leaf, are worth something else.
+void Prioritized::note(const Ring& ring, const std::int64_t* slots, std::int64_t n, bool stored) {
+    const auto mass = [this](std::int64_t slot) { return tree_.leaf(leaf_of(slot)); };
+    if (!blocks_) blocks_ = std::make_unique<BlockIndex>(ring.capacity());
+    for (std::int64_t k = 0; k < n; ++k) {
+        if (stored) moved_.push_back(slots[k]);
+        if (!stored || shown(slots[k]) != slots[k]) moved_.push_back(shown(slots[k]));
+    }
+    if (stored)
+        blocks_->stored(ring, moved_, mass);
+    else
+        blocks_->changed(ring, moved_, mass);
+    moved_.clear();
 }
 
 // Leaves are p^α. Zero stays zero and is never drawn; anything else is held inside float's normal range, so
 // that a positive priority can always be drawn.
-void Prioritized::update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors) {
+void Prioritized::update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
+                         bool td_errors) {
     scratch_.assign(values, values + n);
     values_.resize(static_cast<std::size_t>(n));
     if (td_errors && feedback_ == Feedback::absolute)
@@ -148,18 +168,45 @@ void Prioritized::update(const std::int64_t* slots, const double* values, std::i
     for (std::size_t k = 0; k < scratch_.size(); ++k)
         values_[k] *= static_cast<float>(std::min(std::max(scratch_[k], kLeast), kMost));
     tree_.set(slots, values_.data(), n);
+    for (std::int64_t k = 0; k < n && ever_; ++k)
+        largest_ever_ = std::max(largest_ever_, values_[static_cast<std::size_t>(k)]);
+    if (ring.in_blocks()) note(ring, slots, n, false);
+}
+
+// Makes p^α of p^from.
+void Prioritized::rescale(std::vector<float>& leaves, double from) const {
+    for (float& leaf : leaves) {
+        if (leaf == 0.0f) continue;
+        double mass = from == 0.0 ? 1.0 : leaf;  // of p^0 nothing is known but that p is positive
+        power(&mass, 1, from == 0.0 ? 1.0 : exponent_ / from);
+        leaf = static_cast<float>(std::min(std::max(mass, kLeast), kMost));
+    }
 }
 
 void Prioritized::visit(StateVisitor& state) {
-    std::vector<float> leaves(static_cast<std::size_t>(tree_.capacity()));
+    std::vector<float> leaves(static_cast<std::size_t>(tree_.capacity())), ever{largest_ever_};
+    std::vector<float> exponent{static_cast<float>(exponent_)};
     for (std::size_t slot = 0; slot < leaves.size(); ++slot)
         leaves[slot] = tree_.leaf(static_cast<std::int64_t>(slot));
     state.visit("leaves", leaves);
+    if (state.has("exponent")) state.visit("exponent", exponent);
+    if (ever_ && state.has("largest_ever")) state.visit("largest_ever", ever);
     if (!state.restoring()) return;
     for (const float leaf : leaves) state.must(leaf >= 0.0f && leaf <= static_cast<float>(kMost), "leaves");
+    if (exponent[0] != static_cast<float>(exponent_)) {
+        rescale(leaves, exponent[0]);
+        rescale(ever, exponent[0]);
+    }
     std::vector<std::int64_t> slots(leaves.size());
     std::iota(slots.begin(), slots.end(), 0);
     tree_.set(slots.data(), leaves.data(), tree_.capacity());
+    largest_ever_ = std::max(ever[0], tree_.largest());
+}
+
+void Prioritized::restored(const Ring& ring) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(ring.size()));
+    std::iota(all.begin(), all.end(), 0);
+    if (ring.in_blocks()) note(ring, all.data(), ring.size(), true);
 }
 
 bool Prioritized::fits(const Ring& ring) const {
@@ -194,6 +241,7 @@ class Permuted : public Prioritized {
         Prioritized::law(ring, origins.data(), n, batch, beta, out);
     }
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override {
+        in_blocks_ = ring.in_blocks();
         for (std::int64_t k = 0; k < n; ++k) {
             const std::int64_t slot = slots[k];
             const bool filled = slot < filled_;
@@ -239,10 +287,11 @@ class Permuted : public Prioritized {
     void pair(std::int64_t from, std::int64_t to) {
         at(image_, from) = to;
         at(origin_, to) = from;
+        if (in_blocks_) moved_.push_back(to);
     }
 
     std::vector<std::int64_t> image_, origin_;  // π and its inverse
-    bool in_rounds_;
+    bool in_rounds_, in_blocks_ = false;
     std::int64_t width_;
     std::int64_t filled_ = 0;
 };

@@ -23,6 +23,12 @@ class RankIndex {
     // The key that has this many smaller ones; 0 ≤ rank < size.
     Key select(std::int64_t rank) const;
 
+    // Calls function(key) for every key in order.
+    template <typename Function>
+    void for_each(const Function& function) const {
+        for_each_below(root_, function);
+    }
+
     // About how many bytes an index of so many keys takes: nodes are at least half full.
     static std::int64_t nbytes(std::int64_t keys);
 
@@ -37,6 +43,16 @@ class RankIndex {
         Key keys[kWidth];
         std::uint32_t children[kWidth];
     };
+
+    template <typename Function>
+    void for_each_below(std::uint32_t index, const Function& function) const {
+        const Node& node = nodes_[index];
+        for (int j = 0; j < node.count; ++j)
+            if (node.leaf)
+                function(node.keys[j]);
+            else
+                for_each_below(node.children[j], function);
+    }
 
     std::uint32_t make(bool leaf);
     void release(std::uint32_t index);

@@ -70,7 +70,8 @@ std::int64_t Replay::row_nbytes(const ReplayConfig& config) {
 
 std::int64_t Replay::nbytes(const ReplayConfig& config) {
     return row_nbytes(config) * (config.capacity + 1) + (config.count_replays ? 4 * config.capacity : 0) +
-           sampler_nbytes(config.sampler, config.capacity) + Ring::nbytes(config.capacity, config.retention) +
+           sampler_nbytes(config.sampler, config.capacity, config.transforms.length > 0) +
+           Ring::nbytes(config.capacity, config.retention) +
            (keeps_episodes(config) ? Episodes::nbytes(config.capacity, config.num_envs) : 0) +
            (config.transforms.derived ? NextRows::nbytes(config.capacity) : 0);
 }
@@ -109,7 +110,8 @@ Replay::Replay(ReplayConfig config)
             one.episodes =
                 std::make_unique<Episodes>(config.capacity, outside_ ? outside_->streams() : num_envs_);
         if (config.transforms.derived) one.next_rows = std::make_unique<NextRows>(rows_, r, num_envs_, pairs);
-        one.ring.attach(one.episodes.get());
+        one.ring.attach(one.episodes.get(), config.transforms.length > 0 ? config.transforms.stride : 0);
+        one.ring.need(config.min_size);
     }
 }
 
@@ -346,14 +348,22 @@ void Replay::draw(std::int64_t replica, std::int64_t batch, const double* schedu
                       Draw{slots_.data(), probabilities + from, weights + from});
     for (std::int64_t k = 0; k < n; ++k) ids[from + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
     if (assembly_.config().length > 0) {  // the row is the whole block's: so are its id and its chance
+        places_.clear();
+        ends_.clear();
         for (std::int64_t k = 0; k < n; ++k) {
-            places_.clear();
+            const std::size_t begin = places_.size();
             assembly_.block(*one.episodes, slots_[static_cast<std::size_t>(k)], places_);
-            values_.resize(places_.size());
-            one.sampler->law(one.ring, places_.data(), static_cast<std::int64_t>(places_.size()), batch,
-                             scheduled, values_.data());
-            ids[from + k] = one.ring.id(places_.front());
-            probabilities[from + k] = std::accumulate(values_.begin(), values_.end(), 0.0);
+            ids[from + k] = one.ring.id(places_[begin]);
+            ends_.push_back(static_cast<std::ptrdiff_t>(places_.size()));
+        }
+        values_.resize(places_.size());
+        one.sampler->law(one.ring, places_.data(), static_cast<std::int64_t>(places_.size()), batch,
+                         scheduled, values_.data());
+        std::ptrdiff_t begin = 0;
+        for (std::int64_t k = 0; k < n; ++k) {
+            const std::ptrdiff_t end = ends_[static_cast<std::size_t>(k)];
+            probabilities[from + k] = std::accumulate(values_.begin() + begin, values_.begin() + end, 0.0);
+            begin = end;
         }
     }
     assembly_.gather(source(replica), slots_.data(), n, from, targets, extra);
@@ -433,7 +443,7 @@ std::int64_t Replay::update(const std::int64_t* given, const double* fed, std::i
             values_.resize(slots_.size(), values[k]);
         }
         const auto fed = static_cast<std::int64_t>(slots_.size());
-        if (fed > 0) one.sampler->update(slots_.data(), values_.data(), fed, td_errors);
+        if (fed > 0) one.sampler->update(one.ring, slots_.data(), values_.data(), fed, td_errors);
     }
     return updated;
 }
@@ -542,6 +552,7 @@ void Replay::visit(StateVisitor& state) {
         state.within(state.prefix() + "sampler.");
         one.sampler->visit(state);
         if (state.restoring()) state.must(one.sampler->fits(one.ring), "*");
+        if (state.restoring()) one.sampler->restored(one.ring);
     }
 }
 

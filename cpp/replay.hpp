@@ -2,6 +2,7 @@
 // nothing of Python; every public member may be called from any thread, without Python's lock: see gil.hpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -29,6 +30,7 @@ struct ReplayConfig {
     TransformConfig transforms;
     Retention retention = Retention::fifo;
     bool count_replays = false;
+    std::int64_t min_size = 1;            // steps that a batch is drawn from at least
     std::unique_ptr<MappedRows> outside;  // where the rows are if not in this process's memory
 };
 
@@ -151,6 +153,7 @@ class Replay {
     Assembly assembly_;
     Assembly plain_;                            // steps as they were given
     std::vector<std::int64_t> slots_, places_;  // scratch, of one turn
+    std::vector<std::ptrdiff_t> ends_;
     std::vector<double> values_;
     std::vector<const char*> columns_;
     std::vector<std::int64_t> ids_;  // copies of what a caller may change meanwhile

@@ -5,6 +5,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
+
 #include "bound_replay.hpp"
 
 namespace replaylab {
@@ -61,11 +63,27 @@ std::vector<std::int64_t> row_offsets(const std::vector<FieldTuple>& fields) {
     return offsets;
 }
 
+// Throws where numbers of slots would not fit into what keeps them.
+void check_capacity(const ReplayConfig& config) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    const TransformConfig& transforms = config.transforms;
+    const bool numbered = config.sampler.ranks() || config.sampler.needs_episodes() ||
+                          transforms.looks_around() || transforms.derived;
+    if (numbered && config.capacity >= kMost)
+        fail("ConfigError", "`capacity` must be below ", kMost,
+             " for samplers that go by rank, for transforms, for Dispersed and for next_obs=\"derived\", "
+             "which "
+             "keep 32-bit numbers of steps, but got ",
+             config.capacity, "; use a smaller capacity, or several buffers and MixedReplay");
+}
+
 std::int64_t replica_nbytes(const std::vector<FieldTuple>& fields, std::int64_t capacity,
                             std::int64_t num_envs, const SamplerConfig& sampler,
                             const TransformConfig& transforms, bool reservoir, bool count_replays) {
-    return Replay::nbytes(
-        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays));
+    const ReplayConfig config =
+        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays);
+    check_capacity(config);
+    return Replay::nbytes(config);
 }
 
 }  // namespace
@@ -122,10 +140,10 @@ void bind_replay(nb::module_& module) {
                             "The compiled part of a ReplayBuffer.")
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
                       const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool,
-                      const TransformConfig&, bool, bool, const MappedConfig*>(),
+                      const TransformConfig&, bool, bool, std::int64_t, const MappedConfig*>(),
              nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"),
              nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"), nb::arg("transforms"),
-             nb::arg("reservoir"), nb::arg("count_replays"), nb::arg("storage").none())
+             nb::arg("reservoir"), nb::arg("count_replays"), nb::arg("min_size"), nb::arg("storage").none())
         .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none(),
              nb::sig("def add(self, values: dict[str, typing.Any], where: typing.Any) -> typing.Any"))
         .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),

@@ -76,9 +76,19 @@ class Ring {
         return slot;
     }
 
-    // The episodes of the stored steps, null where nothing needs them.
+    // The episodes of the stored steps, null where nothing needs them; and where sequences are drawn, how
+    // many steps of an episode are one block.
     const Episodes* episodes() const { return episodes_; }
-    void attach(const Episodes* episodes) { episodes_ = episodes; }
+    bool in_blocks() const { return stride_ > 0; }
+    std::int64_t stride() const { return stride_; }
+    void attach(const Episodes* episodes, std::int64_t stride) {
+        episodes_ = episodes;
+        stride_ = stride;
+    }
+
+    // The least size a batch may be drawn from.
+    std::int64_t min_size() const { return min_size_; }
+    void need(std::int64_t min_size) { min_size_ = min_size; }
 
     void visit(StateVisitor& state) {
         state.visit("next_id", next_id_);
@@ -112,6 +122,8 @@ class Ring {
     std::int64_t next_id_ = 0;
     std::int64_t head_ = 0;  // the slot the next step goes to: next_id mod capacity
     const Episodes* episodes_ = nullptr;
+    std::int64_t stride_ = 0;
+    std::int64_t min_size_ = 1;
     bool reservoir_;
     std::int64_t offered_ = 0;
     std::vector<std::int64_t> ids_;  // by slot

@@ -2,31 +2,43 @@
 
 #include <algorithm>
 
+#include "block_index.hpp"
 #include "error.hpp"
 #include "rank_index.hpp"
 #include "sum_tree.hpp"
 
 namespace replaylab {
 
-void Sampler::check(const Ring& ring, std::int64_t) const {
-    if (ring.size() == 0)
-        fail("EmptyBufferError", "the buffer is empty; add at least one step before sampling");
+bool SamplerConfig::ranks() const {
+    return kind == "rank" || kind == "greedy" ||
+           std::any_of(parts.begin(), parts.end(), [](const SamplerConfig& part) { return part.ranks(); });
 }
 
-void Sampler::need(const char* sampler, const Ring& ring, std::int64_t batch) {
-    if (batch > ring.size())
-        fail("EmptyBufferError", sampler, " gives `batch_size` different steps, but batch_size=", batch,
-             " and only ", ring.size(), " steps are stored (capacity=", ring.capacity(),
-             "); ask for fewer, or add more steps first");
+void Sampler::check(const Ring& ring, std::int64_t) const {
+    if (ring.size() >= ring.min_size()) return;
+    if (ring.size() == 0 && ring.min_size() == 1)
+        fail("EmptyBufferError", "the buffer is empty; add at least one step before sampling");
+    fail("EmptyBufferError", "the buffer was made with min_size=", ring.min_size(), ", but only ",
+         ring.size(), " steps are stored; add more steps before sampling");
+}
+
+void Sampler::need(const char* sampler, const Ring& ring, std::int64_t batch, std::int64_t rows) {
+    if (batch <= rows) return;
+    const char* what = ring.in_blocks() ? "sequences" : "steps";
+    fail("EmptyBufferError", sampler, " gives `batch_size` different ", what, ", but batch_size=", batch,
+         " and only ", rows, " ", what, " are stored (capacity=", ring.capacity(),
+         "); ask for fewer, or add more steps first");
 }
 
 void Sampler::finish(const Ring&, const std::int64_t*, std::int64_t) {}
 
 void Sampler::stored(const Ring&, Random&, const std::int64_t*, std::int64_t) {}
 
-void Sampler::update(const std::int64_t*, const double*, std::int64_t, bool) {}
+void Sampler::update(const Ring&, const std::int64_t*, const double*, std::int64_t, bool) {}
 
 void Sampler::visit(StateVisitor&) {}
+
+void Sampler::restored(const Ring&) {}
 
 std::unique_ptr<Sampler> Sampler::make(const SamplerConfig& config, std::int64_t capacity) {
     if (auto sampler = make_plain_sampler(config)) return sampler;
@@ -40,14 +52,16 @@ std::unique_ptr<Sampler> Sampler::make(const SamplerConfig& config, std::int64_t
     fail("ConfigError", "the core has no sampler of kind `", config.kind, "`");
 }
 
-std::int64_t sampler_nbytes(const SamplerConfig& config, std::int64_t capacity) {
-    if (config.kind == "prioritized" || config.kind == "dispersed") return SumTree::nbytes(capacity);
-    if (config.kind == "permuted") return SumTree::nbytes(capacity) + 16 * capacity;
-    if (config.kind == "rank" || config.kind == "greedy") return RankIndex::nbytes(capacity) + 12 * capacity;
-    if (config.kind == "distinct") return capacity / 8;
+std::int64_t sampler_nbytes(const SamplerConfig& config, std::int64_t capacity, bool in_blocks) {
+    const std::int64_t blocks = in_blocks ? BlockIndex::nbytes(capacity) : 0;
+    if (config.kind == "prioritized" || config.kind == "dispersed") return SumTree::nbytes(capacity) + blocks;
+    if (config.kind == "permuted") return SumTree::nbytes(capacity) + 16 * capacity + blocks;
+    if (config.ranks() && config.parts.empty())
+        return RankIndex::nbytes(capacity) + (in_blocks ? 20 : 12) * capacity;
+    if (config.kind == "distinct") return capacity / 8 + blocks;
     if (config.kind == "epochs") return 16 * capacity;
     std::int64_t bytes = 0;
-    for (const SamplerConfig& part : config.parts) bytes += sampler_nbytes(part, capacity);
+    for (const SamplerConfig& part : config.parts) bytes += sampler_nbytes(part, capacity, in_blocks);
     return bytes;
 }
 

@@ -21,6 +21,9 @@ struct SamplerConfig {
 
     double option(const char* name) const { return options.at(name); }
 
+    // Whether it keeps 32-bit numbers of slots.
+    bool ranks() const;
+
     // Whether it asks the ring for episodes.
     bool needs_episodes() const { return options.count("episodes") != 0; }
 };
@@ -59,7 +62,8 @@ class Sampler {
     virtual void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n);
 
     // The learner's feedback for stored steps: TD errors, or priorities as they are.
-    virtual void update(const std::int64_t* slots, const double* values, std::int64_t n, bool td_errors);
+    virtual void update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
+                        bool td_errors);
 
     // Saves or restores what the sampler remembers.
     virtual void visit(StateVisitor& state);
@@ -67,11 +71,14 @@ class Sampler {
     // Whether what was restored belongs to this ring: every number that is used as a slot is one in use.
     virtual bool fits(const Ring&) const { return true; }
 
+    // visit() has restored all of this ring: what follows from the two is worked out again.
+    virtual void restored(const Ring& ring);
+
     static std::unique_ptr<Sampler> make(const SamplerConfig& config, std::int64_t capacity);
 
   protected:
-    // Throws when a ring holds fewer steps than a batch without repetition needs.
-    static void need(const char* sampler, const Ring& ring, std::int64_t batch);
+    // Throws when there are fewer rows than a batch without repetition needs.
+    static void need(const char* sampler, const Ring& ring, std::int64_t batch, std::int64_t rows);
 };
 
 // The families a sampler is looked for in; each returns null for a kind that is not its own.
@@ -84,8 +91,8 @@ std::unique_ptr<Sampler> make_prioritized_sampler(const SamplerConfig& config, s
 std::unique_ptr<Sampler> make_dispersed_sampler(const SamplerConfig& config, std::int64_t capacity);
 std::unique_ptr<Sampler> make_rank_sampler(const SamplerConfig& config, std::int64_t capacity);
 
-// Bytes of one replica's sampler state, before any is taken.
-std::int64_t sampler_nbytes(const SamplerConfig& config, std::int64_t capacity);
+// Bytes of one replica's sampler state, before any is taken; with sequences, draws are in blocks.
+std::int64_t sampler_nbytes(const SamplerConfig& config, std::int64_t capacity, bool in_blocks);
 
 void draw_uniform(const Ring& ring, Random& random, std::int64_t n, std::int64_t* slots);
 

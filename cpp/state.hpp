@@ -40,7 +40,11 @@ class StateVisitor {
 
     virtual bool restoring() const = 0;
 
+    // Whether there is an array of this name to restore: what is newer than the first snapshots may lack.
+    bool has(const std::string& name) const { return holds(prefix_ + name); }
+
   protected:
+    virtual bool holds(const std::string& name) const = 0;
     virtual void integers(const std::string& name, std::vector<std::int64_t>& values) = 0;
     virtual void words(const std::string& name, std::vector<std::uint32_t>& values) = 0;
     virtual void floats(const std::string& name, std::vector<float>& values) = 0;

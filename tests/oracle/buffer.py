@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from replaylab.replay import Combined, CustomSampler, Online, Prioritized, RankBased, SlidingWindow, Uniform
+from replaylab.replay import Combined, CustomSampler, Online, Prioritized, Queue, RankBased, SlidingWindow, Uniform
 
 from .tree import flatten
 
@@ -35,16 +35,23 @@ class OracleReplica:
         self.episodes = []  # id -> the ids of its whole episode, as far as it was given
         self.times = []  # id -> its place in that list
         self.open = {}  # environment -> the episode it is in
+        self.due = 0  # a queue's: every id below was drawn
+        self.largest_ever = 1.0  # of all priorities that any step had
 
     @property
     def stored(self):
         return range(max(0, len(self.steps) - self.capacity), len(self.steps))
 
     def add(self, step, env=0):
-        """Append a step of an environment with the largest priority left once its place is free; 1 if that is 0."""
+        """Append a step of an environment with the largest priority left once its place is free; 1 if that is 0.
+
+        Or with the largest that any step ever had, if the sampler says so.
+        """
         id_ = len(self.steps)
         self.priorities.pop(id_ - self.capacity, None)
-        self.priorities[id_] = max(self.priorities.values(), default=0.0) or 1.0
+        largest = max(self.priorities.values(), default=0.0) or 1.0
+        ever = getattr(self.sampler, "new_steps", "largest_stored") == "largest_ever"
+        self.priorities[id_] = self.largest_ever if ever else largest
         self.steps.append(step)
         episode = self.open.setdefault(env, [])
         self.episodes.append(episode)
@@ -60,6 +67,7 @@ class OracleReplica:
         for id_, priority in zip(ids, priorities, strict=True):
             if id_ in self.priorities:
                 self.priorities[id_] = priority
+                self.largest_ever = max(self.largest_ever, priority)
                 count += 1
         return count
 
@@ -83,9 +91,13 @@ class OracleReplica:
                 total = math.fsum(masses.values())
                 return {i: mass / total if total > 0 else 0.0 for i, mass in masses.items()}
             case RankBased(alpha=alpha):
-                ranked = sorted(ids, key=lambda i: (-self.priorities[i], i % self.capacity))
+                positive = [i for i in ids if self.priorities[i] > 0]
+                ranked = sorted(positive, key=lambda i: (-self.priorities[i], i % self.capacity))
                 masses = {i: rank**-alpha for rank, i in enumerate(ranked, start=1)}
-                return {i: masses[i] / math.fsum(masses.values()) for i in ids}
+                return {i: masses[i] / math.fsum(masses.values()) if i in masses else 0.0 for i in ids}
+            case Queue():
+                due = [i for i in ids if i >= self.due][:batch_size]
+                return {i: (i in due) / len(due) if due else 0.0 for i in ids}
             case CustomSampler():  # one that looks at ids only
                 view = SimpleNamespace(ids=np.array(ids))
                 return dict(zip(ids, self.sampler.law(view, batch_size).tolist(), strict=True))

@@ -4,7 +4,20 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, FieldError, OverSizeError
-from replaylab.replay import Field, Prioritized, ReplayBuffer, SlidingWindow, memory
+from replaylab.replay import (
+    Dispersed,
+    Field,
+    FrameStack,
+    Greedy,
+    Mixture,
+    Prioritized,
+    RankBased,
+    ReplayBuffer,
+    Sequence,
+    SlidingWindow,
+    Uniform,
+    memory,
+)
 
 
 def refusal(error, **options):
@@ -173,3 +186,31 @@ class TestThisMachinesMemory:
     def test_sizes_are_said_in_the_unit_a_person_would_use(self):
         sizes = {0: "0 bytes", 1023: "1,023 bytes", 1024: "1.0 KiB", 3 * 2**29: "1.5 GiB", 2**53: "8,192.0 TiB"}
         assert {size: memory.size_text(size) for size in sizes} == sizes
+
+
+class TestNumbersOfStepsOf32Bits:
+    """Refused before any memory is asked for or taken."""
+
+    MOST = 2**32 - 1
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"sampler": RankBased()},
+            {"sampler": Greedy()},
+            {"sampler": Mixture((Uniform(), RankBased()))},
+            {"sampler": Dispersed()},
+            {"transforms": [Sequence()]},
+            {"transforms": [FrameStack(2, fields=("x",))]},
+        ],
+        ids=str,
+    )
+    def test_are_not_enough(self, monkeypatch, options):
+        monkeypatch.setattr("replaylab.replay.memory.machine_memory", lambda: 2**60)
+        message = refusal(ConfigError, capacity=self.MOST, fields={"x": Field((), bool)}, **options)
+        assert message.startswith("`capacity` must be below 4294967295 for samplers that go by rank, for transforms, ")
+        assert message.endswith("but got 4294967295; use a smaller capacity, or several buffers and MixedReplay")
+
+    def test_where_they_are_it_is_only_memory(self, monkeypatch):
+        refusal(OverSizeError, capacity=self.MOST - 1, sampler=RankBased())
+        refusal(OverSizeError, capacity=2**33, sampler=Prioritized())

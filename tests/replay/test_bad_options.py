@@ -93,6 +93,8 @@ class TestSamplers:
         refuses(ConfigError, "`parts` of Mixture must be two or more samplers", lambda: Mixture(Uniform()))
         shares = "`shares` of Mixture must be one positive number for each part, but got ('a', 1)"
         refuses(ConfigError, shares, lambda: Mixture((Uniform(), Uniform()), ("a", 1)))
+        shares = "`shares` of Mixture must be numbers whose sum is finite, but got (1e+308, 1e+308)"
+        refuses(ConfigError, shares, lambda: Mixture((Uniform(), Uniform()), (1e308, 1e308)))
 
     @pytest.mark.parametrize("wrong", ["a", None, float("nan"), float("inf")])
     def test_schedules(self, wrong):
@@ -241,6 +243,8 @@ class TestPlaces:
         for shares in (0.5, ("a", "b")):
             message = f"`shares` must be one positive number for each of the 2 buffers, but got {shares!r}"
             refuses(ConfigError, message, lambda shares=shares: MixedReplay(parts, shares))
+        message = "`shares` must be numbers whose sum is finite, but got (1e+308, 1e+308)"
+        refuses(ConfigError, message, lambda: MixedReplay(parts, (1e308, 1e308)))
         for batch in ([0], {"id": [0]}):
             message = f"`batch` must hold the columns `source` and `id`, but got {batch!r}; pass one of sample()"
             refuses(FieldError, message, lambda batch=batch: MixedReplay(parts).update_priorities(batch, [1.0]))

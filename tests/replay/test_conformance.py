@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab import replay
-from replaylab.errors import ConfigError, IdError
+from replaylab.errors import ConfigError, EmptyBufferError, IdError
 from replaylab.replay import (
     LAP,
     AntiPrioritized,
@@ -23,6 +23,7 @@ from replaylab.replay import (
     Oracle,
     Permuted,
     Prioritized,
+    Queue,
     RankBased,
     Recency,
     ReLo,
@@ -34,7 +35,7 @@ from replaylab.replay import (
     Uniform,
 )
 from replaylab.replay.custom import TopScores
-from replaylab.testing import NUM_ENVS, REPLICAS, STATES, SamplerTestCase
+from replaylab.testing import NUM_ENVS, REPLICAS, STATES, SamplerTestCase, give
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ SAMPLERS = [
     LAP(),
     RankBased(),
     RankBased(alpha=1.0, normalize="none"),
+    Prioritized(new_steps="largest_ever"),
+    RankBased(new_steps="largest_ever"),
     Greedy(),
     LaBER(lambda pool: pool.id % 5),
     Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
@@ -89,6 +92,9 @@ IN_BLOCKS = [
     Mixture((Uniform(), Permuted(block_length=2), AntiPrioritized(block_length=4)), (1, 1, 2)),
 ]
 """Rows of a batch depend on each other, and batches must fit."""
+
+ONCE = [Queue()]
+"""Each step comes once, so no more can be drawn than is added; `test_queues_and_sweeps.py` has the rest."""
 
 
 class LaBERTestCase(SamplerTestCase):
@@ -132,14 +138,50 @@ class BlocksTestCase(SamplerTestCase):
         return law, drawn[..., order], stated[..., order]
 
 
+class QueueTestCase(SamplerTestCase):
+    """Rows are certain, and each comes once: there are as many batches as steps that were not drawn."""
+
+    def compare(self, buffer, ids):
+        for _ in range(len(ids) // self.batch_size):
+            law, drawn, stated = self.draw_with_law(buffer, ids)
+            rows = drawn.reshape(len(law), -1) - ids[0]
+            counts = np.stack([np.bincount(row, minlength=len(ids)) for row in rows])
+            np.testing.assert_allclose(law, counts / self.batch_size)
+            assert (stated == 1 / self.batch_size).all()
+        with pytest.raises(EmptyBufferError, match="not drawn yet"):
+            self.draw(buffer)
+        assert (drawn[..., -1] == ids[len(ids) // self.batch_size * self.batch_size - 1]).all()
+
+    @pytest.mark.parametrize("num_envs", NUM_ENVS)
+    def test_rows_are_the_steps_of_their_ids(self, num_envs):
+        """While steps are added between the draws."""
+        buffer, _ = self.fill("wrapped", num_envs=num_envs)
+        for _ in range(150):
+            give(buffer, 9)
+            batch = self.draw(buffer)
+            np.testing.assert_array_equal(batch.x, batch.id)
+
+    def test_one_seed_one_sequence(self):
+        """Nothing is random."""
+        assert self.draw(self.fill("full")[0]).id.tolist() == list(range(self.batch_size))
+
+    def test_replicas_are_single_buffers(self):
+        """So all replicas are alike."""
+        assert self.draw(self.fill("full", replicas=3)[0]).id.tolist() == [list(range(self.batch_size))] * 3
+
+
 def case(sampler):
-    base = {LaBER: LaBERTestCase, Dispersed: DispersedTestCase}.get(type(sampler), SamplerTestCase)
+    base = {LaBER: LaBERTestCase, Dispersed: DispersedTestCase, Queue: QueueTestCase}.get(
+        type(sampler), SamplerTestCase
+    )
     base = BlocksTestCase if sampler in IN_BLOCKS else base
     own = {"sampler": sampler, "independent": base.independent and not isinstance(sampler, (Blocks, Dispersed))}
     return type("Case", (base,), own | ({} if sampler.in_core else {"batches": 200}))
 
 
-globals().update({f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(SAMPLERS + IN_BLOCKS)})
+globals().update(
+    {f"Test{type(sampler).__name__}{i}": case(sampler) for i, sampler in enumerate(SAMPLERS + IN_BLOCKS + ONCE)}
+)
 
 
 def kinds(base=Sampler):
@@ -155,7 +197,7 @@ class TestTheMatrixIsComplete:
         public = {getattr(replay, name) for name in replay.__all__}
         samplers = {kind for kind in public if isinstance(kind, type) and issubclass(kind, Sampler)}
         assert samplers - {Sampler} == kinds() - {TopScores}
-        assert samplers - {Sampler, CustomSampler} == {type(sampler) for sampler in SAMPLERS} - {Fresh}
+        assert samplers - {Sampler, CustomSampler} == {type(sampler) for sampler in SAMPLERS + ONCE} - {Fresh}
 
     def test_no_state_is_left_out(self):
         assert {"empty slots", "wrapped", "after updates", "zero priorities"} <= set(STATES)

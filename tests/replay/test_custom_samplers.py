@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.errors import ConfigError, EmptyBufferError, ShapeError
 from replaylab.replay import CustomSampler, Field, Oracle, ReplayBuffer
 
 
@@ -27,6 +27,52 @@ def filled(sampler, capacity=4, steps=6):
     buffer = ReplayBuffer(capacity, {"x": Field()}, sampler=sampler, seed=0)
     buffer.extend(x=np.arange(float(steps)))
     return buffer
+
+
+@dataclass(frozen=True)
+class Weighed(CustomSampler):
+    """Weighs rows with what it is told to."""
+
+    given: object = None
+
+    def law(self, view, batch_size):
+        return np.full(len(view), 1.0 / len(view))
+
+    def weights(self, view, probabilities, progress):
+        return self.given
+
+
+class TestWeights:
+    WRONG = (
+        [1.0, np.nan],
+        [1.0, np.inf],
+        [1.0, -0.5],
+        [1.0],
+        [[1.0, 1.0]],
+        1.0,
+        None,
+        "ab",
+        [1j, 1.0],
+    )
+
+    @pytest.mark.parametrize("given", WRONG, ids=str)
+    def test_that_are_none(self, given):
+        buffer = filled(Weighed(given))
+        message = "`weights` of Weighed must return 2 weights, one a row, finite and not negative, but returned "
+        with pytest.raises(ConfigError) as caught:
+            buffer.sample(2)
+        assert str(caught.value).startswith(message)
+        assert buffer.stats().samples == 0
+
+    def test_that_are_ragged(self):
+        with pytest.raises(ShapeError, match="`weights` of Weighed must be an array, but NumPy cannot make one of it"):
+            filled(Weighed([[1.0], [1.0, 2.0]])).sample(2)
+
+    @pytest.mark.parametrize("given", [[0, 3], (True, False), np.array([0.5, 2.0], np.float32)], ids=str)
+    def test_that_are_taken(self, given):
+        batch = filled(Weighed(given)).sample(2)
+        assert batch.weight.dtype == np.float32
+        np.testing.assert_array_equal(batch.weight, np.asarray(given, np.float32))
 
 
 class TestRefusals:

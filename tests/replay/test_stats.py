@@ -6,22 +6,27 @@ import math
 import numpy as np
 import pytest
 
+from replaylab.errors import ConfigError
 from replaylab.replay import (
     LAP,
     AntiPrioritized,
     Blocks,
     Combined,
     CustomSampler,
+    Dispersed,
     Field,
     Geometric,
     Greedy,
+    LaBER,
     Mixture,
     Online,
     Oracle,
     Permuted,
     Prioritized,
+    Queue,
     RankBased,
     Recency,
+    ReLo,
     ReplayBuffer,
     ReplayStats,
     Reservoir,
@@ -243,3 +248,62 @@ def test_asking_changes_nothing():
     buffers = [make(10, Mixture((ShuffledEpochs(), Prioritized())), 8) for _ in range(2)]
     buffers[0].stats(batch_size=3)
     np.testing.assert_array_equal(buffers[0].sample(6, progress=0.5).id, buffers[1].sample(6, progress=0.5).id)
+
+
+EVERY = [
+    *SAMPLERS,
+    SlidingWindow(),
+    Combined(mode="replace"),
+    Geometric(50.0),
+    Queue(),
+    ReLo(),
+    Dispersed(),
+    LaBER(lambda pool: pool.id % 5 + 1.0),
+    Prioritized(new_steps="largest_ever"),
+    Mixture((Uniform(), RankBased())),
+]
+FLAGS = {name: Field((), bool) for name in ("terminated", "truncated")}
+
+
+@pytest.mark.parametrize("replicas", [None, 2])
+@pytest.mark.parametrize("transforms", [(), (Sequence(3, 1, 1),)], ids=["steps", "sequences"])
+@pytest.mark.parametrize("sampler", EVERY, ids=lambda one: type(one).__name__)
+def test_whatever_is_asked_of_whichever_sampler(sampler, transforms, replicas):
+    """Figures, laws and words, of an empty buffer, a full one and one whose priorities are zero."""
+    if transforms and not sampler.draws_sequences:
+        return
+    options = {"sampler": sampler, "transforms": transforms, "replicas": replicas, "count_replays": True, "seed": 0}
+    buffer = ReplayBuffer(20, X | FLAGS, **options)
+    lead = () if replicas is None else (replicas,)
+
+    def look(stored):
+        for asked in ({}, {"batch_size": 2}, {"batch_size": 2, "progress": 0.5}):
+            stats = buffer.stats(**asked)
+            if not sampler.has_law:
+                assert stats.effective_size is stats.entropy is stats.evenness is stats.mean_drawn_age is None
+            assert (stats.effective_size is None) == (stats.entropy is None)
+            assert np.shape(stats.size) == lead
+            assert repr(stats)
+        assert stats.effective_size is not None or not sampler.has_law
+        assert type(sampler).__name__ in repr(buffer)
+        assert buffer._repr_html_()
+        ids = np.broadcast_to(np.arange(max(0, stored - 20), stored), (*lead, min(stored, 20)))
+        if sampler.has_law:
+            law = buffer.probabilities(ids, batch_size=2, progress=0.5)
+            assert np.isfinite(law).all()
+            assert law.shape == ids.shape
+            return law.sum(-1)
+        with pytest.raises(ConfigError, match="has no exact law of one row"):
+            buffer.probabilities(ids, batch_size=2, progress=0.5)
+        return np.ones(lead)
+
+    look(0)
+    for steps in (1, 30):
+        ends = np.arange(steps) % 7 == 6
+        rows = {"x": np.zeros(steps), "terminated": ends, "truncated": np.zeros(steps, bool)}
+        ids = buffer.extend(**{name: np.broadcast_to(value, (*lead, steps)) for name, value in rows.items()})
+        np.testing.assert_allclose(look(ids.max() + 1), 1.0)
+        if steps > 1:
+            assert buffer.sample(2, progress=0.5).id.shape[-1] == sampler.rows(2)
+    buffer.update_priorities(ids, priority=np.zeros(ids.shape))
+    look(31)

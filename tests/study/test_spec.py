@@ -61,7 +61,7 @@ MESSAGES = [
         {"strategies__prioritized__alfa": 3},
         "unknown key `strategies.prioritized.alfa`; did you mean `alpha`? Allowed here: alpha, beta, "
         "epsilon, "
-        "normalize, block_length.",
+        "normalize, block_length, new_steps.",
     ),
     (
         {"strategies__x": {"type": "online", "zzz": 3}},

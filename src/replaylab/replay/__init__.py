@@ -1,6 +1,6 @@
 """The replay library: buffers, fields, samplers and schedules."""
 
-from replaylab.replay.age_samplers import Geometric, Recency, ReverseSweep
+from replaylab.replay.age_samplers import Geometric, Queue, Recency, ReverseSweep
 from replaylab.replay.batch import Batch, release_batch_memory
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.custom import CustomSampler, Oracle, View
@@ -63,6 +63,7 @@ __all__ = [
     "Oracle",
     "Permuted",
     "Prioritized",
+    "Queue",
     "RankBased",
     "ReLo",
     "Recency",

@@ -1,12 +1,11 @@
 """Samplers that go by age: the younger the likelier, or the stored order backwards. N steps are stored."""
 
-import sys
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from replaylab import _core
-from replaylab.arguments import SHARE, check, number, whole
-from replaylab.replay.samplers import Sampler
+from replaylab.arguments import SHARE, check, number
+from replaylab.replay.samplers import COUNT, Sampler
 from replaylab.replay.schedules import Linear, Schedule, scheduled
 
 
@@ -15,7 +14,8 @@ class Recency(Sampler):
     """Emphasis on recent experience: uniform over the newest c_k steps, fewer with every update of a burst.
 
     Law: P(i) = 1/c_k for the newest c_k = max(N·η^(1000·k/K), c_min), for update k = 1 .. K of a burst of K.
-    Source: Wang & Ross 2019 (ERE).
+    k counts the calls of `sample`, from 1 to K and then from 1 again: nothing else begins a burst, neither an episode
+    nor `add`. So make K updates in a row. Source: Wang & Ross 2019 (ERE), whose K is the length of the last episode.
 
     Attributes:
         eta: η in (0, 1], a number or a schedule over training progress; 1 is uniform. Default: Linear(0.996, 1.0).
@@ -31,7 +31,7 @@ class Recency(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check(self, eta=scheduled(SHARE), least=whole(most=sys.maxsize), burst=whole())
+        check(self, eta=scheduled(SHARE), least=COUNT, burst=COUNT)
 
     @property
     def scheduled(self) -> float | Schedule:
@@ -70,7 +70,9 @@ class Geometric(Sampler):
 class ReverseSweep(Sampler):
     """Stored order backwards, from the newest step to the oldest, then from the newest again.
 
-    Law: the next B steps of the sweep are certain; P(i) is their share of the batch. Source: Lin 1992.
+    With a stride s every s-th step is taken, and each sweep begins one step further back than the last, so that s
+    sweeps take every step. With `Sequence`, the same of its blocks. Law: the next B steps of the sweep are certain;
+    P(i) is their share of the batch. Source: Lin 1992.
 
     Attributes:
         stride: Every how many steps one is taken. Default: 1.
@@ -82,8 +84,26 @@ class ReverseSweep(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check(self, stride=whole())
+        check(self, stride=COUNT)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         return _core.SamplerConfig("reverse", {"stride": self.stride})
+
+
+@dataclass(frozen=True)
+class Queue(Sampler):
+    """The oldest step that was not drawn yet, so that each is drawn once, in the order they were stored.
+
+    Law: P(i) = 1/B for the oldest B that were not drawn, else 0. A batch needs that many: with fewer, `sample` raises
+    `EmptyBufferError` until more are added. What is overwritten before it was drawn is lost. `Sequence` is refused: a
+    sequence may still grow after it was drawn. Source: none, the usual queue of a stream.
+    """
+
+    law_needs_batch_size: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
+    draws_sequences: ClassVar[bool] = False
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("queue")

@@ -53,6 +53,8 @@ class ReplayBuffer(Persistent):
             `AutoresetMode`; see `add`. None: every step given is a true transition.
         count_replays: Whether to count how often each step is drawn, for `stats`: four bytes a step and one cache miss
             more a drawn row.
+        min_size: Steps that must be stored (in each replica) before a batch is drawn; until then `sample` raises
+            `EmptyBufferError`.
         seed: Seed of the buffer's own random stream; with `replicas` also one seed for each, and replica r
             then draws exactly as a single buffer of that seed. None: fresh entropy.
 
@@ -85,6 +87,7 @@ class ReplayBuffer(Persistent):
         storage: Storage | None = None,
         autoreset: Any = None,
         count_replays: bool = False,
+        min_size: int = 1,
         seed: seeding.Seed = None,
     ) -> None:
         self._made = Declaration(
@@ -99,13 +102,15 @@ class ReplayBuffer(Persistent):
             storage=storage,
             autoreset=autoreset,
             count_replays=count_replays,
+            min_size=min_size,
         )
         self._core = self._made.make_core(seed)
         self._saved: dict[Path, str] = {}  # folder → token of the snapshot there that this buffer equals or grew from
         self._custom: CustomState | None = None
         if isinstance(self.sampler, CustomSampler):
             generators = seeding.sampling_generators(seed, replicas)
-            self._custom = CustomState(self._core, self.sampler, generators, self.capacity, num_envs or 1)
+            stride = self._made.sequence.length - self._made.sequence.overlap if self._made.sequence else None
+            self._custom = CustomState(self._core, self.sampler, generators, self.capacity, num_envs or 1, stride)
         self._rescorer: Rescorer | None = None
         if isinstance(self.sampler, LaBER):
             generators = seeding.sampling_generators(seed, replicas, seeding.RESCORING)
@@ -207,7 +212,7 @@ class ReplayBuffer(Persistent):
             out: A batch from an equal call; its arrays are overwritten and it is returned.
 
         Raises:
-            EmptyBufferError: Nothing, or not enough, is stored, or every priority is zero.
+            EmptyBufferError: Nothing, or not enough, or less than `min_size` is stored, or every priority is zero.
             ConfigError: `batch_size` or `progress` is out of its range, or `progress` is missing; or `out` is
                 given with a sampler written in Python.
             ShapeError, FieldError: `out` does not fit.
@@ -384,6 +389,8 @@ class ReplayBuffer(Persistent):
         check_batch_memory(self._made.batch_row_nbytes, rows.size)
         columns = self._core.gather(rows, True, True)
         self._made.relabel(columns)
+        if self._made.sequence is not None and rows.size:  # a sequence's id is that of its oldest stored step
+            rows = self._core.blocks(rows)[..., 0]
         return self._made.batch(columns | {"weight": np.ones(rows.shape, np.float32), "id": rows})
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> ReplayStats:
@@ -455,11 +462,12 @@ class ReplayBuffer(Persistent):
 
     def _sample_custom(self, custom: CustomState, batch_size: int, progress: npt.ArrayLike | None) -> Batch:
         with custom.lock.held():
-            drawn, probabilities, weights = custom.draw(batch_size, progress)
+            views, drawn, probabilities = custom.draw(batch_size, self.min_size)
             ids = drawn
             if self._made.sequence is not None:
                 blocks = self._blocks(drawn)
                 ids, probabilities = blocks[..., 0], self._block_law(custom, blocks, batch_size)
+            weights = custom.weights(views, probabilities, progress)
             custom.count(drawn)
             own: dict[str, Any] = {"weight": weights.astype(np.float32), "probability": probabilities, "id": ids}
             if self.replicas is None:
@@ -470,7 +478,9 @@ class ReplayBuffer(Persistent):
 
     def _blocks(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the ids of each id's sequence block, (R, n) → (R, n, stride), oldest first, then −1."""
-        return self._core.blocks(ids if self.replicas is not None else ids[0]).reshape(*ids.shape, -1)
+        return self._core.blocks(ids) if self.replicas is not None else self._core.blocks(ids[0])[None]
 
     def _block_law(self, custom: CustomState, blocks: npt.NDArray[np.int64], batch_size: int) -> Any:
+        if not self.sampler.has_law:
+            return np.full(blocks.shape[:-1], np.nan)
         return custom.law(blocks.reshape(len(blocks), -1), batch_size).reshape(blocks.shape).sum(-1)

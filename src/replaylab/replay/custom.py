@@ -10,6 +10,7 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.arguments import check, function
 from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.replay.arrays import as_array
 from replaylab.replay.record import Record
 from replaylab.replay.samplers import Sampler
 from replaylab.replay.seeding import PythonDraws
@@ -30,11 +31,14 @@ class View:
         feedback: float64 (N,); the last |TD error| or priority of each, NaN where none came yet.
         priorities: float64 (N,); `feedback`, or where none came yet the largest there is, 1 if there is none.
         replica: Which replica of the buffer it is, from 0.
+        blocks: int64 (N,), or None without `Sequence`: steps of the same number are one sequence, which comes whichever
+            of them is drawn.
     """
 
-    def __init__(self, record: Record, replica: int = 0) -> None:
+    def __init__(self, record: Record, replica: int = 0, stride: int | None = None) -> None:
         self._slots = record.slots()
         self._record = record
+        self._stride = stride
         self.replica = replica
         self.ids: Ids = record.ids[self._slots]
 
@@ -55,6 +59,14 @@ class View:
     def steps_in_episode(self) -> Ids:
         """The place of each step in its episode."""
         return self._record.steps[self._slots]
+
+    @property
+    def blocks(self) -> Ids | None:
+        """The number of each step's sequence, if sequences are drawn."""
+        if self._stride is None:
+            return None
+        places = np.stack([self.episodes, self.steps_in_episode // self._stride])
+        return np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
 
     @property
     def replay_counts(self) -> Ids:
@@ -113,7 +125,10 @@ class CustomSampler(Sampler):
         return rng.choice(view.ids, size=batch_size, p=self.law(view, batch_size))
 
     def weights(self, view: View, probabilities: Floats, progress: float | None) -> Floats:  # noqa: ARG002
-        """Return the importance weights of rows drawn with these probabilities (B,). By default 1."""
+        """Return the importance weights of rows drawn with these probabilities (B,), finite and ≥ 0. By default 1.
+
+        With `Sequence` the probabilities are those of the sequences, each the chance of its steps together.
+        """
         return np.ones(len(probabilities))
 
     def core_config(self) -> _core.SamplerConfig:
@@ -124,7 +139,8 @@ class CustomSampler(Sampler):
 class TopScores(CustomSampler):
     """Base of samplers that draw the B steps of the highest scores; derive from it, and define `scores`.
 
-    Law: P(i) = 1/B for those B (of equal ones the older), else 0. A batch needs B ≤ N.
+    Law: P(i) = 1/B for those B (of equal ones the older), else 0. A batch needs B ≤ N. With `Sequence`: the B sequences
+    that hold the highest.
     """
 
     def scores(self, view: View) -> npt.ArrayLike:
@@ -133,16 +149,18 @@ class TopScores(CustomSampler):
 
     def law(self, view: View, batch_size: int) -> Floats:
         """Return 1/B for the B highest scores."""
-        chances = np.zeros(len(view))
-        chances[self._best(view, batch_size)] = 1.0 / min(batch_size, len(view))
+        chances, best = np.zeros(len(view)), self._best(view, batch_size)
+        chances[best] = 1.0 / len(best)
         return chances
 
     def draw(self, view: View, batch_size: int, rng: np.random.Generator) -> Ids:  # noqa: ARG002
         """Return the ids with the highest scores, best first."""
-        if batch_size > len(view):
+        blocks = view.blocks
+        there, what = (len(view), "steps") if blocks is None else (len(np.unique(blocks)), "sequences")
+        if batch_size > there:
             raise EmptyBufferError(
-                f"{type(self).__name__} gives `batch_size` different steps, but batch_size={batch_size} and only "
-                f"{len(view)} steps are stored; ask for fewer, or add more steps first"
+                f"{type(self).__name__} gives `batch_size` different {what}, but batch_size={batch_size} and only "
+                f"{there} {what} are stored; ask for fewer, or add more steps first"
             )
         return view.ids[self._best(view, batch_size)]
 
@@ -154,6 +172,10 @@ class TopScores(CustomSampler):
                 f"NaN, but returned {scores}"
             )
         scores = scores.astype(np.float64)
+        blocks = view.blocks
+        if blocks is not None:  # of each only the step of its highest score
+            order = np.argsort(-scores, kind="stable")
+            return order[np.sort(np.unique(blocks[order], return_index=True)[1])][:batch_size]
         place = max(len(scores) - batch_size, 0)
         least = np.partition(scores, place)[place]
         above, level = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
@@ -191,9 +213,11 @@ class CustomState(PythonDraws):
         generators: list[np.random.Generator],
         capacity: int,
         num_envs: int,
+        stride: int | None = None,
     ) -> None:
         super().__init__(core, generators)
         self.sampler = sampler
+        self._stride = stride
         self._records = [Record(capacity, num_envs) for _ in generators]
 
     def stored(self, ids: Any, values: Mapping[str, Any], axes: tuple[int, int, int]) -> None:
@@ -211,19 +235,28 @@ class CustomState(PythonDraws):
         for record, row in zip(self._records, asked, strict=True):
             record.cut(row)
 
-    def draw(self, batch_size: int, progress: npt.ArrayLike | None) -> tuple[Ids, Floats, Floats]:
-        """Return ids, probabilities and weights of a batch in every replica, each (R, B); `count` it afterwards."""
-        ids, laws, weights = [], [], []
+    def draw(self, batch_size: int, min_size: int) -> tuple[list[View], Ids, Floats]:
+        """Return what was seen, ids and probabilities of a batch in every replica (R, B); `count` it afterwards."""
+        views = [View(record, replica, self._stride) for replica, record in enumerate(self._records)]
+        least = min(map(len, views))
+        if least == 0 and min_size == 1:
+            raise EmptyBufferError("the buffer is empty; add at least one step before sampling")
+        if least < min_size:
+            raise EmptyBufferError(
+                f"the buffer was made with min_size={min_size}, but only {least} steps are stored; add more steps "
+                "before sampling"
+            )
+        drawn = [
+            self._drawn(view, record, batch_size, rng)
+            for view, record, rng in zip(views, self._records, self._generators, strict=True)
+        ]
+        ids, laws = zip(*drawn, strict=True)
+        return views, np.stack(ids), np.stack(laws)
+
+    def weights(self, views: list[View], probabilities: Floats, progress: npt.ArrayLike | None) -> Floats:
+        """Return the weights of a batch whose rows have these probabilities (R, B)."""
         each = np.broadcast_to(np.asarray(progress), len(self._records)).tolist()
-        for replica, (record, rng, at) in enumerate(zip(self._records, self._generators, each, strict=True)):
-            view = View(record, replica)
-            if len(view) == 0:
-                raise EmptyBufferError("the buffer is empty; add at least one step before sampling")
-            drawn, chances = self._drawn(view, record, batch_size, rng)
-            ids.append(drawn)
-            laws.append(chances)
-            weights.append(np.asarray(self.sampler.weights(view, laws[-1], at), np.float64))
-        return np.stack(ids), np.stack(laws), np.stack(weights)
+        return np.stack([self._weights(*one) for one in zip(views, probabilities, each, strict=True)])
 
     def count(self, ids: Ids) -> None:
         """Take note that these ids (R, B) were drawn, which may change the law."""
@@ -234,7 +267,7 @@ class CustomState(PythonDraws):
         """Return the probabilities of ids (R, K); 0 for those no longer stored."""
         out = np.zeros(ids.shape)
         for r, record in enumerate(self._records):
-            view = View(record, r)
+            view = View(record, r, self._stride)
             _, stored = record.find(ids[r])
             if stored.any():
                 out[r, stored] = self._law(view, batch_size)[np.searchsorted(view.ids, ids[r, stored])]
@@ -272,6 +305,18 @@ class CustomState(PythonDraws):
         else:
             ids = self._checked(np.asarray(sampler.draw(view, batch_size, rng)), record, batch_size)
         return ids, law[np.searchsorted(view.ids, ids)]
+
+    def _weights(self, view: View, probabilities: Floats, progress: float | None) -> Floats:
+        weights = as_array(
+            f"`weights` of {type(self.sampler).__name__}", self.sampler.weights(view, probabilities, progress)
+        )
+        sound = weights.shape == probabilities.shape and weights.dtype.kind in "biuf"
+        if not sound or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ConfigError(
+                f"`weights` of {type(self.sampler).__name__} must return {len(probabilities)} weights, one a row, "
+                f"finite and not negative, but returned {weights!r}"
+            )
+        return weights.astype(np.float64)
 
     def _checked(self, drawn: npt.NDArray[Any], record: Record, batch_size: int) -> Ids:
         """Return the ids that a sampler drew, if they are ids of as many stored steps as it should give."""

@@ -50,6 +50,7 @@ class Declaration:
         storage: Storage | None = None,
         autoreset: Any = None,
         count_replays: bool = False,
+        min_size: int = 1,
     ) -> None:
         self.flat = check_fields(fields)
         self.fields = dict(fields)
@@ -80,6 +81,17 @@ class Declaration:
         """Batches up to this size need no closer look."""
         self.storage = checked_storage(storage, next_obs, self.retention, self.sampler, self.flat)
         self.count_replays = checked("count_replays", count_replays, flag)
+        self.min_size = positive("min_size", min_size)
+        if self.min_size > self.capacity:
+            raise ConfigError(
+                f"`min_size` must be at most the capacity, or nothing could ever be drawn, but got (min_size="
+                f"{self.min_size:,}, capacity={self.capacity:,})"
+            )
+        if self.sequence is not None and not self.sampler.draws_sequences:
+            raise ConfigError(
+                f"{self.sampler!r} gives every step once, but a sequence may still grow after it was drawn; use "
+                "another sampler with Sequence, or no Sequence"
+            )
         self.autoreset = checked_mode(autoreset, self.flat)
         self._given = self._given_fields()
         parts = self.sampler.parts if isinstance(self.sampler, Mixture) else (self.sampler,)
@@ -118,13 +130,14 @@ class Declaration:
             self._core_transforms,
             reservoir,
             self.count_replays,
+            self.min_size,
             None if self.storage is None else self.storage.core_config(self.flat, self.capacity, **axes),
         )
 
     def arguments(self) -> dict[str, Any]:
         """Return what makes the same declaration again."""
         names = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
-        return {name: getattr(self, name) for name in (*names, "storage", "autoreset", "count_replays")}
+        return {name: getattr(self, name) for name in (*names, "storage", "autoreset", "count_replays", "min_size")}
 
     def steps(self, steps: dict[str, Any], final_obs: Any, where: Any, *, many: bool) -> tuple[dict[str, Any], int]:
         """Return the flat values of one call of `add` or `extend`, as they are stored, and how many time steps.
@@ -215,6 +228,7 @@ class Declaration:
             "next_obs": self.next_obs,
             "retention": config_to_json(self.retention),
             "count_replays": self.count_replays,
+            "min_size": self.min_size,
             "storage": config_to_json(self.storage),
         }
 
@@ -262,6 +276,7 @@ class Declaration:
             "next_obs": value["next_obs"],
             "retention": config_from_json(value["retention"]),
             "count_replays": value["count_replays"],
+            "min_size": value.get("min_size", 1),
             "storage": config_from_json(value.get("storage")) if storage is None else storage,
         }
 
@@ -339,6 +354,11 @@ class Declared:
     def storage(self) -> Storage | None:
         """Where the rows lie, None: in this process's memory."""
         return self._made.storage
+
+    @property
+    def min_size(self) -> int:
+        """The steps that must be stored before a batch is drawn."""
+        return self._made.min_size
 
     @property
     def next_obs(self) -> str:

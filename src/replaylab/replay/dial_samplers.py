@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from replaylab import _core
-from replaylab.arguments import FRACTION, check, whole
-from replaylab.replay.samplers import Sampler
+from replaylab.arguments import FRACTION, check
+from replaylab.replay.samplers import COUNT, Sampler
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Blocks(Sampler):
     needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check(self, length=whole())
+        check(self, length=COUNT)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""

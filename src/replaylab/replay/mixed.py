@@ -53,6 +53,8 @@ class MixedReplay:
             raise ConfigError(
                 f"`shares` must be one positive number for each of the {len(self._buffers)} buffers, but got {shares!r}"
             )
+        if not sum(given.tolist()) < math.inf:
+            raise ConfigError(f"`shares` must be numbers whose sum is finite, but got {shares!r}")
         self._shares = tuple((given / math.fsum(given)).tolist())
         first = self._buffers[0]
         for j, buffer in enumerate(self._buffers):

@@ -90,7 +90,8 @@ class Persistent(Declared):
 
         Args:
             path: The folder.
-            sampler: The sampler it was saved with, if that is one of your own.
+            sampler: The sampler it was saved with, if that is one of your own. Or the same with other options: stored
+                priorities keep their meaning under another α (of α = 0 only whether they are positive is known).
             transforms: The transforms it was saved with, if `Hindsight` is among them (functions are not written down).
             storage: The storage it was saved with, if that lies elsewhere now.
 

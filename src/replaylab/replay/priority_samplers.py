@@ -1,19 +1,29 @@
 """Samplers that learn from feedback: the larger a step's priority, the more often it is drawn.
 
 N is the number of stored steps, B the batch size, δ a TD error. A new step gets the largest priority now in
-the buffer, 1 if there is none. Priorities, and p^α, are held as float32 inside its normal range.
+the buffer, 1 if there is none; or, with ``new_steps="largest_ever"``, the largest that any step ever had, at least 1.
+It is as likely as the likeliest: with `AntiPrioritized`, whose priority is (|δ| + ε)^−α, as the one of the smallest
+error. Priorities, and p^α, are held as float32 inside its normal range.
+
+Where sequences are drawn, a row is a block of steps, and so is everything its weight is made of: P is the block's, N
+counts the stored blocks, and the largest weight is that of all blocks, or of those in the batch.
 """
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from replaylab import _core
-from replaylab.arguments import FRACTION, NOT_NEGATIVE, check, number, one_of, whole
-from replaylab.replay.samplers import FeedbackKind, Sampler
+from replaylab.arguments import FRACTION, NOT_NEGATIVE, check, number, one_of
+from replaylab.replay.samplers import COUNT, FeedbackKind, Sampler
 from replaylab.replay.schedules import Linear, Schedule, scheduled
 
 Normalize = Literal["buffer", "batch", "none"]
 NORMALIZE: tuple[Normalize, ...] = ("buffer", "batch", "none")
+NewSteps = Literal["largest_stored", "largest_ever"]
+NEW_STEPS: tuple[NewSteps, ...] = ("largest_stored", "largest_ever")
+ADDED = {"said_if_changed": True}
+"""Of an option that came later: settings written down before are those with its default."""
+
 WEIGHTING = {"alpha": FRACTION, "beta": scheduled(FRACTION), "normalize": one_of(*NORMALIZE)}
 """What α, β and the normalisation must be."""
 ABSOLUTE, CLIPPED, POSITIVE = range(3)
@@ -43,6 +53,8 @@ class Prioritized(Sampler):
         epsilon: ε ≥ 0, added to every |δ|. Default: 1e-6.
         normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none". Default: "buffer".
         block_length: L, which must divide B; 1 draws every row by itself. Default: 1.
+        new_steps: The priority of a step that had no feedback yet: the "largest_stored" now, or the "largest_ever" that
+            any step had (1 to begin with), as most other libraries do it. Default: "largest_stored".
     """
 
     alpha: float = 0.6
@@ -50,6 +62,7 @@ class Prioritized(Sampler):
     epsilon: float = 1e-6
     normalize: Normalize = "buffer"
     block_length: int = 1
+    new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
 
     wants_feedback: ClassVar[bool] = True
     _kind: ClassVar[str] = "prioritized"
@@ -57,7 +70,7 @@ class Prioritized(Sampler):
     _feedback: ClassVar[int] = ABSOLUTE
 
     def __post_init__(self) -> None:
-        check(self, **WEIGHTING, epsilon=NOT_NEGATIVE, block_length=whole())
+        check(self, **WEIGHTING, epsilon=NOT_NEGATIVE, block_length=COUNT, new_steps=one_of(*NEW_STEPS))
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]
@@ -80,6 +93,7 @@ class Prioritized(Sampler):
             "feedback": self._feedback,
             "normalize": NORMALIZE.index(self.normalize),
             "block_length": self.block_length,
+            "ever": NEW_STEPS.index(self.new_steps),
         }
 
 
@@ -100,8 +114,9 @@ class ReLo(Prioritized):
 class AntiPrioritized(Prioritized):
     """A placebo: the smallest TD errors most often.
 
-    Law: P(i) ∝ (|δ| + ε)^−α. With ``priority=`` given, P(i) ∝ p^−α, and 0 is never drawn. Source: none, a placebo of
-    this library; attributes and defaults: those of `Prioritized`.
+    Law: P(i) ∝ (|δ| + ε)^−α. With ``priority=`` given, P(i) ∝ p^−α, and 0 is never drawn. A new step is as likely as
+    the stored step of the smallest error, so that it comes at all. Source: none, a placebo of this library; attributes
+    and defaults: those of `Prioritized`.
     """
 
     _sign: ClassVar[float] = -1.0
@@ -127,7 +142,7 @@ class Permuted(Prioritized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(self, bins=whole())
+        check(self, bins=COUNT)
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]
@@ -173,21 +188,21 @@ class LAP(Sampler):
 
     Attributes:
         alpha: Exponent α in [0, 1]. Default: 0.4.
+        new_steps: As for `Prioritized`. Default: "largest_stored".
     """
 
     alpha: float = 0.4
+    new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
 
     wants_feedback: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check(self, alpha=FRACTION)
+        check(self, alpha=FRACTION, new_steps=one_of(*NEW_STEPS))
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
-        return _core.SamplerConfig(
-            "prioritized",
-            {"exponent": self.alpha, "epsilon": 0.0, "feedback": CLIPPED, "normalize": 0, "block_length": 1},
-        )
+        options = {"exponent": self.alpha, "epsilon": 0.0, "feedback": CLIPPED, "normalize": 0, "block_length": 1}
+        return _core.SamplerConfig("prioritized", options | {"ever": NEW_STEPS.index(self.new_steps)})
 
 
 @dataclass(frozen=True)
@@ -195,23 +210,26 @@ class RankBased(Sampler):
     """Rank-based prioritized replay, with exact ranks.
 
     Law: P(i) = rank(i)^−α / Σ k^−α, rank 1 the largest |δ|, of equal ones the lower slot. A batch is one draw
-    from each of B equal segments of the total. Draws and updates take O(log N). Source: Schaul et al. 2016.
+    from each of B equal segments of the total. A step of priority 0 has no rank and is never drawn; one of δ = 0 comes
+    last. Draws and updates take O(log N); with `Sequence`, weights take O(N) a batch. Source: Schaul et al. 2016.
 
     Attributes:
         alpha: Exponent α in [0, 1]; 0 makes the law uniform. Default: 0.7.
         beta: Exponent β of the weights in [0, 1], a number or a schedule over training progress.
             Default: Linear(0.5, 1.0).
         normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none". Default: "buffer".
+        new_steps: As for `Prioritized`. Default: "largest_stored".
     """
 
     alpha: float = 0.7
     beta: float | Schedule = field(default=Linear(0.5, 1.0))
     normalize: Normalize = "buffer"
+    new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
 
     wants_feedback: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check(self, **WEIGHTING)
+        check(self, **WEIGHTING, new_steps=one_of(*NEW_STEPS))
 
     @property
     def scheduled(self) -> float | Schedule:
@@ -220,15 +238,17 @@ class RankBased(Sampler):
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("rank", {"alpha": self.alpha, "normalize": NORMALIZE.index(self.normalize)})
+        options = {"alpha": self.alpha, "normalize": NORMALIZE.index(self.normalize)}
+        return _core.SamplerConfig("rank", options | {"ever": NEW_STEPS.index(self.new_steps)})
 
 
 @dataclass(frozen=True)
 class Greedy(Sampler):
     """The B largest |δ| that are stored: for studies, where its failures show.
 
-    Law: P(i) = 1/B for those B (of equal ones the lower slots), else 0. A batch needs B ≤ N. Source: the
-    "greedy TD-error prioritization" of Schaul et al. 2016.
+    Law: P(i) = 1/B for those B (of equal ones the lower slots), else 0. A step of priority 0 is never drawn; a batch
+    needs B others. With `Sequence`: the B blocks that hold the largest. Source: the "greedy TD-error prioritization" of
+    Schaul et al. 2016.
     """
 
     wants_feedback: ClassVar[bool] = True
@@ -236,4 +256,4 @@ class Greedy(Sampler):
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("greedy")
+        return _core.SamplerConfig("greedy", {"ever": 0})

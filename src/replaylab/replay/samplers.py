@@ -5,15 +5,19 @@ steps, B the batch size asked for, δ a TD error. Those that go by age are in `a
 `dial_samplers`, those that learn from feedback in `priority_samplers`, your own in `custom`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from replaylab import _core
-from replaylab.arguments import POSITIVE, Unfit, check, flag, one_of, optional, tuple_of
+from replaylab.arguments import POSITIVE, Unfit, check, flag, one_of, optional, tuple_of, whole
 from replaylab.errors import ConfigError
 from replaylab.replay.schedules import Schedule
+
+COUNT = whole(most=2**53)
+"""Counts go to the core as float64, which holds them exactly up to there."""
 
 FeedbackKind = Literal["td_error", "reducible_loss"]
 """What a learner is to give to `update_priorities`: TD errors δ, or a row's loss under the online network less that
@@ -31,6 +35,7 @@ class Sampler(ABC):
         needs_order: Whether it goes by the steps' order or age, which a `Reservoir` does not keep.
         no_law: Why `probabilities` cannot state the law of one row; "" where it can.
         in_core: Whether the compiled core draws; if not, the sampler cannot be part of a `Mixture`.
+        draws_sequences: Whether `Sequence` can be made of what it draws.
     """
 
     wants_feedback: ClassVar[bool] = False
@@ -40,6 +45,7 @@ class Sampler(ABC):
     needs_order: ClassVar[bool] = False
     no_law: ClassVar[str] = ""
     in_core: ClassVar[bool] = True
+    draws_sequences: ClassVar[bool] = True
 
     @property
     def has_law(self) -> bool:
@@ -82,7 +88,8 @@ class Online(Sampler):
 class SlidingWindow(Sampler):
     """The newest B steps, newest first; sampling while fewer are stored is an error.
 
-    Law: P(i) = 1/B for the newest B, else 0. Source: none, the usual window of a stream.
+    With `Sequence`: the newest B sequences. Law: P(i) = 1/B for the newest B, else 0. Source: none, the usual window
+    of a stream.
     """
 
     law_needs_batch_size: ClassVar[bool] = True
@@ -100,7 +107,9 @@ class Uniform(Sampler):
     Law: P(i) = 1/N. Source: Lin 1992; Mnih et al. 2015.
 
     Attributes:
-        replace: Whether a step may come twice in a batch. If not, a batch needs B ≤ N. Default: True.
+        replace: Whether a step may come twice in a batch. If not, a batch needs B ≤ N, and its rows come in random
+            order; with `Sequence` no sequence comes twice, all of N stored ones alike, whatever their length (otherwise
+            a sequence has the chance of its steps together). Default: True.
     """
 
     replace: bool = True
@@ -146,7 +155,8 @@ class ShuffledEpochs(Sampler):
     """Every step once an epoch, in random order: no repetition until all have come.
 
     An epoch is made of the steps stored when it begins; those overwritten meanwhile are passed over, those
-    stored meanwhile wait for the next. Law of one row, with M steps of the epoch still due:
+    stored meanwhile wait for the next. With `Sequence` it is made of sequences, each passed over once the step that was
+    its newest is overwritten. Law of one row, with M steps of the epoch still due:
     ``P(i) = (min(B, M)·[i is due]/M + max(B − M, 0)/N) / B``. Source: Fujita 2025.
     """
 
@@ -180,6 +190,8 @@ class Mixture(Sampler):
         check(self, parts=tuple_of(_part, rule, 2))
         count, rule = len(self.parts), "one positive number for each part"
         check(self, shares=optional(tuple_of(POSITIVE, rule, count, count)))
+        if self.shares is not None and not math.isfinite(sum(self.shares)):
+            raise ConfigError(f"`shares` of Mixture must be numbers whose sum is finite, but got {self.shares}")
 
     @property
     def wants_feedback(self) -> bool:  # type: ignore[override]
@@ -210,6 +222,11 @@ class Mixture(Sampler):
     def needs_order(self) -> bool:  # type: ignore[override]
         """Whether any part does."""
         return any(part.needs_order for part in self.parts)
+
+    @property
+    def draws_sequences(self) -> bool:  # type: ignore[override]
+        """Whether all parts do."""
+        return all(part.draws_sequences for part in self.parts)
 
     def rows(self, batch_size: int) -> int:
         """Return the rows of all parts."""

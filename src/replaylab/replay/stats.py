@@ -37,7 +37,7 @@ class ReplayStats:
         mean_age: Mean age of the stored steps.
         mean_drawn_age: Σ P·age, the mean age of a row that is drawn now. None: as for `effective_size`.
         effective_size: 1 / ΣP², how many steps drawn uniformly would repeat as often; N if the law is uniform. None
-            where the law depends on a ``batch_size`` or ``progress`` that was not given.
+            where the law depends on a ``batch_size`` or ``progress`` that was not given, or the sampler has no law.
         entropy: −ΣP·ln P, in nats. None: as for `effective_size`.
         evenness: entropy / ln N (N sequences), 1 if the law is uniform. None: as for `effective_size`.
         largest_priority: The largest priority as the law takes it: p^α, or |δ| where the law goes by ranks. None
@@ -166,6 +166,8 @@ def gini(counts: npt.NDArray[np.int64]) -> float:
 
 
 def _law_is_known(sampler: Sampler, batch_size: int | None, progress: float | None) -> bool:
+    if not sampler.has_law:
+        return False
     parts = sampler.parts if isinstance(sampler, Mixture) else (sampler,)
     changes = any(low < high for low, high in (as_schedule(part.scheduled).bounds for part in parts))
     needs_progress = sampler.law_needs_progress and changes

@@ -226,6 +226,8 @@ def _plain(part: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
+        if field.metadata.get("said_if_changed") and value == field.default:
+            continue
         if dataclasses.is_dataclass(value):
             value = {"type": _schedule_type(value), **_plain(value)}
         plain[field.name] = list(value) if isinstance(value, tuple) else value
