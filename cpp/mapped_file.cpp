@@ -355,6 +355,7 @@ void MappedRows::mark_unflushed() {
 }
 
 void MappedRows::flush() {
+    check_length();
     if (header_->unflushed.load() == 0) return;
     std::vector<std::int64_t> heads;
     for (const Section& one : sections_) heads.push_back(one.head->load());

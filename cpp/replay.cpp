@@ -9,7 +9,6 @@
 #include "prefetch.hpp"
 
 namespace replaylab {
-
 namespace {
 
 // Fields that have a column: all but a derived next_obs.
@@ -294,9 +293,7 @@ std::uint64_t Replay::freeze(StateVisitor& state) {
 
 void Replay::flush() {
     const auto turn = turns_.take();
-    if (!outside_ || closed_) return;
-    outside_->check_length();
-    outside_->flush();
+    if (outside_ && !closed_) outside_->flush();
 }
 
 void Replay::close() {
@@ -540,10 +537,8 @@ void Replay::visit(StateVisitor& state) {
         std::copy(ended.begin(), ended.end(), one.ended.begin());
         state.visit("replay_counts", one.counts);
         state.must(one.counts.size() == counted, "replay_counts");
-        state.visit("samples", one.tally.samples);
-        state.must(one.tally.samples >= 0 && one.tally.samples <= StateVisitor::kMost, "samples");
-        state.visit("stale", one.tally.stale);
-        state.must(one.tally.stale >= 0 && one.tally.stale <= StateVisitor::kMost, "stale");
+        state.count("samples", one.tally.samples);
+        state.count("stale", one.tally.stale);
         if (one.episodes) one.episodes->visit(state);
         if (one.episodes && state.restoring()) state.must(one.episodes->fits(one.ring), "episodes");
         rows_.visit(r, state);

@@ -91,12 +91,11 @@ class Ring {
     void need(std::int64_t min_size) { min_size_ = min_size; }
 
     void visit(StateVisitor& state) {
-        state.visit("next_id", next_id_);
-        state.must(next_id_ >= 0 && next_id_ <= StateVisitor::kMost, "next_id");
+        state.count("next_id", next_id_);
         head_ = next_id_ % capacity_;
         if (!reservoir_) return;
-        state.visit("offered", offered_);
-        state.must(offered_ >= next_id_ && offered_ <= StateVisitor::kMost, "offered");
+        state.count("offered", offered_);
+        state.must(offered_ >= next_id_, "offered");
         state.visit("ids", ids_);
         slots_.clear();
         for (std::int64_t slot = 0; slot < size(); ++slot) {

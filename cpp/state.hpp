@@ -38,6 +38,11 @@ class StateVisitor {
     }
     static constexpr std::int64_t kMost = std::int64_t{1} << 62;  // that anything is ever counted to
 
+    void count(const char* name, std::int64_t& value) {
+        visit(name, value);
+        must(value >= 0 && value <= kMost, name);
+    }
+
     virtual bool restoring() const = 0;
 
     // Whether there is an array of this name to restore: what is newer than the first snapshots may lack.
