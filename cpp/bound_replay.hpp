@@ -19,6 +19,7 @@
 #include "batch_memory.hpp"
 #include "border.hpp"
 #include "error.hpp"
+#include "held.hpp"
 #include "replay.hpp"
 #include "state_arrays.hpp"
 
@@ -53,55 +54,6 @@ inline ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64
     config.retention = reservoir ? Retention::reservoir : Retention::fifo;
     return config;
 }
-
-// Rows that stay as they are until this ends, or dies; and all else as it was when it began.
-class Frozen {
-  public:
-    Frozen(nb::object owner, Replay& replay, std::uint64_t token, nb::dict state)
-        : state(std::move(state)), owner_(std::move(owner)), replay_(&replay), token_(token) {}
-    Frozen(Frozen&& other) noexcept
-        : state(std::move(other.state)),
-          owner_(std::move(other.owner_)),
-          replay_(std::exchange(other.replay_, nullptr)),
-          token_(other.token_) {}
-    ~Frozen() { end(); }
-
-    void end() {
-        if (Replay* replay = std::exchange(replay_, nullptr)) {
-            const WithoutGil no_gil;
-            replay->turns().thaw(token_);
-        }
-    }
-
-    nb::dict state;
-
-  private:
-    nb::object owner_;  // keeps the replay
-    Replay* replay_;
-    std::uint64_t token_;
-};
-
-// A draw that was asked for, until it is made, or forgotten.
-class Asked {
-  public:
-    Asked(nb::object owner, Replay& replay) : owner_(std::move(owner)), replay_(&replay) {
-        replay_->turns().ask();
-    }
-    Asked(Asked&& other) noexcept
-        : owner_(std::move(other.owner_)), replay_(std::exchange(other.replay_, nullptr)) {}
-    ~Asked() { made(); }
-
-    void made() {
-        if (Replay* replay = std::exchange(replay_, nullptr)) {
-            const WithoutGil no_gil;
-            replay->turns().made();
-        }
-    }
-
-  private:
-    nb::object owner_;  // keeps the replay
-    Replay* replay_;
-};
 
 class BoundReplay {
   public:
