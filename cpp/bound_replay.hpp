@@ -14,13 +14,14 @@
 #include <string>
 #include <tuple>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "batch_memory.hpp"
 #include "border.hpp"
 #include "error.hpp"
+#include "held.hpp"
 #include "replay.hpp"
+#include "state_arrays.hpp"
 
 namespace replaylab {
 
@@ -53,112 +54,6 @@ inline ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64
     config.retention = reservoir ? Retention::reservoir : Retention::fifo;
     return config;
 }
-
-// Copies arrays out; knows nothing of Python until they are asked for.
-class Saver : public StateVisitor {
-  public:
-    bool restoring() const override { return false; }
-
-    // The arrays by name; once.
-    nb::dict arrays() {
-        nb::dict made;
-        for (auto& [name, values] : copies_)
-            std::visit([&, key = name.c_str()](auto& own) { made[key] = array_of(std::move(own)); }, values);
-        return made;
-    }
-
-  protected:
-    bool holds(const std::string&) const override { return true; }
-    void integers(const std::string& name, std::vector<std::int64_t>& values) override {
-        copies_.emplace_back(name, values);
-    }
-    void words(const std::string& name, std::vector<std::uint32_t>& values) override {
-        copies_.emplace_back(name, values);
-    }
-    void floats(const std::string& name, std::vector<float>& values) override {
-        copies_.emplace_back(name, values);
-    }
-
-  private:
-    using Values = std::variant<std::vector<std::int64_t>, std::vector<std::uint32_t>, std::vector<float>>;
-    std::vector<std::pair<std::string, Values>> copies_;
-};
-
-// Takes arrays from a dict; each must be as long as the one it replaces, unless that one is of any length.
-class Restorer : public StateVisitor {
-  public:
-    explicit Restorer(nb::dict arrays) : arrays_(std::move(arrays)) {}
-    bool restoring() const override { return true; }
-
-  protected:
-    bool holds(const std::string& name) const override { return arrays_.contains(name.c_str()); }
-    void integers(const std::string& name, std::vector<std::int64_t>& values) override { take(name, values); }
-    void words(const std::string& name, std::vector<std::uint32_t>& values) override { take(name, values); }
-    void floats(const std::string& name, std::vector<float>& values) override { take(name, values); }
-
-  private:
-    template <typename Value>
-    void take(const std::string& name, std::vector<Value>& values) {
-        if (!arrays_.contains(name.c_str()))
-            fail("SnapshotError", "the snapshot lacks the array `", name, "`");
-        std::vector<Value> given = vector_of<Value>(arrays_[name.c_str()]);
-        if (!values.empty() && given.size() != values.size())
-            fail("SnapshotError", "the snapshot's array `", name, "` must hold ", values.size(),
-                 " values, but holds ", given.size());
-        values = std::move(given);
-    }
-
-    nb::dict arrays_;
-};
-
-// Rows that stay as they are until this ends, or dies; and all else as it was when it began.
-class Frozen {
-  public:
-    Frozen(nb::object owner, Replay& replay, std::uint64_t token, nb::dict state)
-        : state(std::move(state)), owner_(std::move(owner)), replay_(&replay), token_(token) {}
-    Frozen(Frozen&& other) noexcept
-        : state(std::move(other.state)),
-          owner_(std::move(other.owner_)),
-          replay_(std::exchange(other.replay_, nullptr)),
-          token_(other.token_) {}
-    ~Frozen() { end(); }
-
-    void end() {
-        if (Replay* replay = std::exchange(replay_, nullptr)) {
-            const WithoutGil no_gil;
-            replay->turns().thaw(token_);
-        }
-    }
-
-    nb::dict state;
-
-  private:
-    nb::object owner_;  // keeps the replay
-    Replay* replay_;
-    std::uint64_t token_;
-};
-
-// A draw that was asked for, until it is made, or forgotten.
-class Asked {
-  public:
-    Asked(nb::object owner, Replay& replay) : owner_(std::move(owner)), replay_(&replay) {
-        replay_->turns().ask();
-    }
-    Asked(Asked&& other) noexcept
-        : owner_(std::move(other.owner_)), replay_(std::exchange(other.replay_, nullptr)) {}
-    ~Asked() { made(); }
-
-    void made() {
-        if (Replay* replay = std::exchange(replay_, nullptr)) {
-            const WithoutGil no_gil;
-            replay->turns().made();
-        }
-    }
-
-  private:
-    nb::object owner_;  // keeps the replay
-    Replay* replay_;
-};
 
 class BoundReplay {
   public:

@@ -159,6 +159,7 @@ def test_every_call_waits_for_what_was_asked_for_before_it(tmp_path, name, taken
         first.start()
         while not (drawer := buffer.__dict__.get("_drawer")) or drawer._thread._work_queue.qsize() < 2:
             time.sleep(0.001)
+        asked.set()
         call(buffer)
         done.append(buffer.__dict__["_drawer"]._thread._work_queue.qsize())
         first.join()
