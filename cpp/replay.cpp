@@ -61,6 +61,11 @@ bool keeps_episodes(const ReplayConfig& config) {
     return config.transforms.looks_around() || config.sampler.needs_episodes();
 }
 
+// Lines for each environment, of each writer if the rows are outside.
+std::int64_t episode_lines(const ReplayConfig& config) {
+    return config.outside ? config.outside->streams() : config.num_envs;
+}
+
 }  // namespace
 
 std::int64_t Replay::row_nbytes(const ReplayConfig& config) {
@@ -71,8 +76,16 @@ std::int64_t Replay::row_nbytes(const ReplayConfig& config) {
 std::int64_t Replay::nbytes(const ReplayConfig& config) {
     return row_nbytes(config) * (config.capacity + 1) + (config.count_replays ? 4 * config.capacity : 0) +
            sampler_nbytes(config.sampler, config.capacity) + Ring::nbytes(config.capacity, config.retention) +
-           (keeps_episodes(config) ? Episodes::nbytes(config.capacity, config.num_envs) : 0) +
+           (keeps_episodes(config) ? Episodes::nbytes(config.capacity) : 0) +
            (config.transforms.derived ? NextRows::nbytes(config.capacity) : 0);
+}
+
+std::int64_t Replay::grown_nbytes(const ReplayConfig& config) {
+    std::int64_t packed = 0;  // of a derived next_obs each value may be kept beside its obs
+    for (const Column& column : config.fields) packed += column.compressed ? column.bytes : 0;
+    return config.capacity * packed +
+           (keeps_episodes(config) ? Episodes::grown_nbytes(config.capacity, episode_lines(config)) : 0) +
+           (config.transforms.derived ? NextRows::grown_nbytes(config.capacity, row_nbytes(config)) : 0);
 }
 
 Replay::Replay(ReplayConfig config)
@@ -81,18 +94,18 @@ Replay::Replay(ReplayConfig config)
             config.transforms.derived ? config.capacity : 0, outside_.get()),
       num_envs_(config.num_envs),
       skip_after_end_(config.skip_after_end),
+      sampler_(config.sampler),
       stored_(stored_fields(config)),
       nbytes_(config.replicas *
               (nbytes(config) - (outside_ ? (row_nbytes(config) - 4) * (config.capacity + 1) : 0))),
       assembly_(config.transforms, shown_fields(config, true), rows_),
       plain_(TransformConfig{}, shown_fields(config, false), rows_) {
-    if (outside_ && keeps_episodes(config))  // lines for each environment of each writer
-        nbytes_ += config.replicas * (Episodes::nbytes(config.capacity, outside_->streams()) -
-                                      Episodes::nbytes(config.capacity, num_envs_));
+    most_nbytes_ = nbytes_ + rows_.packed_nbytes() + config.replicas * grown_nbytes(config);
     for (std::size_t f = 0; f < config.fields.size(); ++f) {
-        if (config.fields[f].bytes != 1) continue;  // not the flags of this name
-        if (config.fields[f].name == "terminated") terminated_ = static_cast<std::int64_t>(f);
-        if (config.fields[f].name == "truncated") truncated_ = static_cast<std::int64_t>(f);
+        const Column& column = config.fields[f];
+        if (column.bytes != column.itemsize) continue;  // many values: not the flag of this name
+        if (column.name == "terminated") terminated_ = Flag{static_cast<std::int64_t>(f), column};
+        if (column.name == "truncated") truncated_ = Flag{static_cast<std::int64_t>(f), column};
     }
     std::vector<std::int64_t> pairs(stored_.size(), -1);
     for (std::size_t f = 0; f < config.fields.size() && config.transforms.derived; ++f)
@@ -115,17 +128,19 @@ Replay::Replay(ReplayConfig config)
 
 std::int64_t Replay::nbytes() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::int64_t closing = 0;
-    for (const Single& one : replays_) closing += one.next_rows ? one.next_rows->nbytes() : 0;
-    return nbytes_ + closing + rows_.packed_nbytes();
+    std::int64_t grown = 0;
+    for (const Single& one : replays_) {
+        grown += one.next_rows ? one.next_rows->grown_nbytes() : 0;
+        grown += one.episodes ? one.episodes->grown_nbytes() : 0;
+    }
+    return nbytes_ + grown + rows_.packed_nbytes();
 }
 
 // Whether this step of an environment is to be stored, and whether it ends its episode.
 inline bool Replay::takes(Single& one, std::int64_t env, const char* const* sources, std::int64_t step,
                           const bool* where, bool& ends) const {
     if (where != nullptr && !where[step]) return false;
-    ends = (terminated_ >= 0 && sources[terminated_][step] != 0) ||
-           (truncated_ >= 0 && sources[truncated_][step] != 0);
+    ends = terminated_.set(sources, step) || truncated_.set(sources, step);
     char& ended = one.ended[static_cast<std::size_t>(env)];
     const bool resetting = skip_after_end_ && ended != 0;
     ended = ends && !resetting;
@@ -343,14 +358,15 @@ void Replay::check_id(std::int64_t replica, std::int64_t id) const {
          " (and -1 for a step that was not stored); pass the ids that add or sample returned");
 }
 
-void Replay::check_stored(const std::int64_t* ids, std::int64_t n) const {
-    for (std::int64_t k = 0; k < n * replicas(); ++k) {
-        check_id(k / n, ids[k]);
-        const Ring& ring = replays_[static_cast<std::size_t>(k / n)].ring;
-        if (!ring.holds(ids[k]))
-            fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
-                 ring.next_id() - ring.size(), " to ", ring.next_id() - 1,
-                 "; steps that were overwritten cannot be read");
+void Replay::check_stored(std::int64_t replica, const std::int64_t* ids, std::int64_t n) const {
+    const Ring& ring = replays_[static_cast<std::size_t>(replica)].ring;
+    for (std::int64_t k = replica * n; k < (replica + 1) * n; ++k) {
+        check_id(replica, ids[k]);
+        if (ring.holds(ids[k])) continue;
+        if (ring.size() == 0) fail("IdError", "id ", ids[k], " is not stored: the buffer holds no step now");
+        fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
+             ring.next_id() - ring.size(), " to ", ring.next_id() - 1,
+             "; steps that were overwritten cannot be read");
     }
 }
 
@@ -419,12 +435,13 @@ void Replay::gather(const std::int64_t* ids, std::int64_t n, bool transformed, b
                     char* const* targets, const ExtraTargets& extra) {
     const std::lock_guard<std::mutex> lock(mutex_);
     catch_up();
+    for (std::int64_t r = 0; r < replicas(); ++r) check_stored(r, ids, n);
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         const Random before = one.random;
         std::int64_t tries = 0;
         do {
-            check_stored(ids, n);
+            if (tries > 0) check_stored(r, ids, n);
             slots_.clear();
             for (std::int64_t k = r * n; k < (r + 1) * n; ++k) slots_.push_back(one.ring.slot(ids[k]));
             (transformed ? assembly_ : plain_).gather(source(r), slots_.data(), n, r * n, targets, extra);
@@ -436,19 +453,44 @@ void Replay::gather(const std::int64_t* ids, std::int64_t n, bool transformed, b
     }
 }
 
-void Replay::blocks(const std::int64_t* ids, std::int64_t n, std::int64_t* out) {
+void Replay::blocks(const std::int64_t* ids, std::int64_t n, std::int64_t width, std::int64_t* out) {
     const std::lock_guard<std::mutex> lock(mutex_);
     catch_up();
     for (std::int64_t k = 0; k < n * replicas(); ++k) check_id(k / n, ids[k]);
-    const std::int64_t stride = assembly_.config().stride;
-    std::fill(out, out + n * replicas() * stride, -1);
+    std::fill(out, out + n * replicas() * width, -1);
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
         const Single& one = replays_[static_cast<std::size_t>(k / n)];
         if (!one.ring.holds(ids[k])) continue;
         slots_.clear();
-        assembly_.block(*one.episodes, one.ring.slot(ids[k]), slots_);
+        if (width == 1)
+            slots_.push_back(assembly_.block_first(*one.episodes, one.ring.slot(ids[k])));
+        else
+            assembly_.block(*one.episodes, one.ring.slot(ids[k]), slots_);
         for (std::size_t j = 0; j < slots_.size(); ++j)
-            out[k * stride + static_cast<std::int64_t>(j)] = one.ring.id(slots_[j]);
+            out[k * width + static_cast<std::int64_t>(j)] = one.ring.id(slots_[j]);
+    }
+}
+
+void Replay::clear() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (outside_)
+        fail("ConfigError",
+             "rows in a storage are others' too, so `clear` cannot drop them; make "
+             "a buffer on a new storage");
+    std::vector<std::unique_ptr<Sampler>> samplers;  // first of all: making them may fail
+    for (std::int64_t r = 0; r < replicas(); ++r)
+        samplers.push_back(Sampler::make(sampler_, rows_.capacity()));
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        for (std::int64_t slot = 0; slot < one.ring.size(); ++slot) {
+            if (one.episodes) one.episodes->dropped(slot);
+            if (one.next_rows) one.next_rows->dropped(slot);
+            rows_.release(r, slot);
+        }
+        if (rows_.compressed()) rows_.tidy(r);
+        one.ring.clear();
+        one.sampler = std::move(samplers[static_cast<std::size_t>(r)]);
+        std::fill(one.counts.begin(), one.counts.end(), 0);
     }
 }
 

@@ -50,7 +50,7 @@ PyMethodDef replay_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 PyType_Slot replay_slots[] = {{Py_tp_methods, replay_methods}, {0, nullptr}};
 
-// Bytes of one row, and of one replica, without taking them.
+// Bytes of one row, and of one replica (taken at once, and at most on top), without taking them.
 std::int64_t row_nbytes(const std::vector<FieldTuple>& fields, const TransformConfig& transforms) {
     ReplayConfig config = config_of(borders_of(fields), 1, 1, 1, SamplerConfig{}, transforms, false, false);
     return Replay::row_nbytes(config);
@@ -65,11 +65,14 @@ std::vector<std::int64_t> row_offsets(const std::vector<FieldTuple>& fields) {
     return offsets;
 }
 
-std::int64_t replica_nbytes(const std::vector<FieldTuple>& fields, std::int64_t capacity,
-                            std::int64_t num_envs, const SamplerConfig& sampler,
-                            const TransformConfig& transforms, bool reservoir, bool count_replays) {
-    return Replay::nbytes(
-        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays));
+std::tuple<std::int64_t, std::int64_t> replica_nbytes(const std::vector<FieldTuple>& fields,
+                                                      std::int64_t capacity, std::int64_t num_envs,
+                                                      const SamplerConfig& sampler,
+                                                      const TransformConfig& transforms, bool reservoir,
+                                                      bool count_replays) {
+    const ReplayConfig config =
+        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays);
+    return {Replay::nbytes(config), Replay::grown_nbytes(config)};
 }
 
 }  // namespace
@@ -137,8 +140,9 @@ void bind_replay(nb::module_& module) {
              nb::arg("aside") = false,
              nb::sig("def gather(self, ids: object, transformed: bool, aside: bool = False) -> "
                      "dict[str, typing.Any]"))
-        .def("blocks", &BoundReplay::blocks, nb::arg("ids").none(),
-             nb::sig("def blocks(self, ids: object) -> numpy.typing.NDArray[numpy.int64]"))
+        .def("blocks", &BoundReplay::blocks, nb::arg("ids").none(), nb::arg("first_alone"),
+             nb::sig("def blocks(self, ids: object, first_alone: bool) -> numpy.typing.NDArray[numpy.int64]"))
+        .def("clear", &BoundReplay::clear)
         .def("cut", &BoundReplay::cut, nb::arg("where").none())
         .def("update", &BoundReplay::update, nb::arg("ids").none(), nb::arg("values"), nb::arg("td_errors"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids").none(), nb::arg("batch"),
@@ -178,7 +182,8 @@ void bind_replay(nb::module_& module) {
         .def_prop_ro("row_stride", &BoundReplay::row_stride)
         .def_prop_ro("storage_identity", &BoundReplay::storage_identity)
         .def_prop_ro("storage_nbytes", &BoundReplay::storage_nbytes)
-        .def_prop_ro("nbytes", &BoundReplay::nbytes);
+        .def_prop_ro("nbytes", &BoundReplay::nbytes)
+        .def_prop_ro("most_nbytes", &BoundReplay::most_nbytes);
 
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));
     module.def("row_offsets", &row_offsets, nb::arg("fields"));

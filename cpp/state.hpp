@@ -30,7 +30,11 @@ class StateVisitor {
 
     virtual bool restoring() const = 0;
 
+    // When restoring: whether there is an array of this name.
+    bool has(const std::string& name) const { return holds(prefix_ + name); }
+
   protected:
+    virtual bool holds(const std::string& name) const = 0;
     virtual void integers(const std::string& name, std::vector<std::int64_t>& values) = 0;
     virtual void words(const std::string& name, std::vector<std::uint32_t>& values) = 0;
     virtual void floats(const std::string& name, std::vector<float>& values) = 0;

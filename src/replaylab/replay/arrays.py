@@ -155,6 +155,23 @@ def positive(name: str, value: Any, most: int = 2**62, least: int = 1) -> int:
     return number
 
 
+def picked(numbers: Any, among: int) -> list[int]:
+    """Return which of so many replicas are picked, by number or by bool for each.
+
+    Raises:
+        ConfigError: None is, or something else is given.
+    """
+    array = as_array("`replicas`", numbers)
+    if array.shape == (among,) and array.dtype == np.bool_:
+        array = np.flatnonzero(array)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size or ((array < 0) | (array >= among)).any():
+        raise ConfigError(
+            f"`replicas` of `part` must be numbers from 0 to {among - 1}, at least one, or {among} booleans, but got "
+            f"{numbers!r:.80}"
+        )
+    return [int(number) for number in array]
+
+
 def check_option(config: object, name: str, rule: str, holds: Callable[[], bool]) -> None:
     """Raise `ConfigError` unless an option of a sampler or transform keeps its rule, or is not even of its kind."""
     try:

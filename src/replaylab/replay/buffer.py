@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping
 from collections.abc import Sequence as ListOf
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from replaylab.replay import prefetch as ahead
 from replaylab.replay import seeding, show
 from replaylab.replay.arrays import MOST, ids_array, positive
 from replaylab.replay.batch import Batch, copy_batch
-from replaylab.replay.custom import CustomSampler, CustomState
+from replaylab.replay.custom import CustomSampler, CustomState, flags_of
 from replaylab.replay.declaration import Declaration
 from replaylab.replay.fields import Tree, flatten, without_missing
 from replaylab.replay.laber import LaBER, Rescorer
@@ -151,7 +152,7 @@ class ReplayBuffer(Persistent):
         options = {"autoreset": autoreset_of_env(env)} | options
         return cls(capacity, fields, num_envs=num_envs, replicas=replicas, **options)
 
-    def add(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
+    def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store one time step of every environment and return the ids.
 
         Args:
@@ -173,7 +174,7 @@ class ReplayBuffer(Persistent):
         values, _ = self._made.steps(steps, final_obs, where, many=False)
         return self._recorded(values, 1, lambda: self._core.add(values, where))
 
-    def extend(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
+    def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store T time steps at once, as T calls of `add` would.
 
         Arguments, results and errors are those of `add` with a T axis: ``[R] T [E] *field.shape``.
@@ -194,6 +195,31 @@ class ReplayBuffer(Persistent):
         if self._custom is not None:
             with self._custom.lock:
                 self._custom.cut(where, (self.replicas or 1, self.num_envs or 1))
+
+    def clear(self) -> None:
+        """Drop every stored step.
+
+        Ids go on: none is given twice, and one from before is of a step that is not stored. The next step's is the next
+        multiple of C, so that id i still lies in slot i mod C. Random streams and episodes go on, too: what comes next
+        in an episode begun before is no new episode, and the step that follows an end in "next_step" mode is still left
+        out; say `end_episode` where the environments are reset as well. The sampler forgets what it was told, and a
+        reservoir keeps a uniform sample of what it is given from now on. The memory is kept for the steps to come.
+
+        Raises:
+            ConfigError: The rows are in a `storage`, where they are others' too.
+
+        Example:
+            >>> buffer = ReplayBuffer(10, {"x": Field()}, seed=0)
+            >>> ids = buffer.extend(x=[1.0, 2.0, 3.0])
+            >>> buffer.clear()
+            >>> len(buffer), buffer.add(x=4.0), buffer.update_priorities(ids, [1.0, 1.0, 1.0])
+            (0, 10, 0)
+        """
+        with nullcontext() if self._custom is None else self._custom.lock:
+            self._core.clear()
+            self._saved.clear()  # rows that changed cannot be told by their ids
+            if self._custom is not None:
+                self._custom.clear()
 
     def sample(self, batch_size: int, *, progress: npt.ArrayLike | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch in every replica.
@@ -417,8 +443,18 @@ class ReplayBuffer(Persistent):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held for rows and priorities, of all replicas."""
-        return self._core.nbytes
+        """Bytes of memory held now for rows, priorities and episodes, of all replicas."""
+        return self._core.nbytes + (0 if self._custom is None else self._custom.nbytes)
+
+    @property
+    def most_nbytes(self) -> int:
+        """Bytes that `nbytes` may grow to, whatever comes.
+
+        With transforms: if every episode is one step long. With a derived ``next_obs``: if every step leads elsewhere
+        than where the next one begins. Of compressed fields: if nothing in their values is alike, but for the packing's
+        own few per cent. Elsewhere it is `nbytes` itself.
+        """
+        return self._core.most_nbytes + (0 if self._custom is None else self._custom.nbytes)
 
     def __repr__(self) -> str:
         return show.text(self)
@@ -431,8 +467,9 @@ class ReplayBuffer(Persistent):
         if self._custom is None:
             return store()
         with self._custom.lock:
+            flags = flags_of(values)
             ids = store()
-            self._custom.stored(ids, values, (self.replicas or 1, length, self.num_envs or 1))
+            self._custom.stored(ids, flags, (self.replicas or 1, length, self.num_envs or 1))
         return ids
 
     def _pool(self, batch_size: int, times: int, scheduled: list[float]) -> Batch:
@@ -459,7 +496,8 @@ class ReplayBuffer(Persistent):
 
     def _blocks(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the ids of each id's sequence block, (R, n) → (R, n, stride), oldest first, then −1."""
-        return self._core.blocks(ids if self.replicas is not None else ids[0]).reshape(*ids.shape, -1)
+        found = self._core.blocks(ids if self.replicas is not None else ids[0], False)
+        return found.reshape(*ids.shape, found.shape[-1])
 
     def _block_law(self, custom: CustomState, blocks: npt.NDArray[np.int64], batch_size: int) -> Any:
         return custom.law(blocks.reshape(len(blocks), -1), batch_size).reshape(blocks.shape).sum(-1)

@@ -21,7 +21,7 @@ from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
 from replaylab.replay.seeding import Seed, sampling_streams
 from replaylab.replay.storage import Storage, checked_storage
-from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform, transform_config
+from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform, check_ends, transform_config
 
 Kind = TypeVar("Kind", bound=Transform)
 
@@ -69,6 +69,9 @@ class Declaration:
         self.hindsight, self.sequence = self._transform(Hindsight), self._transform(Sequence)
         self._known = self._known_of_outcome()
         self.plain_batches = self.hindsight is None and not self.nested
+        by_episodes = [one for one in (*self.transforms, self.sampler) if one.needs_episodes]
+        if by_episodes:
+            check_ends(self.flat, type(by_episodes[0]).__name__)
         self.retention = Fifo() if retention is None else retention
         self._check_retention()
         self.usual_batch = min(2**20, machine_memory() // (self.batch_row_nbytes * (self.replicas or 1)))

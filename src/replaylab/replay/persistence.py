@@ -12,6 +12,7 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.errors import ConfigError, SnapshotError, StorageError
 from replaylab.replay import snapshot
+from replaylab.replay.arrays import picked
 from replaylab.replay.custom import CustomState
 from replaylab.replay.declaration import Declaration, Declared
 from replaylab.replay.describe import config_from_json
@@ -119,11 +120,12 @@ class Persistent(Declared):
             replicas: Their numbers, or bool (R,); at least one.
 
         Raises:
-            ConfigError: There is no replica axis, none is picked, or the rows are in a `storage`.
+            ConfigError: There is no replica axis, none is picked or one that is not there, or the rows are in a
+                `storage`.
         """
-        kept = [] if self.replicas is None else np.arange(self.replicas)[np.asarray(replicas)].tolist()
-        if not kept or self.storage is not None:
+        if self.replicas is None or self.storage is not None:
             raise ConfigError(f"`part` needs replicas whose rows are in this process's memory, but got {replicas!r}")
+        kept = picked(replicas, self.replicas)
         buffer, draws = type(self)(**self._made.arguments() | {"replicas": len(kept)}), self._draws
 
         def copy(state: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from replaylab.replay.batch import Batch
 if TYPE_CHECKING:
     from replaylab.replay.buffer import ReplayBuffer
 
-GATED = ("add", "end_episode", "extend", "probabilities", "sample", "save", "stats", "update_priorities")
+GATED = ("add", "clear", "end_episode", "extend", "probabilities", "sample", "save", "stats", "update_priorities")
 """Methods of a buffer that wait for the draws asked for before them."""
 
 Progress = float | Callable[[int], float] | None

@@ -23,6 +23,8 @@ class Transform(ABC):
 
     makes: ClassVar[tuple[str, ...]] = ()
     """Columns that it adds to a batch."""
+    needs_episodes: ClassVar[bool] = True
+    """Whether it looks for other steps of an episode."""
 
     @abstractmethod
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
@@ -233,6 +235,12 @@ def transform_config(transforms: ListOf[Transform], fields: Fields, derived: boo
             if name in fields:
                 raise FieldError(f"{type(one).__name__} makes the column `{name}` itself; give the field another name")
         one.configure(config, fields)
+    for i in config.states:
+        if i in config.desired:
+            raise FieldError(
+                f"`{paths[i]}` cannot be a `state` of Sequence, of which a row has one, and a goal of Hindsight, of "
+                "which every step has one; leave it out of `state`, naming what is inside a nested field one by one"
+            )
     outcome = [i for i, path in enumerate(paths) if path in OUTCOME]
     for i in config.stacked:
         if i in (*outcome, *config.states, *config.desired, config.achieved):
@@ -252,6 +260,17 @@ def need_outcome(transform: Transform, fields: Fields, names: ListOf[str] = OUTC
         if fields.get(name) != field:
             raise FieldError(
                 f"{type(transform).__name__} needs the field `{name}` declared as Field((), {field.dtype})"
+            )
+
+
+def check_ends(fields: Fields, asks: str) -> None:
+    """Raise `FieldError` unless what is declared as terminated or truncated says of each step whether it ended."""
+    for path, field in fields.items():
+        name = path.split(".")[0]
+        if name in OUTCOME[1:] and (path != name or field.nbytes != field.dtype.itemsize or field.dtype.kind == "c"):
+            raise FieldError(
+                f"`{name}` must be one number a step, which ends its episode where it is not 0, for {asks} goes by "
+                f"episodes, but `{path}` is {field}; declare `{name}` as Field((), bool), and this under another name"
             )
 
 
