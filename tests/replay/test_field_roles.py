@@ -55,8 +55,7 @@ def exercise(transforms, next_obs, num_envs=None):
     """Draw, by every way there is; say whether the buffer was refused."""
     try:
         buffer = filled(transforms, next_obs, num_envs)
-    except FieldError as error:
-        assert "`" in str(error)
+    except FieldError:
         return True
     out = buffer.sample(6)
     kept = flatten(dict(buffer.sample(6)))
