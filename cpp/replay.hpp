@@ -113,9 +113,10 @@ class Replay {
 
     static std::int64_t row_nbytes(const ReplayConfig& config);
 
-    // Bytes of one replica, before any is taken; and what may come on top, uncompressed, as steps come in.
+    // Bytes of one replica, before any is taken; and what may come on top, uncompressed, as steps of so many
+    // streams come in: environments, of each writer if the rows are outside.
     static std::int64_t nbytes(const ReplayConfig& config);
-    static std::int64_t grown_nbytes(const ReplayConfig& config);
+    static std::int64_t grown_nbytes(const ReplayConfig& config, std::int64_t streams);
 
   private:
     struct Single {

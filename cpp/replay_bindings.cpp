@@ -72,7 +72,7 @@ std::tuple<std::int64_t, std::int64_t> replica_nbytes(const std::vector<FieldTup
                                                       bool count_replays) {
     const ReplayConfig config =
         config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays);
-    return {Replay::nbytes(config), Replay::grown_nbytes(config)};
+    return {Replay::nbytes(config), Replay::grown_nbytes(config, num_envs)};
 }
 
 }  // namespace

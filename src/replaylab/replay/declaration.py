@@ -69,7 +69,7 @@ class Declaration:
         self.hindsight, self.sequence = self._transform(Hindsight), self._transform(Sequence)
         self._known = self._known_of_outcome()
         self.plain_batches = self.hindsight is None and not self.nested
-        by_episodes = [one for one in (*self.transforms, self.sampler) if one.needs_episodes]
+        by_episodes = [*self.transforms, *[self.sampler] * self.sampler.needs_episodes]
         if by_episodes:
             check_ends(self.flat, type(by_episodes[0]).__name__)
         self.retention = Fifo() if retention is None else retention

@@ -23,8 +23,6 @@ class Transform(ABC):
 
     makes: ClassVar[tuple[str, ...]] = ()
     """Columns that it adds to a batch."""
-    needs_episodes: ClassVar[bool] = True
-    """Whether it looks for other steps of an episode."""
 
     @abstractmethod
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
