@@ -234,6 +234,18 @@ class BoundReplay {
         return made;
     }
 
+    nb::tuple next_steps() const {
+        const std::vector<std::int64_t> dims{replay_->replicas(), std::max<std::int64_t>(num_envs_, 1)};
+        char *begins, *left_out;
+        nb::object first = where_.target(dims, nb::none(), begins);
+        nb::object second = where_.target(dims, nb::none(), left_out);
+        {
+            const nb::gil_scoped_release no_gil;
+            replay_->next_steps(reinterpret_cast<bool*>(begins), reinterpret_cast<bool*>(left_out));
+        }
+        return nb::make_tuple(first, second);
+    }
+
     void clear() {
         const nb::gil_scoped_release no_gil;
         replay_->clear();

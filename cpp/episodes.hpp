@@ -46,6 +46,9 @@ class Episodes {
     // The environment starts anew: its next step follows none.
     void cut(std::int64_t env);
 
+    // Whether the environment's next step is an episode's first.
+    bool begins(std::int64_t env) const { return lines_[static_cast<std::size_t>(env)].steps == 0; }
+
     Span span(std::int64_t slot) const {
         const Mark mark = marks_[static_cast<std::size_t>(slot)];
         const Episode& episode = records_[mark.episode];

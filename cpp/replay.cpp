@@ -222,6 +222,16 @@ void Replay::cut(const bool* where) {
     }
 }
 
+void Replay::next_steps(bool* begins, bool* left_out) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const Single& one : replays_) {
+        for (std::int64_t e = 0; e < num_envs_; ++e) {
+            *begins++ = one.episodes && !outside_ && one.episodes->begins(e);
+            *left_out++ = skip_after_end_ && one.ended[static_cast<std::size_t>(e)] != 0;
+        }
+    }
+}
+
 Source Replay::source(std::int64_t replica) {
     Single& one = replays_[static_cast<std::size_t>(replica)];
     return Source{replica, one.ring, one.random, one.episodes.get(), one.next_rows.get()};

@@ -49,6 +49,10 @@ class Replay {
     // The next step of these environments [R][E] (null: of all) follows none that is stored.
     void cut(const bool* where);
 
+    // For every environment [R][E]: whether the next step stored begins an episode, and whether the next one
+    // given is left out, for it is the environment resetting itself. Not for rows outside, which keep that.
+    void next_steps(bool* begins, bool* left_out) const;
+
     std::int64_t batch_rows(std::int64_t batch) const { return replays_[0].sampler->rows(batch); }
 
     // Draws a batch in every replica: targets[f] receives [R][rows] values of field f, each with the axes

@@ -143,6 +143,9 @@ void bind_replay(nb::module_& module) {
         .def("blocks", &BoundReplay::blocks, nb::arg("ids").none(), nb::arg("first_alone"),
              nb::sig("def blocks(self, ids: object, first_alone: bool) -> numpy.typing.NDArray[numpy.int64]"))
         .def("clear", &BoundReplay::clear)
+        .def("next_steps", &BoundReplay::next_steps,
+             nb::sig("def next_steps(self) -> tuple[numpy.typing.NDArray[numpy.bool_], "
+                     "numpy.typing.NDArray[numpy.bool_]]"))
         .def("cut", &BoundReplay::cut, nb::arg("where").none())
         .def("update", &BoundReplay::update, nb::arg("ids").none(), nb::arg("values"), nb::arg("td_errors"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids").none(), nb::arg("batch"),

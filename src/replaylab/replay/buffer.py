@@ -171,7 +171,7 @@ class ReplayBuffer(Persistent):
             FieldError: A field is missing or unknown, or `final_obs` is.
             ShapeError, DtypeError: A value breaks the axis rule or does not fit the field's dtype.
         """
-        values, _ = self._made.steps(steps, final_obs, where, many=False)
+        values, _ = self._made.steps(self._core, steps, final_obs, where, many=False)
         return self._recorded(values, 1, lambda: self._core.add(values, where))
 
     def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
@@ -179,7 +179,7 @@ class ReplayBuffer(Persistent):
 
         Arguments, results and errors are those of `add` with a T axis: ``[R] T [E] *field.shape``.
         """
-        values, length = self._made.steps(steps, final_obs, where, many=True)
+        values, length = self._made.steps(self._core, steps, final_obs, where, many=True)
         return self._recorded(values, length, lambda: self._core.extend(values, where, length))
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:

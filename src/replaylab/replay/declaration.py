@@ -20,6 +20,7 @@ from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
 from replaylab.replay.seeding import Seed, sampling_streams
+from replaylab.replay.stacked_input import check_first_stacks
 from replaylab.replay.storage import Storage, checked_storage
 from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform, check_ends, transform_config
 
@@ -124,7 +125,9 @@ class Declaration:
         names = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
         return {name: getattr(self, name) for name in (*names, "storage", "autoreset", "count_replays")}
 
-    def steps(self, steps: dict[str, Any], final_obs: Any, where: Any, *, many: bool) -> tuple[dict[str, Any], int]:
+    def steps(
+        self, core: _core.Replay, steps: dict[str, Any], final_obs: Any, where: Any, *, many: bool
+    ) -> tuple[dict[str, Any], int]:
         """Return the flat values of one call of `add` or `extend`, as they are stored, and how many time steps.
 
         Raises:
@@ -140,6 +143,8 @@ class Declaration:
         if self.autoreset == "same_step":
             values = with_final_obs(values, final_obs, where, self._given, leading)
         if self.stack is not None and self._given is not self.flat:
+            resets_left_out = self.autoreset == "next_step"
+            check_first_stacks(self.stack, values, where, self._given, leading, core.next_steps(), resets_left_out)
             axis = sum(n is not None for n in leading)
             values = {
                 path: value if self._given[path] == self.flat[path] else self.stack.newest(path, value, axis)

@@ -79,7 +79,9 @@ class FrameStack(Transform):
             ``next_...`` along.
         padding: "repeat" the oldest frame (as Gymnasium's `FrameStackObservation` does after a reset) or "zero".
         stacked_input: Whether `add`, `extend` and ``final_obs`` are given whole stacks ``[...] k *shape``, of which
-            the newest frame is stored; else single frames.
+            the newest frame is stored; else single frames. A batch holds the stacks that were given where they move on
+            by a frame a step. One that begins an episode must hold its newest frame and `padding` only: frames from
+            before would be lost, and are refused (but with a `storage`, where they are lost).
     """
 
     length: int = 4
