@@ -80,7 +80,7 @@ class Declaration:
         self.storage = checked_storage(storage, next_obs, self.retention, self.sampler, self.flat)
         self.count_replays = bool(count_replays)
         self.autoreset = checked_mode(autoreset, self.flat)
-        self._given = self._given_fields()
+        self.given = self._given_fields()
         parts = self.sampler.parts if isinstance(self.sampler, Mixture) else (self.sampler,)
         self._schedules = [as_schedule(part.scheduled) for part in parts]
         bounds = [schedule.bounds for schedule in self._schedules]
@@ -91,7 +91,7 @@ class Declaration:
     def plain(self) -> bool:
         """Whether `add` may hand what it is given to the core as it is."""
         custom = isinstance(self.sampler, CustomSampler)
-        return not self.nested and not custom and self._given is self.flat and self.autoreset != "same_step"
+        return not self.nested and not custom and self.given is self.flat and self.autoreset != "same_step"
 
     def make_core(self, seed: Seed) -> _core.Replay:
         """Return the compiled part of a buffer, empty.
@@ -141,13 +141,13 @@ class Declaration:
         length = steps_of(first, values[first], 0 if self.replicas is None else 1) if many else None
         leading = (self.replicas, length, self.num_envs)
         if self.autoreset == "same_step":
-            values = with_final_obs(values, final_obs, where, self._given, leading)
-        if self.stack is not None and self._given is not self.flat:
+            values = with_final_obs(values, final_obs, where, self.given, leading)
+        if self.stack is not None and self.given is not self.flat:
             resets_left_out = self.autoreset == "next_step"
-            check_first_stacks(self.stack, values, where, self._given, leading, core.next_steps(), resets_left_out)
+            check_first_stacks(self.stack, values, where, self.given, leading, core.next_steps(), resets_left_out)
             axis = sum(n is not None for n in leading)
             values = {
-                path: value if self._given[path] == self.flat[path] else self.stack.newest(path, value, axis)
+                path: value if self.given[path] == self.flat[path] else self.stack.newest(path, value, axis)
                 for path, value in values.items()
             }
         return values, length if length is not None else 1
