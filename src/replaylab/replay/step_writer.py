@@ -17,7 +17,7 @@ class StepWriter:
     """Gives a buffer whole transitions, from steps that do not say what they lead to.
 
     A step is kept back until its environment's next one, whose ``obs`` becomes its ``next_obs``, or until its episode
-    ends. So a step can be drawn when the next one is there, and what is kept back, one step of each environment, is in no
+    ends. So a step can be drawn when the next one is there; what is kept back, one step of each environment, is in no
     snapshot. With ``next_obs="derived"`` every observation is stored once.
 
     Args:
