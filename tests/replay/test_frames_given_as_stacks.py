@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import FrameStackObservation
 
-from replaylab.errors import FieldError, ShapeError
+from replaylab.errors import DtypeError, FieldError, ShapeError
 from replaylab.replay import Field, FrameStack, Hindsight, NStep, ReplayBuffer, Sequence
 
 FIELDS = {
@@ -121,6 +121,20 @@ class TestTheFirstStackOfAnEpisode:
         with pytest.raises(FieldError, match="begins an episode"):
             buffer.add(**both(later, later, later, later))
         assert buffer.add(**both(later, later, later, first)).tolist() == [[2, 3], [2, 3]]
+
+
+def test_a_field_that_is_only_called_next():
+    fields = {"obs": Field((2,)), "next_action": Field((2,))}
+    buffer = ReplayBuffer(10, fields, transforms=[FrameStack(2, ("next_action",), stacked_input=True)], seed=0)
+    with pytest.raises(FieldError, match="the stack given for `next_action` begins an episode"):
+        buffer.add(obs=[0, 0], next_action=[[1, 1], [2, 2]])
+    buffer.add(obs=[0, 0], next_action=[[2, 2], [2, 2]])
+
+
+def test_values_that_are_no_numbers_are_refused_as_such():
+    buffer = ReplayBuffer(10, {"obs": Field((2,))}, transforms=[FrameStack(2, stacked_input=True)], seed=0)
+    with pytest.raises(DtypeError, match="stores float32, but got"):
+        buffer.add(obs=[["a", "b"], ["c", "d"]])
 
 
 def test_a_single_frame_where_stacks_are_given():

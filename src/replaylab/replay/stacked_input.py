@@ -52,8 +52,10 @@ def check_first_stacks(
     if not first.any():
         return
     for path in stack.leaves(fields):
-        shown = np.asarray(values[path])
-        if path.split(".")[0].startswith("next_") or shown.shape != (*_given(leading), *fields[path].shape):
+        own, shown = path.removeprefix("next_"), np.asarray(values[path])
+        after = own != path and own in fields  # its older frames are those of the step itself
+        fits = shown.shape == (*_given(leading), *fields[path].shape) and shown.dtype.kind in "biufc"
+        if after or not fits:
             continue
         frames = shown.reshape(*lengths, *fields[path].shape)[first]
         padding = frames[:, -1:] if stack.padding == "repeat" else np.zeros_like(frames[:, -1:])
