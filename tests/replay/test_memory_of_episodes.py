@@ -82,9 +82,13 @@ def test_the_refusal_says_what_comes_on_top(monkeypatch):
         ReplayBuffer(100_000, FIELDS, transforms=[FrameStack(2)])
 
 
-def test_records_of_a_custom_sampler_are_counted():
+def test_records_of_a_custom_sampler_are_counted(monkeypatch):
     buffer, plain = (ReplayBuffer(10_000, FIELDS, sampler=sampler) for sampler in (ByAge(), Uniform()))
-    assert buffer.nbytes >= plain.nbytes + 5 * 8 * 10_000
+    assert 0 <= buffer.nbytes - plain.nbytes - 5 * 8 * 10_000 < 1000
+    monkeypatch.setattr("replaylab.replay.memory.machine_memory", lambda: plain.nbytes + 10 * 10_000)
+    ReplayBuffer(10_000, FIELDS)
+    with pytest.raises(OverSizeError):
+        ReplayBuffer(10_000, FIELDS, sampler=ByAge())
 
 
 @pytest.mark.no_sanitizer

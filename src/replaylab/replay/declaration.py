@@ -16,6 +16,7 @@ from replaylab.replay.describe import config_from_json, config_to_json, fields_f
 from replaylab.replay.fields import Field, Tree, check_fields, flatten_as, unflatten
 from replaylab.replay.hindsight import Hindsight, of_outcome
 from replaylab.replay.memory import check_memory, core_fields, machine_memory
+from replaylab.replay.record import EACH
 from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
@@ -104,7 +105,8 @@ class Declaration:
         reservoir = isinstance(self.retention, Reservoir)
         sizes = (self.capacity, self.replicas or 1, self.num_envs or 1)
         on_disk = self.storage is not None and self.storage.on_disk
-        check_memory(self.flat, *sizes, config, self._core_transforms, reservoir, self.count_replays, on_disk)
+        record = EACH if isinstance(self.sampler, CustomSampler) else 0
+        check_memory(self.flat, *sizes, config, self._core_transforms, reservoir, self.count_replays, on_disk, record)
         axes = {"num_envs": self.num_envs, "replicas": self.replicas}
         return _core.Replay(
             fields,

@@ -23,8 +23,11 @@ def check_memory(
     reservoir: bool,
     count_replays: bool,
     on_disk: bool = False,
+    record: int = 0,
 ) -> None:
     """Raise `OverSizeError` if the buffer needs more memory than the machine has; rows on disk need none.
+
+    `record` is how many bytes are noted in Python about each step.
 
     Of compressed fields only what their rows hold is counted: how far they shrink is known once they are there.
     """
@@ -36,7 +39,7 @@ def check_memory(
         one, grown = _core.replica_nbytes(
             core_fields(fields), capacity, num_envs, sampler, transforms, reservoir, count_replays
         )
-        one -= (capacity + 1) * row if on_disk else 0
+        one += capacity * record - ((capacity + 1) * row if on_disk else 0)
     available = machine_memory()
     if replicas * one <= available:
         return

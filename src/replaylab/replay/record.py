@@ -6,6 +6,10 @@ import numpy.typing as npt
 Ids = npt.NDArray[np.int64]
 
 
+EACH = 5 * 8
+"""Bytes noted about each step."""
+
+
 class Record:
     """What a view is made of, by slot, for one replica."""
 
