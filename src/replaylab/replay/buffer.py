@@ -209,6 +209,7 @@ class ReplayBuffer(Persistent):
             ConfigError: The rows are in a `storage`, where they are others' too.
 
         Example:
+            >>> from replaylab import Field
             >>> buffer = ReplayBuffer(10, {"x": Field()}, seed=0)
             >>> ids = buffer.extend(x=[1.0, 2.0, 3.0])
             >>> buffer.clear()
