@@ -199,17 +199,15 @@ class ReplayBuffer(Persistent):
     def clear(self) -> None:
         """Drop every stored step.
 
-        Ids go on: none is given twice, and one from before is of a step that is not stored. The next step's is the next
-        multiple of C, so that id i still lies in slot i mod C. Random streams and episodes go on, too: what comes next
-        in an episode begun before is no new episode, and the step that follows an end in "next_step" mode is still left
-        out; say `end_episode` where the environments are reset as well. The sampler forgets what it was told, and a
-        reservoir keeps a uniform sample of what it is given from now on. The memory is kept for the steps to come.
+        Ids go on, none is given twice: the next one is the next multiple of C, so that id i still lies in slot i mod C.
+        Random streams and episodes go on, too: what comes next in an episode begun before is no new one, unless
+        `end_episode` says so. The sampler forgets what it was told. The memory is kept for the steps to come.
 
         Raises:
             ConfigError: The rows are in a `storage`, where they are others' too.
 
         Example:
-            >>> from replaylab import Field
+            >>> from replaylab import Field, ReplayBuffer
             >>> buffer = ReplayBuffer(10, {"x": Field()}, seed=0)
             >>> ids = buffer.extend(x=[1.0, 2.0, 3.0])
             >>> buffer.clear()
@@ -218,7 +216,7 @@ class ReplayBuffer(Persistent):
         """
         with nullcontext() if self._custom is None else self._custom.lock:
             self._core.clear()
-            self._saved.clear()  # rows that changed cannot be told by their ids
+            self._saved.clear()  # what changed cannot be told by ids
             if self._custom is not None:
                 self._custom.clear()
 
@@ -451,9 +449,8 @@ class ReplayBuffer(Persistent):
     def most_nbytes(self) -> int:
         """Bytes that `nbytes` may grow to, whatever comes.
 
-        With transforms: if every episode is one step long. With a derived ``next_obs``: if every step leads elsewhere
-        than where the next one begins. Of compressed fields: if nothing in their values is alike, but for the packing's
-        own few per cent. Elsewhere it is `nbytes` itself.
+        It is reached if every episode is one step long, if every step of a derived ``next_obs`` leads elsewhere than
+        where the next begins, and if nothing in compressed values is alike (but for the packing's few per cent).
         """
         return self._core.most_nbytes + (0 if self._custom is None else self._custom.nbytes)
 
