@@ -209,9 +209,8 @@ class ReplayBuffer(Persistent):
         Example:
             >>> from replaylab import Field, ReplayBuffer
             >>> buffer = ReplayBuffer(10, {"x": Field()}, seed=0)
-            >>> ids = buffer.extend(x=[1.0, 2.0, 3.0])
-            >>> buffer.clear()
-            >>> len(buffer), buffer.add(x=4.0), buffer.update_priorities(ids, [1.0, 1.0, 1.0])
+            >>> ids, _ = buffer.extend(x=[1.0, 2.0]), buffer.clear()
+            >>> len(buffer), buffer.add(x=4.0), buffer.update_priorities(ids, [1.0, 1.0])
             (0, 10, 0)
         """
         with nullcontext() if self._custom is None else self._custom.lock:
@@ -447,10 +446,9 @@ class ReplayBuffer(Persistent):
 
     @property
     def most_nbytes(self) -> int:
-        """Bytes that `nbytes` may grow to, whatever comes.
+        """Bytes that `nbytes` may grow to: if every episode is a step long and no derived ``next_obs`` is the next `obs`.
 
-        It is reached if every episode is one step long, if every step of a derived ``next_obs`` leads elsewhere than
-        where the next begins, and if nothing in compressed values is alike (but for the packing's few per cent).
+        Compressed values are counted as they are, without the packing's few per cent.
         """
         return self._core.most_nbytes + (0 if self._custom is None else self._custom.nbytes)
 
