@@ -196,7 +196,7 @@ void Assembly::stack_all(const Source& source, std::int64_t n, std::int64_t from
     std::int64_t bytes = 1;
     for (const Shown& field : shown_)
         if (field.before >= 0) bytes += rows_.columns()[static_cast<std::size_t>(field.column)].bytes;
-    const std::int64_t each = static_cast<std::int64_t>(positions_.size()) / std::max<std::int64_t>(n, 1);
+    const std::int64_t each = steps();
     const std::int64_t few = std::max<std::int64_t>(1, kCached / (bytes * config_.frames * each));
     for (std::int64_t k = 0; k < n; k += few)
         for (std::size_t field = 0; field < shown_.size(); ++field)
@@ -294,10 +294,15 @@ std::int64_t Assembly::goal(const Source& source, std::int64_t slot) const {
 
 void Assembly::block(const Episodes& episodes, std::int64_t slot, std::vector<std::int64_t>& out) const {
     const Episodes::Span span = episodes.span(slot);
-    const std::int64_t start = span.step / config_.stride * config_.stride;
+    const std::int64_t start = block_start(span);
     const std::int64_t end = std::min(span.high + 1, start + config_.stride);
     for (std::int64_t step = std::max(start, span.low); step < end; ++step)
         out.push_back(episodes.slot(span, step));
+}
+
+std::int64_t Assembly::block_first(const Episodes& episodes, std::int64_t slot) const {
+    const Episodes::Span span = episodes.span(slot);
+    return episodes.slot(span, std::max(block_start(span), span.low));
 }
 
 }  // namespace replaylab

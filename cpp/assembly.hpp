@@ -96,6 +96,9 @@ class Assembly {
     // The stored slots of the sequence block that holds the step in this slot, oldest first.
     void block(const Episodes& episodes, std::int64_t slot, std::vector<std::int64_t>& out) const;
 
+    // The first of them alone.
+    std::int64_t block_first(const Episodes& episodes, std::int64_t slot) const;
+
   private:
     struct Position {
         Episodes::Span span;
@@ -119,6 +122,9 @@ class Assembly {
     void copy_all(const Source& source, const std::vector<std::int64_t>& rows, std::int64_t from,
                   bool of_last, bool of_next, char* const* targets);
     std::int64_t inner_steps() const { return inner() ? config_.n_step : 1; }
+    std::int64_t block_start(const Episodes::Span& span) const {
+        return span.step / config_.stride * config_.stride;
+    }
 
     TransformConfig config_;
     std::vector<Shown> shown_;

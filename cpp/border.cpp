@@ -168,15 +168,23 @@ std::vector<std::int64_t> Leading::dims() const {
     return dims;
 }
 
+void Input::copy() {
+    keep = checked(PyArray_NewCopy(as_array(keep), NPY_CORDER));
+    data = PyArray_BYTES(as_array(keep));
+}
+
 FieldBorder::FieldBorder(const std::string& name, const std::vector<std::int64_t>& shape, nb::object dtype,
                          bool compressed)
     : dtype_(std::move(dtype)) {
-    key_ = checked(PyUnicode_InternFromString(name.c_str()));
+    PyObject* key = PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size()));
+    if (key != nullptr) PyUnicode_InternInPlace(&key);
+    key_ = checked(key);
     scalar_type_ = nb::borrow<nb::object>(reinterpret_cast<PyObject*>(as_descr(dtype_)->typeobj));
     kind_ = as_descr(dtype_)->type_num;
     column_.name = name;
     column_.shape = shape;
     column_.compressed = compressed;
+    column_.floating = PyTypeNum_ISFLOAT(kind_);
     column_.itemsize = PyDataType_ELSIZE(as_descr(dtype_));
     column_.bytes = column_.itemsize;
     for (const std::int64_t dim : shape) column_.bytes *= dim;

@@ -35,6 +35,13 @@ struct Leading {
 
     bool none() const { return replicas < 0 && steps < 0 && num_envs < 0; }
     std::vector<std::int64_t> dims() const;
+
+    // Product of the axes that are present.
+    std::int64_t values() const {
+        std::int64_t values = 1;
+        for (const std::int64_t axis : {replicas, steps, num_envs}) values *= axis >= 0 ? axis : 1;
+        return values;
+    }
 };
 
 // A checked argument: `data` points at contiguous values of the wanted dtype, kept alive by this object.
@@ -42,6 +49,9 @@ struct Input {
     nb::object keep;
     const char* data = nullptr;
     alignas(16) char scalar[32];
+
+    // From now on points at a copy of the array it keeps.
+    void copy();
 };
 
 // One declared field, as Python sees it.

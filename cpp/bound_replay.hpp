@@ -97,8 +97,12 @@ class BoundReplay {
     nb::object extend(const nb::dict& values, nb::handle where, std::int64_t steps) {
         std::vector<Input> inputs(fields_.size());
         const Leading leading{replicas_, steps, num_envs_};
-        for (std::size_t c = 0; c < fields_.size(); ++c)
-            fields_[c].read(PyDict_GetItem(values.ptr(), fields_[c].key().ptr()), leading, inputs[c]);
+        for (std::size_t c = 0; c < fields_.size(); ++c) {
+            PyObject* value = PyDict_GetItemWithError(values.ptr(), fields_[c].key().ptr());
+            if (value == nullptr)
+                fail("FieldError", "no value was given for `", fields_[c].column().name, "`");
+            fields_[c].read(value, leading, inputs[c]);
+        }
         return store(inputs.data(), where, leading);
     }
 
@@ -189,14 +193,36 @@ class BoundReplay {
         return made;
     }
 
-    nb::object blocks(nb::handle ids) {
+    nb::object blocks(nb::handle ids, bool first_alone) {
         const auto flat = read_ids(ids, replicas_);
+        const std::int64_t width = first_alone ? 1 : replay_->assembly().config().stride;
         char* data;
-        nb::object made =
-            id_.target(joined(flat.dims, {replay_->assembly().config().stride}), nb::none(), data);
+        nb::object made = id_.target(joined(flat.dims, {width}), nb::none(), data);
         const WithoutGil no_gil;
-        replay_->blocks(flat.data, flat.size / replay_->replicas(), reinterpret_cast<std::int64_t*>(data));
+        replay_->blocks(flat.data, flat.size / replay_->replicas(), width,
+                        reinterpret_cast<std::int64_t*>(data));
         return made;
+    }
+
+    nb::tuple next_steps() const {
+        const std::vector<std::int64_t> dims{replay_->replicas(), std::max<std::int64_t>(num_envs_, 1)};
+        char *begins, *left_out;
+        nb::object first = where_.target(dims, nb::none(), begins);
+        nb::object second = where_.target(dims, nb::none(), left_out);
+        {
+            const WithoutGil no_gil;
+            replay_->next_steps(reinterpret_cast<bool*>(begins), reinterpret_cast<bool*>(left_out));
+        }
+        return nb::make_tuple(first, second);
+    }
+
+    void clear() {
+        await_draws();
+        const auto cleared = [&] {
+            const WithoutGil no_gil;
+            return replay_->clear();
+        };
+        while (!cleared()) await_thaw();
     }
 
     void cut(nb::handle where) {
@@ -262,6 +288,7 @@ class BoundReplay {
         const WithoutGil no_gil;
         return replay_->nbytes();
     }
+    std::int64_t most_nbytes() const { return replay_->most_nbytes(); }
 
     std::int64_t row_stride() const { return replay_->rows().stride(); }
 
@@ -420,13 +447,20 @@ class BoundReplay {
         fail("FieldError", "`", call, "` takes every field exactly once");
     }
 
-    nb::object store(const Input* inputs, nb::handle where, const Leading& leading) {
+    nb::object store(Input* inputs, nb::handle where, const Leading& leading) {
         std::array<const char*, 12> few;
         std::vector<const char*> many(fields_.size() > few.size() ? fields_.size() : 0);
         const char** sources = many.empty() ? few.data() : many.data();
-        for (std::size_t c = 0; c < fields_.size(); ++c) sources[c] = inputs[c].data;
+        const std::int64_t values = leading.values();
+        for (std::size_t c = 0; c < fields_.size(); ++c) {
+            copy_own(inputs[c], values * fields_[c].column().bytes);
+            sources[c] = inputs[c].data;
+        }
         Input mask;
-        if (!where.is_none()) where_.read(where, leading, mask);
+        if (!where.is_none()) {
+            where_.read(where, leading, mask);
+            copy_own(mask, values);
+        }
         const auto* kept = reinterpret_cast<const bool*>(mask.data);
         if (leading.none()) {
             std::int64_t id;
@@ -438,6 +472,11 @@ class BoundReplay {
         replay_add(sources, leading.steps < 0 ? 1 : leading.steps, kept,
                    reinterpret_cast<std::int64_t*>(ids));
         return made;
+    }
+
+    // A view of the rows themselves (`columns`) is copied before they are written to.
+    void copy_own(Input& input, std::int64_t bytes) const {
+        if (replay_->rows().holds(input.data, bytes)) input.copy();
     }
 
     void replay_add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {

@@ -21,7 +21,7 @@ class Dispersed : public Prioritized {
         const Episodes& episodes = *ring.episodes();
         const double total = tree_.total();
         for (std::int64_t k = 0; k < batch; ++k) {
-            if (static_cast<std::int64_t>(given_.size()) >= episodes.records()) new_round();
+            if (static_cast<std::int64_t>(given_.size()) >= episodes.count()) new_round();
             out.slot[k] = draw_one(episodes, random);
             given_.insert(episodes.number(out.slot[k]));
             shown_.push_back(out.slot[k]);

@@ -2,32 +2,53 @@
 
 #include <limits>
 
+#include "error.hpp"
 #include "ring.hpp"
 
 namespace replaylab {
 
+std::int64_t Episodes::take(const Episode& episode) {
+    if (free_ == kNone) {
+        records_.push_back(episode);
+        return static_cast<std::int64_t>(records_.size()) - 1;
+    }
+    const std::int64_t number = free_;
+    Episode& record = records_[static_cast<std::size_t>(number)];
+    free_ = record.first;
+    --unused_;
+    record = episode;
+    return number;
+}
+
+void Episodes::give_back(std::int64_t number) {
+    records_[static_cast<std::size_t>(number)] = Episode{free_, 0, 0, 0};
+    free_ = number;
+    ++unused_;
+}
+
+// Makes room for another number of places, a power of two; each keeps its step.
+void Episodes::resize(Line& line, std::size_t size) {
+    std::vector<std::uint32_t> other(size);
+    for (std::int64_t place = line.front; place < line.end; ++place)
+        other[static_cast<std::size_t>(place) & (size - 1)] =
+            line.slots[static_cast<std::size_t>(place) & (line.slots.size() - 1)];
+    places_ += static_cast<std::int64_t>(size) - static_cast<std::int64_t>(line.slots.size());
+    line.slots = std::move(other);
+}
+
 void Episodes::stored(std::int64_t slot, std::int64_t env, bool ended) {
     Line& line = lines_[static_cast<std::size_t>(env)];
     if (line.steps == std::numeric_limits<std::uint32_t>::max()) cut(env);
-    if (line.current == kNone) {
-        line.current = first_ + static_cast<std::int64_t>(live_.size());
-        live_.push_back(Episode{line.end - line.steps, line.steps, 0, env});
-    }
-    const auto number = static_cast<std::uint32_t>(line.current);
-    Episode& episode = at(number);
-    marks_[static_cast<std::size_t>(slot)] = Mark{number, static_cast<std::uint32_t>(episode.length)};
+    if (line.current == kNone) line.current = take(Episode{line.end - line.steps, line.steps, 0, env});
+    Episode& episode = records_[static_cast<std::size_t>(line.current)];
+    marks_[static_cast<std::size_t>(slot)] =
+        Mark{static_cast<std::uint32_t>(line.current), static_cast<std::uint32_t>(episode.length)};
     ++episode.length;
     ++episode.left;
     ++line.steps;
     if (lines_.size() > 1) {
         const auto held = static_cast<std::size_t>(line.end - line.front);
-        if (held == line.slots.size()) {  // grow to the next power of two, each place keeping its step
-            std::vector<std::uint32_t> larger(std::max<std::size_t>(8, 2 * held));
-            for (std::int64_t place = line.front; place < line.end; ++place)
-                larger[static_cast<std::size_t>(place) & (larger.size() - 1)] =
-                    line.slots[static_cast<std::size_t>(place) & (held - 1)];
-            line.slots = std::move(larger);
-        }
+        if (held == line.slots.size()) resize(line, std::max(static_cast<std::size_t>(kShortest), 2 * held));
         line.slots[static_cast<std::size_t>(line.end) & (line.slots.size() - 1)] =
             static_cast<std::uint32_t>(slot);
     }
@@ -37,13 +58,17 @@ void Episodes::stored(std::int64_t slot, std::int64_t env, bool ended) {
 
 void Episodes::dropped(std::int64_t slot) {
     const std::uint32_t number = this->number(slot);
-    Episode& episode = at(number);
+    Episode& episode = records_[number];
     Line& line = lines_[static_cast<std::size_t>(episode.env)];
     ++line.front;
+    // A line that was long, of an environment that gives few steps now, must not keep its places.
+    if (line.slots.size() > static_cast<std::size_t>(kShortest) &&
+        static_cast<std::size_t>(line.end - line.front) <= line.slots.size() / 4)
+        resize(line, line.slots.size() / 2);
     if (--episode.left > 0) return;
     // An episode that goes on gets a new record with its next step, which keeps counting from line.steps.
-    if (line.current != kNone && static_cast<std::uint32_t>(line.current) == number) line.current = kNone;
-    forget();
+    if (line.current == number) line.current = kNone;
+    give_back(number);
 }
 
 void Episodes::cut(std::int64_t env) {
@@ -52,23 +77,18 @@ void Episodes::cut(std::int64_t env) {
     line.steps = 0;
 }
 
-// Drops the oldest records that hold no stored step.
-void Episodes::forget() {
-    while (!live_.empty() && live_.front().left == 0) {
-        live_.pop_front();
-        ++first_;
-    }
-}
-
+// What is saved begins with the number that the first record has in the marks, which earlier versions counted
+// up for ever, and ends with the first unused record, of which those had no list.
 void Episodes::visit(StateVisitor& state) {
-    std::vector<std::int64_t> episodes{first_}, lines;
+    std::vector<std::int64_t> episodes{0}, lines;
     std::vector<std::uint32_t> episode_of, step_of, slots;
     for (const Mark mark : marks_) {
         episode_of.push_back(mark.episode);
         step_of.push_back(mark.step);
     }
-    for (const Episode& one : live_)
+    for (const Episode& one : records_)
         episodes.insert(episodes.end(), {one.first, one.length, one.left, one.env});
+    episodes.push_back(free_);
     for (const Line& line : lines_) {
         const auto size = static_cast<std::int64_t>(line.slots.size());
         lines.insert(lines.end(), {line.front, line.end, line.current, line.steps, size});
@@ -80,23 +100,55 @@ void Episodes::visit(StateVisitor& state) {
     state.visit("episodes", episodes);
     state.visit("lines", lines);
     state.visit("line_slots", slots);
-    if (!state.restoring()) return;
+    if (state.restoring()) restore(state, episode_of, step_of, episodes, lines, slots);
+}
+
+void Episodes::restore(const StateVisitor& state, const std::vector<std::uint32_t>& episode_of,
+                       const std::vector<std::uint32_t>& step_of, const std::vector<std::int64_t>& episodes,
+                       const std::vector<std::int64_t>& lines, const std::vector<std::uint32_t>& slots) {
+    state.must(episodes.size() % 4 == 1 || episodes.size() % 4 == 2, "episodes");
+    const std::int64_t first = episodes.at(0);
+    state.must(first >= 0 && first <= StateVisitor::kMost, "episodes");
     for (std::size_t slot = 0; slot < marks_.size(); ++slot)
-        marks_[slot] = Mark{episode_of[slot], step_of[slot]};
-    first_ = episodes.at(0);
-    live_.clear();
-    for (std::size_t k = 1; k + 3 < episodes.size(); k += 4)
-        live_.push_back(Episode{episodes[k], episodes[k + 1], episodes[k + 2], episodes[k + 3]});
-    state.must(first_ >= 0 && first_ <= StateVisitor::kMost && episodes.size() % 4 == 1, "episodes");
+        marks_[slot] = Mark{episode_of[slot] - static_cast<std::uint32_t>(first), step_of[slot]};
+    records_.clear();
+    unused_ = places_ = 0;
+    free_ = kNone;
+    for (std::size_t k = 1; k + 3 < episodes.size(); k += 4) {
+        records_.push_back(Episode{episodes[k], episodes[k + 1], episodes[k + 2], episodes[k + 3]});
+        unused_ += records_.back().left == 0;
+    }
+    if (episodes.size() % 4 == 2) {
+        free_ = episodes.back();
+    } else {
+        unused_ = 0;
+        for (std::size_t number = 0; number < records_.size(); ++number)
+            if (records_[number].left == 0) give_back(static_cast<std::int64_t>(number));
+    }
     auto from = slots.begin();
     for (std::size_t e = 0; e < lines_.size(); ++e) {
         const std::int64_t* one = &lines.at(5 * e);
         const std::int64_t size = one[4];  // none, or a power of two
         state.must(size >= 0 && size <= slots.end() - from && (size & (size - 1)) == 0, "lines");
-        lines_[e] = Line{{}, one[0], one[1], one[2], one[3]};
+        state.must(one[2] == kNone || (one[2] >= first && one[2] <= StateVisitor::kMost), "lines");
+        lines_[e] = Line{{}, one[0], one[1], one[2] == kNone ? kNone : one[2] - first, one[3]};
         lines_[e].slots.assign(from, from + size);
+        places_ += size;
         from += size;
     }
+}
+
+// Whether the list of unused records holds each of them once.
+bool Episodes::free_list_fits() const {
+    std::int64_t found = 0;
+    for (std::int64_t number = free_; number != kNone; ++found) {
+        if (number < 0 || number >= static_cast<std::int64_t>(records_.size()) || found >= unused_)
+            return false;
+        const Episode& record = records_[static_cast<std::size_t>(number)];
+        if (record.left != 0) return false;
+        number = record.first;
+    }
+    return found == unused_;
 }
 
 bool Episodes::fits(const Ring& ring) const {
@@ -104,12 +156,13 @@ bool Episodes::fits(const Ring& ring) const {
         return n >= least && n <= most;
     };
     constexpr std::int64_t kMost = StateVisitor::kMost, kSteps = std::numeric_limits<std::uint32_t>::max();
-    for (const Episode& one : live_)
-        if (!within(one.env, 0, static_cast<std::int64_t>(lines_.size()) - 1) ||
-            !within(one.length, 0, kSteps) || !within(one.left, 0, one.length) ||
-            !within(one.first, -kSteps, kMost))
+    if (!free_list_fits()) return false;
+    for (const Episode& one : records_)
+        if (one.left != 0 && (!within(one.env, 0, static_cast<std::int64_t>(lines_.size()) - 1) ||
+                              !within(one.length, 0, kSteps) || !within(one.left, 0, one.length) ||
+                              !within(one.first, -kSteps, kMost)))
             return false;
-    std::vector<std::int64_t> places, left(live_.size(), 0);  // by environment; by record
+    std::vector<std::int64_t> places, left(records_.size(), 0);  // by environment; by record
     for (std::size_t e = 0; e < lines_.size(); ++e) {
         const Line& line = lines_[e];
         const auto room = static_cast<std::int64_t>(line.slots.size());
@@ -118,31 +171,31 @@ bool Episodes::fits(const Ring& ring) const {
             return false;
         places.push_back(line.front);
         if (line.current == kNone) continue;
-        if (!within(line.current, first_, first_ + static_cast<std::int64_t>(live_.size()) - 1)) return false;
-        const Episode& open = live_[static_cast<std::size_t>(line.current - first_)];
-        if (open.env != static_cast<std::int64_t>(e) || open.first + open.length != line.end ||
-            open.length != line.steps)
+        if (!within(line.current, 0, static_cast<std::int64_t>(records_.size()) - 1)) return false;
+        const Episode& open = records_[static_cast<std::size_t>(line.current)];
+        if (open.left == 0 || open.env != static_cast<std::int64_t>(e) ||
+            open.first + open.length != line.end || open.length != line.steps)
             return false;
     }
     // Oldest first, each step is the next place of its environment's line.
     for (std::int64_t age = ring.size() - 1; age >= 0; --age) {
         const std::int64_t slot = ring.slot_of_age(age);
         const Mark mark = marks_[static_cast<std::size_t>(slot)];
-        const std::uint32_t index = mark.episode - static_cast<std::uint32_t>(first_);
-        if (index >= live_.size()) return false;
-        const Episode& episode = live_[index];
+        if (mark.episode >= records_.size()) return false;
+        const Episode& episode = records_[mark.episode];
+        if (episode.left == 0) return false;
         const Line& line = lines_[static_cast<std::size_t>(episode.env)];
         const std::int64_t place = places[static_cast<std::size_t>(episode.env)]++;
         if (mark.step >= episode.length || episode.first + mark.step != place || place >= line.end)
             return false;
         const std::size_t mask = line.slots.size() - 1;
         if (lines_.size() > 1 && line.slots[static_cast<std::size_t>(place) & mask] != slot) return false;
-        ++left[index];
+        ++left[mark.episode];
     }
     for (std::size_t e = 0; e < lines_.size(); ++e)
         if (places[e] != lines_[e].end) return false;
-    for (std::size_t i = 0; i < live_.size(); ++i)
-        if (left[i] != live_[i].left) return false;
+    for (std::size_t i = 0; i < records_.size(); ++i)
+        if (left[i] != records_[i].left) return false;
     return true;
 }
 

@@ -249,8 +249,8 @@ void MappedRows::make(const MappedConfig& config) {
     const auto room = static_cast<std::int64_t>(disk.f_bavail * disk.f_frsize);
     // Known for ours from the first moment on, should this process be killed on the way. Space promised now
     // is not missing later, when a write to it would kill the process.
-    bool made = emptied && file_bytes_ <= room &&
-                pwrite(file_, kMagic, sizeof kMagic, 0) == sizeof kMagic && ftruncate(file_, file_bytes_) == 0;
+    bool made = emptied && file_bytes_ <= room && pwrite(file_, kMagic, sizeof kMagic, 0) == sizeof kMagic &&
+                ftruncate(file_, file_bytes_) == 0;
     int why = made ? 0 : file_bytes_ <= room ? errno : ENOSPC;
     constexpr std::int64_t kPiece = std::int64_t{1} << 26;  // between two of them Ctrl-C is heard
     for (std::int64_t at = 0; why == 0 && at < file_bytes_; config.interrupted()) {

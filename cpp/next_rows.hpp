@@ -37,8 +37,11 @@ class NextRows {
     // The row whose observation comes after this slot's step.
     std::int64_t row(std::int64_t slot) const { return next_[static_cast<std::size_t>(slot)]; }
 
-    // Bytes of closing rows taken so far.
-    std::int64_t nbytes() const { return used_ * rows_.stride(); }
+    // Bytes of closing rows taken so far; and what they may come to, where every step has one.
+    std::int64_t grown_nbytes() const { return used_ * grown_nbytes(1, rows_.stride()); }
+    static std::int64_t grown_nbytes(std::int64_t capacity, std::int64_t stride) {
+        return capacity * (stride + 8);  // its owner and its place among those given back
+    }
 
     void visit(StateVisitor& state);
 

@@ -7,73 +7,9 @@
 
 #include "error.hpp"
 #include "prefetch.hpp"
+#include "replay_layout.hpp"
 
 namespace replaylab {
-namespace {
-
-// Fields that have a column: all but a derived next_obs.
-std::vector<std::int64_t> stored_fields(const ReplayConfig& config) {
-    std::vector<std::int64_t> stored;
-    for (std::size_t f = 0; f < config.fields.size(); ++f)
-        if (!config.transforms.derived || !is_next_obs(config.fields[f].name))
-            stored.push_back(static_cast<std::int64_t>(f));
-    return stored;
-}
-
-std::vector<Column> stored_columns(const ReplayConfig& config) {
-    std::vector<Column> columns;
-    for (const std::int64_t f : stored_fields(config))
-        columns.push_back(config.fields[static_cast<std::size_t>(f)]);
-    return columns;
-}
-
-bool among(const std::vector<std::int64_t>& numbers, std::size_t one) {
-    return std::find(numbers.begin(), numbers.end(), static_cast<std::int64_t>(one)) != numbers.end();
-}
-
-// Where each field is stored and what of a row it shows.
-std::vector<Shown> shown_fields(const ReplayConfig& config, bool transformed) {
-    const std::vector<std::int64_t> stored = stored_fields(config);
-    const auto column_of = [&](std::int64_t field) {
-        return std::find(stored.begin(), stored.end(), field) - stored.begin();
-    };
-    std::vector<Shown> shown;
-    for (std::size_t f = 0; f < config.fields.size(); ++f) {
-        const std::string& name = config.fields[f].name;
-        const std::int64_t partner = config.transforms.partners[f];
-        Shown one;
-        one.of_next = config.transforms.derived && is_next_obs(name);
-        one.column = column_of(one.of_next ? partner : static_cast<std::int64_t>(f));
-        if (transformed) {
-            one.of_last = is_next_obs(name) || name == "terminated" || name == "truncated";
-            one.state = among(config.transforms.states, f);
-            one.after = partner >= 0;
-            if (among(config.transforms.stacked, f))
-                one.before = column_of(one.after ? partner : static_cast<std::int64_t>(f));
-        }
-        shown.push_back(one);
-    }
-    return shown;
-}
-
-bool keeps_episodes(const ReplayConfig& config) {
-    return config.transforms.looks_around() || config.sampler.needs_episodes();
-}
-
-}  // namespace
-
-std::int64_t Replay::row_nbytes(const ReplayConfig& config) {
-    std::vector<Column> columns = stored_columns(config);
-    return RowStore::lay_out(columns);
-}
-
-std::int64_t Replay::nbytes(const ReplayConfig& config) {
-    return row_nbytes(config) * (config.capacity + 1) + (config.count_replays ? 4 * config.capacity : 0) +
-           sampler_nbytes(config.sampler, config.capacity, config.transforms.length > 0) +
-           Ring::nbytes(config.capacity, config.retention) +
-           (keeps_episodes(config) ? Episodes::nbytes(config.capacity, config.num_envs) : 0) +
-           (config.transforms.derived ? NextRows::nbytes(config.capacity) : 0);
-}
 
 Replay::Replay(ReplayConfig config)
     : outside_(std::move(config.outside)),
@@ -81,18 +17,19 @@ Replay::Replay(ReplayConfig config)
             config.transforms.derived ? config.capacity : 0, outside_.get()),
       num_envs_(config.num_envs),
       skip_after_end_(config.skip_after_end),
+      sampler_(config.sampler),
       stored_(stored_fields(config)),
       nbytes_(config.replicas *
               (nbytes(config) - (outside_ ? (row_nbytes(config) - 4) * (config.capacity + 1) : 0))),
       assembly_(config.transforms, shown_fields(config, true), rows_),
       plain_(TransformConfig{}, shown_fields(config, false), rows_) {
-    if (outside_ && keeps_episodes(config))  // lines for each environment of each writer
-        nbytes_ += config.replicas * (Episodes::nbytes(config.capacity, outside_->streams()) -
-                                      Episodes::nbytes(config.capacity, num_envs_));
+    most_nbytes_ = nbytes_ + rows_.packed_nbytes() +
+                   config.replicas * grown_nbytes(config, outside_ ? outside_->streams() : num_envs_);
     for (std::size_t f = 0; f < config.fields.size(); ++f) {
-        if (config.fields[f].bytes != 1) continue;  // not the flags of this name
-        if (config.fields[f].name == "terminated") terminated_ = static_cast<std::int64_t>(f);
-        if (config.fields[f].name == "truncated") truncated_ = static_cast<std::int64_t>(f);
+        const Column& column = config.fields[f];
+        if (column.bytes != column.itemsize) continue;  // many values: not the flag of this name
+        if (column.name == "terminated") terminated_ = Flag{static_cast<std::int64_t>(f), column};
+        if (column.name == "truncated") truncated_ = Flag{static_cast<std::int64_t>(f), column};
     }
     std::vector<std::int64_t> pairs(stored_.size(), -1);
     for (std::size_t f = 0; f < config.fields.size() && config.transforms.derived; ++f)
@@ -116,17 +53,19 @@ Replay::Replay(ReplayConfig config)
 
 std::int64_t Replay::nbytes() const {
     const auto turn = turns_.take();
-    std::int64_t closing = 0;
-    for (const Single& one : replays_) closing += one.next_rows ? one.next_rows->nbytes() : 0;
-    return nbytes_ + closing + rows_.packed_nbytes();
+    std::int64_t grown = 0;
+    for (const Single& one : replays_) {
+        grown += one.next_rows ? one.next_rows->grown_nbytes() : 0;
+        grown += one.episodes ? one.episodes->grown_nbytes() : 0;
+    }
+    return nbytes_ + grown + rows_.packed_nbytes();
 }
 
 // Whether this step of an environment is to be stored, and whether it ends its episode.
 inline bool Replay::takes(Single& one, std::int64_t env, const char* const* sources, std::int64_t step,
                           const bool* where, bool& ends) const {
     if (where != nullptr && !where[step]) return false;
-    ends = (terminated_ >= 0 && sources[terminated_][step] != 0) ||
-           (truncated_ >= 0 && sources[truncated_][step] != 0);
+    ends = terminated_.set(sources, step) || truncated_.set(sources, step);
     char& ended = one.ended[static_cast<std::size_t>(env)];
     const bool resetting = skip_after_end_ && ended != 0;
     ended = ends && !resetting;
@@ -314,6 +253,16 @@ void Replay::cut(const bool* where) {
     }
 }
 
+void Replay::next_steps(bool* begins, bool* left_out) const {
+    const auto turn = turns_.take();
+    for (const Single& one : replays_) {
+        for (std::int64_t e = 0; e < num_envs_; ++e) {
+            *begins++ = one.episodes && !outside_ && one.episodes->begins(e);
+            *left_out++ = skip_after_end_ && one.ended[static_cast<std::size_t>(e)] != 0;
+        }
+    }
+}
+
 Source Replay::source(std::int64_t replica) {
     Single& one = replays_[static_cast<std::size_t>(replica)];
     return Source{replica, one.ring, one.random, one.episodes.get(), one.next_rows.get()};
@@ -399,14 +348,15 @@ const std::int64_t* Replay::checked(const std::int64_t* ids, std::int64_t n) {
     return own;
 }
 
-void Replay::check_stored(const std::int64_t* ids, std::int64_t n) const {
-    for (std::int64_t k = 0; k < n * replicas(); ++k) {
-        check_id(k / n, ids[k]);
-        const Ring& ring = replays_[static_cast<std::size_t>(k / n)].ring;
-        if (!ring.holds(ids[k]))
-            fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
-                 ring.next_id() - ring.size(), " to ", ring.next_id() - 1,
-                 "; steps that were overwritten cannot be read");
+void Replay::check_stored(std::int64_t replica, const std::int64_t* ids, std::int64_t n) const {
+    const Ring& ring = replays_[static_cast<std::size_t>(replica)].ring;
+    for (std::int64_t k = replica * n; k < (replica + 1) * n; ++k) {
+        check_id(replica, ids[k]);
+        if (ring.holds(ids[k])) continue;
+        if (ring.size() == 0) fail("IdError", "id ", ids[k], " is not stored: the buffer holds no step now");
+        fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
+             ring.next_id() - ring.size(), " to ", ring.next_id() - 1,
+             "; steps that were overwritten cannot be read");
     }
 }
 
@@ -478,12 +428,13 @@ void Replay::gather(const std::int64_t* given, std::int64_t n, bool transformed,
     const auto turn = turns_.take();
     catch_up();
     const std::int64_t* ids = copied(given, n);
+    for (std::int64_t r = 0; r < replicas(); ++r) check_stored(r, ids, n);
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         const Random before = one.random;
         std::int64_t tries = 0;
         do {
-            check_stored(ids, n);
+            if (tries > 0) check_stored(r, ids, n);
             slots_.clear();
             for (std::int64_t k = r * n; k < (r + 1) * n; ++k) slots_.push_back(one.ring.slot(ids[k]));
             (transformed ? assembly_ : plain_).gather(source(r), slots_.data(), n, r * n, targets, extra);
@@ -495,20 +446,52 @@ void Replay::gather(const std::int64_t* given, std::int64_t n, bool transformed,
     }
 }
 
-void Replay::blocks(const std::int64_t* given, std::int64_t n, std::int64_t* out) {
+void Replay::blocks(const std::int64_t* given, std::int64_t n, std::int64_t width, std::int64_t* out) {
     const auto turn = turns_.take();
     catch_up();
     const std::int64_t* ids = checked(given, n);
-    const std::int64_t stride = assembly_.config().stride;
-    std::fill(out, out + n * replicas() * stride, -1);
+    std::fill(out, out + n * replicas() * width, -1);
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
         const Single& one = replays_[static_cast<std::size_t>(k / n)];
         if (!one.ring.holds(ids[k])) continue;
         slots_.clear();
-        assembly_.block(*one.episodes, one.ring.slot(ids[k]), slots_);
+        if (width == 1)
+            slots_.push_back(assembly_.block_first(*one.episodes, one.ring.slot(ids[k])));
+        else
+            assembly_.block(*one.episodes, one.ring.slot(ids[k]), slots_);
         for (std::size_t j = 0; j < slots_.size(); ++j)
-            out[k * stride + static_cast<std::int64_t>(j)] = one.ring.id(slots_[j]);
+            out[k * width + static_cast<std::int64_t>(j)] = one.ring.id(slots_[j]);
     }
+}
+
+bool Replay::clear() {
+    const auto turn = turns_.take();
+    if (outside_)
+        fail("ConfigError",
+             "rows in a storage are others' too, so `clear` cannot drop them; make "
+             "a buffer on a new storage");
+    if (turns_.frozen()) {
+        if (!turns_.frozen_by_me()) return false;
+        fail("SnapshotError",
+             "the buffer cannot be cleared by the thread that is saving it, from a signal handler or a "
+             "callback; clear it after save() has returned");
+    }
+    std::vector<std::unique_ptr<Sampler>> samplers;  // first of all: making them may fail
+    for (std::int64_t r = 0; r < replicas(); ++r)
+        samplers.push_back(Sampler::make(sampler_, rows_.capacity()));
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        for (std::int64_t slot = 0; slot < one.ring.size(); ++slot) {
+            if (one.episodes) one.episodes->dropped(slot);
+            if (one.next_rows) one.next_rows->dropped(slot);
+            rows_.release(r, slot);
+        }
+        if (rows_.compressed()) rows_.tidy(r);
+        one.ring.clear();
+        one.sampler = std::move(samplers[static_cast<std::size_t>(r)]);
+        std::fill(one.counts.begin(), one.counts.end(), 0);
+    }
+    return true;
 }
 
 void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {

@@ -52,6 +52,10 @@ class Replay {
     // The next step of these environments [R][E] (null: of all) follows none that is stored.
     void cut(const bool* where);
 
+    // For every environment [R][E]: whether the next step stored begins an episode, and whether the next one
+    // given is left out, for it is the environment resetting itself. Not for rows outside, which keep that.
+    void next_steps(bool* begins, bool* left_out) const;
+
     std::int64_t batch_rows(std::int64_t batch) const { return replays_[0].sampler->rows(batch); }
 
     // Draws a batch in every replica: targets[f] receives [R][rows] values of field f, each with the axes
@@ -74,8 +78,12 @@ class Replay {
     void gather(const std::int64_t* ids, std::int64_t n, bool transformed, bool aside, char* const* targets,
                 const ExtraTargets& extra);
 
-    // The ids of the stored steps of each id's sequence block, [R][n][stride], oldest first, then −1.
-    void blocks(const std::int64_t* ids, std::int64_t n, std::int64_t* out);
+    // The ids of the stored steps of each id's sequence block, [R][n][width], oldest first, then −1; a width
+    // of 1: of the oldest alone, else the stride.
+    void blocks(const std::int64_t* ids, std::int64_t n, std::int64_t width, std::int64_t* out);
+
+    // Drops every step. Ids and random streams go on, and so do the episodes under way; samplers begin anew.
+    bool clear();  // false: a save is on, wait for it
 
     // Per replica: steps stored now, and the id the next one will get.
     void counts(std::int64_t* sizes, std::int64_t* next_ids) const;
@@ -108,10 +116,15 @@ class Replay {
     std::int64_t replicas() const { return static_cast<std::int64_t>(replays_.size()); }
     std::int64_t nbytes() const;
 
+    // What that may grow to; compressed values counted as they are.
+    std::int64_t most_nbytes() const { return most_nbytes_; }
+
     static std::int64_t row_nbytes(const ReplayConfig& config);
 
-    // Bytes of one replica, before any is taken; closing rows come on top as episodes end.
+    // Bytes of one replica, before any is taken; and what may come on top, uncompressed, as steps of so many
+    // streams come in: environments, of each writer if the rows are outside.
     static std::int64_t nbytes(const ReplayConfig& config);
+    static std::int64_t grown_nbytes(const ReplayConfig& config, std::int64_t streams);
 
   private:
     struct Single {
@@ -125,6 +138,17 @@ class Replay {
         Tally tally;
     };
 
+    // The field of this name, where it says of each step whether it ended its episode.
+    struct Flag {
+        std::int64_t field = -1;
+        Column column;
+        bool set(const char* const* sources, std::int64_t step) const {
+            if (field < 0) return false;
+            const char* value = sources[field] + step * column.bytes;
+            return column.bytes == 1 ? *value != 0 : is_set(column, value);
+        }
+    };
+
     bool takes(Single& one, std::int64_t env, const char* const* sources, std::int64_t step,
                const bool* where, bool& ends) const;
     void add_outside(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
@@ -135,7 +159,7 @@ class Replay {
               std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra);
     Source source(std::int64_t replica);
     void check_id(std::int64_t replica, std::int64_t id) const;
-    void check_stored(const std::int64_t* ids, std::int64_t n) const;
+    void check_stored(std::int64_t replica, const std::int64_t* ids, std::int64_t n) const;
     const std::int64_t* copied(const std::int64_t* ids, std::int64_t n);
     const std::int64_t* checked(const std::int64_t* ids, std::int64_t n);
     void count(Single& one, std::int64_t rows);
@@ -146,9 +170,10 @@ class Replay {
     RowStore rows_;
     std::int64_t num_envs_;
     bool skip_after_end_;
-    std::int64_t terminated_ = -1, truncated_ = -1;  // fields
-    std::vector<std::int64_t> stored_;               // by column: its field
-    std::int64_t nbytes_;
+    SamplerConfig sampler_;
+    Flag terminated_, truncated_;
+    std::vector<std::int64_t> stored_;  // by column: its field
+    std::int64_t nbytes_, most_nbytes_;
     std::vector<Single> replays_;
     Assembly assembly_;
     Assembly plain_;                            // steps as they were given

@@ -48,7 +48,7 @@ PyMethodDef replay_methods[] = {
     {nullptr, nullptr, 0, nullptr}};
 PyType_Slot replay_slots[] = {{Py_tp_methods, replay_methods}, {0, nullptr}};
 
-// Bytes of one row, and of one replica, without taking them.
+// Bytes of one row, and of one replica (taken at once, and at most on top), without taking them.
 std::int64_t row_nbytes(const std::vector<FieldTuple>& fields, const TransformConfig& transforms) {
     ReplayConfig config = config_of(borders_of(fields), 1, 1, 1, SamplerConfig{}, transforms, false, false);
     return Replay::row_nbytes(config);
@@ -77,13 +77,15 @@ void check_capacity(const ReplayConfig& config) {
              config.capacity, "; use a smaller capacity, or several buffers and MixedReplay");
 }
 
-std::int64_t replica_nbytes(const std::vector<FieldTuple>& fields, std::int64_t capacity,
-                            std::int64_t num_envs, const SamplerConfig& sampler,
-                            const TransformConfig& transforms, bool reservoir, bool count_replays) {
+std::tuple<std::int64_t, std::int64_t> replica_nbytes(const std::vector<FieldTuple>& fields,
+                                                      std::int64_t capacity, std::int64_t num_envs,
+                                                      const SamplerConfig& sampler,
+                                                      const TransformConfig& transforms, bool reservoir,
+                                                      bool count_replays) {
     const ReplayConfig config =
         config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays);
     check_capacity(config);
-    return Replay::nbytes(config);
+    return {Replay::nbytes(config), Replay::grown_nbytes(config, num_envs)};
 }
 
 }  // namespace
@@ -157,8 +159,12 @@ void bind_replay(nb::module_& module) {
              nb::arg("aside") = false,
              nb::sig("def gather(self, ids: object, transformed: bool, aside: bool = False) -> "
                      "dict[str, typing.Any]"))
-        .def("blocks", &BoundReplay::blocks, nb::arg("ids").none(),
-             nb::sig("def blocks(self, ids: object) -> numpy.typing.NDArray[numpy.int64]"))
+        .def("blocks", &BoundReplay::blocks, nb::arg("ids").none(), nb::arg("first_alone"),
+             nb::sig("def blocks(self, ids: object, first_alone: bool) -> numpy.typing.NDArray[numpy.int64]"))
+        .def("clear", &BoundReplay::clear)
+        .def("next_steps", &BoundReplay::next_steps,
+             nb::sig("def next_steps(self) -> tuple[numpy.typing.NDArray[numpy.bool_], "
+                     "numpy.typing.NDArray[numpy.bool_]]"))
         .def("cut", &BoundReplay::cut, nb::arg("where").none())
         .def("update", &BoundReplay::update, nb::arg("ids").none(), nb::arg("values"), nb::arg("td_errors"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids").none(), nb::arg("batch"),
@@ -214,7 +220,8 @@ void bind_replay(nb::module_& module) {
         .def_prop_ro("row_stride", &BoundReplay::row_stride)
         .def_prop_ro("storage_identity", &BoundReplay::storage_identity)
         .def_prop_ro("storage_nbytes", &BoundReplay::storage_nbytes)
-        .def_prop_ro("nbytes", &BoundReplay::nbytes);
+        .def_prop_ro("nbytes", &BoundReplay::nbytes)
+        .def_prop_ro("most_nbytes", &BoundReplay::most_nbytes);
 
     module.def("release_batch_memory", &release_batch_memory);
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));

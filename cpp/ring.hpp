@@ -28,7 +28,7 @@ class Ring {
 
     std::int64_t capacity() const { return capacity_; }
     std::int64_t next_id() const { return next_id_; }
-    std::int64_t size() const { return std::min(next_id_, capacity_); }
+    std::int64_t size() const { return std::min(next_id_ - first_id_, capacity_); }
     bool holds(std::int64_t id) const {
         if (reservoir_) return slots_.count(id) != 0;
         return id >= next_id_ - size() && id < next_id_;
@@ -58,7 +58,17 @@ class Ring {
     }
 
     // The slot whose step the next push drops, −1 if there is room. First in, first out only.
-    std::int64_t to_drop() const { return next_id_ < capacity_ ? -1 : head_; }
+    std::int64_t to_drop() const { return next_id_ - first_id_ < capacity_ ? -1 : head_; }
+
+    // Drops everything. Ids go on, at the next multiple of the capacity: id i still lies in slot i mod C, and
+    // the slots in use are the first ones.
+    void clear() {
+        given_before_ += reservoir_ ? offered_ : next_id_ - first_id_;
+        next_id_ = first_id_ = (next_id_ + capacity_ - 1) / capacity_ * capacity_;
+        head_ = offered_ = 0;
+        std::fill(ids_.begin(), ids_.end(), -1);
+        slots_.clear();
+    }
 
     // Takes a slot for the next step, dropping the old step there if there was one, and returns it; −1 where
     // a reservoir does not keep the step.
@@ -93,9 +103,19 @@ class Ring {
     void visit(StateVisitor& state) {
         state.count("next_id", next_id_);
         head_ = next_id_ % capacity_;
+        std::vector<std::int64_t> cleared{first_id_, given_before_};
+        // Told only where it happened, so that other snapshots are what they always were.
+        if (state.restoring() ? state.has("cleared") : first_id_ > 0) {
+            state.visit("cleared", cleared);
+            first_id_ = cleared.at(0);
+            given_before_ = cleared.at(1);
+            state.must(first_id_ >= 0 && first_id_ <= next_id_ && first_id_ % capacity_ == 0 &&
+                           given_before_ >= 0 && given_before_ <= StateVisitor::kMost,
+                       "cleared");
+        }
         if (!reservoir_) return;
         state.count("offered", offered_);
-        state.must(offered_ >= next_id_, "offered");
+        state.must(offered_ >= next_id_ - first_id_, "offered");
         state.visit("ids", ids_);
         slots_.clear();
         for (std::int64_t slot = 0; slot < size(); ++slot) {
@@ -112,14 +132,16 @@ class Ring {
   private:
     std::int64_t pick(Random& random) {
         ++offered_;
-        if (next_id_ < capacity_) return next_id_;
+        if (next_id_ - first_id_ < capacity_) return next_id_ - first_id_;
         const auto slot = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(offered_)));
         return slot < capacity_ ? slot : -1;
     }
 
     std::int64_t capacity_;
     std::int64_t next_id_ = 0;
-    std::int64_t head_ = 0;  // the slot the next step goes to: next_id mod capacity
+    std::int64_t first_id_ = 0;      // that clear() left to be given next
+    std::int64_t given_before_ = 0;  // steps given before that
+    std::int64_t head_ = 0;          // the slot the next step goes to: next_id mod capacity
     const Episodes* episodes_ = nullptr;
     std::int64_t stride_ = 0;
     std::int64_t min_size_ = 1;

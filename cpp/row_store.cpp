@@ -103,7 +103,26 @@ std::int64_t width_in_row(const Column& column) {
     return column.compressed ? static_cast<std::int64_t>(sizeof(PackedLog::Ref)) : column.itemsize;
 }
 
+template <typename Number>
+bool is_nonzero(const char* value) {
+    Number number;
+    std::memcpy(&number, value, sizeof number);
+    return number != Number{0};
+}
+
 }  // namespace
+
+bool is_set(const Column& column, const char* value) {
+    if (column.floating && column.bytes == sizeof(float)) return is_nonzero<float>(value);
+    if (column.floating && column.bytes == sizeof(double)) return is_nonzero<double>(value);
+    if (column.floating && column.bytes == sizeof(long double)) return is_nonzero<long double>(value);
+    if (column.bytes == 2 && column.floating) {  // half precision: all but the sign
+        std::uint16_t bits;
+        std::memcpy(&bits, value, sizeof bits);
+        return (bits & 0x7fff) != 0;
+    }
+    return std::any_of(value, value + column.bytes, [](char byte) { return byte != 0; });
+}
 
 std::int64_t RowStore::lay_out(std::vector<Column>& columns) {
     std::vector<Column*> order;
@@ -248,6 +267,14 @@ PackedLog::Ref RowStore::ref(std::int64_t replica, std::int64_t index, std::size
 void RowStore::set_ref(std::int64_t replica, std::int64_t index, std::size_t column,
                        PackedLog::Ref ref) const {
     std::memcpy(row(replica, index) + columns_[column].offset, &ref, sizeof ref);
+}
+
+void RowStore::release(std::int64_t replica, std::int64_t index) {
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+        if (!columns_[c].compressed) continue;
+        log(replica, c).release(ref(replica, index, c));
+        set_ref(replica, index, c, 0);
+    }
 }
 
 void RowStore::reserve(std::int64_t replica, std::int64_t n) {

@@ -22,7 +22,11 @@ struct Column {
     std::int64_t bytes = 0;   // itemsize × product of shape
     std::int64_t offset = 0;  // from the start of the row
     bool compressed = false;  // the row holds only where its log has the value
+    bool floating = false;    // its numbers are floating-point ones
 };
+
+// Whether a value is anything but zero, as NumPy says it: −0.0 is zero, NaN is not.
+bool is_set(const Column& column, const char* value);
 
 class RowStore {
   public:
@@ -40,6 +44,11 @@ class RowStore {
     std::int64_t packed_nbytes() const;  // on top, for compressed columns: as much as it takes at the moment
     char* row(std::int64_t replica, std::int64_t index) const {
         return base_ + replica * replica_bytes_ + place(replica, index) * stride_;
+    }
+
+    // Whether any of these bytes are rows of this store.
+    bool holds(const char* begin, std::int64_t bytes) const {
+        return begin < base_ + replica_bytes_ * replicas_ && begin + bytes > base_;
     }
 
     // From now on the slot is this row outside.
@@ -79,6 +88,9 @@ class RowStore {
     }
     PackedLog::Ref ref(std::int64_t replica, std::int64_t index, std::size_t column) const;
     void set_ref(std::int64_t replica, std::int64_t index, std::size_t column, PackedLog::Ref ref) const;
+
+    // Lets go of the values of a row's compressed columns.
+    void release(std::int64_t replica, std::int64_t index);
 
     // Takes what the next n values of each compressed column may need, so that nothing fails half-way.
     void reserve(std::int64_t replica, std::int64_t n);

@@ -26,6 +26,7 @@ class Saver : public StateVisitor {
     }
 
   protected:
+    bool holds(const std::string&) const override { return true; }
     void integers(const std::string& name, std::vector<std::int64_t>& values) override {
         copies_.emplace_back(name, values);
     }
@@ -48,6 +49,7 @@ class Restorer : public StateVisitor {
     bool restoring() const override { return true; }
 
   protected:
+    bool holds(const std::string& name) const override { return arrays_.contains(name.c_str()); }
     void integers(const std::string& name, std::vector<std::int64_t>& values) override { take(name, values); }
     void words(const std::string& name, std::vector<std::uint32_t>& values) override { take(name, values); }
     void floats(const std::string& name, std::vector<float>& values) override { take(name, values); }

@@ -37,10 +37,11 @@ class OracleReplica:
         self.open = {}  # environment -> the episode it is in
         self.due = 0  # a queue's: every id below was drawn
         self.largest_ever = 1.0  # of all priorities that any step had
+        self.first = 0  # the lowest id that was not cleared
 
     @property
     def stored(self):
-        return range(max(0, len(self.steps) - self.capacity), len(self.steps))
+        return range(max(self.first, len(self.steps) - self.capacity), len(self.steps))
 
     def add(self, step, env=0):
         """Append a step of an environment with the largest priority left once its place is free; 1 if that is 0.
@@ -60,6 +61,13 @@ class OracleReplica:
         if step.get(("terminated",), False) or step.get(("truncated",), False):
             del self.open[env]
         return id_
+
+    def clear(self):
+        """Drop every step; ids go on at the next multiple of the capacity, and episodes as if nothing had been."""
+        self.first = -(-len(self.steps) // self.capacity) * self.capacity
+        for log in (self.steps, self.episodes, self.times):
+            log += [None] * (self.first - len(log))
+        self.priorities.clear()
 
     def update_priorities(self, ids, priorities):
         """Set priorities in order, so the last duplicate wins; count the ids that were still stored."""
@@ -149,6 +157,11 @@ class OracleBuffer:
                 step |= {("next_obs", *path): leaf[r, t, e].copy() for path, leaf in finals.items()}
             ids[r, t, e] = self.replay[r].add(step, e)
         return ids
+
+    def clear(self):
+        """Drop every step of every replica."""
+        for replay in self.replay:
+            replay.clear()
 
     def end_episode(self, where):
         """Let the episodes of these environments, bool (R, E), end without a mark."""

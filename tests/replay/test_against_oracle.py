@@ -40,6 +40,10 @@ class ReplayMachine(RuleBasedStateMachine):
     def add(self, masked, object_final):
         self.world.give(masked=masked, object_final=object_final)
 
+    @rule()
+    def clear(self):
+        self.world.clear()
+
     @rule(T=st.one_of(st.integers(0, 9), st.integers(0, 1100)), masked=st.booleans(), object_final=st.booleans())
     def extend(self, T, masked, object_final):
         T = min(T, 3 * self.world.buffer.capacity + 2)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.wrappers import FrameStackObservation
 
-from replaylab.errors import FieldError, ShapeError
+from replaylab.errors import DtypeError, FieldError, ShapeError
 from replaylab.replay import Field, FrameStack, Hindsight, NStep, ReplayBuffer, Sequence
 
 FIELDS = {
@@ -51,13 +51,90 @@ def test_final_observations_come_as_stacks_too():
     buffer = ReplayBuffer(
         10, FIELDS, num_envs=2, autoreset="same_step", transforms=[FrameStack(2, stacked_input=True)], seed=0
     )
-    stacks = np.arange(8.0, dtype=np.float32).reshape(2, 2, 2)
+    stacks = np.arange(4.0, dtype=np.float32).reshape(2, 1, 2).repeat(2, 1)
     final = np.array([None, 100 + stacks[1]], dtype=object)
     flags = {"terminated": [False, True], "truncated": [False, False]}
     ids = buffer.add(obs=stacks, reward=[0, 0], next_obs=stacks + 50, final_obs=final, **flags)
     stored = buffer.get(ids)
     np.testing.assert_array_equal(stored["obs"], stacks[:, -1])
     np.testing.assert_array_equal(stored["next_obs"], [stacks[0, -1] + 50, 100 + stacks[1, -1]])
+
+
+class TestTheFirstStackOfAnEpisode:
+    """Its older frames are stored nowhere: they must be the padding that a batch will show."""
+
+    def make(self, padding="repeat", **options):
+        stack = FrameStack(3, padding=padding, stacked_input=True)
+        return ReplayBuffer(30, FIELDS, transforms=[stack], seed=0, **options)
+
+    def step(self, *frames, end=False):
+        obs = np.array([[frame, -frame] for frame in frames], np.float32)
+        return {"obs": obs, "reward": 0, "next_obs": obs + 1, "terminated": end, "truncated": False}
+
+    @pytest.mark.parametrize("padding", ["repeat", "zero"])
+    def test_padding_comes_back_and_all_else_is_refused(self, padding):
+        good, bad = ([(5, 5, 5), (0, 0, 0)], [(0, 0, 5), (4, 5, 5), (0, 5, 5), (np.nan, 5, 5)])
+        if padding == "zero":
+            good, bad = [(0, 0, 5), (0, 0, 0), (0, 0, np.nan)], [(5, 5, 5), (0, 4, 5), (3, 4, 5)]
+        buffer = self.make(padding)
+        for first in good:
+            end = buffer.add(**self.step(*first))
+            later = buffer.add(**self.step(*first[1:], 7, end=True))
+            np.testing.assert_array_equal(buffer.as_batch([end, later]).obs[..., 0], [first, (*first[1:], 7)])
+        for first in bad:
+            with pytest.raises(FieldError, match=r"^the stack given for `obs` begins an episode with other"):
+                buffer.add(**self.step(*first))
+        assert len(buffer) == 2 * len(good)
+
+    def test_episodes_that_begin_inside_a_stretch(self):
+        buffer = self.make()
+        steps = [self.step(1, 1, 1), self.step(1, 1, 2, end=True), self.step(1, 2, 3), self.step(2, 3, 4)]
+        stretch = {name: np.stack([step[name] for step in steps]) for name in steps[0]}
+        with pytest.raises(FieldError, match="begins an episode"):
+            buffer.extend(**stretch)
+        assert len(buffer) == 0
+        stretch["obs"][2, :2] = stretch["obs"][2, 2]
+        buffer.extend(**stretch)
+        buffer.end_episode()
+        with pytest.raises(FieldError, match="begins an episode"):
+            buffer.add(**self.step(3, 4, 5))
+
+    def test_steps_that_are_not_stored_begin_nothing(self):
+        stretch = [self.step(1, 1, 1, end=True), self.step(7, 8, 9), self.step(2, 2, 2), self.step(2, 2, 3)]
+        stretch = {name: np.stack([step[name] for step in stretch]) for name in stretch[0]}
+        buffer = self.make(autoreset="next_step")
+        assert buffer.extend(**stretch).tolist() == [0, -1, 1, 2]
+        buffer = self.make()
+        assert buffer.extend(**stretch, where=[True, False, True, True]).tolist() == [0, -1, 1, 2]
+        with pytest.raises(FieldError, match="begins an episode"):
+            self.make().extend(**stretch)
+
+    def test_environments_and_replicas_go_their_own_ways(self):
+        buffer = self.make(num_envs=2, replicas=2)
+        first, later = self.step(1, 1, 1), self.step(1, 1, 2)
+
+        def both(*steps):
+            rows = {name: np.stack([step[name] for step in steps]) for name in first}
+            return {name: row.reshape(2, 2, *row.shape[1:]) for name, row in rows.items()}
+
+        buffer.add(**both(first, first, first, self.step(1, 1, 1, end=True)))
+        with pytest.raises(FieldError, match="begins an episode"):
+            buffer.add(**both(later, later, later, later))
+        assert buffer.add(**both(later, later, later, first)).tolist() == [[2, 3], [2, 3]]
+
+
+def test_a_field_that_is_only_called_next():
+    fields = {"obs": Field((2,)), "next_action": Field((2,))}
+    buffer = ReplayBuffer(10, fields, transforms=[FrameStack(2, ("next_action",), stacked_input=True)], seed=0)
+    with pytest.raises(FieldError, match="the stack given for `next_action` begins an episode"):
+        buffer.add(obs=[0, 0], next_action=[[1, 1], [2, 2]])
+    buffer.add(obs=[0, 0], next_action=[[2, 2], [2, 2]])
+
+
+def test_values_that_are_no_numbers_are_refused_as_such():
+    buffer = ReplayBuffer(10, {"obs": Field((2,))}, transforms=[FrameStack(2, stacked_input=True)], seed=0)
+    with pytest.raises(DtypeError, match="stores float32, but got"):
+        buffer.add(obs=[["a", "b"], ["c", "d"]])
 
 
 def test_a_single_frame_where_stacks_are_given():

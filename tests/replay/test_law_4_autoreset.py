@@ -230,6 +230,21 @@ class TestSameStepNeedsTheFinalObservation:
         ]
         assert buffer.columns["next_obs"][:2].tolist() == [[0, 0], [1, 1]]
 
+    def test_a_single_environment(self):
+        buffer = self.make()
+        step = {"next_obs": [0.0, 0.0], "terminated": False, "truncated": True}
+        with pytest.raises(FieldError, match=r'^1 environments ended, .* pass final_obs=infos\["final_obs"\]$'):
+            buffer.add(**step)
+        with pytest.raises(FieldError, match="final_obs"):
+            buffer.add(**step, final_obs=np.array(None, object))
+        assert len(buffer) == 0
+        alone = np.empty((), object)
+        alone[()] = np.full(2, 3.0)
+        for final in (np.full(2, 3.0), [3.0, 3.0], alone):
+            assert buffer.get(buffer.add(**step, final_obs=final))["next_obs"].tolist() == [3, 3]
+        with pytest.raises(ShapeError, match="final_obs"):
+            buffer.add(**step, final_obs=np.zeros(3))
+
     def test_a_hole_in_an_object_array_where_an_episode_ended(self):
         buffer = self.make(num_envs=2)
         final = np.full(2, None, object)

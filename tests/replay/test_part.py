@@ -91,5 +91,14 @@ def test_a_part_is_a_buffer_of_its_own():
 def test_a_part_needs_replicas():
     with pytest.raises(ConfigError, match="`part` needs replicas"):
         ReplayBuffer(17, FIELDS).part([0])
-    with pytest.raises(ConfigError, match="`part` needs replicas"):
-        ReplayBuffer(17, FIELDS, replicas=2).part([False, False])
+
+
+@pytest.mark.parametrize(
+    "bad", [[5], [-1], [0, 2], "x", [], 0, 1.0, [0.5], None, [False, False], [True], [[0]], {0}, 2**70], ids=repr
+)
+def test_replicas_that_are_not_there(bad):
+    with pytest.raises(ConfigError) as caught:
+        ReplayBuffer(17, FIELDS, replicas=2).part(bad)
+    assert str(caught.value) == (
+        f"`replicas` of `part` must be numbers from 0 to 1, at least one, or 2 booleans, but got {bad!r}"
+    )

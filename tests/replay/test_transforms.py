@@ -104,6 +104,7 @@ class TestStackedInput:
         fields = {"obs": Field((2,), np.uint8), "next_obs": Field((2,), np.uint8)}
         buffer = ReplayBuffer(10, fields, transforms=[FrameStack(3, stacked_input=True)], num_envs=2, seed=0)
         stacks = np.arange(4 * 2 * 3 * 2, dtype=np.uint8).reshape(4, 2, 3, 2)
+        stacks[0] = stacks[0, :, -1:]  # an episode begins with padding
         buffer.add(obs=stacks[0], next_obs=stacks[1])
         buffer.extend(obs=stacks[1:3], next_obs=stacks[2:4])
         np.testing.assert_array_equal(buffer.columns["obs"][:6].reshape(3, 2, 2), stacks[:3, :, -1])

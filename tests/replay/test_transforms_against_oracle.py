@@ -56,6 +56,10 @@ class TransformMachine(RuleBasedStateMachine):
     def add(self, masked):
         self.world.give(masked=masked)
 
+    @rule()
+    def clear(self):
+        self.world.clear()
+
     @rule(T=st.one_of(st.integers(0, 9), st.integers(0, 80)), masked=st.booleans())
     def extend(self, T, masked):
         world = self.world
@@ -150,6 +154,8 @@ def drive(world, steps, folder):
         world.check_sample(int(rng.integers(1, 6)), again=rng.random() < 0.3)
         if rng.random() < 0.1:
             world.end_episodes()
+        if rng.random() < 0.03:
+            world.clear()
         if rng.random() < 0.1:
             world.reload(folder)
     world.check_contents()

@@ -1,6 +1,7 @@
 """The trap of work that grows with the buffer; see `test_traps.py`."""
 
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from replaylab.replay import (
     RankBased,
     Recency,
     ReplayBuffer,
+    Sequence,
     Sticky,
     Uniform,
 )
@@ -83,3 +85,33 @@ class TestTrap10WorkDoesNotGrowWithTheBuffer:
             buffer.sample(32)
             best = min(best, time.perf_counter() - start)
         return best
+
+
+@pytest.mark.no_sanitizer
+def test_reading_many_replicas_looks_at_each_once():
+    """What a replica costs does not grow with their number; where all were checked for each it grew 64-fold."""
+
+    def seconds_a_replica(replicas):
+        buffer = ReplayBuffer(20, {"x": Field()}, replicas=replicas, seed=0)
+        buffer.extend(x=np.zeros((replicas, 20)))
+        ids = np.tile(np.arange(20), (replicas, 5))
+        best = np.inf
+        for _ in range(20):
+            begun = time.perf_counter()
+            buffer.get(ids)
+            best = min(best, time.perf_counter() - begun)
+        return best / replicas
+
+    assert seconds_a_replica(1024) < 8 * seconds_a_replica(16)
+
+
+def test_figures_of_sequences_take_memory_for_steps_not_for_blocks():
+    buffer = ReplayBuffer(20_000, {"x": Field()}, transforms=[Sequence(1000, 0, 0)], seed=0)
+    buffer.extend(x=np.zeros(20_000))
+    buffer.stats()
+    tracemalloc.start()
+    try:
+        assert buffer.stats().effective_size == pytest.approx(20)
+        assert tracemalloc.get_traced_memory()[1] < 20_000 * 8 * 20
+    finally:
+        tracemalloc.stop()

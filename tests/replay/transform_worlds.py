@@ -252,7 +252,7 @@ class TransformWorld(World):
                 "next_obs"
             ]
         method = self.buffer.add if T is None else self.buffer.extend
-        ids = method(**self.given(tree, T), **options)
+        ids = method(**self.given(tree, T, masked=masked), **options)
         expected = self.oracle.extend(unflatten(tree), where, unflatten(final))
         np.testing.assert_array_equal(ids, self.outward(expected, time=T is not None))
 
@@ -264,7 +264,18 @@ class TransformWorld(World):
         self.buffer.end_episode(self.outward(where, time=False))
         self.oracle.end_episode(where[:, 0])
 
-    def given(self, leaves, T):
+    def older_frames(self, leaf, leaves, n, *, padded):
+        """Anything (R, T, E, n, ...), but where an episode may begin: there padding, which is all that is taken."""
+        older = self.rng.integers(0, 2, (*leaf.shape[:3], n, *leaf.shape[3:])).astype(leaf.dtype)
+        ended = sum(leaves.get((name,), np.zeros(leaf.shape[:3], bool)) for name in ("terminated", "truncated")) > 0
+        first = np.ones(leaf.shape[:3], bool)
+        if not padded and self.oracle.autoreset != "next_step":
+            first[:, 1:] = ended[:, :-1]
+        padding = np.zeros_like(older) if self.stack.padding == "zero" else np.repeat(leaf[:, :, :, None], n, axis=3)
+        older[first] = padding[first]
+        return older
+
+    def given(self, leaves, T, *, masked=False):
         """Nest leaves (R, T, E, ...) for a call; stack them, with anything for older frames, if stacks are wanted."""
         named = self.stack.fields if self.stack and self.stack.stacked_input else ()
         names = [*named, *(f"next_{name}" for name in named)]
@@ -272,7 +283,7 @@ class TransformWorld(World):
         for path, leaf in leaves.items():
             if under(path, names):
                 k = self.stack.length
-                older = self.rng.integers(0, 2, (*leaf.shape[:3], k - 1, *leaf.shape[3:])).astype(leaf.dtype)
+                older = self.older_frames(leaf, leaves, k - 1, padded=masked)
                 leaf = np.concatenate([older, leaf[:, :, :, None]], axis=3)
             out[path] = self.outward(leaf, time=T is not None)
         return unflatten(out)

@@ -162,6 +162,11 @@ class World:
         np.testing.assert_array_equal(ids, expected)
         return ids
 
+    def clear(self):
+        """Drop everything."""
+        self.buffer.clear()
+        self.oracle.clear()
+
     def known_ids(self):
         """All ids ever given (R, n); shorter replicas are padded with -1."""
         counts = [len(replay.steps) for replay in self.oracle.replay]

@@ -32,6 +32,7 @@ from replaylab.replay.samplers import (
 )
 from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule
 from replaylab.replay.stats import ReplayStats
+from replaylab.replay.step_writer import StepWriter
 from replaylab.replay.storage import Handle, MemoryMap, SharedMemory, Storage
 from replaylab.replay.streaming import ReplayStream
 from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform
@@ -80,6 +81,7 @@ __all__ = [
     "SharedMemory",
     "ShuffledEpochs",
     "SlidingWindow",
+    "StepWriter",
     "Sticky",
     "Storage",
     "Transform",

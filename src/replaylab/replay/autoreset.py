@@ -86,7 +86,7 @@ def _replace(next_obs: Any, ended: Any, final_obs: Any, keys: list[str], field: 
             f'environment, as infos["final_obs"], or observations of shape {next_obs.shape}, but got '
             f"{final.dtype} of shape {final.shape}"
         )
-    for place in zip(*np.nonzero(ended), strict=True):
+    for place in map(tuple, np.argwhere(ended)):  # one that is () where there are no axes
         entry = None if final_obs is None else final[place]
         if entry is None:
             raise FieldError(

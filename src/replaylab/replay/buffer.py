@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping
 from collections.abc import Sequence as ListOf
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from replaylab.replay import prefetch as ahead
 from replaylab.replay import seeding, show
 from replaylab.replay.arrays import MOST, checked_progress, ids_array, positive
 from replaylab.replay.batch import Batch, copy_batch
-from replaylab.replay.custom import CustomSampler, CustomState
+from replaylab.replay.custom import CustomSampler, CustomState, flags_of
 from replaylab.replay.declaration import Declaration
 from replaylab.replay.fields import Tree, flatten, without_missing
 from replaylab.replay.laber import LaBER, Rescorer
@@ -158,7 +159,7 @@ class ReplayBuffer(Persistent):
         options = {"autoreset": autoreset_of_env(env)} | options
         return cls(capacity, fields, num_envs=num_envs, replicas=replicas, **options)
 
-    def add(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
+    def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store one time step of every environment and return the ids.
 
         Args:
@@ -177,15 +178,15 @@ class ReplayBuffer(Persistent):
             FieldError: A field is missing or unknown, or `final_obs` is.
             ShapeError, DtypeError: A value breaks the axis rule or does not fit the field's dtype.
         """
-        values, _ = self._made.steps(steps, final_obs, where, many=False)
+        values, _ = self._made.steps(self._core, steps, final_obs, where, many=False)
         return self._recorded(values, 1, lambda: self._core.add(values, where))
 
-    def extend(self, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
+    def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store T time steps at once, as T calls of `add` would.
 
         Arguments, results and errors are those of `add` with a T axis: ``[R] T [E] *field.shape``.
         """
-        values, length = self._made.steps(steps, final_obs, where, many=True)
+        values, length = self._made.steps(self._core, steps, final_obs, where, many=True)
         return self._recorded(values, length, lambda: self._core.extend(values, where, length))
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
@@ -201,6 +202,29 @@ class ReplayBuffer(Persistent):
         if self._custom is not None:
             with self._custom.lock.held():
                 self._custom.cut(where, (self.replicas or 1, self.num_envs or 1))
+
+    def clear(self) -> None:
+        """Drop every stored step.
+
+        Ids go on, none is given twice: the next one is the next multiple of C, so that id i still lies in slot i mod C.
+        Random streams and episodes go on, too: what comes next in an episode begun before is no new one, unless
+        `end_episode` says so. The sampler forgets what it was told. The memory is kept for the steps to come.
+
+        Raises:
+            ConfigError: The rows are in a `storage`, where they are others' too.
+
+        Example:
+            >>> from replaylab import Field, ReplayBuffer
+            >>> buffer = ReplayBuffer(10, {"x": Field()}, seed=0)
+            >>> ids, _ = buffer.extend(x=[1.0, 2.0]), buffer.clear()
+            >>> len(buffer), buffer.add(x=4.0), buffer.update_priorities(ids, [1.0, 1.0])
+            (0, 10, 0)
+        """
+        with nullcontext() if self._custom is None else self._custom.lock.held(adding=True):
+            self._core.clear()
+            self._saved.clear()  # what changed cannot be told by ids
+            if self._custom is not None:
+                self._custom.clear()
 
     def sample(self, batch_size: int, *, progress: npt.ArrayLike | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch in every replica.
@@ -390,7 +414,7 @@ class ReplayBuffer(Persistent):
         columns = self._core.gather(rows, True, True)
         self._made.relabel(columns)
         if self._made.sequence is not None and rows.size:  # a sequence's id is that of its oldest stored step
-            rows = self._core.blocks(rows)[..., 0]
+            rows = self._core.blocks(rows, True)[..., 0]
         return self._made.batch(columns | {"weight": np.ones(rows.shape, np.float32), "id": rows})
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> ReplayStats:
@@ -434,8 +458,16 @@ class ReplayBuffer(Persistent):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory held for rows and priorities, of all replicas."""
-        return self._core.nbytes
+        """Bytes of memory held now for rows, priorities and episodes, of all replicas."""
+        return self._core.nbytes + (0 if self._custom is None else self._custom.nbytes)
+
+    @property
+    def most_nbytes(self) -> int:
+        """Bytes that `nbytes` may grow to, where episodes are one step long and no derived ``next_obs`` is the next `obs`.
+
+        Compressed values are counted as they are, without the packing's few per cent.
+        """
+        return self._core.most_nbytes + (0 if self._custom is None else self._custom.nbytes)
 
     def __repr__(self) -> str:
         return show.text(self)
@@ -448,9 +480,10 @@ class ReplayBuffer(Persistent):
         if self._custom is None:
             self._core.await_draws()
             return store()
+        flags = flags_of(values)
         with self._custom.lock.held(adding=True):
             ids = store()
-            self._custom.stored(ids, values, (self.replicas or 1, length, self.num_envs or 1))
+            self._custom.stored(ids, flags, (self.replicas or 1, length, self.num_envs or 1))
         return ids
 
     def _pool(self, batch_size: int, times: int, scheduled: list[float]) -> Batch:
@@ -478,7 +511,8 @@ class ReplayBuffer(Persistent):
 
     def _blocks(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the ids of each id's sequence block, (R, n) → (R, n, stride), oldest first, then −1."""
-        return self._core.blocks(ids) if self.replicas is not None else self._core.blocks(ids[0])[None]
+        found = self._core.blocks(ids if self.replicas is not None else ids[0], False)
+        return found.reshape(*ids.shape, found.shape[-1])
 
     def _block_law(self, custom: CustomState, blocks: npt.NDArray[np.int64], batch_size: int) -> Any:
         if not self.sampler.has_law:

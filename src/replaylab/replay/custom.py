@@ -110,6 +110,7 @@ class CustomSampler(Sampler):
 
     law_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
+    needs_episodes: ClassVar[bool] = True
     in_core: ClassVar[bool] = False
 
     def law(self, view: View, batch_size: int) -> Floats:
@@ -203,6 +204,12 @@ class Oracle(TopScores):
         return self.score(view.ids)
 
 
+def flags_of(values: Mapping[str, Any]) -> list[npt.NDArray[Any]]:
+    """Return copies of what says which steps end an episode: views of a buffer's rows change when it stores them."""
+    names = [name for name in ("terminated", "truncated") if name in values]
+    return [as_array(f"field `{name}`", values[name]).copy() for name in names]
+
+
 class CustomState(PythonDraws):
     """The part of a buffer that serves a `CustomSampler`: also a record of what is stored."""
 
@@ -220,14 +227,23 @@ class CustomState(PythonDraws):
         self._stride = stride
         self._records = [Record(capacity, num_envs) for _ in generators]
 
-    def stored(self, ids: Any, values: Mapping[str, Any], axes: tuple[int, int, int]) -> None:
-        """Take note of stored steps; `axes` are R, T, E."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all records."""
+        return sum(array.nbytes for record in self._records for array in vars(record).values())
+
+    def stored(self, ids: Any, flags: list[npt.NDArray[Any]], axes: tuple[int, int, int]) -> None:
+        """Take note of stored steps, which end an episode where a flag is not 0; `axes` are R, T, E."""
         ended = np.zeros(axes, np.bool_)
-        for name in ("terminated", "truncated"):
-            if name in values:
-                ended |= np.asarray(values[name], np.bool_).reshape(axes)
+        for flag in flags:
+            ended |= flag.astype(np.bool_).reshape(axes)
         for record, row, last in zip(self._records, np.reshape(ids, axes), ended, strict=True):
             record.stored(row, last)
+
+    def clear(self) -> None:
+        """Take note that no step is stored any more."""
+        for record in self._records:
+            record.clear()
 
     def cut(self, where: Any, axes: tuple[int, int]) -> None:
         """Begin new episodes; `axes` are R, E."""

@@ -23,12 +23,14 @@ from replaylab.replay.describe import (
 from replaylab.replay.fields import Field, Tree, check_fields, flatten_as, unflatten
 from replaylab.replay.hindsight import Hindsight, of_outcome
 from replaylab.replay.memory import check_memory, core_fields, machine_memory
+from replaylab.replay.record import EACH
 from replaylab.replay.retention import Fifo, Reservoir, Retention
 from replaylab.replay.samplers import Mixture, Sampler, Uniform
 from replaylab.replay.schedules import as_schedule
 from replaylab.replay.seeding import Seed, sampling_streams
+from replaylab.replay.stacked_input import check_first_stacks
 from replaylab.replay.storage import Storage, checked_storage
-from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform, transform_config
+from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform, check_ends, transform_config
 
 Kind = TypeVar("Kind", bound=Transform)
 
@@ -75,6 +77,9 @@ class Declaration:
         self.hindsight, self.sequence = self._transform(Hindsight), self._transform(Sequence)
         self._known = self._known_of_outcome()
         self.plain_batches = self.hindsight is None and not self.nested
+        by_episodes = [*self.transforms, *[self.sampler] * self.sampler.needs_episodes]
+        if by_episodes:
+            check_ends(self.flat, type(by_episodes[0]).__name__)
         self.retention = Fifo() if retention is None else retention
         self._check_retention()
         self.usual_batch = min(2**20, machine_memory() // (self.batch_row_nbytes * (self.replicas or 1)))
@@ -93,7 +98,7 @@ class Declaration:
                 "another sampler with Sequence, or no Sequence"
             )
         self.autoreset = checked_mode(autoreset, self.flat)
-        self._given = self._given_fields()
+        self.given = self._given_fields()
         parts = self.sampler.parts if isinstance(self.sampler, Mixture) else (self.sampler,)
         self._schedules = [as_schedule(part.scheduled) for part in parts]
         bounds = [schedule.bounds for schedule in self._schedules]
@@ -104,7 +109,7 @@ class Declaration:
     def plain(self) -> bool:
         """Whether `add` may hand what it is given to the core as it is."""
         custom = isinstance(self.sampler, CustomSampler)
-        return not self.nested and not custom and self._given is self.flat and self.autoreset != "same_step"
+        return not self.nested and not custom and self.given is self.flat and self.autoreset != "same_step"
 
     def make_core(self, seed: Seed) -> _core.Replay:
         """Return the compiled part of a buffer, empty.
@@ -117,7 +122,8 @@ class Declaration:
         reservoir = isinstance(self.retention, Reservoir)
         sizes = (self.capacity, self.replicas or 1, self.num_envs or 1)
         on_disk = self.storage is not None and self.storage.on_disk
-        check_memory(self.flat, *sizes, config, self._core_transforms, reservoir, self.count_replays, on_disk)
+        record = EACH if isinstance(self.sampler, CustomSampler) else 0
+        check_memory(self.flat, *sizes, config, self._core_transforms, reservoir, self.count_replays, on_disk, record)
         axes = {"num_envs": self.num_envs, "replicas": self.replicas}
         return _core.Replay(
             fields,
@@ -139,7 +145,9 @@ class Declaration:
         names = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
         return {name: getattr(self, name) for name in (*names, "storage", "autoreset", "count_replays", "min_size")}
 
-    def steps(self, steps: dict[str, Any], final_obs: Any, where: Any, *, many: bool) -> tuple[dict[str, Any], int]:
+    def steps(
+        self, core: _core.Replay, steps: dict[str, Any], final_obs: Any, where: Any, *, many: bool
+    ) -> tuple[dict[str, Any], int]:
         """Return the flat values of one call of `add` or `extend`, as they are stored, and how many time steps.
 
         Raises:
@@ -153,11 +161,13 @@ class Declaration:
         length = steps_of(first, values[first], 0 if self.replicas is None else 1) if many else None
         leading = (self.replicas, length, self.num_envs)
         if self.autoreset == "same_step":
-            values = with_final_obs(values, final_obs, where, self._given, leading)
-        if self.stack is not None and self._given is not self.flat:
+            values = with_final_obs(values, final_obs, where, self.given, leading)
+        if self.stack is not None and self.given is not self.flat:
+            resets_left_out = self.autoreset == "next_step"
+            check_first_stacks(self.stack, values, where, self.given, leading, core.next_steps(), resets_left_out)
             axis = sum(n is not None for n in leading)
             values = {
-                path: value if self._given[path] == self.flat[path] else self.stack.newest(path, value, axis)
+                path: value if self.given[path] == self.flat[path] else self.stack.newest(path, value, axis)
                 for path, value in values.items()
             }
         return values, length if length is not None else 1

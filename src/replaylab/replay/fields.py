@@ -24,6 +24,9 @@ RESERVED = (
 
 
 LENGTHS = tuple_of(whole(), "whole numbers of at least 1")
+DEEPEST = 64
+"""Levels of nesting that are ever meant."""
+
 LEAST_COMPRESSED, MOST_COMPRESSED = 64, 2**26
 """Bytes of a value that can be compressed: less is not worth it, and more does not fit the log."""
 
@@ -96,8 +99,15 @@ def flatten(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(tree, (Mapping, tuple)):
         yield path, tree
         return
+    check_depth(path)
     for key, child in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
         yield from flatten(child, f"{path}.{key}" if path else str(key))
+
+
+def check_depth(path: str) -> None:
+    """Raise `FieldError` if a path leads deeper than any observation is nested."""
+    if path.count(".") >= DEEPEST:
+        raise FieldError(f"field `{path[:20]}...` is nested deeper than {DEEPEST} levels; nest it less")
 
 
 def flatten_as(template: Tree, value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -147,8 +157,7 @@ def check_fields(fields: Mapping[str, Tree]) -> dict[str, Field]:
         if name in RESERVED:
             raise FieldError(f"`{name}` is reserved (with {', '.join(RESERVED)}); give the field another name")
     flat = dict(flatten(fields))
-    for name, tree in fields.items():
-        _check_nesting(name, tree)
+    _check_nesting("", fields)
     for path, leaf in flat.items():
         if not isinstance(leaf, Field):
             raise FieldError(f"field `{path}` must be a Field, or a mapping or tuple of them, but got {leaf!r}")
@@ -160,10 +169,27 @@ def _check_nesting(path: str, tree: Tree) -> None:
         return
     if not tree:
         raise FieldError(f"field `{path}` is nested but holds no Field; give it one or leave it out")
+    known: dict[str, Any] = {}
     for key, child in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
-        if isinstance(key, str) and "." in key:
-            raise FieldError(f"the key {key!r} in field `{path}` must not hold a dot, which separates keys in a path")
-        _check_nesting(f"{path}.{key}", child)
+        name = _checked_key(path, key)
+        if name in known:
+            raise FieldError(
+                f"the keys {known[name]!r} and {key!r} in field `{path}` are both written {name} in a path; rename one"
+            )
+        known[name] = key
+        _check_nesting(f"{path}.{name}" if path else name, child)
+
+
+def _checked_key(path: str, key: Any) -> str:
+    """Return a key of nested fields as a path has it."""
+    if isinstance(key, bool) or not isinstance(key, (str, int)):
+        raise FieldError(f"the keys in field `{path}` must be strings (or whole numbers), but one is {key!r}")
+    name = f"{key}"
+    if "." in name:
+        raise FieldError(f"the key {key!r} in field `{path}` must not hold a dot, which separates keys in a path")
+    if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise FieldError(f"the key {key!r} in field `{path}` must be text without NUL and lone surrogates; rename it")
+    return name
 
 
 def names_error(call: str, given: Mapping[str, Any], fields: Iterable[str]) -> FieldError:

@@ -66,7 +66,7 @@ class Hindsight(Transform):
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
         """Tell the core what it needs to know."""
-        need_outcome(self, fields, ("reward", "terminated"))
+        need_outcome(self, fields, [name for name in OUTCOME if name != "truncated" or name in fields])
         paths = list(fields)
         goals = [f"{obs}.{key}" for obs in ("obs", "next_obs") for key in (self.desired, self.achieved)]
         for path in goals:

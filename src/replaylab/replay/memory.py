@@ -23,20 +23,23 @@ def check_memory(
     reservoir: bool,
     count_replays: bool,
     on_disk: bool = False,
+    record: int = 0,
 ) -> None:
     """Raise `OverSizeError` if the buffer needs more memory than the machine has; rows on disk need none.
+
+    `record` is how many bytes are noted in Python about each step.
 
     Of compressed fields only what their rows hold is counted: how far they shrink is known once they are there.
     """
     row = sum(field.nbytes for field in fields.values())
     if row < LARGEST:
         row = _core.row_nbytes(core_fields(fields), transforms)
-    one = capacity * row
+    one, grown = capacity * row, 0
     if one < 2**54:  # else nothing more is needed to refuse it
-        one = _core.replica_nbytes(
+        one, grown = _core.replica_nbytes(
             core_fields(fields), capacity, num_envs, sampler, transforms, reservoir, count_replays
         )
-        one -= (capacity + 1) * row if on_disk else 0
+        one += capacity * record - ((capacity + 1) * row if on_disk else 0)
     available = machine_memory()
     if replicas * one <= available:
         return
@@ -45,9 +48,10 @@ def check_memory(
     else:
         fitting = int(capacity * available / (replicas * one) * 0.99)
         mend = f"use a capacity of at most {fitting:,}" if fitting else "use a smaller shape"
-    packed = sum(field.nbytes for field in fields.values() if field.compressed)
-    if packed:
-        mend = f"(compressed fields come on top, at most {size_text(replicas * capacity * packed)}) {mend}"
+    if grown:
+        packed = any(field.compressed for field in fields.values())
+        what = "compressed fields" if packed else "closing rows of `next_obs`" if transforms.derived else "episodes"
+        mend = f"({what} come on top, at most {size_text(replicas * grown)}) {mend}"
     raise OverSizeError(
         f"capacity={capacity:,} needs {size_text(replicas * one)} ({row:,} bytes a step"
         f"{f', {replicas:,} replicas' if replicas > 1 else ''}), but this machine has {size_text(available)}; "

@@ -169,6 +169,7 @@ class Dispersed(Prioritized):
 
     no_law: ClassVar[str] = "a row depends on the episodes of the rows before; batch.probability is a first row's"
     needs_order: ClassVar[bool] = True
+    needs_episodes: ClassVar[bool] = True
     _kind: ClassVar[str] = "dispersed"
 
     def __post_init__(self) -> None:

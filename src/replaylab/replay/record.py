@@ -11,6 +11,10 @@ from replaylab.errors import SnapshotError
 Ids = npt.NDArray[np.int64]
 
 
+EACH = 5 * 8
+"""Bytes noted about each step."""
+
+
 class Record:
     """What a view is made of, by slot, for one replica."""
 
@@ -25,8 +29,8 @@ class Record:
     def slots(self) -> Ids:
         """Return the slots in use, oldest step first."""
         begun, capacity = int(self.ids.max()) + 1, len(self.ids)  # id i lies in slot i mod capacity
-        if begun <= capacity:
-            return np.arange(begun)
+        if self.ids[-1] < 0:  # it was never full, or not since it was cleared, when slot 0 came next
+            return np.arange(begun % capacity)
         return np.concatenate([np.arange(begun % capacity, capacity), np.arange(begun % capacity)])
 
     def stored(self, ids: Ids, ended: npt.NDArray[np.bool_]) -> None:
@@ -39,6 +43,10 @@ class Record:
             self.counts[slots], self.feedback[slots] = 0, np.nan
             self._step[kept] += 1
             self.cut(last & (row >= 0))
+
+    def clear(self) -> None:
+        """Take note that no step is stored any more."""
+        self.ids[:] = -1
 
     def cut(self, where: npt.NDArray[np.bool_]) -> None:
         """Begin a new episode in these environments (E,)."""

@@ -33,6 +33,7 @@ class Sampler(ABC):
         law_needs_batch_size: Whether `probabilities` depends on the batch size.
         law_needs_progress: Whether it depends on the scheduled number.
         needs_order: Whether it goes by the steps' order or age, which a `Reservoir` does not keep.
+        needs_episodes: Whether it goes by episodes, which ``terminated`` and ``truncated`` then end.
         no_law: Why `probabilities` cannot state the law of one row; "" where it can.
         in_core: Whether the compiled core draws; if not, the sampler cannot be part of a `Mixture`.
         draws_sequences: Whether `Sequence` can be made of what it draws.
@@ -43,6 +44,7 @@ class Sampler(ABC):
     law_needs_batch_size: ClassVar[bool] = False
     law_needs_progress: ClassVar[bool] = False
     needs_order: ClassVar[bool] = False
+    needs_episodes: ClassVar[bool] = False
     no_law: ClassVar[str] = ""
     in_core: ClassVar[bool] = True
     draws_sequences: ClassVar[bool] = True

@@ -116,8 +116,10 @@ class _Replica:
     def __init__(self, state: Mapping[str, npt.NDArray[Any]], prefix: str, capacity: int) -> None:
         own = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
         next_id = int(own["next_id"][0])
-        self._capacity, self._size = capacity, min(next_id, capacity)
-        self._added = int(own["offered"][0]) if "offered" in own else next_id
+        first_id, given_before = own.get("cleared", (0, 0))
+        self._capacity, self._size = capacity, min(next_id - int(first_id), capacity)
+        since = int(own["offered"][0]) if "offered" in own else next_id - int(first_id)
+        self._added = int(given_before) + since
         if "ids" in own:  # of a reservoir, by slot
             self.ids = np.sort(own["ids"][: self._size])
         else:
@@ -187,7 +189,7 @@ def _laws(
     found = buffer.probabilities(asked, batch_size=batch_size, progress=progress).reshape(ids.shape)
     alone = ids >= 0
     if any(isinstance(one, Sequence) for one in buffer.transforms):  # a sequence is drawn by its first step's id
-        alone &= buffer._core.blocks(asked).reshape(*ids.shape, -1)[..., 0] == ids
+        alone &= buffer._core.blocks(asked, True).reshape(ids.shape) == ids
     return [
         (law[kept], one.ages[kept[: len(one.ids)]].astype(np.float64))
         for law, kept, one in zip(found, alone, replicas, strict=True)

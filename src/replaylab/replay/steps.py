@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from replaylab.errors import FieldError
-from replaylab.replay.fields import Field, Tree
+from replaylab.replay.fields import Field, Tree, check_depth
 
 Step = Mapping[str, Any]
 """One time step by field name: the arguments of `ReplayBuffer.add`."""
@@ -35,13 +35,14 @@ def fields_of_step(step: Step) -> dict[str, Tree]:
         {'obs': Field((2, 2), uint8), 'reward': Field((), float32)}
     """
 
-    def field(value: Any) -> Tree:
+    def field(value: Any, path: str) -> Tree:
+        check_depth(path)
         if isinstance(value, Mapping):
-            return {name: field(child) for name, child in value.items()}
+            return {name: field(child, f"{path}.") for name, child in value.items()}
         if isinstance(value, tuple):
-            return tuple(field(child) for child in value)
+            return tuple(field(child, f"{path}.") for child in value)
         array = np.asarray(value)
         plain = not hasattr(value, "dtype") and array.dtype == np.float64
         return Field(array.shape, np.float32 if plain else array.dtype)
 
-    return {name: field(value) for name, value in step.items()}
+    return {name: field(value, name) for name, value in step.items()}

@@ -78,7 +78,9 @@ class FrameStack(Transform):
             ``next_...`` along.
         padding: "repeat" the oldest frame (as Gymnasium's `FrameStackObservation` does after a reset) or "zero".
         stacked_input: Whether `add`, `extend` and ``final_obs`` are given whole stacks ``[...] k *shape``, of which
-            the newest frame is stored; else single frames.
+            the newest frame is stored; else single frames. A batch holds the stacks that were given where they move on
+            by a frame a step. One that begins an episode must hold its newest frame and `padding` only: frames from
+            before would be lost, and are refused (but with a `storage`, where they are lost).
     """
 
     length: int = 4
@@ -227,6 +229,12 @@ def transform_config(transforms: ListOf[Transform], fields: Fields, derived: boo
             if name in fields:
                 raise FieldError(f"{type(one).__name__} makes the column `{name}` itself; give the field another name")
         one.configure(config, fields)
+    for i in config.states:
+        if i in config.desired:
+            raise FieldError(
+                f"`{paths[i]}` cannot be a `state` of Sequence, of which a row has one, and a goal of Hindsight, of "
+                "which every step has one; leave it out of `state`, naming what is inside a nested field one by one"
+            )
     outcome = [i for i, path in enumerate(paths) if path in OUTCOME]
     for i in config.stacked:
         if i in (*outcome, *config.states, *config.desired, config.achieved):
@@ -246,6 +254,17 @@ def need_outcome(transform: Transform, fields: Fields, names: ListOf[str] = OUTC
         if fields.get(name) != field:
             raise FieldError(
                 f"{type(transform).__name__} needs the field `{name}` declared as Field((), {field.dtype})"
+            )
+
+
+def check_ends(fields: Fields, asks: str) -> None:
+    """Raise `FieldError` unless what is declared as terminated or truncated says of each step whether it ended."""
+    for path, field in fields.items():
+        name = path.split(".")[0]
+        if name in OUTCOME[1:] and (path != name or field.nbytes != field.dtype.itemsize or field.dtype.kind == "c"):
+            raise FieldError(
+                f"`{name}` must be one number a step, which ends its episode where it is not 0, for {asks} goes by "
+                f"episodes, but `{path}` is {field}; declare `{name}` as Field((), bool), and this under another name"
             )
 
 
