@@ -133,7 +133,7 @@ void Perceptron::forward(const float* parameters, float* activations, std::int64
 }
 
 void Perceptron::backward(const float* parameters, const float* activations, float* slopes, float* gradients,
-                          std::int64_t rows) const {
+                          std::int64_t rows, bool to_inputs) const {
     if (dueling_) {
         const float* q = slopes + this->q() * rows;
         float* advantage = slopes + (this->q() - actions_) * rows;
@@ -150,11 +150,15 @@ void Perceptron::backward(const float* parameters, const float* activations, flo
         const float* dy = slopes + layer->to * rows;
         kernels.outer(
             {dy, x, layer->outputs, layer->inputs, rows, gradients + layer->weight, gradients + layer->bias});
-        if (layer->from > 0)  // inputs are relu's outputs, all but the first layer's
+        if (layer->from > 0 || to_inputs)  // inputs are relu's outputs, all but the first layer's
             kernels.product({parameters + layer->weight, 1, layer->inputs, dy, nullptr, x, false,
                              layer->inputs, layer->outputs, rows, slopes + layer->from * rows});
     }
 }
+
+void dense(const Product& product) { kernels.product(product); }
+
+void dense_gradient(const Outer& outer) { kernels.outer(outer); }
 
 void adam(const AdamStep& step, const float* gradients, float* mean, float* square, float* parameters,
           std::int64_t count) {

@@ -241,9 +241,9 @@ def use_kernels(name: str) -> None:
     """Use these kernels from now on; for tests."""
 
 class QLearners:
-    """R deep Q-learners with perceptrons; see replaylab.learners."""
+    """R deep Q-learners; see replaylab.learners."""
 
-    def __init__(self, *, inputs: int, hidden: Sequence[int], actions: int, replicas: int, dueling: bool, is_double: bool, huber: bool, max_grad_norm: float, least: float, most: float, learning_rate: float, tau: float, target_period: int) -> None: ...
+    def __init__(self, *, shape: Sequence[int], filters: int, hidden: Sequence[int], actions: int, replicas: int, dueling: bool, is_double: bool, huber: bool, max_grad_norm: float, least: float, most: float, learning_rate: float, tau: float, target_period: int) -> None: ...
 
     def q_values(self, obs: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]:
         """Q(s, ·) (R, N, A) for inputs (R, N, I)."""
