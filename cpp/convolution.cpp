@@ -33,7 +33,7 @@ Network::Network(const Convolution& below, const Perceptron& top)
     : below_(below),
       top_(top),
       first_parameter_(below.parameters()),
-      first_feature_(below.inputs() + below.seen() * below.places()) {}
+      first_feature_(below.inputs() + std::max(below.seen(), below.filters()) * below.places()) {}
 
 std::vector<Layer> Network::layers() const {
     std::vector<Layer> layers = top_.layers();
@@ -52,7 +52,7 @@ void Network::backward(const float* parameters, const float* activations, float*
                        std::int64_t rows) const {
     const std::int64_t above = first_feature_ * rows;
     top_.backward(parameters + first_parameter_, activations + above, slopes + above,
-                  gradients + first_parameter_, rows, below_.has_value());
+                  gradients + first_parameter_, rows, below_ ? slopes : nullptr);
     if (below_) below_->backward(activations + below_->inputs() * rows, slopes + above, gradients, rows);
 }
 

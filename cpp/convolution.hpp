@@ -45,7 +45,7 @@ class Convolution {
 };
 
 // A perceptron, or one above a convolution. Activations are images, columns, the convolution's outputs, and
-// the rest of the perceptron's.
+// the rest of the perceptron's; of the slopes what lies below the outputs is scratch.
 class Network {
   public:
     explicit Network(const Perceptron& top) : top_(top) {}

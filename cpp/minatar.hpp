@@ -24,6 +24,9 @@ constexpr int kLast = kSide - 1;
 enum class Action : std::int8_t { noop, left, up, right, down, fire };
 constexpr std::int64_t kActions = 6;
 
+// Whether something is so, in a copy: unlike a bool it may hold anything, as a damaged state does.
+using Flag = std::uint8_t;
+
 inline bool on_board(int x) { return x >= 0 && x < kSide; }
 
 // One step to the right or to the left.

@@ -12,7 +12,7 @@ constexpr int kRampInterval = 100, kSpawnInterval = 10, kMoveInterval = 5;
 
 struct Asterix {
     struct Thing {
-        bool there, right, is_gold;
+        Flag there, right, is_gold;
         std::int8_t x;
     };
 
@@ -42,7 +42,7 @@ struct Asterix {
             move_timer = move_interval;
             for (Thing& thing : things) {
                 thing.x = static_cast<std::int8_t>(beside(thing.x, thing.right));
-                thing.there = thing.there && on_board(thing.x);
+                thing.there = thing.there != 0 && on_board(thing.x);
                 if (!thing.there) thing = {};
             }
             meet(outcome);

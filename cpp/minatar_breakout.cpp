@@ -11,7 +11,7 @@ struct Breakout {
     int x, y, last_x, last_y;  // the ball, now and a frame before
     int dx, dy;                // its direction, each 1 or −1
     int paddle_x;
-    bool inside_bricks;  // it struck a brick in the frame before, and goes through those after it
+    Flag inside_bricks;  // it struck a brick in the frame before, and goes through those after it
     Row bricks[kSide];
 
     void start(Random& random) {

@@ -16,7 +16,7 @@ constexpr int kFrames = 2500;
 struct Freeway {
     struct Car {
         std::int8_t x, timer, interval;
-        bool right;
+        Flag right;
     };
 
     int y, pause, frames_left;

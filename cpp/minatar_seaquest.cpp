@@ -27,7 +27,7 @@ constexpr int kMoveInterval = 5, kLeastMoveInterval = 2;
 // What moves sideways through the water. Fields that a kind does not need stay 0.
 struct Swimmer {
     std::int8_t x, y;
-    bool right;
+    Flag right;
     std::int8_t move_timer, shot_timer;
 
     bool is_at(int at_x, int at_y) const { return x == at_x && y == at_y; }
@@ -71,9 +71,9 @@ struct Shoal {
 
 struct Seaquest {
     int x, y;
-    bool right;
+    Flag right;
     int oxygen, divers_on_board, shot_timer;
-    bool at_surface;
+    Flag at_surface;
     int enemy_interval, enemy_timer, diver_timer, move_interval, ramps;
     Shoal bullets, enemy_bullets, fish, subs, divers;
 

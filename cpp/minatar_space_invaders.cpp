@@ -20,7 +20,7 @@ struct SpaceInvaders {
     int x;           // the cannon's
     int shot_timer;  // frames until it can shoot again
     int move_interval, move_timer, alien_shot_timer;
-    bool right;  // where the aliens go
+    Flag right;  // where the aliens go
     Row aliens[kSide], bullets[kSide], alien_bullets[kSide];
 
     void start(Random&) {

@@ -42,9 +42,10 @@ class Perceptron {
     void forward(const float* parameters, float* activations, std::int64_t rows) const;
 
     // For the latest `forward`: reads ∂L/∂Q from `slopes`, writes the rest of it, and ∂L/∂parameters.
-    // Padding rows of ∂L/∂Q must be zero. With `to_inputs` also ∂L/∂inputs, which a relu must have made.
+    // Padding rows of ∂L/∂Q must be zero. Given scratch for the inputs, (inputs,
+    // rows), also writes ∂L/∂inputs, which a relu must have made.
     void backward(const float* parameters, const float* activations, float* slopes, float* gradients,
-                  std::int64_t rows, bool to_inputs = false) const;
+                  std::int64_t rows, float* scratch = nullptr) const;
 
   private:
     std::int64_t add_layer(std::int64_t from, std::int64_t inputs, std::int64_t to, std::int64_t outputs,
