@@ -121,6 +121,9 @@ void bind_minatar(nb::module_& module) {
             "__init__",
             [](BoundGame* self, const std::string& game) { new (self) BoundGame{rules_named(game)}; },
             nb::arg("game"))
+        .def("__getstate__", [](const BoundGame& self) { return std::string(self.rules.name); })
+        .def("__setstate__",
+             [](BoundGame* self, const std::string& game) { new (self) BoundGame{rules_named(game)}; })
         .def_prop_ro("channels",
                      [](const BoundGame& self) {
                          return std::vector<std::string>(self.rules.channels.begin(),
@@ -134,13 +137,13 @@ void bind_minatar(nb::module_& module) {
             "last_action", [](nb::handle) { return minatar::kLastAction; },
             "Which of a copy's words is its last action.")
         .def("start", &BoundGame::start, nb::arg("stream"), "A new copy (W,) that draws from a stream (4,).")
-        .def("step", &BoundGame::step, nb::arg("copies"), nb::arg("action"), nb::arg("skipped"),
+        .def("step", &BoundGame::step, nb::arg("copies").noconvert(), nb::arg("action"), nb::arg("skipped"),
              nb::arg("sticky_action_prob"), nb::arg("ramping"),
              "Move copies (E, W) on in place, but for those skipped; return rewards and terminated, each "
              "(E,).")
-        .def("observe", &BoundGame::observe, nb::arg("copies"),
+        .def("observe", &BoundGame::observe, nb::arg("copies").noconvert(),
              "What is seen of copies, bool (E, channels, y, x).")
-        .def("find_unsound", &BoundGame::find_unsound, nb::arg("copies"),
+        .def("find_unsound", &BoundGame::find_unsound, nb::arg("copies").noconvert(),
              "The first copy that the game cannot be in, or −1.");
 }
 

@@ -1,5 +1,8 @@
 """MinAtar's games as environments; that their rules are the published ones is shown in test_published.py."""
 
+import copy
+import pickle
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -99,6 +102,16 @@ def test_a_restored_game_goes_on_exactly(game, mode):
     assert equal(trace(other, 200, np.random.default_rng(2)), expected)
     env.restore(state)
     assert equal(trace(env, 200, np.random.default_rng(2)), expected)
+
+
+@pytest.mark.parametrize("twin", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_an_environment_is_copied_with_its_state(twin):
+    env = MinAtarVectorEnv(3, game="seaquest")
+    env.reset(seed=0)
+    trace(env, 50, np.random.default_rng(0))
+    other = twin(env)
+    expected = trace(env, 100, np.random.default_rng(1))
+    assert equal(trace(other, 100, np.random.default_rng(1)), expected)
 
 
 @pytest.mark.parametrize("game", GAMES)

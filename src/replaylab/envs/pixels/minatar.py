@@ -80,8 +80,7 @@ class MinAtarVectorEnv(BatchedEnv):
         self.render_mode = render_mode
         self._sticky_action_prob = float(sticky_action_prob)
         self._difficulty_ramping = bool(difficulty_ramping)
-        self._copies = np.ascontiguousarray(self._variables.T)  # one copy's words lie together, for the core
-        self._variables = self._copies.T
+        self._variables = np.asfortranarray(self._variables)  # one copy's words lie together, for the core
 
     def restore(self, state: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
         """Go on from what `state` returned; see `BatchedEnv.restore`.
@@ -111,10 +110,10 @@ class MinAtarVectorEnv(BatchedEnv):
 
     def _advance(self, action: npt.NDArray[np.intp]) -> tuple[Floats, Bools]:
         chosen, chance = self._actions[action], self._sticky_action_prob
-        return self._rules.step(self._copies, chosen, self._ended, chance, self._difficulty_ramping)
+        return self._rules.step(self._variables.T, chosen, self._ended, chance, self._difficulty_ramping)
 
     def _observe(self) -> npt.NDArray[np.bool_]:
-        return self._rules.observe(self._copies)
+        return self._rules.observe(self._variables.T)
 
 
 class MinAtarEnv(SingleEnv):
