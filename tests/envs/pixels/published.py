@@ -51,7 +51,7 @@ class Published:
     """One copy of a game of the package, each episode with a stream that `generator` starts, as in ours."""
 
     def __init__(self, game, generator, **options):
-        from minatar import Environment
+        from minatar.environment import Environment
 
         self.generator = generator
         self.env = Environment(game, **options)

@@ -12,7 +12,7 @@ from replaylab.envs.registration import MINATAR
 from tests.envs.pixels import golden
 from tests.envs.pixels.published import Published
 
-pytest.importorskip("minatar", reason="the published package is not installed: pip install minatar")
+pytest.importorskip("minatar.environment", reason="the published package is not installed: pip install minatar")
 GAMES = list(MINATAR.values())
 OPTIONS: list[dict] = [
     {},
