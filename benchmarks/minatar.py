@@ -102,12 +102,12 @@ def _compiled(name: str, step: Any, state: Any, steps: int) -> Iterator[Contesta
 
 
 def measure(games: Sequence[str], num_envs: int, steps: int, rounds: int) -> None:
-    """Print steps a second on the clock, steps a second of the processor, and how many times as many of these are here.
+    """Print steps a second on the clock and of the processor, and how many times as many are here.
 
     On a busy machine the clock flatters whoever's blocks are short; processor time counts all threads.
     """
     print(f"{num_envs} copies, {rounds} rounds, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print("steps a second on the clock, of the processor, and how many times as many here", flush=True)
+    print("steps a second on the clock, and how many times as many here; then the same of the processor", flush=True)
     for env_id, game in MINATAR.items():
         if game not in games:
             continue
@@ -126,9 +126,8 @@ def measure(games: Sequence[str], num_envs: int, steps: int, rounds: int) -> Non
                 times_of_round[i] = np.array(spent) / (num_envs * count)
         rates = 1 / np.median(times[1:], 0)  # the first round compiles
         print(env_id, flush=True)
-        for (name, _, _), (on_clock, of_processor) in zip(contestants, rates, strict=True):
-            ahead = rates[0, 1] / of_processor
-            print(f"  {name:17} {on_clock:11,.0f} {of_processor:11,.0f}   {ahead:6.1f}", flush=True)
+        for (name, _, _), rate, ahead in zip(contestants, rates, rates[0] / rates, strict=True):
+            print(f"  {name:17} {rate[0]:11,.0f} {ahead[0]:7.1f}   {rate[1]:11,.0f} {ahead[1]:7.1f}", flush=True)
 
 
 def main() -> None:
