@@ -35,7 +35,7 @@ def ours(env_id: str, _: str, num_envs: int, steps: int) -> Iterator[Contestant]
 
 
 def published(_: str, game: str, num_envs: int, steps: int) -> Iterator[Contestant]:
-    minatar: Any = importlib.import_module("minatar")
+    minatar: Any = importlib.import_module("minatar.environment")
     envs = [minatar.Environment(game) for _ in range(num_envs)]
     for env in envs:
         env.reset()
