@@ -42,9 +42,10 @@ class Perceptron {
     void forward(const float* parameters, float* activations, std::int64_t rows) const;
 
     // For the latest `forward`: reads ∂L/∂Q from `slopes`, writes the rest of it, and ∂L/∂parameters.
-    // Padding rows of ∂L/∂Q must be zero.
+    // Padding rows of ∂L/∂Q must be zero. Given scratch for the inputs, (inputs,
+    // rows), also writes ∂L/∂inputs, which a relu must have made.
     void backward(const float* parameters, const float* activations, float* slopes, float* gradients,
-                  std::int64_t rows) const;
+                  std::int64_t rows, float* scratch = nullptr) const;
 
   private:
     std::int64_t add_layer(std::int64_t from, std::int64_t inputs, std::int64_t to, std::int64_t outputs,
@@ -54,6 +55,12 @@ class Perceptron {
     std::int64_t parameters_ = 0, features_ = 0, actions_;
     bool dueling_;
 };
+
+// The two products of a dense layer, by the kernels in use; see kernels.hpp.
+struct Product;
+struct Outer;
+void dense(const Product& product);
+void dense_gradient(const Outer& outer);
 
 // One step of Adam (Kingma & Ba 2015) on `count` parameters: m ← β₁m + (1 − β₁)g, v ← β₂v + (1 − β₂)g²,
 // θ ← θ − rate·m / (√v + epsilon), where the caller has put the bias corrections into rate and epsilon.

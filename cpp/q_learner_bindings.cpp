@@ -39,6 +39,21 @@ void check(const char* name, const Array& array, std::initializer_list<std::int6
                  array.shape(axis - 1));
 }
 
+// Observations of a shape (channels, height, width) go through `filters` filters first; with 0 filters they
+// are numbers in a row.
+Network network_of(const std::vector<std::int64_t>& shape, std::int64_t filters,
+                   const std::vector<std::int64_t>& hidden, std::int64_t actions, bool dueling) {
+    if (filters == 0) {
+        std::int64_t inputs = 1;
+        for (std::int64_t n : shape) inputs *= n;
+        return Network(Perceptron(inputs, hidden, actions, dueling));
+    }
+    if (shape.size() != 3 || shape[1] < kFilterSide || shape[2] < kFilterSide)
+        fail("ShapeError", "filters need observations (channels, height, width) of at least 3 × 3");
+    const Convolution below({shape[0], shape[1], shape[2]}, filters);
+    return Network(below, Perceptron(filters * below.places(), hidden, actions, dueling));
+}
+
 struct Bound {
     QLearners learners;
     std::int64_t inputs;
@@ -88,23 +103,25 @@ Out view(nb::handle self) {
 void bind_q_learners(nb::module_& module) {
     module.def("usable_kernels", &usable_kernels, "The kernels this processor can run, best first.");
     module.def("use_kernels", &use_kernels, nb::arg("name"), "Use these kernels from now on; for tests.");
-    nb::class_<Bound>(module, "QLearners", "R deep Q-learners with perceptrons; see replaylab.learners.")
+    nb::class_<Bound>(module, "QLearners", "R deep Q-learners; see replaylab.learners.")
         .def(
             "__init__",
-            [](Bound* self, std::int64_t inputs, const std::vector<std::int64_t>& hidden,
-               std::int64_t actions, std::int64_t replicas, bool dueling, bool is_double, bool huber,
-               float max_grad_norm, float least, float most, float learning_rate, float tau,
-               std::int64_t target_period) {
-                new (self) Bound{QLearners(Perceptron(inputs, hidden, actions, dueling),
+            [](Bound* self, const std::vector<std::int64_t>& shape, std::int64_t filters,
+               const std::vector<std::int64_t>& hidden, std::int64_t actions, std::int64_t replicas,
+               bool dueling, bool is_double, bool huber, float max_grad_norm, float least, float most,
+               float learning_rate, float tau, std::int64_t target_period) {
+                std::int64_t inputs = 1;
+                for (std::int64_t n : shape) inputs *= n;
+                new (self) Bound{QLearners(network_of(shape, filters, hidden, actions, dueling),
                                            {is_double, huber, max_grad_norm, least, most, learning_rate, tau,
                                             target_period},
                                            inputs, replicas),
                                  inputs};
             },
-            nb::kw_only(), nb::arg("inputs"), nb::arg("hidden"), nb::arg("actions"), nb::arg("replicas"),
-            nb::arg("dueling"), nb::arg("is_double"), nb::arg("huber"), nb::arg("max_grad_norm"),
-            nb::arg("least"), nb::arg("most"), nb::arg("learning_rate"), nb::arg("tau"),
-            nb::arg("target_period"))
+            nb::kw_only(), nb::arg("shape"), nb::arg("filters"), nb::arg("hidden"), nb::arg("actions"),
+            nb::arg("replicas"), nb::arg("dueling"), nb::arg("is_double"), nb::arg("huber"),
+            nb::arg("max_grad_norm"), nb::arg("least"), nb::arg("most"), nb::arg("learning_rate"),
+            nb::arg("tau"), nb::arg("target_period"))
         .def("q_values", &Bound::q_values, nb::arg("obs"), "Q(s, ·) (R, N, A) for inputs (R, N, I).")
         .def("update", &Bound::update, nb::arg("obs"), nb::arg("action"), nb::arg("reward"),
              nb::arg("next_obs"), nb::arg("discount"), nb::arg("weight"),

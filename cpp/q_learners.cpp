@@ -15,7 +15,7 @@ std::int64_t padded_rows(std::int64_t rows) { return (rows + kRowBlock - 1) / kR
 
 }  // namespace
 
-QLearners::QLearners(const Perceptron& network, const QSettings& settings, std::int64_t inputs,
+QLearners::QLearners(const Network& network, const QSettings& settings, std::int64_t inputs,
                      std::int64_t replicas)
     : network_(network), settings_(settings), inputs_(inputs), replicas_(replicas) {
     const auto size = static_cast<std::size_t>(replicas * network_.parameters());

@@ -1,12 +1,12 @@
-// R deep Q-learners with perceptrons: action values, and one update of all from a drawn batch.
+// R deep Q-learners: action values, and one update of all from a drawn batch.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "convolution.hpp"
 #include "fork_safe.hpp"
-#include "perceptron.hpp"
 
 namespace replaylab {
 
@@ -38,15 +38,14 @@ struct QSeen {
 // Several threads may call it: each call waits for its turn.
 class QLearners {
   public:
-    QLearners(const Perceptron& network, const QSettings& settings, std::int64_t inputs,
-              std::int64_t replicas);
+    QLearners(const Network& network, const QSettings& settings, std::int64_t inputs, std::int64_t replicas);
 
     // Q(s, ·) into `q` (R, rows, A), for `obs` (R, rows, inputs).
     void q_values(const float* obs, std::int64_t rows, float* q);
 
     void update(const QBatch& batch, const QSeen& seen);
 
-    const Perceptron& network() const { return network_; }
+    const Network& network() const { return network_; }
     std::int64_t replicas() const { return replicas_; }
 
     // (R, parameters); with `updates` they are the whole state.
@@ -60,7 +59,7 @@ class QLearners {
     void find_targets(std::int64_t r, const QBatch& batch, std::int64_t padded);
     void find_errors(std::int64_t r, const QBatch& batch, std::int64_t padded, const QSeen& seen);
 
-    Perceptron network_;
+    Network network_;
     QSettings settings_;
     std::int64_t inputs_, replicas_;
     std::vector<float> activations_, slopes_, target_q_, targets_;  // scratch, for one replica

@@ -4,7 +4,7 @@ The compiled core of replaylab: rows, ids, sum tree, random streams, tables of a
 
 from collections.abc import Mapping, Sequence
 import types
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import numpy
 import numpy.typing
@@ -282,9 +282,9 @@ def use_kernels(name: str) -> None:
     """Use these kernels from now on; for tests."""
 
 class QLearners:
-    """R deep Q-learners with perceptrons; see replaylab.learners."""
+    """R deep Q-learners; see replaylab.learners."""
 
-    def __init__(self, *, inputs: int, hidden: Sequence[int], actions: int, replicas: int, dueling: bool, is_double: bool, huber: bool, max_grad_norm: float, least: float, most: float, learning_rate: float, tau: float, target_period: int) -> None: ...
+    def __init__(self, *, shape: Sequence[int], filters: int, hidden: Sequence[int], actions: int, replicas: int, dueling: bool, is_double: bool, huber: bool, max_grad_norm: float, least: float, most: float, learning_rate: float, tau: float, target_period: int) -> None: ...
 
     def q_values(self, obs: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]:
         """Q(s, ·) (R, N, A) for inputs (R, N, I)."""
@@ -325,3 +325,39 @@ class QLearners:
         """
         Where each layer's weights (outputs, inputs) begin, its biases after them: (begin, outputs, inputs).
         """
+
+class MinAtar:
+    """The rules of one MinAtar game; see replaylab.envs.pixels."""
+
+    def __init__(self, game: str) -> None: ...
+
+    def __getstate__(self) -> str: ...
+
+    def __setstate__(self, arg: str, /) -> None: ...
+
+    @property
+    def channels(self) -> list[str]: ...
+
+    @property
+    def minimal_actions(self) -> list[int]: ...
+
+    @property
+    def words(self) -> int:
+        """W, uint64 numbers that hold a copy."""
+
+    last_action: Final[int] = ...
+    """Which of a copy's words is its last action."""
+
+    def start(self, stream: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> NDArray[numpy.uint64]:
+        """A new copy (W,) that draws from a stream (4,)."""
+
+    def step(self, copies: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu')], action: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], skipped: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], sticky_action_prob: float, ramping: bool) -> tuple[NDArray[numpy.float32], NDArray[numpy.bool_]]:
+        """
+        Move copies (E, W) on in place, but for those skipped; return rewards and terminated, each (E,).
+        """
+
+    def observe(self, copies: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu')]) -> NDArray[numpy.bool_]:
+        """What is seen of copies, bool (E, channels, y, x)."""
+
+    def find_unsound(self, copies: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu')]) -> int:
+        """The first copy that the game cannot be in, or −1."""

@@ -104,7 +104,9 @@ def test_where_outcomes_are_computed_they_are_declared_in_one_way():
     ReplayBuffer(10, fields | {"obs": goals, "next_obs": goals}, transforms=[hindsight])
 
 
-@pytest.mark.parametrize("bad", [[0, 1], "x", object(), [[1], [1, 2]], {}], ids=repr)
+@pytest.mark.parametrize(
+    "bad", [[0, 1], "x", object(), [[1], [1, 2]], {}], ids=["two", "text", "object", "ragged", "mapping"]
+)
 def test_a_custom_samplers_record_stays_with_the_rows(bad):
     buffer = make(Field((), bool), sampler=Even())
     buffer.add(obs=1.0, terminated=True)

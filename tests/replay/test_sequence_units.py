@@ -4,6 +4,7 @@ The truth is worked out by enumeration: `Truth` keeps every step's episode itsel
 False alarms: see `chi2.py`.
 """
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import permutations
@@ -188,7 +189,7 @@ class TestNoRowComesTwice:
     )
 
     @pytest.mark.parametrize("num_envs", [None, 3])
-    @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+    @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda one: re.sub(" at 0x[0-9a-f]+", "", repr(one)))
     def test_in_a_batch(self, sampler, num_envs):
         truth, rng = Truth(sampler, num_envs=num_envs), np.random.default_rng(2)
         for _ in range(40):

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs tests of the core built with sanitizers; any report fails.   Usage: run.sh PYTHON [JOBS]
 #
-#   address   AddressSanitizer and UndefinedBehaviorSanitizer: tests/replay, and of tests/learners those of what learns in
-#             the core, but for the slow tests
+#   address   AddressSanitizer and UndefinedBehaviorSanitizer: tests/replay, and of tests/learners and tests/envs those of
+#             what is in the core, but for the slow tests
 #   thread    ThreadSanitizer: the tests of several threads, the slow ones too
 #
 # Neither runs the tests marked `no_sanitizer`: they measure memory or time, of which a sanitizer takes its own, or kill
@@ -76,7 +76,8 @@ tests() { # pytest's arguments
 build address address,undefined
 canary heap_overflow signed_overflow
 tests -n "$jobs" -m "not slow and not no_sanitizer" tests/replay \
-    tests/learners/test_perceptrons.py tests/learners/test_tabular.py
+    tests/learners/test_perceptrons.py tests/learners/test_filters.py tests/learners/test_tabular.py \
+    tests/envs/pixels/test_minatar.py
 
 build thread thread
 canary data_race

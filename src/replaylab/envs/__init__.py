@@ -19,6 +19,7 @@ from replaylab.envs.goals import (
 )
 from replaylab.envs.mountain_car import MountainCarVectorEnv
 from replaylab.envs.noise import NoisyRewards, VectorNoisyRewards
+from replaylab.envs.pixels import MinAtarEnv, MinAtarVectorEnv
 from replaylab.envs.registration import register_envs
 from replaylab.envs.tables import TableVectorEnv
 from replaylab.envs.transition_table import TransitionTable
@@ -38,6 +39,8 @@ __all__ = [
     "CartPoleVectorEnv",
     "Discretize",
     "DiscretizeVector",
+    "MinAtarEnv",
+    "MinAtarVectorEnv",
     "MountainCarGoalEnv",
     "MountainCarGoalVectorEnv",
     "MountainCarVectorEnv",

@@ -111,14 +111,20 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         mask = reset_mask(options, self.num_envs)
         for i, one in enumerate(each_seed(seed, self.num_envs)):
             if one is not None and mask[i]:
-                self._generators[i] = seeding.np_random(one)[0]
+                self._use_generator(i, seeding.np_random(one)[0])
         self._begun = True
         self._start_episodes(mask, options or {})
         return self._observe(), {}
 
     def use_generators(self, generators: Sequence[np.random.Generator]) -> None:
-        """Draw the starts of the copies' episodes from these generators from now on."""
-        self._generators = list(generators)
+        """Draw the starts of the copies' episodes from these from now on; with another one a copy forgets its past."""
+        for i, generator in enumerate(generators):
+            if generator is not self._generators[i]:
+                self._use_generator(i, generator)
+
+    def _use_generator(self, i: int, generator: np.random.Generator) -> None:
+        self._generators[i] = generator
+        self._variables[..., i] = 0  # what an environment keeps over episodes must depend on the seed alone, too
 
     def step(self, action: npt.ArrayLike) -> tuple[Any, Floats, Bools, Bools, dict[str, Any]]:
         """Step every copy.

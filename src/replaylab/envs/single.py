@@ -16,7 +16,6 @@ class SingleEnv(gym.Env[Any, Any]):
 
     def __init__(self, vector: BatchedEnv) -> None:
         self._vector = vector
-        self.metadata = {"render_modes": []}
         self.observation_space = vector.single_observation_space
         self.action_space = vector.single_action_space
 

@@ -52,12 +52,12 @@ class DQN:
     The defaults are for CartPole-v1 in 50,000 steps. With Huber's loss shorter target periods learn faster and then
     fall back, and below 100 updates the values diverge; this is not so of the squared loss.
 
-    The network is a perceptron, computed for all replicas by the compiled core; for pixels (three axes of uint8)
-    it is the convolutional one of Mnih et al.; or it is yours (`module`). Of a goal environment it sees the
-    observation and the desired goal.
+    The network is a perceptron, computed for all replicas by the compiled core, above a small convolution if
+    `filters` are asked for; else for pixels (three axes of uint8) it is the convolutional one of Mnih et al.; or it is
+    yours (`module`). Of a goal environment it sees the observation and the desired goal.
 
     Sources: Mnih et al. 2015; van Hasselt, Guez & Silver 2016 (double); Wang et al. 2016 (dueling); Schaul et al.
-    2016 (weights); Andrychowicz et al. 2017 (clipped targets).
+    2016 (weights); Andrychowicz et al. 2017 (clipped targets); Young & Tian 2019 (filters).
 
     Attributes:
         hidden: Widths of a perceptron's hidden layers.
@@ -81,6 +81,8 @@ class DQN:
         module: Makes a `torch.nn.Module` from the observation space and A; it maps a batch of observations (B, ...) to
             Q(s, ·) (B, A). It gets a Box's values in their shape, integers in their dtype and others as float32, and
             what is in no Box as a perceptron's inputs. None: the network described above.
+        filters: Filters of 3 × 3, stride 1, with relu, below the hidden layers, for observations (channels, height,
+            width), whose numbers stay as they are; 16 make the network of MinAtar's paper. 0: none.
     """
 
     hidden: tuple[int, ...] = (128,)
@@ -101,6 +103,7 @@ class DQN:
     max_grad_norm: float | None = 1.0
     device: str = "cpu"
     module: Callable[[Any, int], Any] | None = None
+    filters: int = 0
 
     online: ClassVar[bool] = False
     needs_next_action: ClassVar[bool] = False
@@ -108,12 +111,20 @@ class DQN:
     def __post_init__(self) -> None:
         counts = ("batch_size", "capacity", "target_period", "learning_starts", "train_period", "gradient_steps")
         check(self, **dict.fromkeys(counts, whole()), double=flag, dueling=flag, loss=one_of("huber", "squared"))
-        check(self, hidden=tuple_of(whole(), "widths of at least 1"), device=text, module=optional(MODULE))
+        check(
+            self,
+            hidden=tuple_of(whole(), "widths of at least 1"),
+            filters=whole(0),
+            device=text,
+            module=optional(MODULE),
+        )
         check(self, learning_rate=POSITIVE, gamma=FRACTION, tau=SHARE, epsilon=CHANCE)
         check(self, max_grad_norm=optional(POSITIVE), target_range=optional(_range))
         if self.dueling and (self.module is not None or not self.hidden):
             why = "`hidden` is empty" if self.module is None else "`module` is given"
             raise ConfigError(f"`dueling` of DQN must be false where {why}, but got True")
+        if self.filters and self.module is not None:
+            raise ConfigError(f"`filters` of DQN must be 0 where `module` is given, but got {self.filters}")
         if self.learning_starts < self.batch_size:
             raise ConfigError(
                 f"`learning_starts` must be at least `batch_size`, but got (learning_starts="
@@ -128,7 +139,13 @@ class DQN:
         """
         if not isinstance(action_space, spaces.Discrete):
             raise ConfigError(f"DQN needs Discrete actions, but they are in {action_space}")
-        if self.module is None and self.device == "cpu" and not are_pixels(observation_space):
+        shape = observation_space.shape or ()
+        if self.filters and (not isinstance(observation_space, spaces.Box) or len(shape) != 3 or min(shape[1:]) < 3):
+            raise ConfigError(
+                f"`filters` of DQN need observations in a Box (channels, height, width) of at least 3 × 3, but they "
+                f"are in {observation_space}; set `filters` to 0, or use gymnasium.wrappers.TransformObservation"
+            )
+        if self.module is None and self.device == "cpu" and (self.filters or not are_pixels(observation_space)):
             return PerceptronAgents(self, Inputs(observation_space), int(action_space.n), seeds)
         from replaylab.learners.modules import module_agents  # PyTorch, only now that it is needed
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from replaylab.errors import ConfigError
 from replaylab.learners.agents import Obs, Probe, State, Step, Update
 from replaylab.learners.inputs import Inputs, are_pixels, as_they_are
-from replaylab.learners.networks import NatureNetwork, Perceptron
+from replaylab.learners.networks import FilteredPerceptron, NatureNetwork, Perceptron
 from replaylab.learners.perceptrons import bootstrap_discount
 from replaylab.learners.streams import Stream, generator, numbers
 from replaylab.replay import Batch
@@ -224,10 +224,14 @@ def module_agents(learner: "DQN", space: Space[Any], num_actions: int, seeds: Se
     Raises:
         ConfigError: The network cannot see such observations.
     """
-    boxed = isinstance(space, spaces.Box) and (learner.module is not None or are_pixels(space))
+    boxed = isinstance(space, spaces.Box) and (learner.module is not None or learner.filters > 0 or are_pixels(space))
     inputs = None if boxed else Inputs(space)
 
     def make(seed: int) -> nn.Module:
+        if learner.filters:
+            shape, hidden = space.shape or (), learner.hidden
+            network = FilteredPerceptron(shape, learner.filters, hidden, num_actions, dueling=learner.dueling)
+            return network.initialise(generator(seed, Stream.INITIAL_WEIGHTS))
         if learner.module is None and inputs is not None:
             perceptron = Perceptron(inputs.size, learner.hidden, num_actions, dueling=learner.dueling)
             return perceptron.initialise(generator(seed, Stream.INITIAL_WEIGHTS))

@@ -4,6 +4,7 @@ Shapes: B rows, A actions.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,15 +47,48 @@ class Perceptron(nn.Module):
         q = value + advantage - advantage.mean(-1, keepdim=True)
         return q
 
-    @torch.no_grad()
     def initialise(self, draws: np.random.Generator) -> "Perceptron":
         """Start where the core's network of the same draws starts, and return this one."""
-        layers = [*self.hidden, *self.heads]
-        blocks = iter(initial_blocks([layer.weight.shape for layer in layers], draws))
-        for layer in layers:
-            layer.weight.copy_(torch.from_numpy(next(blocks)))
-            layer.bias.copy_(torch.from_numpy(next(blocks)))
+        _initialise([*self.hidden, *self.heads], draws)
         return self
+
+
+class FilteredPerceptron(nn.Module):
+    """The core's network with `filters`: a convolution of 3 × 3, stride 1, with relu, below a perceptron.
+
+    Args:
+        shape: (channels, height, width) of the observations.
+        filters: Of the convolution.
+        hidden: Of the perceptron.
+        num_actions: A.
+        dueling: As in `Perceptron`.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], filters: int, hidden: Sequence[int], num_actions: int, *, dueling: bool = False
+    ) -> None:
+        super().__init__()
+        channels, height, width = shape
+        self.convolution = nn.Conv2d(channels, filters, 3)
+        self.top = Perceptron(filters * (height - 2) * (width - 2), hidden, num_actions, dueling=dueling)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return Q(s, ·) (B, A) for observations (B, channels, height, width)."""
+        q: Tensor = self.top(torch.relu(self.convolution(x.to(self.convolution.weight.dtype))).flatten(1))
+        return q
+
+    def initialise(self, draws: np.random.Generator) -> "FilteredPerceptron":
+        """Start where the core's network of the same draws starts, and return this one."""
+        _initialise([self.convolution, *self.top.hidden, *self.top.heads], draws)
+        return self
+
+
+@torch.no_grad()
+def _initialise(layers: Sequence[Any], draws: np.random.Generator) -> None:
+    blocks = iter(initial_blocks([layer.weight.flatten(1).shape for layer in layers], draws))
+    for layer in layers:
+        layer.weight.copy_(torch.from_numpy(next(blocks)).view_as(layer.weight))
+        layer.bias.copy_(torch.from_numpy(next(blocks)))
 
 
 class NatureNetwork(nn.Module):

@@ -1,4 +1,4 @@
-"""Deep Q-learners whose networks are perceptrons, computed by the compiled core.
+"""Deep Q-learners whose networks are perceptrons, with or without filters below, computed by the compiled core.
 
 The core goes through a whole update replica by replica (forward, backward, Adam), so that a replica's numbers stay
 in the processor's nearest cache: at CartPole's size five times faster than PyTorch's products batched over replicas.
@@ -47,7 +47,8 @@ class PerceptronAgents:
         self.updates = 0
         self.epsilon: float | npt.NDArray[Any] = as_schedule(learner.epsilon)(0.0)
         settings: dict[str, Any] = {
-            "inputs": inputs.size,
+            "shape": inputs.space.shape if learner.filters else (inputs.size,),
+            "filters": learner.filters,
             "hidden": list(learner.hidden),
             "actions": num_actions,
             "replicas": len(seeds),

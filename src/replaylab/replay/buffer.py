@@ -463,7 +463,7 @@ class ReplayBuffer(Persistent):
 
     @property
     def most_nbytes(self) -> int:
-        """Bytes that `nbytes` may grow to, where episodes are one step long and no derived ``next_obs`` is the next `obs`.
+        """Bytes that `nbytes` may grow to, where episodes are a step long and no derived ``next_obs`` is the next `obs`.
 
         Compressed values are counted as they are, without the packing's few per cent.
         """

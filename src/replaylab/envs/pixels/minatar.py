@@ -1,0 +1,137 @@
+"""MinAtar: five Atari games on a board of 10 × 10 cells, all copies stepped by the compiled core."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from replaylab._core import MinAtar
+from replaylab.envs.batched import BatchedEnv, Bools, Floats
+from replaylab.envs.pixels.pictures import pictures
+from replaylab.envs.single import SingleEnv
+from replaylab.errors import ConfigError
+
+SIDE = 10  # cells
+ACTIONS = 6  # stay, left, up, right, down, fire
+METADATA: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+
+class MinAtarVectorEnv(BatchedEnv):
+    """A game of MinAtar, equal to the published package frame by frame under the same random numbers.
+
+    Observations are bool (E, channels, y, x) of 10 × 10 cells: whether there is a thing of the channel's kind. The
+    package has the channels last; here they come first, as convolutions of PyTorch and of the core take them. They
+    are bool, as in the package, so that a network sees 0 and 1 and nothing is scaled by 1/255. Actions are 0: stay,
+    1: left, 2: up, 3: right, 4: down, 5: fire, or those of them that do something in the game. What each game
+    is about is in the documentation. Source: Young & Tian 2019.
+
+    A copy's random numbers come from a stream of its own, which its generator starts anew at each episode. As in the
+    package, the action that may stick to an episode's first frame is the last one of the episode before; a
+    seed forgets it.
+
+    Args:
+        num_envs: E, the number of copies.
+        game: "asterix", "breakout", "freeway", "seaquest" or "space_invaders".
+        sticky_action_prob: Chance that the action of the frame before is done once more instead of the one chosen.
+        difficulty_ramping: Whether asterix, seaquest and space_invaders get harder as they are played.
+        minimal_actions: Whether only actions that do something in the game are there; else all six.
+        max_episode_steps: Where episodes are cut; None: nowhere, as in the package.
+        autoreset_mode: See `BatchedEnv`.
+        render_mode: "rgb_array": `render` returns pictures.
+
+    Attributes:
+        channels: What each channel of an observation is.
+
+    Raises:
+        ConfigError: There is no such game, the chance is none, or there is no such render mode.
+
+    Example:
+        >>> env = MinAtarVectorEnv(2, game="breakout")
+        >>> obs, _ = env.reset(seed=0)
+        >>> obs.shape, env.channels, env.single_action_space
+        ((2, 4, 10, 10), ('paddle', 'ball', 'trail', 'brick'), Discrete(3))
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        game: str,
+        sticky_action_prob: float = 0.1,
+        difficulty_ramping: bool = True,
+        minimal_actions: bool = True,
+        max_episode_steps: int | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+        render_mode: str | None = None,
+    ) -> None:
+        if not 0.0 <= sticky_action_prob <= 1.0:
+            raise ConfigError(f"`sticky_action_prob` must be a chance, in [0, 1], but got {sticky_action_prob}")
+        if render_mode not in (None, "rgb_array"):
+            raise ConfigError(f'`render_mode` must be None or "rgb_array", but got {render_mode!r}')
+        self._rules = MinAtar(game)
+        self.channels = tuple(self._rules.channels)
+        self._actions = np.array(self._rules.minimal_actions if minimal_actions else range(ACTIONS))
+        seen = spaces.Box(0, 1, (len(self.channels), SIDE, SIDE), np.bool_)  # type: ignore[arg-type]
+        actions, variables = spaces.Discrete(len(self._actions)), ((self._rules.words,), np.uint64)
+        super().__init__(num_envs, seen, actions, variables, max_episode_steps, autoreset_mode)
+        self.metadata |= METADATA
+        self.render_mode = render_mode
+        self._sticky_action_prob = float(sticky_action_prob)
+        self._difficulty_ramping = bool(difficulty_ramping)
+        self._variables = np.asfortranarray(self._variables)  # one copy's words lie together, for the core
+
+    def restore(self, state: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
+        """Go on from what `state` returned; see `BatchedEnv.restore`.
+
+        Raises:
+            ConfigError: The state is damaged.
+        """
+        variables = state["variables"]
+        if variables.ndim == 2 and variables.shape[1] == self._rules.words:
+            unsound = self._rules.find_unsound(np.ascontiguousarray(variables, np.uint64))
+            if unsound >= 0:
+                raise ConfigError(f"copy {unsound} of the state to restore is damaged: the game cannot be in it")
+        return super().restore(state)  # type: ignore[no-any-return]
+
+    def render(self) -> tuple[npt.NDArray[np.uint8], ...] | None:
+        """Return a picture of each copy, uint8 (160, 160, 3), or None without a render mode."""
+        return None if self.render_mode is None else tuple(pictures(self._observe(), self.channels))
+
+    def _start(self, generator: np.random.Generator, options: dict[str, Any]) -> npt.NDArray[np.uint64]:  # noqa: ARG002
+        stream: Any = generator.bit_generator.random_raw(4)
+        return self._rules.start(stream)
+
+    def _start_episodes(self, mask: Bools, options: dict[str, Any]) -> None:
+        last_action = self._variables[MinAtar.last_action].copy()
+        super()._start_episodes(mask, options)
+        self._variables[MinAtar.last_action] = last_action
+
+    def _advance(self, action: npt.NDArray[np.intp]) -> tuple[Floats, Bools]:
+        chosen, chance = self._actions[action], self._sticky_action_prob
+        return self._rules.step(self._variables.T, chosen, self._ended, chance, self._difficulty_ramping)
+
+    def _observe(self) -> npt.NDArray[np.bool_]:
+        return self._rules.observe(self._variables.T)
+
+
+class MinAtarEnv(SingleEnv):
+    """A single `MinAtarVectorEnv`, with the same arguments but `num_envs`.
+
+    Attributes:
+        channels: What each channel of an observation is.
+    """
+
+    metadata = METADATA
+
+    def __init__(self, **kwargs: Any) -> None:
+        games = MinAtarVectorEnv(1, autoreset_mode=AutoresetMode.DISABLED, **kwargs)
+        super().__init__(games)
+        self.render_mode, self.channels = games.render_mode, games.channels
+        self._games = games
+
+    def render(self) -> npt.NDArray[np.uint8] | None:
+        """Return a picture, uint8 (160, 160, 3), or None without a render mode."""
+        seen = self._games.render()
+        return None if seen is None else seen[0]
