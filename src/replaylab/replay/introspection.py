@@ -1,0 +1,134 @@
+"""Looking into a buffer: the stored steps, how many they are, what they take, and how they are drawn."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import ConfigError
+from replaylab.replay import show
+from replaylab.replay.arrays import MOST, checked_progress, ids_array, positive
+from replaylab.replay.custom import CustomState
+from replaylab.replay.fields import without_missing
+from replaylab.replay.persistence import Persistent
+from replaylab.replay.stats import ReplayStats, stats_of
+
+
+class Introspective(Persistent):
+    """What a buffer tells of itself."""
+
+    _custom: CustomState | None
+
+    def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
+        """Return the stored steps of these ids, as columns nested like the fields, ``[R] ... *field.shape``.
+
+        Raises:
+            IdError: A step is not stored, or not any more.
+        """
+        return self._made.unflatten(iter(self._core.gather(ids, False).values()))
+
+    def probabilities(
+        self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Return the chance that one row of the next batch, picked at random, is each of these steps.
+
+        Args:
+            ids: int64 ``[R] ...``; dropped steps have probability 0.
+            batch_size: B, for the samplers whose law depends on it.
+            progress: Training progress, for those whose law depends on it (`Recency` with a schedule).
+
+        Raises:
+            ConfigError: `batch_size` is needed, or the sampler has no exact law.
+            IdError, ShapeError, DtypeError: As for `update_priorities`.
+        """
+        if not self.sampler.has_law:
+            raise ConfigError(f"{type(self.sampler).__name__} has no exact law of one row: {self.sampler.no_law}")
+        if batch_size is None:
+            if self.sampler.law_needs_batch_size:
+                raise ConfigError(
+                    f"the law of {type(self.sampler).__name__} depends on the batch size; pass batch_size=..."
+                )
+            batch_size = 1
+        batch_size = positive("batch_size", batch_size, most=MOST)
+        if progress is not None:
+            checked_progress(progress, self.replicas)  # also where it decides nothing
+        scheduled = self._made.scheduled(progress if self.sampler.law_needs_progress else 0.0)
+        law = self._core.probabilities(ids, batch_size, scheduled)
+        if self._custom is None:
+            return law
+        rows = ids_array(ids).reshape(self.replicas or 1, -1)  # which the core has checked; it does not know the law
+        with self._custom.lock.held():
+            if self._made.sequence is None:
+                own = self._custom.law(rows, batch_size)
+            else:
+                blocks = self._blocks(rows)
+                own = self._block_law(self._custom, blocks, batch_size) * (blocks[..., 0] == rows)
+        return np.asarray(own).reshape(law.shape)
+
+    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> ReplayStats:
+        """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).
+
+        Args:
+            batch_size: B, for the figures of a law that depends on it; None: they are None.
+            progress: Training progress, likewise.
+        """
+        batch_size = None if batch_size is None else positive("batch_size", batch_size, most=MOST)
+        if progress is not None:
+            checked_progress(progress, self.replicas)
+        return stats_of(self, batch_size, progress)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Read-only views of every field by slot, ``[R] C *field.shape``; id i lies in slot i mod C.
+
+        A derived ``next_obs`` and compressed fields are not among them (in a tuple: None); `get` has them. In a
+        `Reservoir` a step may lie in any slot.
+
+        Raises:
+            ConfigError: The rows are in a `storage`, where others may write into them at any time.
+        """
+        if self.storage is not None:
+            raise ConfigError(
+                f"`columns` shows rows by slot, which those in {self.storage} do not have; use get(ids), which copies"
+            )
+        views = self._made.unflatten(iter([self._core.column(i) for i in range(len(self._made.flat))]))
+        return {name: there for name, tree in views.items() if (there := without_missing(tree)) is not None}
+
+    @property
+    def size(self) -> Any:
+        """Steps stored now: int, or int64 ``[R]``."""
+        sizes = self._core.counts()[0]
+        return sizes[0] if self.replicas is None else np.array(sizes, np.int64)
+
+    def __len__(self) -> int:
+        """Return how many steps are stored now, in the replica that has fewest."""
+        return min(self._core.counts()[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held now for rows, priorities and episodes, of all replicas."""
+        return self._core.nbytes + (0 if self._custom is None else self._custom.nbytes)
+
+    @property
+    def most_nbytes(self) -> int:
+        """Bytes that `nbytes` may grow to: with episodes of one step, and no derived ``next_obs`` that is the next obs.
+
+        Compressed values are counted as they are, without the packing's few per cent.
+        """
+        return self._core.most_nbytes + (0 if self._custom is None else self._custom.nbytes)
+
+    def __repr__(self) -> str:
+        return show.text(self)
+
+    def _repr_html_(self) -> str:
+        return show.html(self)
+
+    def _blocks(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the ids of each id's sequence block, (R, n) → (R, n, stride), oldest first, then −1."""
+        found = self._core.blocks(ids if self.replicas is not None else ids[0], False)
+        return found.reshape(*ids.shape, found.shape[-1])
+
+    def _block_law(self, custom: CustomState, blocks: npt.NDArray[np.int64], batch_size: int) -> Any:
+        if not self.sampler.has_law:
+            return np.full(blocks.shape[:-1], np.nan)
+        return custom.law(blocks.reshape(len(blocks), -1), batch_size).reshape(blocks.shape).sum(-1)
