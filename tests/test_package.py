@@ -87,6 +87,7 @@ def test_every_error_is_a_replay_error_and_a_built_in():
         "FieldError": ValueError,
         "IdError": ValueError,
         "MissingExtraError": ImportError,
+        "NonFiniteError": ValueError,
         "OverSizeError": MemoryError,
         "PriorityError": ValueError,
         "ShapeError": ValueError,

@@ -18,6 +18,8 @@ from replaylab.envs import (
     CartPoleVectorEnv,
     Discretize,
     DiscretizeVector,
+    MinAtarEnv,
+    MinAtarVectorEnv,
     MountainCarGoalEnv,
     MountainCarGoalVectorEnv,
     MountainCarVectorEnv,
@@ -34,6 +36,7 @@ from tests.senseless import NUMBERS, TRUTH, Call, wrongs
 
 LIMIT = {"max_episode_steps": "None"}
 SHORT = {"max_episode_steps": 9, "autoreset_mode": "Disabled"}
+MINATAR = {"sticky_action_prob": "0", "difficulty_ramping": TRUTH, "minimal_actions": TRUTH, "render_mode": "None"}
 BINS = Binning((-1.0,) * 4, (1.0,) * 4, (2,) * 4)
 
 
@@ -65,6 +68,8 @@ CALLS = [
     Call("reset", {}, {"seed": "None 0 huge", "options": "None {}"}, cartpole),
     Call(Discretize, lambda: {"env": gym.make("CartPole-v1"), "binning": BINS}),
     Call(DiscretizeVector, lambda: {"env": cartpole(), "binning": BINS}),
+    Call(MinAtarEnv, {"game": "breakout"}, MINATAR, theirs=("kwargs",)),
+    Call(MinAtarVectorEnv, {"game": "breakout", "num_envs": 2, **SHORT}, MINATAR | LIMIT),
     Call(MountainCarGoalEnv, {}, theirs=("render_mode",)),
     Call(MountainCarGoalVectorEnv, {"num_envs": 2, **SHORT}, LIMIT),
     Call(MountainCarVectorEnv, {}, LIMIT | {"goal_velocity": NUMBERS}),

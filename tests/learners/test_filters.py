@@ -173,8 +173,8 @@ def test_a_population_trains_on_minatar_and_goes_on_from_a_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "space", "message"),
     [
-        ({"filters": -1}, BOX, "`filters` of DQN must be a whole number, 0 for none, but got -1"),
-        ({"filters": True}, BOX, "`filters` of DQN must be a whole number, 0 for none, but got True"),
+        ({"filters": -1}, BOX, "`filters` of DQN must be at least 0, but got -1"),
+        ({"filters": True}, BOX, "`filters` of DQN must be a whole number, but got True"),
         ({"module": lambda *_: None}, BOX, "`filters` of DQN must be 0 where `module` is given, but got 6"),
         ({}, spaces.Box(0, 1, (4,)), "`filters` of DQN need observations in a Box"),
         ({}, spaces.Box(0, 1, (4, 2, 10)), "of at least 3 × 3"),

@@ -295,7 +295,7 @@ def test_columns_that_do_not_fit_are_told():
 def test_threads_do_not_meet_in_one_learner():
     """Action values asked for by two threads at once, of different sizes, beside updates that change nothing."""
     learners = _core.QLearners(
-        inputs=4, hidden=[32, 32], actions=3, replicas=2, dueling=True, is_double=True, huber=True,
+        shape=[4], filters=0, hidden=[32, 32], actions=3, replicas=2, dueling=True, is_double=True, huber=True,
         max_grad_norm=10.0, least=-1e30, most=1e30, learning_rate=0.0, tau=1.0, target_period=1000,
     )  # fmt: skip
     rng = np.random.default_rng(0)

@@ -12,6 +12,7 @@ from tests.senseless import NUMBERS, TRUTH, Call, wrongs
 
 DEEP = {
     "hidden": "[]",
+    "filters": "0",
     "gamma": "0",
     "double": TRUTH,
     "dueling": TRUTH,
@@ -90,7 +91,7 @@ class TestCalls:
 
     def test_a_file_in_the_place_of_a_folder(self, tmp_path):
         (tmp_path / "file").write_text("mine")
-        with pytest.raises(StorageError, match=r"`save` must be a folder, but .*file cannot be made one"):
+        with pytest.raises(StorageError, match=r"`save` must be a folder, but .*file is a file"):
             train(**trained(save=tmp_path / "file"))
         assert (tmp_path / "file").read_text() == "mine"
 

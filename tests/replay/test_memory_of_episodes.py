@@ -123,8 +123,7 @@ def test_snapshots_from_before_load(tmp_path):
 
     for k in range(9):
         step(buffer, k, k % 2 == 0)
-    state = {}
-    buffer._core.freeze(state.update)
+    state = buffer._core.state()
     first = 2**32 - 3  # the numbers in the marks are its lowest 32 bits
     numbers = state["replica0.episodes"]
     records = numbers[1:-1].reshape(-1, 4)

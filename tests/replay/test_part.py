@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab import Field, ReplayBuffer
+from replaylab.arguments import shown
 from replaylab.errors import ConfigError
 from replaylab.replay import (
     CustomSampler,
@@ -100,5 +101,5 @@ def test_replicas_that_are_not_there(bad):
     with pytest.raises(ConfigError) as caught:
         ReplayBuffer(17, FIELDS, replicas=2).part(bad)
     assert str(caught.value) == (
-        f"`replicas` of `part` must be numbers from 0 to 1, at least one, or 2 booleans, but got {bad!r}"
+        f"`replicas` must be numbers from 0 to 1, at least one, or 2 booleans, but got {shown(bad)}"
     )

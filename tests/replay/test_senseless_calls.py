@@ -33,6 +33,7 @@ from replaylab.replay import (
     Oracle,
     Permuted,
     Prioritized,
+    Queue,
     RankBased,
     Recency,
     ReLo,
@@ -45,6 +46,7 @@ from replaylab.replay import (
     SharedMemory,
     ShuffledEpochs,
     SlidingWindow,
+    StepWriter,
     Sticky,
     Uniform,
 )
@@ -95,6 +97,7 @@ def stream(**options):
 CONFIGURATIONS = [
     Call(Uniform, {}, {"replace": TRUTH}),
     Call(Online),
+    Call(Queue),
     Call(SlidingWindow),
     Call(ShuffledEpochs),
     Call(Greedy),
@@ -189,6 +192,7 @@ DRAWN = {"progress": "None 0"}
 
 LAW = {"ids": "0 -1 []", "batch_size": "None", "progress": "None 0"}
 
+ENDS = {"terminated": Field((), bool), "truncated": Field((), bool)}
 CALLS = [
     Call(Field, {}, {"shape": "[]", "dtype": "None", "compressed": "0"}),
     Call(ReplayBuffer, {"capacity": 8, "fields": {"x": Field()}}, NEW),
@@ -241,6 +245,7 @@ CALLS = [
         {"source": "[] {}", "warmup": "None", "progress": "None 0", "seed": SEED},
         use=list,
     ),
+    Call(StepWriter, lambda: {"buffer": ReplayBuffer(9, dict.fromkeys(("obs", "next_obs"), Field()) | ENDS)}),
     Call("push", {"step": {"x": 1.0}}, {}, stream),
     Call("restore", lambda: {"state": stream().state()}, {}, stream),
     Call("state", {}, {"folder": "None text"}, stream),
@@ -261,8 +266,8 @@ def test_pinning_is_a_matter_of_true_or_false(value):
 
 
 BASES = {"CustomSampler", "Retention", "Sampler", "Schedule", "Storage", "Transform"}
-RETURNED = {"Batch", "Handle", "ReplayStats", "View"}
-"""What the library makes, and hands out."""
+RETURNED = {"Batch", "Handle", "ReplayStats", "View", "release_batch_memory"}
+"""What the library makes, and hands out; and what has no arguments."""
 
 
 def test_nothing_is_left_out():

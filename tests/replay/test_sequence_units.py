@@ -226,7 +226,7 @@ class TestNoRowComesTwice:
         assert_law(np.array([counts[i] for i in range(24)]), np.full(24, 1 / 24))
 
     def blocks_of(self, buffer):
-        rows = buffer._core.blocks(np.arange(8)).tolist()
+        rows = buffer._core.blocks(np.arange(8), False).tolist()
         return [row for i, row in enumerate(rows) if row[0] == i]
 
     @pytest.mark.parametrize("num_envs", [None, 3])

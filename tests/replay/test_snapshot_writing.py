@@ -40,9 +40,7 @@ def rewritten(folder, **members):
 
 
 class TestWhatIsSavedCanBeLoaded:
-    @pytest.mark.parametrize(
-        "keys", [(0, 1), (10, 9), ("a", 3), (True, 2.5), (None,), (np.int64(4), np.str_("b"))], ids=str
-    )
+    @pytest.mark.parametrize("keys", [(0, 1), (10, 9), ("a", 3), (np.int64(4), np.str_("b"))], ids=str)
     def test_keys_of_nested_fields(self, tmp_path, keys):
         buffer = ReplayBuffer(4, {"obs": {key: Field() for key in keys}})
         buffer.extend(obs={key: [1.0 + i, 2.0] for i, key in enumerate(keys)})
@@ -51,11 +49,6 @@ class TestWhatIsSavedCanBeLoaded:
         assert list(twin.fields["obs"]) == list(keys)
         assert [twin.get(0)["obs"][key] for key in keys] == [1.0 + i for i in range(len(keys))]
         twin.add(obs=dict.fromkeys(keys, 3.0))
-
-    def test_a_key_that_cannot_be_written(self, tmp_path):
-        with pytest.raises(SnapshotError, match=r"key \(1, 2\) of a nested field cannot be written"):
-            ReplayBuffer(4, {"obs": {(1, 2): Field()}}).save(tmp_path / "new")
-        assert not (tmp_path / "new").exists()
 
     @pytest.mark.parametrize("count", [280, 3000])
     def test_many_fields(self, tmp_path, count):

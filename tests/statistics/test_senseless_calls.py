@@ -6,6 +6,7 @@ import pytest
 from replaylab import statistics
 from replaylab.statistics import (
     Bounds,
+    Interval,
     Times,
     area_under_curve,
     bootstrap_interval,
@@ -14,6 +15,8 @@ from replaylab.statistics import (
     curve_band,
     holm,
     interquartile_mean,
+    interval_p,
+    interval_t,
     logrank_test,
     main_effect_test,
     max_t,
@@ -22,6 +25,7 @@ from replaylab.statistics import (
     paired_difference,
     paired_equivalence,
     paired_permutation_test,
+    paired_test,
     performance_profile,
     power,
     probability_of_improvement,
@@ -41,24 +45,29 @@ PAIR = {"treated": RUNS, "baseline": RUNS[::-1]}
 TABLE = np.arange(12.0).reshape(3, 2, 2) ** 2
 TIMES = Times(np.array([1.0, 2.0, 3.0]), np.array([True, True, False]))
 FEW = {"resamples": 20}
+STEADY = {"resamples": "None"}
+INTERVAL = Interval(1.0, 0.5, 2.0)
 AGAIN = {"seed": "0 huge", "calibrated": TRUTH}
 CALLS = [
     Call(Bounds, {"low": -1.0, "high": 1.0}, {"low": "-1", "high": "3.5 huge inf"}),
     Call(Times, {"steps": TIMES.steps, "reached": TIMES.reached}),
     Call(area_under_curve, {"steps": [1, 2, 3], "values": [1.0, 2.0, 3.0]}),
-    Call(bootstrap_interval, {"values": RUNS, **FEW}, AGAIN),
-    Call(contrast, {"values": TABLE, "weights": np.ones((2, 2)), "permutations": 20, **FEW}, AGAIN),
+    Call(bootstrap_interval, {"values": RUNS, **FEW}, AGAIN | STEADY),
+    Call(contrast, {"values": TABLE, "weights": np.ones((2, 2)), "permutations": 20, **FEW}, AGAIN | STEADY),
     Call(contrast_weights),
     Call(curve_band, {"values": TABLE[0], **FEW}, AGAIN),
     Call(holm, {"p_values": [0.1, 0.2]}, {"p_values": "[]"}),
     Call(interquartile_mean, {"values": TABLE}, {"axis": "0 -1"}),
+    Call(interval_p, {"interval": INTERVAL, "runs": 5}),
+    Call(interval_t, {"interval": INTERVAL, "runs": 5}),
     Call(logrank_test, {"first": TIMES, "second": TIMES}),
     Call(main_effect_test, {"values": TABLE, "axis": 1, "permutations": 20}, AGAIN),
-    Call(max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN),
+    Call(max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN | {"limits": "None"}),
     Call(median_steps, {"times": TIMES}),
     Call(on_grid, {"steps": [1, 2], "values": [1.0, 2.0], "grid": [1, 2, 3]}),
-    Call(paired_difference, PAIR | FEW, AGAIN),
-    Call(paired_equivalence, PAIR | FEW | {"bounds": Bounds(-1, 1)}, AGAIN),
+    Call(paired_difference, PAIR | FEW, AGAIN | STEADY),
+    Call(paired_equivalence, PAIR | FEW | {"bounds": Bounds(-1, 1)}, AGAIN | STEADY),
+    Call(paired_test, PAIR | FEW, AGAIN | STEADY),
     Call(paired_permutation_test, PAIR, AGAIN),
     Call(performance_profile, {"values": RUNS, "thresholds": [1.0, 2.0], **FEW}, AGAIN),
     Call(
@@ -77,7 +86,7 @@ CALLS = [
         {"threshold": NUMBERS},
     ),
     Call(survival_curve, {"times": TIMES}),
-    Call(unpaired_difference, PAIR | FEW, AGAIN),
+    Call(unpaired_difference, PAIR | FEW, AGAIN | STEADY),
     Call(wilson_interval, {"successes": 1, "trials": 2}, {"successes": "0 True []", "trials": "3.5 inf True []"}),
 ]
 
@@ -97,7 +106,7 @@ def test_factors_are_numbers():
         contrast_weights([-1, 1], "x")
 
 
-MADE = {"Band", "Contrast", "Equivalence", "Interval", "Power", "Shares", "Verdict"}
+MADE = {"Band", "Contrast", "Equivalence", "Interval", "PairedTest", "Power", "Shares", "Verdict"}
 
 
 def test_nothing_is_left_out():

@@ -39,7 +39,7 @@ def test_rows_come_sorted_whatever_the_order_they_were_logged_in(tmp_path):
         "metric": np.array(["b", "a", "b", "a"]),
         "value": np.array([1.0, 2.0, np.nan, 4.0]),
     }
-    file = tmp_path / "x.parquet"
+    file = tmp_path / study(tmp_path).file_of(population).name
     write_population(file, population, columns, {"python": "3.11"})
     table = pq.read_table(file)
     assert table.column("seed").to_pylist() == [0, 0, 0, 1]

@@ -99,7 +99,7 @@ MESSAGES = [
     (
         {"strategies__prioritized__vary": {"alfa": [1]}},
         "`strategies.prioritized.vary.alfa` must be an option of prioritized "
-        "(alpha, beta, epsilon, normalize, block_length); "
+        "(alpha, beta, epsilon, normalize, block_length, new_steps); "
         "did you mean `alpha`?",
     ),
     (

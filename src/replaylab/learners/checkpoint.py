@@ -20,7 +20,7 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.errors import SnapshotError
+from replaylab.errors import SnapshotError, StorageError
 from replaylab.learners.agents import Agents
 from replaylab.learners.goals import transforms_for
 from replaylab.learners.metrics import Metrics
@@ -79,16 +79,12 @@ def _save(path: Path, run: Run, recorder: Recorder) -> None:
     _tidy(path, state.name)
 
 
-def make_folder(folder: str | os.PathLike[str]) -> Path:
-    """Make a folder, unless it is there.
-
-    Raises:
-        StorageError: It cannot be made.
-    """
-    path = Path(folder)
-    with writing(path):
-        path.mkdir(parents=True, exist_ok=True)
-    return path
+def check_folder(folder: str | os.PathLike[str]) -> None:
+    """Raise StorageError if something is in the way of a folder, before anything is trained."""
+    path = Path(folder).absolute()
+    there = next(one for one in (path, *path.parents) if one.exists())
+    if not there.is_dir():
+        raise StorageError(f"`save` must be a folder, but {there} is a file: give another place, or move it away")
 
 
 def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:

@@ -157,7 +157,7 @@ def train(
     if save_every is not None and save is None:
         raise ConfigError("`save_every` needs a folder; pass save=..., or leave it out")
     if save is not None:
-        checkpoint.make_folder(save)
+        checkpoint.check_folder(save)
     job = Job(
         env_id,
         learner,

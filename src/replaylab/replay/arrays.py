@@ -140,16 +140,15 @@ def picked(name: str, given: Any, count: int) -> list[int]:
     """Return which of `count` are meant by their numbers, or by one bool for each.
 
     Raises:
-        ConfigError: It is neither, or there is no such number.
+        ConfigError: It is neither, there is no such number, or none is meant.
     """
     array = as_array(f"`{name}`", given)
-    array = array.astype(np.int64) if array.size == 0 else array
-    fits = array.shape == (count,) if array.dtype.kind == "b" else array.ndim == 1 and array.dtype.kind in "iu"
-    if not fits or (array.dtype.kind != "b" and ((array < 0) | (array >= count)).any()):
-        rule = f"whole numbers from 0 to {count - 1}, or {count} of True and False"
+    if array.shape == (count,) and array.dtype.kind == "b":
+        array = np.flatnonzero(array)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size or ((array < 0) | (array >= count)).any():
+        rule = f"numbers from 0 to {count - 1}, at least one, or {count} booleans"
         raise ConfigError(f"`{name}` must be {rule}, but got {shown(given)}")
-    numbers: list[int] = np.arange(count)[array].tolist()
-    return numbers
+    return [int(number) for number in array]
 
 
 def positive(name: str, value: Any, most: int = LARGEST, least: int = 1) -> int:

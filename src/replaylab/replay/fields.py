@@ -182,7 +182,7 @@ def _check_nesting(path: str, tree: Tree) -> None:
 
 def _checked_key(path: str, key: Any) -> str:
     """Return a key of nested fields as a path has it."""
-    if isinstance(key, bool) or not isinstance(key, (str, int)):
+    if isinstance(key, bool) or not isinstance(key, (str, int, np.integer)):
         raise FieldError(f"the keys in field `{path}` must be strings (or whole numbers), but one is {key!r}")
     name = f"{key}"
     if "." in name:

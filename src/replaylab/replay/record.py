@@ -67,7 +67,8 @@ class Record:
                 raise SnapshotError(f"the snapshot's record `{name}` must be {own.dtype}{list(own.shape)}")
             setattr(self, name, array)
         capacity, begun = len(self.ids), int(self.ids.max()) + 1
-        stored = np.arange(max(0, begun - capacity), begun)
+        oldest = int(self.ids[self.ids >= 0].min()) if begun else 0  # not 0 after a `clear`
+        stored = np.arange(max(oldest, begun - capacity), begun)
         expected = np.full(capacity, -1)
         expected[stored % capacity] = stored
         if not np.array_equal(self.ids, expected):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import instance, takes
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay.arrays import fitted
 from replaylab.replay.buffer import ReplayBuffer
@@ -42,6 +43,7 @@ class StepWriter:
         [1.0, 2.0]
     """
 
+    @takes(buffer=instance(ReplayBuffer, "a ReplayBuffer"))
     def __init__(self, buffer: ReplayBuffer) -> None:
         made = buffer._made
         self._fields = made.given

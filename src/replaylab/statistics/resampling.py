@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, t
 
-from replaylab.arguments import reals, whole
+from replaylab.arguments import INSIDE, instance, reals, takes, whole
 from replaylab.errors import ShapeError
 
 Floats = NDArray[np.float64]
@@ -39,6 +39,11 @@ class Interval(NamedTuple):
     estimate: float
     low: float
     high: float
+
+
+INTERVAL = instance(Interval, "an Interval")
+OF_RUNS = {"interval": INTERVAL, "runs": COUNT, "strata": COUNT, "level": INSIDE}
+"""What the arguments of functions of one interval must be."""
 
 
 class Band(NamedTuple):
@@ -122,6 +127,7 @@ def tail(level: float, runs: int, strata: int = 1, *, difference: bool = False, 
     return float(norm.cdf(-quantile * spread))
 
 
+@takes(**OF_RUNS)
 def interval_t(interval: Interval, runs: int, strata: int = 1, *, level: float = 0.95) -> float:
     """Return how many of Student's units a calibrated interval's estimate is away from 0.
 
@@ -136,6 +142,7 @@ def interval_t(interval: Interval, runs: int, strata: int = 1, *, level: float =
     return quantile * abs(interval.estimate) / arm if arm > 0.0 else np.inf
 
 
+@takes(**OF_RUNS)
 def interval_p(interval: Interval, runs: int, strata: int = 1, *, level: float = 0.95) -> float:
     """Return the two-sided p-value of an interval: below 1 - level exactly where it leaves out 0.
 

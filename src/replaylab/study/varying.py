@@ -91,7 +91,7 @@ def _each(name: str, table: dict[str, Any], where: str, catalogue: Catalogue) ->
     for values in product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
         new = ".".join([name, *(f"{k}-{in_name(v)}" for k, v in chosen.items())])
-        varied = {k: v if isinstance(v, Factor) else in_name(v) for k, v in chosen.items()}
+        varied = {k: v if isinstance(v, str | int | float) else in_name(v) for k, v in chosen.items()}
         yield new, rest | chosen, Origin(table=name, varied=varied, labels=labels)
 
 

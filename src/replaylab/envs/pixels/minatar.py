@@ -8,6 +8,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from replaylab._core import MinAtar
+from replaylab.arguments import FRACTION, flag, one_of, optional, takes, text
 from replaylab.envs.batched import BatchedEnv, Bools, Floats
 from replaylab.envs.pixels.pictures import pictures
 from replaylab.envs.single import SingleEnv
@@ -54,6 +55,13 @@ class MinAtarVectorEnv(BatchedEnv):
         ((2, 4, 10, 10), ('paddle', 'ball', 'trail', 'brick'), Discrete(3))
     """
 
+    @takes(
+        game=text,
+        sticky_action_prob=FRACTION,
+        difficulty_ramping=flag,
+        minimal_actions=flag,
+        render_mode=optional(one_of("rgb_array")),
+    )
     def __init__(
         self,
         num_envs: int = 1,
@@ -66,10 +74,6 @@ class MinAtarVectorEnv(BatchedEnv):
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
         render_mode: str | None = None,
     ) -> None:
-        if not 0.0 <= sticky_action_prob <= 1.0:
-            raise ConfigError(f"`sticky_action_prob` must be a chance, in [0, 1], but got {sticky_action_prob}")
-        if render_mode not in (None, "rgb_array"):
-            raise ConfigError(f'`render_mode` must be None or "rgb_array", but got {render_mode!r}')
         self._rules = MinAtar(game)
         self.channels = tuple(self._rules.channels)
         self._actions = np.array(self._rules.minimal_actions if minimal_actions else range(ACTIONS))
@@ -78,8 +82,7 @@ class MinAtarVectorEnv(BatchedEnv):
         super().__init__(num_envs, seen, actions, variables, max_episode_steps, autoreset_mode)
         self.metadata |= METADATA
         self.render_mode = render_mode
-        self._sticky_action_prob = float(sticky_action_prob)
-        self._difficulty_ramping = bool(difficulty_ramping)
+        self._sticky_action_prob, self._difficulty_ramping = sticky_action_prob, difficulty_ramping
         self._variables = np.asfortranarray(self._variables)  # one copy's words lie together, for the core
 
     def restore(self, state: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
