@@ -15,7 +15,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-CORE := $(wildcard cpp/*.cpp cpp/*.hpp) CMakeLists.txt pyproject.toml constraints.txt
+CORE := $(wildcard cpp/*/*.cpp cpp/*/*.hpp) CMakeLists.txt pyproject.toml constraints.txt
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
@@ -58,7 +58,7 @@ lint: $(VENV)/.dev
 	@echo "==> ruff, clang-format, mypy, stubs"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/clang-format --dry-run -Werror cpp/*.cpp cpp/*.hpp
+	@$(BIN)/clang-format --dry-run -Werror cpp/*/*.cpp cpp/*/*.hpp
 	@$(BIN)/mypy
 	@$(BIN)/python -m nanobind.stubgen -q -m replaylab._core -o build/_core.pyi
 	@diff $(STUBS) build/_core.pyi || { echo "$(STUBS) is not what the core has; run: make stubs"; exit 1; }
@@ -66,7 +66,7 @@ lint: $(VENV)/.dev
 format: $(VENV)/.dev
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
-	@$(BIN)/clang-format -i cpp/*.cpp cpp/*.hpp
+	@$(BIN)/clang-format -i cpp/*/*.cpp cpp/*/*.hpp
 
 stubs: $(VENV)/.dev
 	@$(BIN)/python -m nanobind.stubgen -q -m replaylab._core -o $(STUBS)

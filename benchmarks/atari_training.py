@@ -120,7 +120,7 @@ def train_theirs(steps: int, capacity: int) -> float:
 
 def fill_ours(capacity: int) -> float:
     """Return the bytes by which the process grows for each step that is stored."""
-    from replaylab.learners.run import Job, Run
+    from replaylab.learners.training.state import Job, Run
     from replaylab.replay import FrameStack, Uniform
 
     job = Job(GAME, our_learner(capacity), Uniform(), capacity, transforms=(FrameStack(4, stacked_input=True),))

@@ -27,7 +27,7 @@ CELLS = {
 def share(env_id: str, kind: str, *, seeds: int, steps: int, every: int) -> float:
     """Return the measures' processor time over the rest's, in one run."""
     from replaylab.learners import DQN, QLearning, train
-    from replaylab.learners.recorder import Recorder
+    from replaylab.learners.training.metrics_recorder import Recorder
     from replaylab.replay import Prioritized, Uniform
 
     inside = 0.0

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from replaylab.study import Spec, Study
-from replaylab.study.store import write_population
+from replaylab.study.results.store import write_population
 
 STEPS = 50_000
 ENVIRONMENTS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "LunarLander-v3", "Taxi-v4")

@@ -20,7 +20,7 @@ import numpy as np
 
 from replaylab.envs import make_vector_env
 from replaylab.learners import QLearning, Step
-from replaylab.learners.exploration import EpsilonGreedy
+from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.replay import Prioritized, ReplayBuffer, Sampler, Uniform
 
 TAXI = max(name for name in gym.registry if name.startswith("Taxi-"))

@@ -14,8 +14,8 @@ import numpy as np
 
 from replaylab.envs import make_vector_env
 from replaylab.learners import QLearning
-from replaylab.learners.agents import Step
-from replaylab.learners.exploration import EpsilonGreedy
+from replaylab.learners.api.exploration import EpsilonGreedy
+from replaylab.learners.api.protocols import Step
 from replaylab.replay import ReplayBuffer
 from replaylab.statistics import share_distance_test
 from replaylab.watch import Grid, play, save, value_map, visit_map, write_frames, write_video

@@ -15,8 +15,8 @@ import numpy as np
 
 from replaylab.envs import make_vector_env
 from replaylab.learners import QLearning
-from replaylab.learners.agents import Step
-from replaylab.learners.exploration import EpsilonGreedy
+from replaylab.learners.api.exploration import EpsilonGreedy
+from replaylab.learners.api.protocols import Step
 from replaylab.replay import Online, ReplayBuffer, Sampler, Uniform
 from replaylab.watch import learning_curves, running_mean, save
 

@@ -1,6 +1,6 @@
 """``python -m replaylab``, the same as ``replaylab``."""
 
-from replaylab.cli import main
+from replaylab.commands.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -272,7 +272,7 @@ def replica_nbytes(fields: Sequence[tuple[str, Sequence[int], object, bool]], ca
 
 def update_tables(q: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order='C', device='cpu')], obs: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], action: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], reward: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], discount: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], next_obs: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], step_size: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], epsilon: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], next_action: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, streams: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu')] | None, td_error: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], q_before: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')]) -> None:
     """
-    Update R tables of action values, row after row; see replaylab.learners.tabular.
+    Update R tables of action values, row after row; see replaylab.learners.tabular.temporal_difference.
     """
 
 def usable_kernels() -> list[str]:

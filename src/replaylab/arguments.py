@@ -4,7 +4,7 @@ A rule is a function that takes what came and returns it as it is meant, in plai
 float and bool, lists become tuples. So equal configurations are equal, and can be written down. What does not keep
 the rule it refuses with `Unfit`. Rules are applied to the options of a frozen configuration by `check`, to the
 arguments of a function by `takes`, and to one value by `checked`; these make the error, which names argument, rule
-and value. `sample`, `add` and what else is called at every step check in a hurry, in `replaylab.replay.arrays`.
+and value. `sample`, `add` and what else is called at every step check in a hurry, in `replaylab.replay.data.arrays`.
 """
 
 import math

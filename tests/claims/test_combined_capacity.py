@@ -7,7 +7,7 @@ from replaylab.claims.combined_capacity import SAID, judged
 from replaylab.claims.finding import Verdict
 from replaylab.errors import ConfigError
 from replaylab.study import Study, catalog
-from replaylab.study.spec import Budget, Evaluation, Spec
+from replaylab.study.spec.study_file import Budget, Evaluation, Spec
 
 
 def small(tmp_path, **changes):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from replaylab import cli
 from replaylab.claims import CLAIMS, Claim, Finding, Verdict, catalog, overall
 from replaylab.claims.telling import line
+from replaylab.commands import main as cli
 
 YES = Finding("a share", "about 1", 1.25, 1.0, 1.5, "range of 2 runs", Verdict.REPRODUCED)
 NO = Finding("a count", "12,345", 54321.0, 54321.0, 54321.0, "exact", Verdict.NOT_REPRODUCED)

@@ -15,7 +15,7 @@ COMMANDS = re.findall(r"^\$ (replaylab .*)$", PAGE, re.MULTILINE)
 
 def command(line, folder):
     """Run a command of the page as the installed program does, without this folder on the path."""
-    program = [sys.executable, "-P", "-c", "import sys; from replaylab.cli import main; sys.exit(main())"]
+    program = [sys.executable, "-P", "-c", "import sys; from replaylab.commands.main import main; sys.exit(main())"]
     return subprocess.run([*program, *line.split()[1:]], cwd=folder, capture_output=True, text=True, check=False)
 
 

@@ -5,14 +5,14 @@ import shlex
 
 import pytest
 
-from replaylab import cli
+from replaylab.commands import main as cli
+from replaylab.commands.train import single
 from replaylab.learners import QLearning, train
 from replaylab.replay import Uniform
 from replaylab.study.catalog import find, shipped
-from replaylab.study.parts import LEARNERS, STRATEGIES
-from replaylab.study.single import single
-from replaylab.study.spec import Budget, Evaluation, Logging, Measures, Overrides, Spec
-from replaylab.study.store import SCHEMA
+from replaylab.study.results.store import SCHEMA
+from replaylab.study.spec.components import LEARNERS, STRATEGIES
+from replaylab.study.spec.study_file import Budget, Evaluation, Logging, Measures, Overrides, Spec
 from tests.docs.test_pages import DOCS, PAGES
 
 STUDIES, TRAINING = (DOCS / "studies.md").read_text(), (DOCS / "training.md").read_text()

@@ -6,7 +6,7 @@ import pytest
 from replaylab import learners
 from replaylab.errors import StorageError
 from replaylab.learners import DQN, DQNAsPublished, ExpectedSarsa, QLearning, Sarsa, train
-from replaylab.learners.goals import EnvHindsight
+from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import Uniform
 from tests.senseless import NUMBERS, TRUTH, Call, wrongs
 

@@ -8,8 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from replaylab.errors import EmptyBufferError, PriorityError
 from replaylab.replay import Prioritized
-
-from .worlds import CAPACITIES, FIELDS, SAMPLERS, World
+from tests.replay.worlds import CAPACITIES, FIELDS, SAMPLERS, World
 
 MAGNITUDES = np.array([0.0, 1e-30, 1e-6, 1.0, 3.5, 1e6, 1e30])
 

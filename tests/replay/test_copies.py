@@ -7,8 +7,7 @@ import pytest
 
 from replaylab.errors import ConfigError
 from replaylab.replay import Field, MemoryMap, ReplayBuffer
-
-from .storage_worlds import NEEDS_LINUX
+from tests.replay.storage.storage_worlds import NEEDS_LINUX
 
 
 @pytest.mark.parametrize("function", [copy.copy, copy.deepcopy])

@@ -18,8 +18,7 @@ from replaylab.replay import (
     ReverseSweep,
     Uniform,
 )
-
-from .chi2 import assert_law
+from tests.replay.laws.chi2 import assert_law
 
 FIELDS = {"x": Field((), np.int64), "obs": {"a": Field((2,)), "b": (Field((), np.uint8),)}}
 

@@ -14,8 +14,7 @@ import pytest
 from replaylab.errors import SnapshotError
 from replaylab.replay import CustomSampler, Field, Prioritized, ReplayBuffer, Uniform
 from replaylab.replay import manifest as manifest_file
-
-from .test_conformance import SAMPLERS
+from tests.replay.laws.test_conformance import SAMPLERS
 
 FIELDS = {
     "obs": {"image": Field((3,), np.uint8), "rest": (Field(), Field((2,), np.int64))},

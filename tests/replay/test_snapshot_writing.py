@@ -25,7 +25,7 @@ from replaylab.replay import (
     Uniform,
 )
 from replaylab.replay import manifest as manifest_file
-from replaylab.replay.schedules import Linear
+from replaylab.replay.data.schedules import Linear
 
 
 def files(folder):
@@ -193,7 +193,7 @@ class TestFailures:
             "rows": "replaylab.replay.npy.head_of",
             "state": "numpy.savez",
             "manifest": "json.dump",
-            "check": "replaylab.replay.declaration.Declaration.check_json",
+            "check": "replaylab.replay.buffer_config.Declaration.check_json",
             "rename": "pathlib.Path.replace",
         }
         buffer.extend(x=np.arange(50.0))

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/../.."
 python=$1 jobs=${2:-2}
 root=$PWD/build/sanitize
 cxx=${CXX:-c++}
-threads=(tests/replay/test_law_9_threads.py)
+threads=(tests/replay/laws/test_law_9_threads.py)
 for file in tests/replay/test_*thread*.py tests/replay/test_*prefetch*.py; do
     if [[ -e $file && $file != "${threads[0]}" ]]; then threads+=("$file"); fi
 done
@@ -76,7 +76,7 @@ tests() { # pytest's arguments
 build address address,undefined
 canary heap_overflow signed_overflow
 tests -n "$jobs" -m "not slow and not no_sanitizer" tests/replay \
-    tests/learners/test_perceptrons.py tests/learners/test_filters.py tests/learners/test_tabular.py \
+    tests/learners/dqn/test_perceptrons.py tests/learners/dqn/test_filters.py tests/learners/tabular/test_temporal_difference.py \
     tests/envs/pixels/test_minatar.py
 
 build thread thread

@@ -6,7 +6,7 @@ import pytest
 from replaylab.errors import MissingExtraError, SpecError
 from replaylab.study import Study
 from replaylab.study import study as module
-from replaylab.study.progress import LiveReporter, PlainReporter, Silent, reporter_in_python
+from replaylab.study.execution.progress import LiveReporter, PlainReporter, Silent, reporter_in_python
 from tests.study.tiny import pretend, study
 
 

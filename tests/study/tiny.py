@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from replaylab.study import Spec, Study
-from replaylab.study.store import write_population
+from replaylab.study.results.store import write_population
 
 TABLE: dict[str, Any] = {
     "name": "tiny",

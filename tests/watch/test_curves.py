@@ -5,7 +5,7 @@ import pytest
 
 from replaylab.errors import ConfigError
 from replaylab.learners import Metrics
-from replaylab.palette import looks
+from replaylab.plotting.palette import looks
 from replaylab.watch import by_episode, ewma, learning_curves
 
 

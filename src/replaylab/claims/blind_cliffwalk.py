@@ -18,7 +18,7 @@ import scipy.stats
 
 from replaylab.claims.cliffwalk_world import exact_values, updates_until_convergence
 from replaylab.claims.finding import Claim, Finding, agreement
-from replaylab.learners.oracle import TrueErrorOracle
+from replaylab.learners.tabular.oracle import TrueErrorOracle
 from replaylab.replay import Greedy, Prioritized, RankBased, Sampler, Uniform
 
 SAMPLERS: dict[str, Callable[[int], Sampler]] = {

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from replaylab.claims.finding import Claim, Finding, agreement
 from replaylab.envs import TransitionTable
-from replaylab.learners.dynamic_programming import epsilon_greedy, expected_return, optimal_values
+from replaylab.learners.tabular.dynamic_programming import epsilon_greedy, expected_return, optimal_values
 
 EPSILON = 0.1
 

@@ -12,9 +12,9 @@ from gymnasium import spaces
 
 from replaylab.envs import TransitionTable
 from replaylab.learners import QLearning
-from replaylab.learners.dynamic_programming import optimal_values
-from replaylab.learners.oracle import TrueErrorOracle
-from replaylab.learners.streams import Stream, generator
+from replaylab.learners.api.random_streams import Stream, generator
+from replaylab.learners.tabular.dynamic_programming import optimal_values
+from replaylab.learners.tabular.oracle import TrueErrorOracle
 from replaylab.replay import Field, ReplayBuffer, Sampler
 
 STEP_SIZE = 0.25

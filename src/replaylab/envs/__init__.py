@@ -3,28 +3,28 @@
 Importing this registers the library's own with Gymnasium, as ``replaylab/BitFlip-v0`` and so on.
 """
 
-from replaylab.envs.acrobot import AcrobotVectorEnv
-from replaylab.envs.atari import make_atari
-from replaylab.envs.batched import BatchedEnv
-from replaylab.envs.bit_flip import BitFlipEnv, BitFlipVectorEnv
-from replaylab.envs.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
-from replaylab.envs.cartpole import CartPoleVectorEnv
-from replaylab.envs.discretize import Binning, Discretize, DiscretizeVector
-from replaylab.envs.goals import (
+from replaylab.envs.classic.acrobot import AcrobotVectorEnv
+from replaylab.envs.classic.cartpole import CartPoleVectorEnv
+from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
+from replaylab.envs.goals.bit_flip import BitFlipEnv, BitFlipVectorEnv
+from replaylab.envs.goals.classic_goals import (
     AcrobotGoalEnv,
     AcrobotGoalVectorEnv,
     MountainCarGoalEnv,
     MountainCarGoalVectorEnv,
     goal_functions,
 )
-from replaylab.envs.mountain_car import MountainCarVectorEnv
-from replaylab.envs.noise import NoisyRewards, VectorNoisyRewards
-from replaylab.envs.pixels import MinAtarEnv, MinAtarVectorEnv
+from replaylab.envs.pixels.atari import make_atari
+from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
 from replaylab.envs.registration import register_envs
-from replaylab.envs.tables import TableVectorEnv
-from replaylab.envs.transition_table import TransitionTable
+from replaylab.envs.tabular.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
+from replaylab.envs.tabular.tables import TableVectorEnv
+from replaylab.envs.tabular.transition_table import TransitionTable
+from replaylab.envs.vector.batched import BatchedEnv
 from replaylab.envs.vectorize import make_vector_env
-from replaylab.envs.visits import VisitCounts
+from replaylab.envs.wrappers.discretize import Binning, Discretize, DiscretizeVector
+from replaylab.envs.wrappers.noise import NoisyRewards, VectorNoisyRewards
+from replaylab.envs.wrappers.visit_counts import VisitCounts
 
 __all__ = [
     "AcrobotGoalEnv",

@@ -13,24 +13,24 @@ MINATAR = {
 """Name → what the forms call the game. Version 1, as the package calls the one with the minimal actions."""
 
 OWN = {
-    "BitFlip-v0": ("bit_flip:BitFlipEnv", "bit_flip:BitFlipVectorEnv", None),
-    "BlindCliffwalk-v0": ("blind_cliffwalk:BlindCliffwalkEnv", "blind_cliffwalk:BlindCliffwalkVectorEnv", None),
-    "MountainCarGoal-v0": ("goals:MountainCarGoalEnv", "goals:MountainCarGoalVectorEnv", 200),
-    "AcrobotGoal-v0": ("goals:AcrobotGoalEnv", "goals:AcrobotGoalVectorEnv", 500),
-    "NoisyRewards-v0": ("noise:noisy", "noise:vector_noisy", None),
-    **dict.fromkeys(MINATAR, ("pixels:MinAtarEnv", "pixels:MinAtarVectorEnv", None)),
+    "BitFlip-v0": ("goals.bit_flip", "BitFlipEnv", "BitFlipVectorEnv", None),
+    "BlindCliffwalk-v0": ("tabular.blind_cliffwalk", "BlindCliffwalkEnv", "BlindCliffwalkVectorEnv", None),
+    "MountainCarGoal-v0": ("goals.classic_goals", "MountainCarGoalEnv", "MountainCarGoalVectorEnv", 200),
+    "AcrobotGoal-v0": ("goals.classic_goals", "AcrobotGoalEnv", "AcrobotGoalVectorEnv", 500),
+    "NoisyRewards-v0": ("wrappers.noise", "noisy", "vector_noisy", None),
+    **dict.fromkeys(MINATAR, ("pixels.minatar", "MinAtarEnv", "MinAtarVectorEnv", None)),
 }
-"""Name → (single form, vector form, time limit), below the module and the namespace of this package."""
+"""Name → (module, single form, vector form, time limit), below the package and the namespace of this package."""
 
 
 def register_envs() -> None:
     """Register the environments as ``replaylab/Name``; those registered stay as they are."""
-    for name, (single, vector, limit) in OWN.items():
+    for name, (module, single, vector, limit) in OWN.items():
         if f"replaylab/{name}" not in gym.registry:
             gym.register(
                 f"replaylab/{name}",
-                entry_point=f"{MODULES}.{single}",
-                vector_entry_point=f"{MODULES}.{vector}",
+                entry_point=f"{MODULES}.{module}:{single}",
+                vector_entry_point=f"{MODULES}.{module}:{vector}",
                 max_episode_steps=limit,
                 kwargs={"game": MINATAR[name]} if name in MINATAR else {},
             )

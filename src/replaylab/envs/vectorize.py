@@ -8,13 +8,13 @@ import gymnasium as gym
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from replaylab.arguments import optional, takes, text, whole
-from replaylab.envs.acrobot import AcrobotVectorEnv
-from replaylab.envs.atari import is_atari, make_atari
-from replaylab.envs.batched import autoreset
-from replaylab.envs.cartpole import CartPoleVectorEnv
-from replaylab.envs.mountain_car import MountainCarVectorEnv
-from replaylab.envs.pool import PoolVectorEnv
-from replaylab.envs.tables import ToyText
+from replaylab.envs.classic.acrobot import AcrobotVectorEnv
+from replaylab.envs.classic.cartpole import CartPoleVectorEnv
+from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
+from replaylab.envs.pixels.atari import is_atari, make_atari
+from replaylab.envs.tabular.tables import ToyText
+from replaylab.envs.vector.batched import autoreset
+from replaylab.envs.vector.pool import PoolVectorEnv
 from replaylab.errors import ConfigError
 
 CLASSIC = "gymnasium.envs.classic_control"

@@ -9,7 +9,7 @@ import numpy as np
 from replaylab.arguments import checked, flag
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.replay import Batch, ReplayBuffer, ReplayStream
-from replaylab.replay.seeding import Seed
+from replaylab.replay.data.seeding import Seed
 
 try:
     from torch.utils.data import IterableDataset, get_worker_info

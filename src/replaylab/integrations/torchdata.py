@@ -9,8 +9,8 @@ from typing import Any
 from replaylab.arguments import checked, optional, place
 from replaylab.errors import MissingExtraError
 from replaylab.replay import Batch, ReplayBuffer, ReplayStream
-from replaylab.replay.seeding import Seed
-from replaylab.replay.steps import Step, steps_of
+from replaylab.replay.collect.steps import Step, steps_of
+from replaylab.replay.data.seeding import Seed
 
 try:
     from torchdata.nodes import BaseNode, IterableWrapper

@@ -1,12 +1,12 @@
 """Learners that train many replicas at once, and the loop that trains them."""
 
-from replaylab.learners.agents import Agents, Learner, Step, Update
-from replaylab.learners.as_published import DQNAsPublished
-from replaylab.learners.dqn import DQN
-from replaylab.learners.metrics import Metrics
-from replaylab.learners.streams import Stream
-from replaylab.learners.tabular import ExpectedSarsa, QLearning, Sarsa
-from replaylab.learners.training import train
+from replaylab.learners.api.protocols import Agents, Learner, Step, Update
+from replaylab.learners.api.random_streams import Stream
+from replaylab.learners.dqn.as_published import DQNAsPublished
+from replaylab.learners.dqn.settings import DQN
+from replaylab.learners.metrics.metrics import Metrics
+from replaylab.learners.tabular.temporal_difference import ExpectedSarsa, QLearning, Sarsa
+from replaylab.learners.training.loop import train
 
 __all__ = [
     "DQN",

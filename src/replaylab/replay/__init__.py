@@ -1,15 +1,27 @@
 """The replay library: buffers, fields, samplers and schedules."""
 
-from replaylab.replay.age_samplers import Geometric, Queue, Recency, ReverseSweep
-from replaylab.replay.batch import Batch, release_batch_memory
 from replaylab.replay.buffer import ReplayBuffer
-from replaylab.replay.custom import CustomSampler, Oracle, View
-from replaylab.replay.dial_samplers import Blocks, Sticky
-from replaylab.replay.fields import Field
-from replaylab.replay.hindsight import Hindsight
-from replaylab.replay.laber import LaBER
+from replaylab.replay.collect.recorder import ReplayRecorder
+from replaylab.replay.collect.step_writer import StepWriter
+from replaylab.replay.collect.streaming import ReplayStream
+from replaylab.replay.data.batch import Batch, release_batch_memory
+from replaylab.replay.data.fields import Field
+from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule
 from replaylab.replay.mixed import MixedReplay
-from replaylab.replay.priority_samplers import (
+from replaylab.replay.samplers.age import Geometric, Queue, Recency, ReverseSweep
+from replaylab.replay.samplers.basic import (
+    Combined,
+    Mixture,
+    Online,
+    Sampler,
+    ShuffledEpochs,
+    SlidingWindow,
+    Uniform,
+)
+from replaylab.replay.samplers.custom import CustomSampler, Oracle, View
+from replaylab.replay.samplers.dials import Blocks, Sticky
+from replaylab.replay.samplers.laber import LaBER
+from replaylab.replay.samplers.priority import (
     LAP,
     AntiPrioritized,
     Dispersed,
@@ -19,23 +31,11 @@ from replaylab.replay.priority_samplers import (
     RankBased,
     ReLo,
 )
-from replaylab.replay.recorder import ReplayRecorder
-from replaylab.replay.retention import Fifo, Reservoir, Retention
-from replaylab.replay.samplers import (
-    Combined,
-    Mixture,
-    Online,
-    Sampler,
-    ShuffledEpochs,
-    SlidingWindow,
-    Uniform,
-)
-from replaylab.replay.schedules import Constant, Exponential, Linear, Schedule
 from replaylab.replay.stats import ReplayStats
-from replaylab.replay.step_writer import StepWriter
-from replaylab.replay.storage import Handle, MemoryMap, SharedMemory, Storage
-from replaylab.replay.streaming import ReplayStream
-from replaylab.replay.transforms import FrameStack, NStep, Sequence, Transform
+from replaylab.replay.storage.mapped import Handle, MemoryMap, SharedMemory, Storage
+from replaylab.replay.storage.retention import Fifo, Reservoir, Retention
+from replaylab.replay.transforms.hindsight import Hindsight
+from replaylab.replay.transforms.transforms import FrameStack, NStep, Sequence, Transform
 
 __all__ = [
     "AntiPrioritized",

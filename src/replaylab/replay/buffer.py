@@ -12,20 +12,20 @@ import numpy.typing as npt
 from replaylab.arguments import checked, flag, mapping
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay import prefetch as ahead
-from replaylab.replay import seeding
-from replaylab.replay.arrays import MOST, ids_array, positive
-from replaylab.replay.batch import Batch, copy_batch
-from replaylab.replay.custom import CustomSampler, CustomState, flags_of
-from replaylab.replay.declaration import Declaration
-from replaylab.replay.fields import Tree, flatten
+from replaylab.replay.buffer_config import Declaration
+from replaylab.replay.data import seeding
+from replaylab.replay.data.arrays import MOST, ids_array, positive
+from replaylab.replay.data.batch import Batch, copy_batch
+from replaylab.replay.data.fields import Tree, flatten
+from replaylab.replay.data.memory import check_batch_memory
+from replaylab.replay.data.spaces import autoreset_of_env, fields_of_env, single_frames
 from replaylab.replay.introspection import Introspective
-from replaylab.replay.laber import LaBER, Rescorer
-from replaylab.replay.memory import check_batch_memory
-from replaylab.replay.retention import Retention
-from replaylab.replay.samplers import Sampler
-from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
-from replaylab.replay.storage import Storage
-from replaylab.replay.transforms import FrameStack, Transform
+from replaylab.replay.samplers.basic import Sampler
+from replaylab.replay.samplers.custom import CustomSampler, CustomState, flags_of
+from replaylab.replay.samplers.laber import LaBER, Rescorer
+from replaylab.replay.storage.mapped import Storage
+from replaylab.replay.storage.retention import Retention
+from replaylab.replay.transforms.transforms import FrameStack, Transform
 
 
 class ReplayBuffer(Introspective):

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError
-from replaylab.replay import show
-from replaylab.replay.arrays import MOST, checked_progress, ids_array, positive
-from replaylab.replay.custom import CustomState
-from replaylab.replay.fields import without_missing
+from replaylab.replay import display as show
+from replaylab.replay.data.arrays import MOST, checked_progress, ids_array, positive
+from replaylab.replay.data.fields import without_missing
 from replaylab.replay.persistence import Persistent
+from replaylab.replay.samplers.custom import CustomState
 from replaylab.replay.stats import ReplayStats, stats_of
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, IdError, ShapeError
-from replaylab.replay.arrays import MOST, ids_array, positive
-from replaylab.replay.batch import Batch
 from replaylab.replay.buffer import ReplayBuffer
-from replaylab.replay.fields import flatten
-from replaylab.replay.samplers import split_rows
+from replaylab.replay.data.arrays import MOST, ids_array, positive
+from replaylab.replay.data.batch import Batch
+from replaylab.replay.data.fields import flatten
+from replaylab.replay.samplers.basic import split_rows
 
 
 class MixedReplay:

@@ -13,17 +13,17 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.errors import ConfigError, SnapshotError, StorageError
 from replaylab.replay import snapshot
-from replaylab.replay.arrays import picked
-from replaylab.replay.custom import CustomState
-from replaylab.replay.declaration import Declaration, Declared
-from replaylab.replay.describe import config_from_json
-from replaylab.replay.laber import Rescorer
+from replaylab.replay.buffer_config import Declaration, Declared
+from replaylab.replay.config_json import config_from_json
+from replaylab.replay.data.arrays import picked
+from replaylab.replay.data.seeding import PythonDraws
 from replaylab.replay.manifest import folder_of, reading
-from replaylab.replay.retention import Reservoir
-from replaylab.replay.samplers import Sampler
-from replaylab.replay.seeding import PythonDraws
-from replaylab.replay.storage import Handle, Storage, handle_of, opened
-from replaylab.replay.transforms import Transform
+from replaylab.replay.samplers.basic import Sampler
+from replaylab.replay.samplers.custom import CustomState
+from replaylab.replay.samplers.laber import Rescorer
+from replaylab.replay.storage.mapped import Handle, Storage, handle_of, opened
+from replaylab.replay.storage.retention import Reservoir
+from replaylab.replay.transforms.transforms import Transform
 
 
 class Persistent(Declared):

@@ -2,7 +2,7 @@
 
 What makes them so is that *when* a batch is drawn is fixed by the caller's calls, not by the thread's speed: while
 batches are being drawn ahead, every call that changes what a draw depends on, or is changed by one, first waits until
-the draws asked for before it are made. The core sees to that (`cpp/turns.hpp`), however a method was come by.
+the draws asked for before it are made. The core sees to that (`cpp/support/turns.hpp`), however a method was come by.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from threading import RLock, get_ident
 from typing import TYPE_CHECKING
 
 from replaylab.errors import ConfigError
-from replaylab.replay.batch import Batch
+from replaylab.replay.data.batch import Batch
 from replaylab.replay.forks import watch
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError
-from replaylab.replay.samplers import Mixture, Sampler
-from replaylab.replay.schedules import as_schedule
-from replaylab.replay.transforms import Sequence
+from replaylab.replay.data.schedules import as_schedule
+from replaylab.replay.samplers.basic import Mixture, Sampler
+from replaylab.replay.transforms.transforms import Sequence
 
 if TYPE_CHECKING:
     from replaylab.replay.introspection import Introspective

@@ -19,7 +19,7 @@ for _library in ("duckdb", "filelock", "jinja2", "matplotlib", "pyarrow", "pydan
             f'replaylab.study needs {_library}, which is not installed. Run: pip install "replaylab[lab]"'
         )
 
-from replaylab.study.spec import Spec  # noqa: E402
+from replaylab.study.spec.study_file import Spec  # noqa: E402
 from replaylab.study.study import Study, Summary  # noqa: E402
 
 __all__ = ["Spec", "Study", "Summary"]

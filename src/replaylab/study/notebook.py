@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from replaylab.study.progress import runs_of
+from replaylab.study.execution.progress import runs_of
 
 if TYPE_CHECKING:
     from replaylab.study.study import Study

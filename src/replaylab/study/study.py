@@ -14,25 +14,26 @@ from filelock import FileLock, Timeout
 
 from replaylab.arguments import NOT_NEGATIVE, check, flag, instance, optional, place, takes, text, whole
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
-from replaylab.study import files, provenance, records
 from replaylab.study.catalog import find
-from replaylab.study.checking import check_all
-from replaylab.study.estimate import CALIBRATION_SECONDS, Estimate, estimate
+from replaylab.study.execution.estimate import CALIBRATION_SECONDS, Estimate, estimate
+from replaylab.study.execution.progress import reporter_in_python
+from replaylab.study.execution.runner import Failure, Reporter, run_populations
 from replaylab.study.notebook import html_of
-from replaylab.study.plan import Population, plan
-from replaylab.study.progress import reporter_in_python
-from replaylab.study.recording import Recorder
-from replaylab.study.runner import Failure, Reporter, run_populations
-from replaylab.study.spec import Spec
-from replaylab.study.spec_errors import first_fault
+from replaylab.study.plan.populations import Population, plan
+from replaylab.study.plan.preflight import check_all
+from replaylab.study.results import atomic_files as files
+from replaylab.study.results import provenance, records
+from replaylab.study.results.run_records import Recorder
+from replaylab.study.spec.errors import first_fault
+from replaylab.study.spec.study_file import Spec
 from replaylab.writing import writing
 
 if TYPE_CHECKING:
     import duckdb
     import pandas
 
-    from replaylab.study.analysis import Curve, Difference, Level
-    from replaylab.study.contrasts import Answers
+    from replaylab.study.analysis.comparisons import Curve, Difference, Level
+    from replaylab.study.analysis.contrast_answers import Answers
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Study:
 
     def _cut_otherwise(self, regular: Sequence[Population]) -> list[dict[str, Any]]:
         """Return the identities of what earlier, smaller studies left in the folder."""
-        from replaylab.study.store import read_metadata
+        from replaylab.study.results.store import read_metadata
 
         known = {p.id for p in regular}
         return [read_metadata(file)["identity"] for file in self._files() if file.stem not in known]
@@ -190,7 +191,7 @@ class Study:
 
     def _set_aside_damaged(self) -> tuple[Damaged, ...]:
         """Move files of results that are not what was written into ``damaged/``, so that their runs are missing."""
-        from replaylab.study.store import damage
+        from replaylab.study.results.store import damage
 
         found = [(file, why) for file in self._files() if (why := damage(file)) is not None]
         return tuple(Damaged(file, why, files.set_aside(file, self.folder / "damaged")) for file, why in found)
@@ -209,7 +210,7 @@ class Study:
             ConfigError: ``workers`` is below 1.
             StorageError: results that are there are damaged.
         """
-        from replaylab.study.store import check
+        from replaylab.study.results.store import check
 
         check(self.file_of(p) for p in self.present)
         return estimate(self.spec, self.populations, self.present, workers or provenance.cores(), seconds)
@@ -271,12 +272,12 @@ class Study:
     def results(self) -> duckdb.DuckDBPyRelation:
         """Return all rows as a DuckDB relation: ``.arrow()``, ``.df()``, ``.fetchnumpy()``, or query it.
 
-        Columns: environment, learner, strategy, seed, step, metric, value (`replaylab.study.store.SCHEMA`).
+        Columns: environment, learner, strategy, seed, step, metric, value (`replaylab.study.results.store.SCHEMA`).
 
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.store import open_rows
+        from replaylab.study.results.store import open_rows
 
         present = self.present
         if not present:
@@ -321,7 +322,7 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study import analysis
+        from replaylab.study.analysis import comparisons as analysis
 
         return analysis.curves_of(self.results(), self.spec, metric)
 
@@ -331,7 +332,7 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study import analysis
+        from replaylab.study.analysis import comparisons as analysis
 
         return analysis.levels(self.curves())
 
@@ -341,7 +342,7 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study import analysis
+        from replaylab.study.analysis import comparisons as analysis
 
         return analysis.differences(self.curves(), self.spec.baseline)
 
@@ -351,7 +352,8 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study import contrast_report, words
+        from replaylab.study.report import contrast_section as contrast_report
+        from replaylab.study.report import sentences as words
 
         if self.spec.contrasts:
             return contrast_report.lines(self.contrasts())
@@ -373,7 +375,7 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.report import write_report
+        from replaylab.study.report.report import write_report
 
         return write_report(self, self.folder if out is None else Path(out), figure_files=figure_files)
 
@@ -383,8 +385,8 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.analysis import curves_of
-        from replaylab.study.contrasts import answers
+        from replaylab.study.analysis.comparisons import curves_of
+        from replaylab.study.analysis.contrast_answers import answers
 
         rows = self.results()
         return answers(self.spec, lambda metric: curves_of(rows, self.spec, metric))

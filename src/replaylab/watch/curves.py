@@ -9,9 +9,9 @@ from matplotlib.ticker import MaxNLocator
 
 from replaylab.arguments import checked, instance, mapping, optional, reals, takes, text
 from replaylab.errors import ConfigError
-from replaylab.learners.metrics import Metrics
-from replaylab.palette import looks
-from replaylab.study.svg import style
+from replaylab.learners.metrics.metrics import Metrics
+from replaylab.plotting.palette import looks
+from replaylab.plotting.svg import style
 from replaylab.watch.smoothing import ewma
 
 Floats = npt.NDArray[np.float64]

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from replaylab import palette
 from replaylab.arguments import instance, mapping, reals, takes, text
 from replaylab.errors import ConfigError, ShapeError
-from replaylab.study.svg import style
+from replaylab.plotting import palette
+from replaylab.plotting.svg import style
 from replaylab.watch.grid import Grid
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import function, instance, mapping, optional, shown, takes, whole
-from replaylab.envs.atari import is_atari, make_atari, whole_games
+from replaylab.envs.pixels.atari import is_atari, make_atari, whole_games
 from replaylab.errors import ConfigError, MissingExtraError
-from replaylab.learners.agents import Agents, each
-from replaylab.replay.arrays import MOST
+from replaylab.learners.api.protocols import Agents, each
+from replaylab.replay.data.arrays import MOST
 
 Policy = Callable[[Any], int]
 """Takes one observation, returns an action counted from 0."""

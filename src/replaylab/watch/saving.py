@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from replaylab.arguments import checked, place
 from replaylab.errors import ConfigError
-from replaylab.study.svg import style, to_svg
+from replaylab.plotting.svg import style, to_svg
 
 
 def save(figure: Figure, *paths: str | Path) -> None:

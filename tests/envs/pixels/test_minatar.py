@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from replaylab.envs import make_vector_env
-from replaylab.envs.pixels import MinAtarEnv, MinAtarVectorEnv
+from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
 from replaylab.envs.pixels.pictures import COLOURS
 from replaylab.envs.registration import MINATAR
 from replaylab.errors import ConfigError, ShapeError

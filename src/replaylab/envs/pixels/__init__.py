@@ -1,5 +1,1 @@
-"""Environments whose observations are small pictures: the five MinAtar games, computed by the compiled core."""
-
-from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
-
-__all__ = ["MinAtarEnv", "MinAtarVectorEnv"]
+"""Environments whose observations are pictures: Atari games, and the five of MinAtar in the compiled core."""

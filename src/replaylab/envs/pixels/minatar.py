@@ -9,9 +9,9 @@ from gymnasium.vector import AutoresetMode
 
 from replaylab._core import MinAtar
 from replaylab.arguments import FRACTION, flag, one_of, optional, takes, text
-from replaylab.envs.batched import BatchedEnv, Bools, Floats
 from replaylab.envs.pixels.pictures import pictures
-from replaylab.envs.single import SingleEnv
+from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
+from replaylab.envs.vector.single_env import SingleEnv
 from replaylab.errors import ConfigError
 
 SIDE = 10  # cells

@@ -1,0 +1,500 @@
+// The one compiled class Python sees: a Replay behind the border.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings/batch_memory.hpp"
+#include "bindings/array_args.hpp"
+#include "bindings/declared.hpp"
+#include "support/error.hpp"
+#include "bindings/held.hpp"
+#include "replay/replay.hpp"
+#include "bindings/state_arrays.hpp"
+
+namespace replaylab {
+
+class BoundReplay {
+  public:
+    // replicas and num_envs are −1 where they were not declared: then their axis does not exist.
+    BoundReplay(const std::vector<FieldTuple>& fields, std::int64_t capacity, std::int64_t replicas,
+                std::int64_t num_envs, const SamplerConfig& sampler,
+                const std::vector<std::vector<std::uint64_t>>& streams, bool skip_after_end,
+                const TransformConfig& transforms, bool reservoir, bool count_replays, std::int64_t min_size,
+                const MappedConfig* storage)
+        : fields_(borders_of(fields)),
+          replicas_(replicas),
+          num_envs_(num_envs),
+          numbers_(std::max<std::size_t>(1, sampler.parts.size())) {
+        ReplayConfig config =
+            config_of(fields_, capacity, replicas, num_envs, sampler, transforms, reservoir, count_replays);
+        for (const auto& words : streams)
+            config.streams.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
+        config.skip_after_end = skip_after_end;
+        config.min_size = min_size;
+        if (storage != nullptr) {
+            MappedConfig asked = *storage;
+            asked.capacity = config.capacity;
+            asked.replicas = config.replicas;
+            asked.num_envs = config.num_envs;
+            asked.stride = Replay::row_nbytes(config);
+            asked.interrupted = [] {  // called without the GIL
+                struct Gil {
+                    PyGILState_STATE before = with_gil([] { return PyGILState_Ensure(); });
+                    ~Gil() { PyGILState_Release(before); }
+                } const gil;
+                see_to_signals();
+            };
+            const WithoutGil no_gil;
+            config.outside = std::make_unique<MappedRows>(asked);
+        }
+        replay_ = std::make_unique<Replay>(std::move(config));
+    }
+
+    nb::object add(const nb::dict& values, nb::handle where) { return extend(values, where, -1); }
+
+    nb::object extend(const nb::dict& values, nb::handle where, std::int64_t steps) {
+        std::vector<Input> inputs(fields_.size());
+        const Leading leading{replicas_, steps, num_envs_};
+        for (std::size_t c = 0; c < fields_.size(); ++c) {
+            PyObject* value = PyDict_GetItemWithError(values.ptr(), fields_[c].key().ptr());
+            if (value == nullptr)
+                fail("FieldError", "no value was given for `", fields_[c].column().name, "`");
+            fields_[c].read(value, leading, inputs[c]);
+        }
+        return store(inputs.data(), where, leading);
+    }
+
+    // add or extend (where=None, final_obs=None, **fields) as Python calls it: names in a tuple beside the
+    // values, which mostly come in the declared order and, being interned, are the very same strings.
+    nb::object add_by_name(const char* call, bool many_steps, PyObject* const* values, PyObject* names) {
+        await_draws();
+        const std::size_t given = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
+        std::array<Input, 12> few;
+        std::vector<Input> many(fields_.size() > few.size() ? fields_.size() : 0);
+        Input* inputs = many.empty() ? few.data() : many.data();
+        Leading leading{replicas_, -1, num_envs_};
+        nb::handle where = Py_None;
+        std::size_t found = 0;
+        for (std::size_t i = 0; i < given; ++i) {
+            PyObject* name = PyTuple_GET_ITEM(names, i);
+            const std::size_t c = column_named(name, i);
+            if (c < fields_.size()) {
+                if (many_steps && leading.steps < 0) leading.steps = fields_[c].steps_of(values[i], leading);
+                fields_[c].read(values[i], leading, inputs[c]);
+                ++found;
+            } else if (PyUnicode_CompareWithASCIIString(name, "where") == 0) {
+                where = values[i];
+            } else if (PyUnicode_CompareWithASCIIString(name, "final_obs") != 0 || values[i] != Py_None) {
+                found = fields_.size() + 1;
+                break;
+            }
+        }
+        if (found != fields_.size()) refuse(call, values, names, given);
+        return store(inputs, where, leading);
+    }
+
+    nb::dict sample(std::int64_t batch, const std::vector<double>& scheduled, nb::handle out) {
+        await_draws();
+        std::vector<std::int64_t> dims;
+        if (replicas_ >= 0) dims.push_back(replicas_);
+        dims.push_back(replay_->batch_rows(batch));
+        std::vector<char*> targets(fields_.size());
+        char *ids, *probabilities, *weights;
+        nb::dict made;
+        const auto put = [&](const FieldBorder& field, const std::vector<std::int64_t>& axes, char*& data) {
+            nb::object own = nb::none();
+            if (!out.is_none()) {
+                PyObject* given = PyDict_GetItemWithError(out.ptr(), field.key().ptr());
+                if (given == nullptr)
+                    fail("FieldError", "`out` has no field `", field.column().name,
+                         "`; pass a batch that an equal call to sample returned");
+                own = nb::borrow<nb::object>(given);
+            }
+            made[field.key()] = field.target(joined(dims, axes), own, data);
+        };
+        ExtraTargets extra;
+        {
+            const UseBatchMemory memory;
+            put_all(put, targets, extra);
+            put(weight_, {}, weights);
+            put(probability_, {}, probabilities);
+            put(id_, {}, ids);
+        }
+        {
+            const WithoutGil no_gil;
+            replay_->sample(batch, scheduled.data(), stride(scheduled), targets.data(),
+                            reinterpret_cast<std::int64_t*>(ids), reinterpret_cast<double*>(probabilities),
+                            reinterpret_cast<float*>(weights), extra);
+        }
+        return made;
+    }
+
+    nb::dict gather(nb::handle ids, bool transformed, bool aside) {
+        if (aside) await_draws();  // it picks as the next draw would
+        const auto flat = read_ids(ids, replicas_);
+        std::vector<char*> targets(fields_.size());
+        nb::dict made;
+        const auto put = [&](const FieldBorder& field, const std::vector<std::int64_t>& axes, char*& data) {
+            made[field.key()] = field.target(joined(flat.dims, axes), nb::none(), data);
+        };
+        ExtraTargets extra;
+        {
+            const UseBatchMemory memory;
+            if (transformed)
+                put_all(put, targets, extra);
+            else
+                for (std::size_t f = 0; f < fields_.size(); ++f) put(fields_[f], {}, targets[f]);
+        }
+        const WithoutGil no_gil;
+        replay_->gather(flat.data, flat.size / replay_->replicas(), transformed, aside, targets.data(),
+                        extra);
+        return made;
+    }
+
+    nb::object blocks(nb::handle ids, bool first_alone) {
+        const auto flat = read_ids(ids, replicas_);
+        const std::int64_t width = first_alone ? 1 : replay_->assembly().config().stride;
+        char* data;
+        nb::object made = id_.target(joined(flat.dims, {width}), nb::none(), data);
+        const WithoutGil no_gil;
+        replay_->blocks(flat.data, flat.size / replay_->replicas(), width,
+                        reinterpret_cast<std::int64_t*>(data));
+        return made;
+    }
+
+    nb::tuple next_steps() const {
+        const std::vector<std::int64_t> dims{replay_->replicas(), std::max<std::int64_t>(num_envs_, 1)};
+        char *begins, *left_out;
+        nb::object first = where_.target(dims, nb::none(), begins);
+        nb::object second = where_.target(dims, nb::none(), left_out);
+        {
+            const WithoutGil no_gil;
+            replay_->next_steps(reinterpret_cast<bool*>(begins), reinterpret_cast<bool*>(left_out));
+        }
+        return nb::make_tuple(first, second);
+    }
+
+    void clear() {
+        await_draws();
+        const auto cleared = [&] {
+            const WithoutGil no_gil;
+            return replay_->clear();
+        };
+        while (!cleared()) await_thaw();
+    }
+
+    void cut(nb::handle where) {
+        await_draws();
+        Input input;
+        const bool* given = nullptr;
+        if (!where.is_none()) {
+            where_.read(where, Leading{replicas_, -1, num_envs_}, input);
+            given = reinterpret_cast<const bool*>(input.data);
+        }
+        const WithoutGil no_gil;
+        replay_->cut(given);
+    }
+
+    std::int64_t update(nb::handle ids, nb::handle values, bool td_errors) {
+        await_draws();
+        const auto flat = read_ids(ids, replicas_);
+        const auto fed = read_values(values, flat, td_errors ? "td_error" : "priority");
+        const WithoutGil no_gil;
+        return replay_->update(flat.data, fed.data, flat.size / replay_->replicas(), td_errors);
+    }
+
+    nb::object probabilities(nb::handle ids, std::int64_t batch, const std::vector<double>& scheduled) {
+        await_draws();
+        const auto flat = read_ids(ids, replicas_);
+        double* data;
+        nb::object made = new_float64(flat.dims, data);
+        const WithoutGil no_gil;
+        replay_->probabilities(flat.data, flat.size / replay_->replicas(), batch, scheduled.data(),
+                               stride(scheduled), data);
+        return made;
+    }
+
+    nb::tuple counts() const {
+        const auto n = static_cast<std::size_t>(replay_->replicas());
+        std::vector<std::int64_t> sizes(n), next_ids(n);
+        {
+            const WithoutGil no_gil;
+            replay_->counts(sizes.data(), next_ids.data());
+        }
+        return nb::make_tuple(sizes, next_ids);
+    }
+
+    // The rows of one field, None if they do not hold it.
+    nb::object column(std::size_t index, nb::handle owner) const {
+        const Shown& shown = replay_->assembly().shown().at(index);
+        const RowStore& rows = replay_->rows();
+        if (shown.of_next || rows.columns()[static_cast<std::size_t>(shown.column)].compressed)
+            return nb::none();
+        std::vector<std::int64_t> dims, strides;
+        if (replicas_ >= 0) {
+            dims.push_back(replicas_);
+            strides.push_back(rows.rows() * rows.stride());
+        }
+        dims.push_back(rows.capacity());
+        strides.push_back(rows.stride());
+        return fields_.at(index).view(
+            rows.row(0, 0) + rows.columns()[static_cast<std::size_t>(shown.column)].offset, dims, strides,
+            owner);
+    }
+
+    std::int64_t nbytes() const {
+        const WithoutGil no_gil;
+        return replay_->nbytes();
+    }
+    std::int64_t most_nbytes() const { return replay_->most_nbytes(); }
+
+    std::int64_t row_stride() const { return replay_->rows().stride(); }
+
+    // Of rows outside: empty and 0 where there are none.
+    std::string storage_identity() const {
+        return replay_->outside() != nullptr ? replay_->outside()->identity() : std::string();
+    }
+    std::int64_t storage_nbytes() const {
+        return replay_->outside() != nullptr ? replay_->outside()->file_bytes() : 0;
+    }
+    void flush() {
+        const WithoutGil no_gil;
+        replay_->flush();
+    }
+    void close() {
+        const WithoutGil no_gil;
+        replay_->close();
+    }
+
+    // Every array but the rows, by name.
+    nb::dict state() {
+        await_draws();
+        Saver saver;
+        {
+            const WithoutGil no_gil;
+            replay_->copy(saver);
+        }
+        return saver.arrays();
+    }
+
+    // The same, and rows that stay as they are; None while another thread has that.
+    std::optional<Frozen> freeze(nb::object self) {
+        Saver saver;
+        std::uint64_t token;
+        {
+            const WithoutGil no_gil;
+            token = replay_->freeze(saver);
+        }
+        if (token == 0) return std::nullopt;
+        Frozen frozen(std::move(self), *replay_, token, nb::dict());
+        frozen.state = saver.arrays();
+        return frozen;
+    }
+
+    bool frozen_elsewhere() {
+        const WithoutGil no_gil;
+        return replay_->turns().frozen_elsewhere();
+    }
+    NB_NOINLINE void await_thaw() {
+        wait([this] { return replay_->turns().wait_for_thaw(); });
+    }
+
+    Asked ask(nb::object self) { return Asked(std::move(self), *replay_); }
+    void await_draws() {
+        if (replay_->turns().drawing()) await_these(replay_->turns().asked());
+    }
+    void enter() {
+        const WithoutGil no_gil;
+        replay_->turns().enter();
+    }
+    void leave() {
+        const WithoutGil no_gil;
+        replay_->turns().leave();
+    }
+
+    void restore(nb::dict state) {
+        Restorer restorer(std::move(state));
+        replay_->visit(restorer);
+        if (!replay_->find_rows())
+            fail("SnapshotError",
+                 "the storage holds fewer steps than when the snapshot was saved; it was made "
+                 "anew, or put back to an earlier state, and does not belong to this snapshot");
+    }
+
+    // The packed bytes of one replica's compressed fields, by segment: field, serial, writable bytes.
+    nb::list packed(std::int64_t replica, nb::handle owner) const {
+        nb::list parts;
+        const RowStore& rows = replay_->rows();
+        for (std::size_t f = 0; f < fields_.size() && rows.compressed(); ++f) {
+            const Shown& shown = replay_->assembly().shown()[f];
+            const auto column = static_cast<std::size_t>(shown.column);
+            if (shown.of_next || !rows.columns()[column].compressed) continue;
+            for (const PackedLog::Part& part : rows.log(replica, column).parts())
+                parts.append(nb::make_tuple(f, part.serial, bytes_view(part.data, 1, part.used, owner)));
+        }
+        return parts;
+    }
+
+    void settle() { replay_->settle(); }
+
+    // All rows of one replica as bytes (C, stride), writable.
+    nb::object bytes(std::int64_t replica, nb::handle owner) const {
+        const RowStore& rows = replay_->rows();
+        return bytes_view(rows.row(replica, 0), rows.capacity(), rows.stride(), owner);
+    }
+
+    // Where each field lies in a row, −1 for one that is not stored.
+    std::vector<std::int64_t> offsets() const {
+        std::vector<std::int64_t> offsets;
+        for (const Shown& shown : replay_->assembly().shown())
+            offsets.push_back(shown.of_next
+                                  ? -1
+                                  : replay_->rows().columns()[static_cast<std::size_t>(shown.column)].offset);
+        return offsets;
+    }
+
+  private:
+    // Makes the arrays of a batch: every field, and what the transforms add.
+    template <typename Put>
+    void put_all(const Put& put, std::vector<char*>& targets, ExtraTargets& extra) const {
+        const Assembly& assembly = replay_->assembly();
+        const TransformConfig& config = assembly.config();
+        for (std::size_t f = 0; f < fields_.size(); ++f) put(fields_[f], assembly.axes(f), targets[f]);
+        std::vector<std::int64_t> axes;
+        if (config.length > 0) axes.push_back(assembly.steps());
+        char* data;
+        if (config.n_step > 0 && !assembly.inner()) {
+            put(discount_, axes, data);
+            extra.discount = reinterpret_cast<float*>(data);
+        }
+        if (config.n_step > 0) {
+            put(steps_, axes, data);
+            extra.n_steps = reinterpret_cast<std::int64_t*>(data);
+        }
+        if (config.length > 0) {
+            put(mask_, axes, data);
+            extra.mask = reinterpret_cast<bool*>(data);
+        }
+        if (config.strategy != Strategy::none) {
+            put(relabelled_, {}, data);
+            extra.relabelled = reinterpret_cast<bool*>(data);
+        }
+    }
+
+    static std::vector<std::int64_t> joined(std::vector<std::int64_t> dims,
+                                            const std::vector<std::int64_t>& axes) {
+        dims.insert(dims.end(), axes.begin(), axes.end());
+        return dims;
+    }
+
+    // The column of this name, looked for first at the place it would have in the declared order.
+    std::size_t column_named(PyObject* name, std::size_t guess) const {
+        if (guess < fields_.size() && fields_[guess].key().ptr() == name) return guess;
+        for (std::size_t c = 0; c < fields_.size(); ++c)
+            if (PyUnicode_Compare(fields_[c].key().ptr(), name) == 0) return c;
+        return fields_.size();
+    }
+
+    [[noreturn]] void refuse(const char* call, PyObject* const* values, PyObject* names,
+                             std::size_t given) const {
+        nb::dict by_name;
+        for (std::size_t i = 0; i < given; ++i) by_name[PyTuple_GET_ITEM(names, i)] = nb::handle(values[i]);
+        nb::list known;
+        for (const FieldBorder& field : fields_) known.append(field.key());
+        call_arrays("refuse", call, by_name, nb::tuple(known));
+        fail("FieldError", "`", call, "` takes every field exactly once");
+    }
+
+    nb::object store(Input* inputs, nb::handle where, const Leading& leading) {
+        std::array<const char*, 12> few;
+        std::vector<const char*> many(fields_.size() > few.size() ? fields_.size() : 0);
+        const char** sources = many.empty() ? few.data() : many.data();
+        const std::int64_t values = leading.values();
+        for (std::size_t c = 0; c < fields_.size(); ++c) {
+            copy_own(inputs[c], values * fields_[c].column().bytes);
+            sources[c] = inputs[c].data;
+        }
+        Input mask;
+        if (!where.is_none()) {
+            where_.read(where, leading, mask);
+            copy_own(mask, values);
+        }
+        const auto* kept = reinterpret_cast<const bool*>(mask.data);
+        if (leading.none()) {
+            std::int64_t id;
+            replay_add(sources, 1, kept, &id);
+            return nb::int_(id);
+        }
+        char* ids;
+        nb::object made = id_.target(leading.dims(), nb::none(), ids);
+        replay_add(sources, leading.steps < 0 ? 1 : leading.steps, kept,
+                   reinterpret_cast<std::int64_t*>(ids));
+        return made;
+    }
+
+    // A view of the rows themselves (`columns`) is copied before they are written to.
+    void copy_own(Input& input, std::int64_t bytes) const {
+        if (replay_->rows().holds(input.data, bytes)) input.copy();
+    }
+
+    void replay_add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
+        const auto stored = [&] {
+            const WithoutGil no_gil;
+            return replay_->add(sources, steps, where, ids);
+        };
+        while (!stored()) await_thaw();
+    }
+
+    NB_NOINLINE void await_these(std::int64_t asked) {
+        wait([this, asked] { return replay_->turns().wait_for_draws(asked); });
+    }
+
+    static void see_to_signals() {
+        if (with_gil([] { return PyErr_CheckSignals(); }) != 0) nb::raise_python_error();
+    }
+
+    // Waits until it is over, and sees to signals meanwhile, so that Ctrl-C is heard.
+    template <typename Over>
+    void wait(Over over) {
+        for (;;) {
+            {
+                const WithoutGil no_gil;
+                if (over()) return;
+            }
+            see_to_signals();
+        }
+    }
+
+    std::vector<FieldBorder> fields_;
+    // How far apart replicas' numbers lie: these are those of all replicas together, or of each.
+    std::int64_t stride(const std::vector<double>& scheduled) const {
+        return scheduled.size() > numbers_ ? static_cast<std::int64_t>(numbers_) : 0;
+    }
+
+    std::int64_t replicas_, num_envs_;
+    std::size_t numbers_;  // of a sampler that change over a run
+    FieldBorder discount_ = float32_field("discount");
+    FieldBorder steps_ = int64_field("n_steps");
+    FieldBorder mask_ = bool_field("mask");
+    FieldBorder relabelled_ = bool_field("relabelled");
+    FieldBorder weight_ = float32_field("weight");
+    FieldBorder probability_ = float64_field("probability");
+    FieldBorder id_ = int64_field("id");
+    FieldBorder where_ = bool_field("where");
+    std::unique_ptr<Replay> replay_;
+};
+
+}  // namespace replaylab

@@ -1,0 +1,47 @@
+// A declaration as Python gives it, as the core takes it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bindings/array_args.hpp"
+#include "replay/replay.hpp"
+
+namespace replaylab {
+
+using FieldTuple = std::tuple<std::string, std::vector<std::int64_t>, nb::object, bool>;
+
+inline std::vector<Column> columns_of(const std::vector<FieldBorder>& fields) {
+    std::vector<Column> columns;
+    for (const FieldBorder& field : fields) columns.push_back(field.column());
+    return columns;
+}
+
+inline std::vector<FieldBorder> borders_of(const std::vector<FieldTuple>& fields) {
+    std::vector<FieldBorder> borders;
+    for (const auto& [name, shape, dtype, compressed] : fields)
+        borders.emplace_back(name, shape, dtype, compressed);
+    return borders;
+}
+
+inline ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64_t capacity,
+                              std::int64_t replicas, std::int64_t num_envs, const SamplerConfig& sampler,
+                              const TransformConfig& transforms, bool reservoir, bool count_replays) {
+    ReplayConfig config;
+    config.fields = columns_of(fields);
+    config.capacity = capacity;
+    config.replicas = std::max<std::int64_t>(replicas, 1);
+    config.num_envs = std::max<std::int64_t>(num_envs, 1);
+    config.sampler = sampler;
+    config.transforms = transforms;
+    config.count_replays = count_replays;
+    config.retention = reservoir ? Retention::reservoir : Retention::fifo;
+    return config;
+}
+
+}  // namespace replaylab

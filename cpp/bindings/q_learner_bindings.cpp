@@ -1,0 +1,150 @@
+// What Python sees of the deep Q-learners.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+
+#include "support/error.hpp"
+#include "bindings/gil.hpp"
+#include "learning/q_learners.hpp"
+
+namespace nb = nanobind;
+
+namespace replaylab {
+
+namespace {
+
+template <typename Value, int Axes>
+using In = nb::ndarray<const Value, nb::ndim<Axes>, nb::c_contig, nb::device::cpu>;
+using Out = nb::ndarray<nb::numpy, float>;
+
+Out new_array(std::initializer_list<std::size_t> shape) {
+    std::size_t size = 1;
+    for (std::size_t n : shape) size *= n;
+    auto values = std::make_unique<float[]>(size);
+    float* data = values.get();
+    nb::capsule owner(values.release(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
+    return Out(data, shape, owner);
+}
+
+template <typename Array>
+void check(const char* name, const Array& array, std::initializer_list<std::int64_t> shape) {
+    std::size_t axis = 0;
+    for (std::int64_t n : shape)
+        if (static_cast<std::int64_t>(array.shape(axis++)) != n)
+            fail("ShapeError", "axis ", axis - 1, " of `", name, "` must be ", n, ", but is ",
+                 array.shape(axis - 1));
+}
+
+// Observations of a shape (channels, height, width) go through `filters` filters first; with 0 filters they
+// are numbers in a row.
+Network network_of(const std::vector<std::int64_t>& shape, std::int64_t filters,
+                   const std::vector<std::int64_t>& hidden, std::int64_t actions, bool dueling) {
+    if (filters == 0) {
+        std::int64_t inputs = 1;
+        for (std::int64_t n : shape) inputs *= n;
+        return Network(Perceptron(inputs, hidden, actions, dueling));
+    }
+    if (shape.size() != 3 || shape[1] < kFilterSide || shape[2] < kFilterSide)
+        fail("ShapeError", "filters need observations (channels, height, width) of at least 3 × 3");
+    const Convolution below({shape[0], shape[1], shape[2]}, filters);
+    return Network(below, Perceptron(filters * below.places(), hidden, actions, dueling));
+}
+
+struct Bound {
+    QLearners learners;
+    std::int64_t inputs;
+
+    Out q_values(const In<float, 3>& obs) {
+        const auto rows = static_cast<std::int64_t>(obs.shape(1));
+        check("obs", obs, {learners.replicas(), rows, inputs});
+        Out q =
+            new_array({obs.shape(0), obs.shape(1), static_cast<std::size_t>(learners.network().actions())});
+        const WithoutGil no_gil;
+        learners.q_values(obs.data(), rows, q.data());
+        return q;
+    }
+
+    std::tuple<Out, Out, Out> update(const In<float, 3>& obs, const In<std::int64_t, 2>& action,
+                                     const In<float, 2>& reward, const In<float, 3>& next_obs,
+                                     const In<float, 2>& discount, const In<float, 2>& weight) {
+        const std::int64_t replicas = learners.replicas(), rows = static_cast<std::int64_t>(action.shape(1));
+        check("obs", obs, {replicas, rows, inputs});
+        check("action", action, {replicas, rows});
+        check("reward", reward, {replicas, rows});
+        check("next_obs", next_obs, {replicas, rows, inputs});
+        check("discount", discount, {replicas, rows});
+        check("weight", weight, {replicas, rows});
+        const auto shape = {action.shape(0), action.shape(1)};
+        std::tuple<Out, Out, Out> seen{new_array(shape), new_array(shape), new_array(shape)};
+        auto& [td_error, slope, q] = seen;
+        const WithoutGil no_gil;
+        learners.update(
+            {rows, obs.data(), next_obs.data(), action.data(), reward.data(), discount.data(), weight.data()},
+            {td_error.data(), slope.data(), q.data()});
+        return seen;
+    }
+};
+
+template <std::vector<float> QLearners::* Values>
+Out view(nb::handle self) {
+    QLearners& learners = nb::cast<Bound&>(self).learners;
+    return Out((learners.*Values).data(),
+               {static_cast<std::size_t>(learners.replicas()),
+                static_cast<std::size_t>(learners.network().parameters())},
+               self);
+}
+
+}  // namespace
+
+void bind_q_learners(nb::module_& module) {
+    module.def("usable_kernels", &usable_kernels, "The kernels this processor can run, best first.");
+    module.def("use_kernels", &use_kernels, nb::arg("name"), "Use these kernels from now on; for tests.");
+    nb::class_<Bound>(module, "QLearners", "R deep Q-learners; see replaylab.learners.")
+        .def(
+            "__init__",
+            [](Bound* self, const std::vector<std::int64_t>& shape, std::int64_t filters,
+               const std::vector<std::int64_t>& hidden, std::int64_t actions, std::int64_t replicas,
+               bool dueling, bool is_double, bool huber, float max_grad_norm, float least, float most,
+               float learning_rate, float tau, std::int64_t target_period) {
+                std::int64_t inputs = 1;
+                for (std::int64_t n : shape) inputs *= n;
+                new (self) Bound{QLearners(network_of(shape, filters, hidden, actions, dueling),
+                                           {is_double, huber, max_grad_norm, least, most, learning_rate, tau,
+                                            target_period},
+                                           inputs, replicas),
+                                 inputs};
+            },
+            nb::kw_only(), nb::arg("shape"), nb::arg("filters"), nb::arg("hidden"), nb::arg("actions"),
+            nb::arg("replicas"), nb::arg("dueling"), nb::arg("is_double"), nb::arg("huber"),
+            nb::arg("max_grad_norm"), nb::arg("least"), nb::arg("most"), nb::arg("learning_rate"),
+            nb::arg("tau"), nb::arg("target_period"))
+        .def("q_values", &Bound::q_values, nb::arg("obs"), "Q(s, ·) (R, N, A) for inputs (R, N, I).")
+        .def("update", &Bound::update, nb::arg("obs"), nb::arg("action"), nb::arg("reward"),
+             nb::arg("next_obs"), nb::arg("discount"), nb::arg("weight"),
+             "One update of every replica; returns δ, ℓ'(δ) and Q(s, a), each (R, B).")
+        .def_prop_ro("online", &view<&QLearners::online>, "Parameters (R, P).")
+        .def_prop_ro("target", &view<&QLearners::target>, "The target networks' parameters (R, P).")
+        .def_prop_ro("mean", &view<&QLearners::mean>, "Adam's average of the gradients (R, P).")
+        .def_prop_ro("square", &view<&QLearners::square>, "Adam's average of their squares (R, P).")
+        .def_prop_ro("gradients", &view<&QLearners::gradients>,
+                     "Of the latest update, after clipping (R, P).")
+        .def_prop_rw(
+            "updates", [](Bound& self) { return self.learners.updates; },
+            [](Bound& self, std::int64_t updates) { self.learners.updates = updates; })
+        .def_prop_ro(
+            "layers",
+            [](Bound& self) {
+                std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> layers;
+                for (const Layer& layer : self.learners.network().layers())
+                    layers.emplace_back(layer.weight, layer.outputs, layer.inputs);
+                return layers;
+            },
+            "Where each layer's weights (outputs, inputs) begin, its biases after them: (begin, outputs, "
+            "inputs).");
+}
+
+}  // namespace replaylab

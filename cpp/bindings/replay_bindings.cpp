@@ -1,0 +1,240 @@
+// What Python sees of the core, name by name.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <limits>
+
+#include "bindings/bound_replay.hpp"
+
+namespace replaylab {
+
+namespace {
+
+// Plain C methods, because nanobind has none that take keywords without making a dict of them.
+PyObject* add_by_name(const char* call, bool many_steps, PyObject* self, PyObject* const* values,
+                      Py_ssize_t positional, PyObject* names) {
+    if (positional != 0)
+        return PyErr_Format(PyExc_TypeError,
+                            "`%s` takes every field by its name, as in %s(obs=..., action=...)", call, call);
+    try {
+        return nb::inst_ptr<BoundReplay>(self)->add_by_name(call, many_steps, values, names).release().ptr();
+    } catch (const std::exception&) {
+        set_python_error_of_any();
+    }
+    return nullptr;
+}
+
+PyObject* add_step(PyObject* self, PyObject* const* values, Py_ssize_t positional, PyObject* names) {
+    return add_by_name("add", false, self, values, positional, names);
+}
+
+PyObject* extend_steps(PyObject* self, PyObject* const* values, Py_ssize_t positional, PyObject* names) {
+    return add_by_name("extend", true, self, values, positional, names);
+}
+
+template <typename Function>
+PyCFunction as_method(Function function) {
+    return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef replay_methods[] = {
+    {"add_step", as_method(add_step), METH_FASTCALL | METH_KEYWORDS,
+     "Store one time step of every environment and return the ids; see ReplayBuffer.add."},
+    {"extend_steps", as_method(extend_steps), METH_FASTCALL | METH_KEYWORDS,
+     "Store many time steps and return the ids; see ReplayBuffer.extend."},
+    {nullptr, nullptr, 0, nullptr}};
+PyType_Slot replay_slots[] = {{Py_tp_methods, replay_methods}, {0, nullptr}};
+
+// Bytes of one row, and of one replica (taken at once, and at most on top), without taking them.
+std::int64_t row_nbytes(const std::vector<FieldTuple>& fields, const TransformConfig& transforms) {
+    ReplayConfig config = config_of(borders_of(fields), 1, 1, 1, SamplerConfig{}, transforms, false, false);
+    return Replay::row_nbytes(config);
+}
+
+// Where each of these fields would lie in a row.
+std::vector<std::int64_t> row_offsets(const std::vector<FieldTuple>& fields) {
+    std::vector<Column> columns = columns_of(borders_of(fields));
+    RowStore::lay_out(columns);
+    std::vector<std::int64_t> offsets;
+    for (const Column& column : columns) offsets.push_back(column.offset);
+    return offsets;
+}
+
+// Throws where numbers of slots would not fit into what keeps them.
+void check_capacity(const ReplayConfig& config) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
+    const TransformConfig& transforms = config.transforms;
+    const bool numbered = config.sampler.ranks() || config.sampler.needs_episodes() ||
+                          transforms.looks_around() || transforms.derived;
+    if (numbered && config.capacity >= kMost)
+        fail("ConfigError", "`capacity` must be below ", kMost,
+             " for samplers that go by rank, for transforms, for Dispersed and for next_obs=\"derived\", "
+             "which "
+             "keep 32-bit numbers of steps, but got ",
+             config.capacity, "; use a smaller capacity, or several buffers and MixedReplay");
+}
+
+std::tuple<std::int64_t, std::int64_t> replica_nbytes(const std::vector<FieldTuple>& fields,
+                                                      std::int64_t capacity, std::int64_t num_envs,
+                                                      const SamplerConfig& sampler,
+                                                      const TransformConfig& transforms, bool reservoir,
+                                                      bool count_replays) {
+    const ReplayConfig config =
+        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays);
+    check_capacity(config);
+    return {Replay::nbytes(config), Replay::grown_nbytes(config, num_envs)};
+}
+
+}  // namespace
+
+void bind_replay(nb::module_& module) {
+    nb::class_<SamplerConfig>(module, "SamplerConfig", "What the core needs to know of a sampler.")
+        .def(
+            "__init__",
+            [](SamplerConfig* self, std::string kind, std::map<std::string, double> options,
+               std::vector<SamplerConfig> parts) {
+                new (self) SamplerConfig{std::move(kind), std::move(options), std::move(parts)};
+            },
+            nb::arg("kind"), nb::arg("options") = std::map<std::string, double>{},
+            nb::arg("parts") = std::vector<SamplerConfig>{});
+
+    nb::class_<TransformConfig>(module, "TransformConfig", "What the core needs to know of the transforms.")
+        .def(nb::init<>())
+        .def_rw("n_step", &TransformConfig::n_step)
+        .def_rw("gamma", &TransformConfig::gamma)
+        .def_rw("frames", &TransformConfig::frames)
+        .def_rw("repeat", &TransformConfig::repeat)
+        .def_rw("stacked", &TransformConfig::stacked)
+        .def_rw("length", &TransformConfig::length)
+        .def_rw("stride", &TransformConfig::stride)
+        .def_rw("burn_in", &TransformConfig::burn_in)
+        .def_rw("states", &TransformConfig::states)
+        .def_prop_rw(
+            "strategy", [](const TransformConfig& config) { return static_cast<int>(config.strategy); },
+            [](TransformConfig& config, int strategy) { config.strategy = static_cast<Strategy>(strategy); })
+        .def_rw("share", &TransformConfig::share)
+        .def_rw("achieved", &TransformConfig::achieved)
+        .def_rw("desired", &TransformConfig::desired)
+        .def_rw("derived", &TransformConfig::derived)
+        .def_rw("partners", &TransformConfig::partners);
+
+    nb::class_<MappedConfig>(module, "StorageConfig", "Where rows lie that are not in this process's memory.")
+        .def(nb::init<>())
+        .def_rw("path", &MappedConfig::path)
+        .def_rw("declaration", &MappedConfig::declaration)
+        .def_rw("headroom", &MappedConfig::headroom)
+        .def_rw("writers", &MappedConfig::writers)
+        .def_rw("memory", &MappedConfig::memory)
+        .def_rw("may_create", &MappedConfig::may_create)
+        .def_rw("may_open", &MappedConfig::may_open)
+        .def_rw("after_crash", &MappedConfig::after_crash);
+
+    nb::class_<Frozen>(module, "Frozen", "Rows that stay as they are, and all else as it was then.")
+        .def_ro("state", &Frozen::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
+        .def("end", &Frozen::end);
+
+    nb::class_<Asked>(module, "Asked", "A draw to be made ahead.").def("made", &Asked::made);
+
+    nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots),
+                            "The compiled part of a ReplayBuffer.")
+        .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
+                      const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool,
+                      const TransformConfig&, bool, bool, std::int64_t, const MappedConfig*>(),
+             nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"),
+             nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"), nb::arg("transforms"),
+             nb::arg("reservoir"), nb::arg("count_replays"), nb::arg("min_size"), nb::arg("storage").none())
+        .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none(),
+             nb::sig("def add(self, values: dict[str, typing.Any], where: typing.Any) -> typing.Any"))
+        .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),
+             nb::sig("def extend(self, values: dict[str, typing.Any], where: typing.Any, steps: int) -> "
+                     "typing.Any"))
+        .def("sample", &BoundReplay::sample, nb::arg("batch"), nb::arg("scheduled"), nb::arg("out").none(),
+             nb::sig("def sample(self, batch: int, scheduled: collections.abc.Sequence[float], out: "
+                     "dict[str, typing.Any] | None) -> "
+                     "dict[str, typing.Any]"))
+        .def("gather", &BoundReplay::gather, nb::arg("ids").none(), nb::arg("transformed"),
+             nb::arg("aside") = false,
+             nb::sig("def gather(self, ids: object, transformed: bool, aside: bool = False) -> "
+                     "dict[str, typing.Any]"))
+        .def("blocks", &BoundReplay::blocks, nb::arg("ids").none(), nb::arg("first_alone"),
+             nb::sig("def blocks(self, ids: object, first_alone: bool) -> numpy.typing.NDArray[numpy.int64]"))
+        .def("clear", &BoundReplay::clear)
+        .def("next_steps", &BoundReplay::next_steps,
+             nb::sig("def next_steps(self) -> tuple[numpy.typing.NDArray[numpy.bool_], "
+                     "numpy.typing.NDArray[numpy.bool_]]"))
+        .def("cut", &BoundReplay::cut, nb::arg("where").none())
+        .def("update", &BoundReplay::update, nb::arg("ids").none(), nb::arg("values"), nb::arg("td_errors"))
+        .def("probabilities", &BoundReplay::probabilities, nb::arg("ids").none(), nb::arg("batch"),
+             nb::arg("scheduled"),
+             nb::sig("def probabilities(self, ids: object, batch: int, scheduled: "
+                     "collections.abc.Sequence[float]) -> numpy.typing.NDArray[numpy.float64]"))
+        .def("counts", &BoundReplay::counts, nb::sig("def counts(self) -> tuple[list[int], list[int]]"))
+        .def(
+            "column",
+            [](nb::handle_t<BoundReplay> self, std::size_t index) {
+                return nb::cast<const BoundReplay&>(self).column(index, self);
+            },
+            nb::arg("index"))
+        .def("state", &BoundReplay::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
+        .def("freeze",
+             [](nb::handle_t<BoundReplay> self) {
+                 BoundReplay& own = nb::cast<BoundReplay&>(self);
+                 return own.freeze(nb::borrow<nb::object>(self));
+             })
+        .def("frozen_elsewhere", &BoundReplay::frozen_elsewhere,
+             "Whether another thread lets the rows stay as they are.")
+        .def("await_thaw", &BoundReplay::await_thaw)
+        .def(
+            "ask",
+            [](nb::handle_t<BoundReplay> self) {
+                BoundReplay& own = nb::cast<BoundReplay&>(self);
+                return own.ask(nb::borrow<nb::object>(self));
+            },
+            "A draw will be made ahead: until then, what it depends on, or changes, waits.")
+        .def("await_draws", &BoundReplay::await_draws)
+        .def("enter", &BoundReplay::enter, "This thread makes draws, or one that does waits for it.")
+        .def("leave", &BoundReplay::leave)
+        .def("restore", &BoundReplay::restore, nb::arg("state"),
+             nb::sig("def restore(self, state: dict[str, typing.Any]) -> None"))
+        .def(
+            "bytes",
+            [](nb::handle_t<BoundReplay> self, std::int64_t replica) {
+                return nb::cast<const BoundReplay&>(self).bytes(replica, self);
+            },
+            nb::arg("replica"), nb::sig("def bytes(self, replica: int) -> numpy.typing.NDArray[numpy.uint8]"))
+        .def(
+            "packed",
+            [](nb::handle_t<BoundReplay> self, std::int64_t replica) {
+                return nb::cast<const BoundReplay&>(self).packed(replica, self);
+            },
+            nb::arg("replica"),
+            nb::sig("def packed(self, replica: int) -> list[tuple[int, int, "
+                    "numpy.typing.NDArray[numpy.uint8]]]"))
+        .def("settle", &BoundReplay::settle)
+        .def("offsets", &BoundReplay::offsets)
+        .def("flush", &BoundReplay::flush)
+        .def("close", &BoundReplay::close)
+        .def_prop_ro("row_stride", &BoundReplay::row_stride)
+        .def_prop_ro("storage_identity", &BoundReplay::storage_identity)
+        .def_prop_ro("storage_nbytes", &BoundReplay::storage_nbytes)
+        .def_prop_ro("nbytes", &BoundReplay::nbytes)
+        .def_prop_ro("most_nbytes", &BoundReplay::most_nbytes);
+
+    module.def("release_batch_memory", &release_batch_memory);
+    module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));
+    module.def("row_offsets", &row_offsets, nb::arg("fields"));
+    module.def(
+        "storage_declaration",
+        [](const std::string& path) {
+            const std::string text = MappedRows::declaration_of(path);  // of any bytes
+            return nb::bytes(text.data(), text.size());
+        },
+        nb::arg("path"));
+    module.def("replica_nbytes", &replica_nbytes, nb::arg("fields"), nb::arg("capacity"), nb::arg("num_envs"),
+               nb::arg("sampler"), nb::arg("transforms"), nb::arg("reservoir"), nb::arg("count_replays"));
+}
+
+}  // namespace replaylab

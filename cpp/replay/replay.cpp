@@ -1,0 +1,449 @@
+#include "replay/replay.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "support/error.hpp"
+#include "support/prefetch.hpp"
+#include "replay/replay_layout.hpp"
+
+namespace replaylab {
+
+Replay::Replay(ReplayConfig config)
+    : outside_(std::move(config.outside)),
+      rows_(stored_columns(config), config.capacity, config.replicas,
+            config.transforms.derived ? config.capacity : 0, outside_.get()),
+      num_envs_(config.num_envs),
+      skip_after_end_(config.skip_after_end),
+      sampler_(config.sampler),
+      stored_(stored_fields(config)),
+      nbytes_(config.replicas *
+              (nbytes(config) - (outside_ ? (row_nbytes(config) - 4) * (config.capacity + 1) : 0))),
+      assembly_(config.transforms, shown_fields(config, true), rows_),
+      plain_(TransformConfig{}, shown_fields(config, false), rows_) {
+    most_nbytes_ = nbytes_ + rows_.packed_nbytes() +
+                   config.replicas * grown_nbytes(config, outside_ ? outside_->streams() : num_envs_);
+    for (std::size_t f = 0; f < config.fields.size(); ++f) {
+        const Column& column = config.fields[f];
+        if (column.bytes != column.itemsize) continue;  // many values: not the flag of this name
+        if (column.name == "terminated") terminated_ = Flag{static_cast<std::int64_t>(f), column};
+        if (column.name == "truncated") truncated_ = Flag{static_cast<std::int64_t>(f), column};
+    }
+    std::vector<std::int64_t> pairs(stored_.size(), -1);
+    for (std::size_t f = 0; f < config.fields.size() && config.transforms.derived; ++f)
+        if (assembly_.shown()[f].of_next)
+            pairs[static_cast<std::size_t>(assembly_.shown()[f].column)] = static_cast<std::int64_t>(f);
+    for (std::int64_t r = 0; r < config.replicas; ++r) {
+        replays_.push_back(Single{Ring(config.capacity, config.retention),
+                                  Random(config.streams[static_cast<std::size_t>(r)]),
+                                  Sampler::make(config.sampler, config.capacity),
+                                  std::vector<char>(static_cast<std::size_t>(num_envs_), 0), nullptr, nullptr,
+                                  zeros_by_slot(config.count_replays ? config.capacity : 0), Tally{}});
+        Single& one = replays_.back();
+        if (keeps_episodes(config))
+            one.episodes =
+                std::make_unique<Episodes>(config.capacity, outside_ ? outside_->streams() : num_envs_);
+        if (config.transforms.derived) one.next_rows = std::make_unique<NextRows>(rows_, r, num_envs_, pairs);
+        one.ring.attach(one.episodes.get(), config.transforms.length > 0 ? config.transforms.stride : 0);
+        one.ring.need(config.min_size);
+    }
+}
+
+std::int64_t Replay::nbytes() const {
+    const auto turn = turns_.take();
+    std::int64_t grown = 0;
+    for (const Single& one : replays_) {
+        grown += one.next_rows ? one.next_rows->grown_nbytes() : 0;
+        grown += one.episodes ? one.episodes->grown_nbytes() : 0;
+    }
+    return nbytes_ + grown + rows_.packed_nbytes();
+}
+
+// Whether this step of an environment is to be stored, and whether it ends its episode.
+inline bool Replay::takes(Single& one, std::int64_t env, const char* const* sources, std::int64_t step,
+                          const bool* where, bool& ends) const {
+    if (where != nullptr && !where[step]) return false;
+    ends = terminated_.set(sources, step) || truncated_.set(sources, step);
+    char& ended = one.ended[static_cast<std::size_t>(env)];
+    const bool resetting = skip_after_end_ && ended != 0;
+    ended = ends && !resetting;
+    return !resetting;
+}
+
+bool Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
+    const auto turn = turns_.take();
+    if (turns_.frozen() && !outside_) {
+        if (!turns_.frozen_by_me()) return false;
+        fail("SnapshotError",
+             "steps cannot be added by the thread that is saving the buffer, from a signal handler or a "
+             "callback; add them after save() has returned");
+    }
+    columns_.clear();
+    for (const std::int64_t field : stored_) columns_.push_back(sources[field]);
+    if (outside_) {
+        add_outside(sources, steps, where, ids);
+        return true;
+    }
+    std::int64_t step = 0;
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        slots_.clear();
+        places_.clear();
+        if (rows_.compressed()) rows_.reserve(r, (one.next_rows ? 2 : 1) * steps * num_envs_);
+        for (std::int64_t t = 0; t < steps; ++t) {
+            for (std::int64_t e = 0; e < num_envs_; ++e, ++step) {
+                ids[step] = -1;
+                bool ends;
+                if (!takes(one, e, sources, step, where, ends)) continue;
+                const std::int64_t id = one.ring.next_id();
+                const std::int64_t dropped = one.ring.to_drop();
+                if (dropped >= 0 && one.episodes) one.episodes->dropped(dropped);
+                if (dropped >= 0 && one.next_rows) one.next_rows->dropped(dropped);
+                const std::int64_t slot = one.ring.push(one.random);
+                if (slot < 0) continue;
+                ids[step] = id;
+                slots_.push_back(slot);
+                places_.push_back(step);
+                if (!one.counts.empty()) one.counts[static_cast<std::size_t>(slot)] = 0;
+                if (one.episodes) one.episodes->stored(slot, e, ends);
+                if (one.next_rows) one.next_rows->stored(slot, e, sources, columns_.data(), step);
+            }
+        }
+        const auto stored = static_cast<std::int64_t>(slots_.size());
+        if (stored > 0) rows_.scatter(r, slots_.data(), places_.data(), stored, columns_.data());
+        if (rows_.compressed()) rows_.tidy(r);
+        if (stored == 0) continue;
+        one.sampler->stored(one.ring, one.random, slots_.data(), stored);
+    }
+    return true;
+}
+
+// Steps go out one by one, and come back in by catch_up() with those of other processes.
+void Replay::add_outside(const char* const* sources, std::int64_t steps, const bool* where,
+                         std::int64_t* ids) {
+    if (closed_) fail("StorageError", "the buffer was closed; make it again to open its rows");
+    std::int64_t step = 0;
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        outside_->blank(r);  // first of all: whether this process may add
+        for (std::int64_t t = 0; t < steps; ++t) {
+            for (std::int64_t e = 0; e < num_envs_; ++e, ++step) {
+                ids[step] = -1;
+                bool ends;
+                if (!takes(replays_[static_cast<std::size_t>(r)], e, sources, step, where, ends)) continue;
+                rows_.fill(outside_->blank(r), step, columns_.data());
+                ids[step] = outside_->publish(r, e, ends);
+            }
+        }
+    }
+}
+
+// Takes in what was added outside since, by whichever process.
+void Replay::catch_up() {
+    if (outside_ && !closed_) outside_->check_length();
+    for (std::int64_t r = 0; outside_ && r < replicas(); ++r) catch_up(r);
+}
+
+void Replay::catch_up(std::int64_t replica) {
+    if (closed_) fail("StorageError", "the buffer was closed; make it again to open its rows");
+    Single& one = replays_[static_cast<std::size_t>(replica)];
+    Ring& ring = one.ring;
+    std::int64_t held = ring.size();  // steps up to next_id − 1 that are taken in
+    const auto forget = [&](std::int64_t next_id) {
+        for (std::int64_t age = held - 1; age >= 0 && one.episodes; --age)
+            one.episodes->dropped(ring.slot_of_age(age));
+        held = 0;
+        slots_.clear();
+        ring.jump(next_id);
+    };
+    slots_.clear();
+    std::int64_t next = outside_->next_id(replica);
+    if (torn_)
+        fail("StorageError", "the rows were found damaged before; make the buffer again to look at them");
+    if (next <= ring.next_id()) return;
+    torn_ = true;  // until all of it is done
+    if (next - ring.next_id() > ring.capacity()) forget(next - ring.capacity());
+    while (ring.next_id() < next) {
+        MappedRows::Step step;
+        if (!outside_->find(replica, ring.next_id(), step)) {  // overtaken by all that the rows have room for
+            next = outside_->next_id(replica);
+            forget(next - ring.capacity());
+            continue;
+        }
+        if (held < ring.capacity())
+            ++held;
+        else if (one.episodes)
+            one.episodes->dropped(ring.to_drop());
+        const std::int64_t slot = ring.push(one.random);
+        slots_.push_back(slot);
+        rows_.point(replica, slot, step.row);
+        if (!one.counts.empty()) one.counts[static_cast<std::size_t>(slot)] = 0;
+        if (!one.episodes) continue;
+        one.episodes->resume(step.stream, step.step);
+        one.episodes->stored(slot, step.stream, step.ends);
+    }
+    if (!slots_.empty())
+        one.sampler->stored(ring, one.random, slots_.data(), static_cast<std::int64_t>(slots_.size()));
+    torn_ = false;
+    if (slots_.size() > std::size_t{1} << 20) std::vector<std::int64_t>().swap(slots_);  // once, not for ever
+}
+
+// Whether what was just read of a replica's rows was all theirs; if not, catches up for another try.
+bool Replay::whole(std::int64_t replica, std::int64_t tries) {
+    constexpr std::int64_t kTries = 1000;
+    if (!outside_) return true;
+    const Ring& ring = replays_[static_cast<std::size_t>(replica)].ring;
+    if (outside_->whole_since(replica, ring.next_id() - ring.size())) return true;
+    if (tries == kTries)
+        fail("StorageError", "more than headroom=", outside_->headroom(),
+             " steps were added while one batch was read, ", kTries,
+             " times in a row; make the storage with more headroom");
+    catch_up(replica);
+    return false;
+}
+
+void Replay::flush() {
+    const auto turn = turns_.take();
+    if (outside_ && !closed_) outside_->flush();
+}
+
+void Replay::close() {
+    const auto turn = turns_.take();
+    closed_ = true;
+    if (outside_) outside_->close();
+}
+
+void Replay::cut(const bool* where) {
+    const auto turn = turns_.take();
+    for (Single& one : replays_) {
+        for (std::int64_t e = 0; e < num_envs_; ++e) {
+            if (where != nullptr && !*where++) continue;
+            if (one.episodes && !outside_) one.episodes->cut(e);
+            one.ended[static_cast<std::size_t>(e)] = 0;
+            if (outside_) outside_->cut(&one - replays_.data(), e);
+        }
+    }
+}
+
+void Replay::next_steps(bool* begins, bool* left_out) const {
+    const auto turn = turns_.take();
+    for (const Single& one : replays_) {
+        for (std::int64_t e = 0; e < num_envs_; ++e) {
+            *begins++ = one.episodes && !outside_ && one.episodes->begins(e);
+            *left_out++ = skip_after_end_ && one.ended[static_cast<std::size_t>(e)] != 0;
+        }
+    }
+}
+
+Source Replay::source(std::int64_t replica) {
+    Single& one = replays_[static_cast<std::size_t>(replica)];
+    return Source{replica, one.ring, one.random, one.episodes.get(), one.next_rows.get()};
+}
+
+void Replay::sample(std::int64_t batch, const double* scheduled, std::int64_t stride, char* const* targets,
+                    std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra) {
+    const std::int64_t n = batch_rows(batch);
+    const auto turn = turns_.take();
+    catch_up();
+    for (const Single& one : replays_) one.sampler->check(one.ring, batch);
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        std::int64_t tries = 0;
+        do draw(r, batch, scheduled + r * stride, targets, ids, probabilities, weights, extra);
+        while (!whole(r, ++tries));
+        one.sampler->finish(one.ring, slots_.data(), n);
+        count(one, n);
+    }
+}
+
+// One replica's batch; its slots are then in slots_.
+void Replay::draw(std::int64_t replica, std::int64_t batch, const double* scheduled, char* const* targets,
+                  std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra) {
+    const std::int64_t n = batch_rows(batch), from = replica * n;
+    Single& one = replays_[static_cast<std::size_t>(replica)];
+    slots_.resize(static_cast<std::size_t>(n));
+    one.sampler->draw(one.ring, one.random, batch, scheduled,
+                      Draw{slots_.data(), probabilities + from, weights + from});
+    for (std::int64_t k = 0; k < n; ++k) ids[from + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
+    if (assembly_.config().length > 0) {  // the row is the whole block's: so are its id and its chance
+        places_.clear();
+        ends_.clear();
+        for (std::int64_t k = 0; k < n; ++k) {
+            const std::size_t begin = places_.size();
+            assembly_.block(*one.episodes, slots_[static_cast<std::size_t>(k)], places_);
+            ids[from + k] = one.ring.id(places_[begin]);
+            ends_.push_back(static_cast<std::ptrdiff_t>(places_.size()));
+        }
+        values_.resize(places_.size());
+        one.sampler->law(one.ring, places_.data(), static_cast<std::int64_t>(places_.size()), batch,
+                         scheduled, values_.data());
+        std::ptrdiff_t begin = 0;
+        for (std::int64_t k = 0; k < n; ++k) {
+            const std::ptrdiff_t end = ends_[static_cast<std::size_t>(k)];
+            probabilities[from + k] = std::accumulate(values_.begin() + begin, values_.begin() + end, 0.0);
+            begin = end;
+        }
+    }
+    assembly_.gather(source(replica), slots_.data(), n, from, targets, extra);
+}
+
+// Takes note of the rows just put together.
+void Replay::count(Single& one, std::int64_t rows) {
+    one.tally.samples += rows;
+    if (one.counts.empty()) return;
+    for (const std::int64_t slot : assembly_.own())
+        if (slot < rows_.capacity()) ++one.counts[static_cast<std::size_t>(slot)];
+}
+
+void Replay::check_id(std::int64_t replica, std::int64_t id) const {
+    const std::int64_t next = replays_[static_cast<std::size_t>(replica)].ring.next_id();
+    if (id >= -1 && id < next) return;
+    if (next == 0) fail("IdError", "id ", id, " was never given out: no step was stored yet");
+    fail("IdError", "id ", id, " was never given out: ids so far are 0 to ", next - 1,
+         " (and -1 for a step that was not stored); pass the ids that add or sample returned");
+}
+
+// The ids as they are now: the caller's array may change at any time.
+const std::int64_t* Replay::copied(const std::int64_t* ids, std::int64_t n) {
+    ids_.assign(ids, ids + n * replicas());
+    return ids_.data();
+}
+
+// And each was given out.
+const std::int64_t* Replay::checked(const std::int64_t* ids, std::int64_t n) {
+    const std::int64_t* own = copied(ids, n);
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        const std::int64_t next = replays_[static_cast<std::size_t>(r)].ring.next_id();
+        for (std::int64_t k = r * n; k < (r + 1) * n; ++k)
+            if (own[k] < -1 || own[k] >= next) check_id(r, own[k]);
+    }
+    return own;
+}
+
+void Replay::check_stored(std::int64_t replica, const std::int64_t* ids, std::int64_t n) const {
+    const Ring& ring = replays_[static_cast<std::size_t>(replica)].ring;
+    for (std::int64_t k = replica * n; k < (replica + 1) * n; ++k) {
+        check_id(replica, ids[k]);
+        if (ring.holds(ids[k])) continue;
+        if (ring.size() == 0) fail("IdError", "id ", ids[k], " is not stored: the buffer holds no step now");
+        fail("IdError", "id ", ids[k], " is not stored: the buffer now holds ids ",
+             ring.next_id() - ring.size(), " to ", ring.next_id() - 1,
+             "; steps that were overwritten cannot be read");
+    }
+}
+
+std::int64_t Replay::update(const std::int64_t* given, const double* fed, std::int64_t n, bool td_errors) {
+    const auto turn = turns_.take();
+    fed_.assign(fed, fed + n * replicas());
+    const double* values = fed_.data();
+    for (std::int64_t k = 0; k < n * replicas(); ++k) {
+        if (!std::isfinite(values[k]) || (!td_errors && values[k] < 0.0))
+            fail("PriorityError", td_errors ? "td_error" : "priority", " must be finite",
+                 td_errors ? "" : " and not negative", ", but entry ", k, " (id ", given[k], ") is ",
+                 values[k], "; no priority was changed");
+    }
+    catch_up();
+    const std::int64_t* ids = checked(given, n);
+    std::int64_t updated = 0;
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        slots_.clear();
+        values_.clear();
+        for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
+            if (!one.ring.holds(ids[k])) {
+                one.tally.stale += ids[k] >= 0;
+                continue;
+            }
+            ++updated;
+            if (assembly_.config().length > 0)
+                assembly_.block(*one.episodes, one.ring.slot(ids[k]), slots_);
+            else
+                slots_.push_back(one.ring.slot(ids[k]));
+            values_.resize(slots_.size(), values[k]);
+        }
+        const auto fed = static_cast<std::int64_t>(slots_.size());
+        if (fed > 0) one.sampler->update(one.ring, slots_.data(), values_.data(), fed, td_errors);
+    }
+    return updated;
+}
+
+void Replay::probabilities(const std::int64_t* given, std::int64_t n, std::int64_t batch,
+                           const double* scheduled, std::int64_t stride, double* out) {
+    const auto turn = turns_.take();
+    catch_up();
+    const std::int64_t* ids = checked(given, n);
+    std::fill(out, out + n * replicas(), 0.0);
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        const Single& one = replays_[static_cast<std::size_t>(r)];
+        slots_.clear();
+        places_.clear();
+        for (std::int64_t k = r * n; k < (r + 1) * n; ++k) {
+            if (!one.ring.holds(ids[k])) continue;
+            const std::int64_t slot = one.ring.slot(ids[k]);
+            const std::size_t before = slots_.size();
+            if (assembly_.config().length == 0)
+                slots_.push_back(slot);
+            else
+                assembly_.block(*one.episodes, slot, slots_);
+            if (slots_[before] != slot) slots_.resize(before);  // it does not stand for its block
+            places_.resize(slots_.size(), k);
+        }
+        values_.resize(slots_.size());
+        one.sampler->law(one.ring, slots_.data(), static_cast<std::int64_t>(slots_.size()), batch,
+                         scheduled + r * stride, values_.data());
+        for (std::size_t k = 0; k < places_.size(); ++k) out[places_[k]] += values_[k];
+    }
+}
+
+void Replay::gather(const std::int64_t* given, std::int64_t n, bool transformed, bool aside,
+                    char* const* targets, const ExtraTargets& extra) {
+    const auto turn = turns_.take();
+    catch_up();
+    const std::int64_t* ids = copied(given, n);
+    for (std::int64_t r = 0; r < replicas(); ++r) check_stored(r, ids, n);
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        const Random before = one.random;
+        std::int64_t tries = 0;
+        do {
+            if (tries > 0) check_stored(r, ids, n);
+            slots_.clear();
+            for (std::int64_t k = r * n; k < (r + 1) * n; ++k) slots_.push_back(one.ring.slot(ids[k]));
+            (transformed ? assembly_ : plain_).gather(source(r), slots_.data(), n, r * n, targets, extra);
+        } while (!whole(r, ++tries));
+        if (aside)
+            one.random = before;
+        else if (transformed)
+            count(one, n);
+    }
+}
+
+void Replay::blocks(const std::int64_t* given, std::int64_t n, std::int64_t width, std::int64_t* out) {
+    const auto turn = turns_.take();
+    catch_up();
+    const std::int64_t* ids = checked(given, n);
+    std::fill(out, out + n * replicas() * width, -1);
+    for (std::int64_t k = 0; k < n * replicas(); ++k) {
+        const Single& one = replays_[static_cast<std::size_t>(k / n)];
+        if (!one.ring.holds(ids[k])) continue;
+        slots_.clear();
+        if (width == 1)
+            slots_.push_back(assembly_.block_first(*one.episodes, one.ring.slot(ids[k])));
+        else
+            assembly_.block(*one.episodes, one.ring.slot(ids[k]), slots_);
+        for (std::size_t j = 0; j < slots_.size(); ++j)
+            out[k * width + static_cast<std::int64_t>(j)] = one.ring.id(slots_[j]);
+    }
+}
+
+void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
+    const auto turn = turns_.take();
+    for (std::size_t r = 0; r < replays_.size(); ++r) {
+        const Ring& ring = replays_[r].ring;
+        next_ids[r] = outside_ && !closed_ ? outside_->next_id(static_cast<std::int64_t>(r)) : ring.next_id();
+        sizes[r] = outside_ ? std::min(next_ids[r], ring.capacity()) : ring.size();
+    }
+}
+
+}  // namespace replaylab

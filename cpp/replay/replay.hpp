@@ -1,0 +1,189 @@
+// R independent replays of E environments each: rows, ids, sampler state and random streams. Knows
+// nothing of Python; every public member may be called from any thread, without Python's lock: see gil.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "replay/assembly.hpp"
+#include "storage/episodes.hpp"
+#include "storage/mapped_rows.hpp"
+#include "storage/next_rows.hpp"
+#include "support/random.hpp"
+#include "storage/ring.hpp"
+#include "storage/row_store.hpp"
+#include "samplers/sampler.hpp"
+#include "support/turns.hpp"
+
+namespace replaylab {
+
+struct ReplayConfig {
+    std::vector<Column> fields;  // as declared
+    std::int64_t capacity = 0, replicas = 1, num_envs = 1;
+    SamplerConfig sampler;
+    std::vector<Random::State> streams;  // one a replica
+    // The step after an episode's end is the environment resetting itself (Gymnasium's NEXT_STEP mode) and is
+    // not stored. Needs the boolean fields `terminated` and `truncated`.
+    bool skip_after_end = false;
+    TransformConfig transforms;
+    Retention retention = Retention::fifo;
+    bool count_replays = false;
+    std::int64_t min_size = 1;            // steps that a batch is drawn from at least
+    std::unique_ptr<MappedRows> outside;  // where the rows are if not in this process's memory
+};
+
+// What happened so far in one replica.
+struct Tally {
+    std::int64_t samples = 0;  // rows drawn
+    std::int64_t stale = 0;    // ids given feedback whose step was not stored any more
+};
+
+class Replay {
+  public:
+    explicit Replay(ReplayConfig config);
+
+    // Stores steps laid out [R][T][E]; sources[f] points at field f of all of them. Rows where `where` is
+    // false, and those a reservoir does not keep, get id −1. ids receives [R][T][E] numbers. False, and
+    // nothing is stored, while another thread saves the rows.
+    bool add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
+
+    // The next step of these environments [R][E] (null: of all) follows none that is stored.
+    void cut(const bool* where);
+
+    // For every environment [R][E]: whether the next step stored begins an episode, and whether the next one
+    // given is left out, for it is the environment resetting itself. Not for rows outside, which keep that.
+    void next_steps(bool* begins, bool* left_out) const;
+
+    std::int64_t batch_rows(std::int64_t batch) const { return replays_[0].sampler->rows(batch); }
+
+    // Draws a batch in every replica: targets[f] receives [R][rows] values of field f, each with the axes
+    // that assembly() says. `scheduled` holds the sampler's numbers that change over a run; replica r's begin
+    // at r·stride.
+    void sample(std::int64_t batch, const double* scheduled, std::int64_t stride, char* const* targets,
+                std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra);
+
+    // Feeds values [R][n] back for ids [R][n]; returns how many ids were still stored. Throws, changing
+    // nothing, on an id never given out or a value that is no priority.
+    std::int64_t update(const std::int64_t* ids, const double* values, std::int64_t n, bool td_errors);
+
+    // The law of one row of a batch, for ids [R][n]; 0 for steps no longer stored.
+    void probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch, const double* scheduled,
+                       std::int64_t stride, double* out);
+
+    // Copies the rows of ids [R][n] out: targets[f] receives [R][n] values of field f. Throws on an id that
+    // is not stored. Transformed: what a batch with these steps drawn would hold. Aside: and nothing
+    // remembers it, neither counts nor random streams.
+    void gather(const std::int64_t* ids, std::int64_t n, bool transformed, bool aside, char* const* targets,
+                const ExtraTargets& extra);
+
+    // The ids of the stored steps of each id's sequence block, [R][n][width], oldest first, then −1; a width
+    // of 1: of the oldest alone, else the stride.
+    void blocks(const std::int64_t* ids, std::int64_t n, std::int64_t width, std::int64_t* out);
+
+    // Drops every step. Ids and random streams go on, and so do the episodes under way; samplers begin anew.
+    bool clear();  // false: a save is on, wait for it
+
+    // Per replica: steps stored now, and the id the next one will get.
+    void counts(std::int64_t* sizes, std::int64_t* next_ids) const;
+
+    // Walks over everything but the rows, to save or to restore it, replica by replica.
+    void visit(StateVisitor& state);
+
+    // The same as everything stands now, for `state` to copy.
+    void copy(StateVisitor& state);
+
+    // And lets the rows in this process's memory stay as they are until turns().thaw() is given what this
+    // returns; 0 where another thread does so.
+    std::uint64_t freeze(StateVisitor& state);
+
+    Turns& turns() { return turns_; }
+
+    // After visit() has restored: finds the rows that are outside again. False if they are not the same.
+    bool find_rows();
+
+    // Makes the rows outside durable; and lets go of them, after which every call fails.
+    void flush();
+    void close();
+    const MappedRows* outside() const { return outside_.get(); }
+
+    const RowStore& rows() const { return rows_; }
+
+    // After visit() has restored and the bytes of compressed columns are there: finds out what they hold.
+    void settle() { rows_.settle(); }
+    const Assembly& assembly() const { return assembly_; }
+    std::int64_t replicas() const { return static_cast<std::int64_t>(replays_.size()); }
+    std::int64_t nbytes() const;
+
+    // What that may grow to; compressed values counted as they are.
+    std::int64_t most_nbytes() const { return most_nbytes_; }
+
+    static std::int64_t row_nbytes(const ReplayConfig& config);
+
+    // Bytes of one replica, before any is taken; and what may come on top, uncompressed, as steps of so many
+    // streams come in: environments, of each writer if the rows are outside.
+    static std::int64_t nbytes(const ReplayConfig& config);
+    static std::int64_t grown_nbytes(const ReplayConfig& config, std::int64_t streams);
+
+  private:
+    struct Single {
+        Ring ring;
+        Random random;
+        std::unique_ptr<Sampler> sampler;
+        std::vector<char> ended;              // per environment: did its last step end an episode?
+        std::unique_ptr<Episodes> episodes;   // where something looks around
+        std::unique_ptr<NextRows> next_rows;  // where next_obs is derived
+        std::vector<std::uint32_t> counts;    // by slot, if counted: how often its step was drawn
+        Tally tally;
+    };
+
+    // The field of this name, where it says of each step whether it ended its episode.
+    struct Flag {
+        std::int64_t field = -1;
+        Column column;
+        bool set(const char* const* sources, std::int64_t step) const {
+            if (field < 0) return false;
+            const char* value = sources[field] + step * column.bytes;
+            return column.bytes == 1 ? *value != 0 : is_set(column, value);
+        }
+    };
+
+    bool takes(Single& one, std::int64_t env, const char* const* sources, std::int64_t step,
+               const bool* where, bool& ends) const;
+    void add_outside(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
+    void catch_up();
+    void catch_up(std::int64_t replica);
+    bool whole(std::int64_t replica, std::int64_t tries);
+    void draw(std::int64_t replica, std::int64_t batch, const double* scheduled, char* const* targets,
+              std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra);
+    Source source(std::int64_t replica);
+    void check_id(std::int64_t replica, std::int64_t id) const;
+    void check_stored(std::int64_t replica, const std::int64_t* ids, std::int64_t n) const;
+    const std::int64_t* copied(const std::int64_t* ids, std::int64_t n);
+    const std::int64_t* checked(const std::int64_t* ids, std::int64_t n);
+    void count(Single& one, std::int64_t rows);
+
+    std::unique_ptr<MappedRows> outside_;  // null: the rows are in this process's memory
+    bool closed_ = false;
+    bool torn_ = false;  // an error came between the steps taken in from outside, which then lack some
+    RowStore rows_;
+    std::int64_t num_envs_;
+    bool skip_after_end_;
+    SamplerConfig sampler_;
+    Flag terminated_, truncated_;
+    std::vector<std::int64_t> stored_;  // by column: its field
+    std::int64_t nbytes_, most_nbytes_;
+    std::vector<Single> replays_;
+    Assembly assembly_;
+    Assembly plain_;                            // steps as they were given
+    std::vector<std::int64_t> slots_, places_;  // scratch, of one turn
+    std::vector<std::ptrdiff_t> ends_;
+    std::vector<double> values_;
+    std::vector<const char*> columns_;
+    std::vector<std::int64_t> ids_;  // copies of what a caller may change meanwhile
+    std::vector<double> fed_;
+    mutable Turns turns_;
+};
+
+}  // namespace replaylab

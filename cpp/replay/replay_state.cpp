@@ -1,0 +1,98 @@
+// What a replay is at a moment, all of it: copied out for a save, put back, and dropped.
+#include <algorithm>
+#include <cstring>
+
+#include "support/error.hpp"
+#include "replay/replay.hpp"
+
+namespace replaylab {
+
+bool Replay::find_rows() {
+    if (!outside_) return true;
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        const Ring& ring = replays_[static_cast<std::size_t>(r)].ring;
+        if (ring.next_id() > outside_->next_id(r)) return false;
+        MappedRows::Step step;
+        for (std::int64_t age = 0; age < ring.size(); ++age)
+            if (outside_->find(r, ring.next_id() - 1 - age, step))
+                rows_.point(r, ring.slot_of_age(age), step.row);
+    }
+    return true;
+}
+
+void Replay::copy(StateVisitor& state) {
+    const auto turn = turns_.take();
+    catch_up();
+    visit(state);
+}
+
+std::uint64_t Replay::freeze(StateVisitor& state) {
+    const auto turn = turns_.take();
+    if (turns_.frozen_by_another()) return 0;
+    catch_up();
+    visit(state);
+    return turns_.freeze();
+}
+
+// It is the caller's turn, or the caller is alone with a new buffer.
+void Replay::visit(StateVisitor& state) {
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        state.within("replica" + std::to_string(r) + ".");
+        one.ring.visit(state);
+        std::vector<std::int64_t> words(4), ended(one.ended.begin(), one.ended.end());
+        const std::size_t counted = one.counts.size();
+        std::memcpy(words.data(), one.random.state().data(), sizeof(Random::State));
+        state.visit("random", words);
+        state.must(words != std::vector<std::int64_t>(4, 0), "random");  // which would stay 0 for ever
+        std::memcpy(one.random.state().data(), words.data(), sizeof(Random::State));
+        state.visit("ended", ended);
+        for (const std::int64_t flag : ended) state.must(flag == 0 || flag == 1, "ended");
+        std::copy(ended.begin(), ended.end(), one.ended.begin());
+        state.visit("replay_counts", one.counts);
+        state.must(one.counts.size() == counted, "replay_counts");
+        state.count("samples", one.tally.samples);
+        state.count("stale", one.tally.stale);
+        if (one.episodes) one.episodes->visit(state);
+        if (one.episodes && state.restoring()) state.must(one.episodes->fits(one.ring), "episodes");
+        rows_.visit(r, state);
+        if (one.next_rows) one.next_rows->visit(state);
+        if (one.next_rows && state.restoring()) state.must(one.next_rows->fits(one.ring.size()), "next_rows");
+        state.within(state.prefix() + "sampler.");
+        one.sampler->visit(state);
+        if (state.restoring()) state.must(one.sampler->fits(one.ring), "*");
+        if (state.restoring()) one.sampler->restored(one.ring);
+    }
+}
+
+bool Replay::clear() {
+    const auto turn = turns_.take();
+    if (outside_)
+        fail("ConfigError",
+             "rows in a storage are others' too, so `clear` cannot drop them; make "
+             "a buffer on a new storage");
+    if (turns_.frozen()) {
+        if (!turns_.frozen_by_me()) return false;
+        fail("SnapshotError",
+             "the buffer cannot be cleared by the thread that is saving it, from a signal handler or a "
+             "callback; clear it after save() has returned");
+    }
+    std::vector<std::unique_ptr<Sampler>> samplers;  // first of all: making them may fail
+    for (std::int64_t r = 0; r < replicas(); ++r)
+        samplers.push_back(Sampler::make(sampler_, rows_.capacity()));
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        for (std::int64_t slot = 0; slot < one.ring.size(); ++slot) {
+            if (one.episodes) one.episodes->dropped(slot);
+            if (one.next_rows) one.next_rows->dropped(slot);
+            rows_.release(r, slot);
+        }
+        if (rows_.compressed()) rows_.tidy(r);
+        one.ring.clear();
+        one.sampler = std::move(samplers[static_cast<std::size_t>(r)]);
+        std::fill(one.counts.begin(), one.counts.end(), 0);
+    }
+    return true;
+}
+
+}  // namespace replaylab

@@ -1,0 +1,70 @@
+// Proportional prioritization (Schaul et al. 2016): P(i) = p_i^α / Σ p^α over a sum tree; and its variants.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "samplers/block_index.hpp"
+#include "samplers/sampler.hpp"
+#include "samplers/sum_tree.hpp"
+
+namespace replaylab {
+
+// What a TD error becomes.
+enum class Feedback : int {
+    absolute = 0,  // |δ| + ε
+    clipped = 1,   // max(|δ|, 1)
+    positive = 2,  // max(δ, 0) + ε
+};
+
+enum class Normalize : int { buffer = 0, batch = 1, none = 2 };
+
+class Prioritized : public Sampler {
+  public:
+    Prioritized(const SamplerConfig& config, std::int64_t capacity);
+
+    void check(const Ring& ring, std::int64_t batch) const override;
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
+              const Draw& out) override;
+    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+             const double* beta, double* out) const override;
+    void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override;
+    void update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
+                bool td_errors) override;
+    void visit(StateVisitor& state) override;
+    bool fits(const Ring& ring) const override;
+    void restored(const Ring& ring) override;
+
+  protected:
+    void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out);
+
+    // Slots in the tree are the steps', unless priorities belong to others: which step a leaf gives, and
+    // back.
+    virtual std::int64_t shown(std::int64_t leaf) const { return leaf; }
+    virtual std::int64_t leaf_of(std::int64_t slot) const { return slot; }
+
+    SumTree tree_;                     // leaves hold p^α
+    std::vector<std::int64_t> moved_;  // steps that got another leaf since blocks were last noted
+
+  private:
+    void note(const Ring& ring, const std::int64_t* slots, std::int64_t n, bool stored);
+    void rescale(std::vector<float>& leaves, double from) const;
+    void spread(const Ring& ring, Random& random, std::int64_t blocks, std::int64_t* leaves);
+    void fill_block(const Ring& ring, double u, std::int64_t oldest, std::int64_t newest,
+                    std::int64_t* leaves);
+
+    double exponent_;  // α, or −α
+    double epsilon_;
+    Feedback feedback_;
+    Normalize normalize_;
+    std::int64_t block_length_;  // L: rows that come from one cell of neighbouring steps
+    bool ever_;                  // new steps get the largest priority there ever was, not the largest stored
+    float largest_ever_ = 1.0f;  // as p^α
+    std::unique_ptr<BlockIndex> blocks_;  // where sequences are drawn: their p^α together
+    std::vector<std::int64_t> drawn_, cell_;
+    std::vector<double> ends_;
+    std::vector<double> scratch_;
+    std::vector<float> values_;
+};
+
+}  // namespace replaylab

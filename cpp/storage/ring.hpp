@@ -1,0 +1,154 @@
+// Which ids are stored, and in which slots.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "support/random.hpp"
+#include "support/state.hpp"
+
+namespace replaylab {
+
+class Episodes;
+
+// What is kept when there is no more room.
+enum class Retention : int { fifo = 0, reservoir = 1 };
+
+// Ids count steps ever stored and are never reused. First in, first out: id i lies in slot i mod capacity
+// until i + capacity takes its place. Reservoir (Vitter 1985, algorithm R): the n-th step offered is kept
+// with probability capacity/n, in a random slot, so that any slot may hold any id.
+class Ring {
+  public:
+    Ring(std::int64_t capacity, Retention retention)
+        : capacity_(capacity),
+          reservoir_(retention == Retention::reservoir),
+          ids_(reservoir_ ? static_cast<std::size_t>(capacity) : 0, -1) {}
+
+    std::int64_t capacity() const { return capacity_; }
+    std::int64_t next_id() const { return next_id_; }
+    std::int64_t size() const { return std::min(next_id_ - first_id_, capacity_); }
+    bool holds(std::int64_t id) const {
+        if (reservoir_) return slots_.count(id) != 0;
+        return id >= next_id_ - size() && id < next_id_;
+    }
+
+    // The slot of a step `age` steps older than the newest; 0 ≤ age < size. Not for a reservoir, which has no
+    // such order: samplers that go by age are refused for it.
+    std::int64_t slot_of_age(std::int64_t age) const {
+        const std::int64_t slot = head_ - 1 - age;
+        return slot < 0 ? slot + capacity_ : slot;
+    }
+    std::int64_t age(std::int64_t slot) const {
+        if (reservoir_) return next_id_ - 1 - ids_[static_cast<std::size_t>(slot)];
+        const std::int64_t age = head_ - 1 - slot;
+        return age < 0 ? age + capacity_ : age;
+    }
+    std::int64_t slot(std::int64_t id) const {
+        return reservoir_ ? slots_.at(id) : slot_of_age(next_id_ - 1 - id);
+    }
+    std::int64_t id(std::int64_t slot) const { return next_id_ - 1 - age(slot); }
+
+    // The next step gets this id. Its predecessors are gone: capacity pushes must follow before anything
+    // else.
+    void jump(std::int64_t next_id) {
+        next_id_ = next_id;
+        head_ = next_id % capacity_;
+    }
+
+    // The slot whose step the next push drops, −1 if there is room. First in, first out only.
+    std::int64_t to_drop() const { return next_id_ - first_id_ < capacity_ ? -1 : head_; }
+
+    // Drops everything. Ids go on, at the next multiple of the capacity: id i still lies in slot i mod C, and
+    // the slots in use are the first ones.
+    void clear() {
+        given_before_ += reservoir_ ? offered_ : next_id_ - first_id_;
+        next_id_ = first_id_ = (next_id_ + capacity_ - 1) / capacity_ * capacity_;
+        head_ = offered_ = 0;
+        std::fill(ids_.begin(), ids_.end(), -1);
+        slots_.clear();
+    }
+
+    // Takes a slot for the next step, dropping the old step there if there was one, and returns it; −1 where
+    // a reservoir does not keep the step.
+    std::int64_t push(Random& random) {
+        const std::int64_t slot = reservoir_ ? pick(random) : head_;
+        if (slot < 0) return slot;
+        if (reservoir_) {
+            std::int64_t& id = ids_[static_cast<std::size_t>(slot)];
+            slots_.erase(id);
+            id = next_id_;
+            slots_[id] = slot;
+        }
+        head_ = head_ + 1 == capacity_ ? 0 : head_ + 1;
+        ++next_id_;
+        return slot;
+    }
+
+    // The episodes of the stored steps, null where nothing needs them; and where sequences are drawn, how
+    // many steps of an episode are one block.
+    const Episodes* episodes() const { return episodes_; }
+    bool in_blocks() const { return stride_ > 0; }
+    std::int64_t stride() const { return stride_; }
+    void attach(const Episodes* episodes, std::int64_t stride) {
+        episodes_ = episodes;
+        stride_ = stride;
+    }
+
+    // The least size a batch may be drawn from.
+    std::int64_t min_size() const { return min_size_; }
+    void need(std::int64_t min_size) { min_size_ = min_size; }
+
+    void visit(StateVisitor& state) {
+        state.count("next_id", next_id_);
+        head_ = next_id_ % capacity_;
+        std::vector<std::int64_t> cleared{first_id_, given_before_};
+        // Told only where it happened, so that other snapshots are what they always were.
+        if (state.restoring() ? state.has("cleared") : first_id_ > 0) {
+            state.visit("cleared", cleared);
+            first_id_ = cleared.at(0);
+            given_before_ = cleared.at(1);
+            state.must(first_id_ >= 0 && first_id_ <= next_id_ && first_id_ % capacity_ == 0 &&
+                           given_before_ >= 0 && given_before_ <= StateVisitor::kMost,
+                       "cleared");
+        }
+        if (!reservoir_) return;
+        state.count("offered", offered_);
+        state.must(offered_ >= next_id_ - first_id_, "offered");
+        state.visit("ids", ids_);
+        slots_.clear();
+        for (std::int64_t slot = 0; slot < size(); ++slot) {
+            const std::int64_t id = ids_[static_cast<std::size_t>(slot)];
+            state.must(id >= 0 && id < next_id_ && slots_.emplace(id, slot).second, "ids");
+        }
+    }
+
+    // A reservoir's ids by slot and its hash table, about.
+    static std::int64_t nbytes(std::int64_t capacity, Retention retention) {
+        return retention == Retention::reservoir ? 48 * capacity : 0;
+    }
+
+  private:
+    std::int64_t pick(Random& random) {
+        ++offered_;
+        if (next_id_ - first_id_ < capacity_) return next_id_ - first_id_;
+        const auto slot = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(offered_)));
+        return slot < capacity_ ? slot : -1;
+    }
+
+    std::int64_t capacity_;
+    std::int64_t next_id_ = 0;
+    std::int64_t first_id_ = 0;      // that clear() left to be given next
+    std::int64_t given_before_ = 0;  // steps given before that
+    std::int64_t head_ = 0;          // the slot the next step goes to: next_id mod capacity
+    const Episodes* episodes_ = nullptr;
+    std::int64_t stride_ = 0;
+    std::int64_t min_size_ = 1;
+    bool reservoir_;
+    std::int64_t offered_ = 0;
+    std::vector<std::int64_t> ids_;  // by slot
+    std::unordered_map<std::int64_t, std::int64_t> slots_;
+};
+
+}  // namespace replaylab

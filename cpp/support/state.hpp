@@ -1,0 +1,61 @@
+// What must be kept to go on exactly: every part of a replay names its arrays and numbers once, and the same
+// walk over them saves or restores.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "support/error.hpp"
+
+namespace replaylab {
+
+class StateVisitor {
+  public:
+    virtual ~StateVisitor() = default;
+
+    void visit(const std::string& name, std::vector<std::int64_t>& values) {
+        integers(prefix_ + name, values);
+    }
+    void visit(const std::string& name, std::vector<std::uint32_t>& values) { words(prefix_ + name, values); }
+    void visit(const std::string& name, std::vector<float>& values) { floats(prefix_ + name, values); }
+    void visit(const std::string& name, std::int64_t& value) {
+        std::vector<std::int64_t> one{value};
+        integers(prefix_ + name, one);
+        value = one.at(0);
+    }
+
+    // Names inside get this in front.
+    void within(const std::string& prefix) { prefix_ = prefix; }
+    const std::string& prefix() const { return prefix_; }
+
+    // What is restored may be anything: throws unless a number of it is one that could have been saved.
+    void must(bool right, const char* name) const {
+        if (!right)
+            fail("SnapshotError", "the snapshot's array `", prefix_, name,
+                 "` holds what no buffer of this kind does");
+    }
+    static constexpr std::int64_t kMost = std::int64_t{1} << 62;  // that anything is ever counted to
+
+    void count(const char* name, std::int64_t& value) {
+        visit(name, value);
+        must(value >= 0 && value <= kMost, name);
+    }
+
+    virtual bool restoring() const = 0;
+
+    // Whether there is an array of this name to restore: what is newer than the first snapshots may lack.
+    bool has(const std::string& name) const { return holds(prefix_ + name); }
+
+  protected:
+    virtual bool holds(const std::string& name) const = 0;
+    virtual void integers(const std::string& name, std::vector<std::int64_t>& values) = 0;
+    virtual void words(const std::string& name, std::vector<std::uint32_t>& values) = 0;
+    virtual void floats(const std::string& name, std::vector<float>& values) = 0;
+
+  private:
+    std::string prefix_;
+};
+
+}  // namespace replaylab

@@ -1,0 +1,387 @@
+"""The command line: ``replaylab study run|report|list``, ``replaylab train`` and ``replaylab claims``.
+
+Exit codes: 0 all went well; 1 a run failed, the rest is there; 2 the input is wrong, or the results can be neither
+read nor written; 130 interrupted.
+Heavy libraries are imported inside the commands, so that ``--help`` and mistakes answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Annotated
+
+from replaylab.errors import ReplayError, SpecError
+
+if TYPE_CHECKING:
+    from replaylab.study import Study
+    from replaylab.study.plan.populations import Population
+
+try:
+    import tyro
+    from tyro.conf import OmitSubcommandPrefixes, Positional, arg, subcommand
+except ModuleNotFoundError:
+    _HAS_LAB = False
+else:
+    _HAS_LAB = True
+
+_NO_LAB = 'the command line needs the lab extra, which is not installed. Run: pip install "replaylab[lab]"'
+_NOBODY_READS = 141
+"""As a shell tells of a program that SIGPIPE ended."""
+
+_STUDY = """Compare replay strategies: run a study, write its report, list the shipped ones.
+
+Example: replaylab study run quick"""
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """Run what is missing of a study, then write its report.
+
+    It can be stopped or killed at any moment: the same command goes on where it was.
+
+    Example: replaylab study run quick
+
+    Example: replaylab study run my_study.toml --out results/mine --workers 4
+
+    Example: replaylab study run classic-control --dry-run
+    """
+
+    study: Annotated[Positional[str], arg(metavar="STUDY")]
+    """A shipped study's name (see `replaylab study list`), or the path of a TOML file."""
+
+    out: Path | None = None
+    """Folder for the results; None: results/NAME."""
+
+    workers: int | None = None
+    """Worker processes, one thread each; None: one for each core. Changes the time, not the numbers."""
+
+    report: bool = True
+    """Write the report at the end."""
+
+    dry_run: bool = False
+    """Run nothing: print the grid, the steps, the time to expect from training for five seconds, and the disk. The exit
+    code is 1 if something cannot be trained."""
+
+    def __call__(self) -> int:
+        """Run the study and return the exit code."""
+        from rich.console import Console
+
+        from replaylab.study import Study
+        from replaylab.study.execution.progress import duration, reporter_for
+
+        console = Console()
+        study = Study.from_toml(self.study, self.out)
+        if self.dry_run:
+            estimate = study.estimate(workers=self.workers)
+            print(estimate)
+            return 1 if estimate.failing else 0
+        summary = study.run(workers=self.workers, reporter=reporter_for(console))
+        ran, kept = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.kept))
+        print(
+            f"{ran} runs in {duration(summary.seconds)}, {kept} were there already: {study.folder}",
+            flush=True,
+        )
+        for one in summary.damaged:
+            print(f"\nDAMAGED {one.file}: {one.why}. It is now {one.moved_to}.", file=sys.stderr)
+        for failure in summary.failures:
+            print(f"\nFAILED {failure.population.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
+        if self.report and study.present:
+            _tell(study, study.report())
+        return 0 if summary.complete else 1
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """Write the report of a results folder again; needs neither the study file nor the training code.
+
+    Example: replaylab study report results/quick
+
+    Example: replaylab study report results/quick --out docs/results/quick
+    """
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """Folder that `replaylab study run` wrote; it may have been moved here from another machine."""
+
+    out: Path | None = None
+    """Folder for the page, its figures and tables; None: beside the results. With another one FOLDER may be
+    read-only."""
+
+    figure_files: bool = True
+    """Write each figure as SVG, PNG and CSV beside the page, which has them all anyway."""
+
+    def __call__(self) -> int:
+        """Write the report and return the exit code."""
+        from replaylab.study import Study
+
+        study = Study.from_folder(self.folder)
+        _tell(study, study.report(self.out, figure_files=self.figure_files))
+        return 0
+
+
+@dataclass(frozen=True)
+class StudyList:
+    """List the studies that ship with replaylab.
+
+    Example: replaylab study list
+    """
+
+    def __call__(self) -> int:
+        """Print the list and return the exit code."""
+        from replaylab.study.catalog import shipped
+        from replaylab.study.spec.study_file import Spec
+
+        for name, file in shipped().items():
+            spec = Spec.from_toml(file)
+            print(f"{name}: {spec.title}")
+            print(f"    {', '.join(spec.environments)}; {', '.join(spec.strategies)}")
+            seeds = f"{len(spec.seeds)} seed{'s' if len(spec.seeds) > 1 else ''}"
+            print(f"    {seeds}, {spec.runs} runs of {spec.budget}; {file}")
+        return 0
+
+
+@dataclass(frozen=True)
+class TrainCommand:
+    """Train one learner on one environment with one replay strategy, over many seeds at once.
+
+    Example: replaylab train --env CartPole-v1 --strategy prioritized --seeds 10 --steps 50000
+
+    Example: replaylab train --strategy prioritized --strategy-options alpha=0.7 beta=0.5 --out run.parquet
+
+    Example: replaylab train --env Taxi-v4 --learner q_learning --learner-options batch_size=32 --episodes 500
+
+    Example: replaylab train --env ALE/Pong-v5 --seeds 1 --transforms frame_stack:stacked_input=true --video pong.mp4
+
+    Example: replaylab train --save runs/mine, and after a break: replaylab train --resume runs/mine
+    """
+
+    env: str = "CartPole-v1"
+    """Gymnasium environment id."""
+
+    strategy: str = "uniform"
+    """Replay strategy: none, uniform, prioritized, rank_based, combined, recency, any other a study takes, or your own
+    as module:Class."""
+
+    strategy_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
+    """Options of the strategy, values as in TOML: alpha=0.7."""
+
+    learner: str = "dqn"
+    """Learner: dqn, dqn_as_published, q_learning, sarsa, expected_sarsa."""
+
+    learner_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
+    """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]."""
+
+    transforms: Annotated[tuple[str, ...], arg(metavar="TYPE[:KEY=VALUE,...] ...")] = ()
+    """What a drawn step becomes: n_step:steps=3, hindsight:ratio=4, frame_stack."""
+
+    env_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
+    """Options of the environment, values as in TOML: n=10."""
+
+    seeds: int = 10
+    """How many seeds; all are trained together."""
+
+    first_seed: int = 0
+    """Number of the first seed."""
+
+    steps: int = 50_000
+    """Environment steps of each seed."""
+
+    episodes: int | None = None
+    """Episodes of each seed, as the budget in place of steps; eval-every and save-every count episodes then."""
+
+    eval_every: int | None = None
+    """Environment steps between greedy evaluations; None: a twentieth of the budget."""
+
+    eval_episodes: int = 10
+    """Episodes of one evaluation."""
+
+    held_out: int = 0
+    """States, seen by a random policy beforehand, whose mean of max Q each evaluation writes down."""
+
+    out: Path | None = None
+    """Write every metric to this Parquet file, in the columns of a study's results."""
+
+    save: Path | None = None
+    """Folder for checkpoints, and at the end for what each agent has learned."""
+
+    save_every: int | None = None
+    """Environment steps between checkpoints; None: a tenth of the budget, or none at all where the environment cannot
+    go on from one (Atari, EnvPool): then only what each agent has learned is saved."""
+
+    resume: Path | None = None
+    """Go on from the checkpoint in this folder, and save there; everything else is as it was when the run began."""
+
+    tensorboard: Path | None = None
+    """Write event files for TensorBoard to this folder."""
+
+    video: Path | None = None
+    """Write a greedy episode of the first seed, once it is trained, as a video: mp4, or GIF without PyAV."""
+
+    def __call__(self) -> int:
+        """Train and return the exit code."""
+        from rich.console import Console
+
+        from replaylab.commands.train import single, to_go_on, train_and_tell
+        from replaylab.study.plan.preflight import check_population
+
+        folder = self.resume or self.save
+        population = to_go_on(self.resume) if self.resume else self._population(single)
+        for option in ("out", "video", "tensorboard", "save"):
+            _check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
+        check_population(population)
+        try:
+            train_and_tell(
+                population,
+                Console(),
+                self.out,
+                save=folder,
+                save_every=self._saves_every(population) if folder else None,
+                resume=self.resume is not None,
+                tensorboard=self.tensorboard,
+                video=self.video,
+            )
+        except ReplayError:
+            raise
+        except (Exception, SystemExit):  # the environment's or the user's own code, so with its traceback
+            print(f"FAILED {population.label}\n{traceback.format_exc().rstrip()}", file=sys.stderr)
+            return 1
+        return 0
+
+    def _saves_every(self, population: Population) -> int | None:
+        from replaylab.commands.train import saves_every
+
+        return saves_every(population) if self.save_every is None else self.save_every
+
+    def _population(self, single: Callable[..., Population]) -> Population:
+        budget = self.steps if self.episodes is None else self.episodes
+        return single(
+            environment=self.env,
+            strategy=self.strategy,
+            strategy_options=self.strategy_options,
+            learner=self.learner,
+            learner_options=self.learner_options,
+            seeds=range(self.first_seed, self.first_seed + self.seeds),
+            steps=self.steps,
+            episodes=self.episodes,
+            transforms=self.transforms,
+            env_options=self.env_options,
+            eval_every=max(1, budget // 20) if self.eval_every is None else self.eval_every,
+            eval_episodes=self.eval_episodes,
+            held_out=self.held_out,
+        )
+
+
+@dataclass(frozen=True)
+class ClaimsCommand:
+    """Test published statements about experience replay: claim, source, our figure with its interval, verdict.
+
+    Example: replaylab claims 1 6 --json claims.json
+    """
+
+    numbers: Annotated[Positional[tuple[int, ...]], arg(metavar="NUMBER ...")] = ()
+    """Which claims; none: all of them, which takes long."""
+
+    json: Path | None = None
+    """Write all that is printed to this file as well, as JSON."""
+
+    def __call__(self) -> int:
+        """Run the claims and return the exit code, 0 whatever the verdicts are."""
+        from functools import partial
+
+        from replaylab.claims import chosen, telling
+
+        claims = chosen(self.numbers)
+        _check_place("claims", "json", self.json, is_file=True)
+        told = telling.run(claims, partial(print, flush=True))
+        if self.json is not None:
+            self.json.write_text(telling.dump(told), encoding="utf-8")
+        return 0
+
+
+def _check_place(command: str, option: str, path: Path | None, *, is_file: bool) -> None:
+    """Raise SpecError if nothing can be written there, by writing something; folders are made."""
+    if path is None:
+        return
+    folder = path.parent if is_file else path
+    if is_file and path.is_dir():
+        raise SpecError(f"{command}: --{option} must be a file, but {path} is a folder; name a file in it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder):
+            pass
+        if path.is_file():
+            path.open("ab").close()
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{command}: --{option} {path} cannot be written: {error}") from error
+
+
+def _tell(study: Study, report: Path) -> None:
+    """Print what came out, in words, and where the report is."""
+    from replaylab.study.analysis.visit_shares import compared
+    from replaylab.study.report import looks
+
+    told = [*study.answers(), *compared(study.results(), study.spec.baseline)]
+    before = looks.warning(study, looks.seeds_of(study.curves()))
+    for line in (*told, *([before] if before else []), f"report: {report}"):
+        print(line)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; ``arguments`` are those of the process by default."""
+    if not _HAS_LAB:
+        print(f"replaylab: {_NO_LAB}", file=sys.stderr)
+        return 2
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal without some letter shows another, rather than a traceback
+            stream.reconfigure(errors="backslashreplace")
+    if str(Path.cwd()) not in sys.path:  # your own samplers and environments; an installed program does not look here
+        sys.path.append(str(Path.cwd()))
+    study = (
+        Annotated[StudyRun, subcommand("run")]
+        | Annotated[StudyReport, subcommand("report")]
+        | Annotated[StudyList, subcommand("list")]
+    )
+    command = tyro.cli(
+        Annotated[study, subcommand("study", description=_STUDY)]
+        | Annotated[TrainCommand, subcommand("train")]
+        | Annotated[ClaimsCommand, subcommand("claims")],
+        prog="replaylab",
+        description="The laboratory of experience replay: which replay strategy should you use?\n\n"
+        "Example: replaylab study run quick",
+        args=arguments,
+        config=(OmitSubcommandPrefixes,),
+    )
+    return _run(command)
+
+
+def _run(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code; a known failure is a sentence, anything else a bug with its traceback."""
+    try:
+        return command()
+    except BrokenPipeError:  # who read the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _NOBODY_READS
+    except (ReplayError, OSError, MemoryError) as error:
+        print(f"replaylab: {_sentence(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        goes_on = "; the same command goes on from here" if isinstance(command, StudyRun) else ""
+        if isinstance(command, TrainCommand) and (command.resume or command.save):
+            goes_on = f"; replaylab train --resume {command.resume or command.save} goes on from the last checkpoint"
+        print(f"replaylab: interrupted{goes_on}.", file=sys.stderr)
+        return 130
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ReplayError):
+        return str(error)
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}the system refuses: {error.strerror or error}."
+    return f"this machine's memory does not hold what is asked for{f' ({error})' if str(error) else ''}."

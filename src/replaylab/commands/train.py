@@ -1,0 +1,286 @@
+"""One population by hand: one learner, one environment, one strategy, any seeds."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from replaylab import statistics
+from replaylab.errors import SnapshotError, SpecError
+from replaylab.study.analysis import comparisons as analysis
+from replaylab.study.execution.progress import duration
+from replaylab.study.execution.worker import train_population
+from replaylab.study.plan.populations import Population, plan
+from replaylab.study.report import sentences as words
+from replaylab.study.results import atomic_files as files
+from replaylab.study.results import provenance
+from replaylab.study.results.store import write_population
+from replaylab.study.spec.components import LEARNERS, STRATEGIES, Catalogue, Part, resolve
+from replaylab.study.spec.errors import first_fault
+from replaylab.study.spec.study_file import Spec
+
+if TYPE_CHECKING:
+    from replaylab.learners.api.protocols import Agents
+    from replaylab.watch import Episode
+
+
+def single(
+    *,
+    environment: str,
+    strategy: str,
+    strategy_options: Iterable[str],
+    learner: str,
+    learner_options: Iterable[str],
+    seeds: Iterable[int],
+    steps: int | None,
+    eval_every: int,
+    eval_episodes: int,
+    held_out: int = 0,
+    episodes: int | None = None,
+    transforms: Iterable[str] = (),
+    env_options: Iterable[str] = (),
+) -> Population:
+    """Return the population that these words of a command line describe.
+
+    Args:
+        environment: Gymnasium id.
+        strategy: a sampler type, or ``module:Class``.
+        strategy_options: ``key=value``, values as in TOML.
+        learner: a learner type, or ``module:Class``.
+        learner_options: ``key=value``, values as in TOML.
+        seeds: the seeds, trained together.
+        steps: environment steps of each.
+        eval_every: environment steps between evaluations.
+        eval_episodes: episodes of one evaluation.
+        held_out: states whose values each evaluation tells.
+        episodes: episodes of each, instead of steps.
+        transforms: ``type`` or ``type:key=value,key=value``, values as in TOML.
+        env_options: ``key=value`` for the environment's constructor.
+
+    Raises:
+        SpecError: an option is unknown or breaks a rule.
+    """
+    chosen = tuple(seeds)
+    name = strategy.rpartition(":")[2]
+    spec = Spec.from_table(
+        {
+            "name": "train",
+            "environments": [environment],
+            "learners": {learner.rpartition(":")[2]: _part(learner, learner_options, LEARNERS, "--learner")},
+            "strategies": {
+                name: {
+                    **_part(strategy, strategy_options, STRATEGIES, "--strategy"),
+                    "transforms": [_transform(text) for text in transforms],
+                }
+            },
+            "env_options": {environment: dict(_option(option, "--env") for option in env_options)},
+            "baseline": name,
+            "seeds": chosen,
+            "population": max(1, len(chosen)),
+            "budget": {"steps": steps} if episodes is None else {"episodes": episodes},
+            "evaluation": {"every": eval_every, "episodes": eval_episodes, "held_out": held_out},
+            "logging": {"every": 500 if episodes is None else max(1, episodes // 100)},
+        },
+        source="train",
+    )
+    return plan(spec)[0]
+
+
+def _part(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:
+    part = Part.of(kind, dict(_option(option, where) for option in options))
+    return resolve(part, catalogue, where, "train").model_dump()
+
+
+def _transform(text: str) -> dict[str, Any]:
+    kind, _, options = text.partition(":")
+    return {"type": kind, **dict(_option(option, "--transforms") for option in options.split(",") if option)}
+
+
+def _option(text: str, where: str) -> tuple[str, Any]:
+    """Split ``key=value``; a value that is no TOML is text."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise SpecError(f"train: {where}-options take KEY=VALUE, but got {text!r}.")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
+
+
+def to_go_on(folder: Path) -> Population:
+    """Return the population whose run was saved in a folder.
+
+    Raises:
+        SnapshotError: there is none.
+    """
+    file = folder / "population.json"
+    if not file.is_file():
+        raise SnapshotError(f"{folder} holds no run: there is no population.json in it; pass the folder of --save")
+    try:
+        return Population.model_validate_json(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise SnapshotError(f"{file} is damaged: {first_fault(error)}; use another copy") from error
+
+
+def saves_every(population: Population) -> int | None:
+    """Return a tenth of the budget, or None where the environment cannot go on from a checkpoint."""
+    from replaylab.envs import make_vector_env
+    from replaylab.learners.training import env_state as continuing
+
+    env = make_vector_env(population.environment, 1, **population.env_options)
+    try:
+        return max(1, population.steps // 10) if continuing.possible(env) else None
+    finally:
+        env.close()
+
+
+def train_and_tell(
+    population: Population,
+    console: Console,
+    out: Path | None,
+    *,
+    save: Path | None = None,
+    save_every: int | None = None,
+    resume: bool = False,
+    tensorboard: Path | None = None,
+    video: Path | None = None,
+) -> statistics.Interval:
+    """Train, print each evaluation and the final level, write the rows if asked, and return the final level.
+
+    Args:
+        population: what to train.
+        console: where to print; the progress bar is for terminals only.
+        out: a Parquet file, or None.
+        save: folder for checkpoints and for what each agent has learned.
+        save_every: steps or episodes between checkpoints; None: only what each agent has learned is saved.
+        resume: go on from the checkpoint in that folder.
+        tensorboard: folder for event files.
+        video: file for a greedy episode of the first seed, once it is trained.
+    """
+    began = time.perf_counter()
+    film = None if video is None else _Film(population, video)
+    board = None
+    if tensorboard is not None:
+        from replaylab.watch import TensorBoard
+
+        board = TensorBoard(tensorboard, population.seeds)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        TextColumn(f"{{task.fields[speed]:,.0f}} {population.unit}/s"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    _say(console, f"{population.label}, {population.steps:,} {population.unit} each")
+    if save is not None and not resume:
+        save.mkdir(parents=True, exist_ok=True)
+        files.write_text(save / "population.json", population.model_dump_json(indent=1))
+    with bar:
+        task = bar.add_task(population.label, total=population.steps, speed=0.0)
+
+        evaluated: dict[int, NDArray[np.float64]] = {}
+
+        def on_step(step: int) -> None:
+            elapsed = time.perf_counter() - began
+            bar.update(task, completed=step, speed=step * len(population.seeds) / elapsed)
+
+        def on_metrics(step: int, values: Mapping[str, NDArray[np.float64]]) -> None:
+            if board is not None:
+                board(step, values)
+            if analysis.RETURN not in values:
+                return
+            returns = values[analysis.RETURN]
+            evaluated[step] = np.where(np.isnan(returns), evaluated.get(step, returns), returns)
+            if np.isfinite(evaluated[step]).all():  # with a budget of episodes the seeds come one by one
+                found = statistics.bootstrap_interval(evaluated.pop(step), resamples=1_000)
+                _say(console, f"{step:>10,} {population.unit}   greedy return {_level(found, population)}")
+
+        columns = train_population(
+            population,
+            on_step,
+            on_metrics,
+            save=save,
+            save_every=save_every,
+            resume=save if resume else None,
+            on_end=film,
+        )
+    if board is not None:
+        board.close()
+    seconds = time.perf_counter() - began
+    if out is not None:
+        write_population(out, population, columns, provenance.versions())
+    final = _final(columns, population)
+    total = population.steps * len(population.seeds)
+    counted = "environment steps" if population.unit == "steps" else "episodes"
+    _say(
+        console,
+        f"final level {_level(final, population)}, {_measure(population)}",
+    )
+    _say(
+        console,
+        f"{total:,} {counted} in {duration(seconds)}, {total / seconds:,.0f} a second",
+    )
+    if out is not None:
+        _say(console, f"rows: {out}")
+    if film is not None:
+        _say(console, f"greedy episode of seed {population.seeds[0]}, {film.told}")
+    return final
+
+
+class _Film:
+    """Films a greedy episode of the first seed when its training ends; that this is possible is tried at once."""
+
+    max_steps = 3_000
+
+    def __init__(self, population: Population, path: Path) -> None:
+        self.population, self.path, self.told = population, path, "was not played"
+        self._play(lambda _: 0, 1)
+
+    def __call__(self, ended: list[int], agents: Agents) -> None:
+        """Hear of seeds that are trained."""
+        first = self.population.seeds[0]
+        if first not in ended:
+            return
+        from replaylab.watch import greedy, write_video
+
+        episode = self._play(greedy(agents, len(ended), ended.index(first)), self.max_steps)
+        self.told = f"{episode}: {write_video(self.path, episode.frames, episode.fps)}"
+
+    def _play(self, policy: Callable[[Any], int], max_steps: int) -> Episode:
+        from replaylab.watch import play
+
+        population = self.population
+        return play(population.environment, policy, max_steps=max_steps, env_options=population.env_options)
+
+
+def _level(found: statistics.Interval, population: Population) -> str:
+    """A level with its interval, which one seed alone does not have."""
+    alone = len(population.seeds) == 1
+    return words.estimate(found) if alone else f"{words.estimate(found)} ({words.interval(found)})"
+
+
+def _measure(population: Population) -> str:
+    if len(population.seeds) == 1:
+        return "of one seed, so without an interval"
+    return f"interquartile mean over {len(population.seeds)} seeds with its 95 % interval"
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _final(columns: Mapping[str, NDArray[Any]], population: Population) -> statistics.Interval:
+    """The final level, by the same measure as in a study's report."""
+    rows = columns["metric"] == analysis.RETURN
+    curve = analysis.curve_of_runs(population, *(columns[k][rows] for k in ("seed", "step", "value")))
+    return statistics.bootstrap_interval(curve.of_runs("final"))

@@ -1,0 +1,1 @@
+"""Classic control, stepped by NumPy."""

@@ -1,0 +1,72 @@
+"""CartPole, vectorised, with one random generator for each copy."""
+
+import math
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.classic_control import utils
+from gymnasium.vector import AutoresetMode
+
+from replaylab.arguments import checked, flag
+from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
+
+GRAVITY = 9.8  # m/s²
+POLE_MASS = 0.1  # kg
+TOTAL_MASS = 1.0 + POLE_MASS
+HALF_LENGTH = 0.5  # m, of the pole
+FORCE = 10.0  # N
+STEP = 0.02  # s
+POSITION_LIMIT = 2.4  # m
+ANGLE_LIMIT = 12 * 2 * math.pi / 360
+
+
+class CartPoleVectorEnv(BatchedEnv):
+    """Gymnasium's CartPole, equal to it bit for bit, all copies in one call.
+
+    Gymnasium's own vector class draws all start states from one generator, so an episode's start depends on when
+    the neighbours' episodes ended, and it knows NEXT_STEP only. Observations are float32 (E, 4): position,
+    velocity, angle, angular velocity; actions 0: push left, 1: push right. Source: Barto, Sutton & Anderson 1983.
+
+    Args:
+        num_envs: E, the number of copies.
+        max_episode_steps: Where episodes are cut; None: nowhere.
+        autoreset_mode: See `BatchedEnv`.
+        sutton_barto_reward: −1 for falling and 0 else, instead of 1 for each step.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        max_episode_steps: int | None = 500,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
+        sutton_barto_reward: bool = False,
+    ) -> None:
+        high = np.array([POSITION_LIMIT * 2, np.inf, ANGLE_LIMIT * 2, np.inf], np.float32)
+        seen = spaces.Box(-high, high, dtype=np.float32)
+        super().__init__(num_envs, seen, spaces.Discrete(2), ((4,), np.float64), max_episode_steps, autoreset_mode)
+        self._sutton_barto_reward = checked("sutton_barto_reward", sutton_barto_reward, flag)
+        self._limits = np.array([[POSITION_LIMIT], [ANGLE_LIMIT]])
+
+    def _start(self, generator: np.random.Generator, options: dict[str, Any]) -> Any:
+        low, high = utils.maybe_parse_reset_bounds(options, -0.05, 0.05) if options else (-0.05, 0.05)
+        return generator.uniform(low, high, size=4)
+
+    def _advance(self, action: Any) -> tuple[Floats, Bools]:
+        now = self._variables
+        angle, spin = now[2], now[3]
+        cos, sin = np.cos(angle), np.sin(angle)
+        push = (np.array((-FORCE, FORCE))[action] + POLE_MASS * HALF_LENGTH * np.square(spin) * sin) / TOTAL_MASS
+        rates = np.empty((2, self.num_envs))  # accelerations of the cart and of the pole
+        rates[1] = (GRAVITY * sin - cos * push) / (HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * np.square(cos) / TOTAL_MASS))
+        rates[0] = push - POLE_MASS * HALF_LENGTH * rates[1] * cos / TOTAL_MASS
+        now[::2] += STEP * now[1::2]
+        now[1::2] += STEP * rates
+        terminated = np.logical_or.reduce(np.abs(now[::2]) > self._limits, 0)
+        if self._sutton_barto_reward:
+            return -terminated.astype(np.float32), terminated
+        return np.ones(self.num_envs, np.float32), terminated
+
+    def _observe(self) -> Floats:
+        return self._variables.T.astype(np.float32, order="C")

@@ -1,0 +1,1 @@
+"""Environments with goals, for hindsight."""

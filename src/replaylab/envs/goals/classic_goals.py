@@ -1,0 +1,162 @@
+"""MountainCar and Acrobot with their goals in the observation, so that hindsight has something to relabel."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.classic_control.acrobot import AcrobotEnv
+from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
+from gymnasium.vector.utils import batch_space
+
+from replaylab.envs.classic import acrobot, mountain_car
+from replaylab.envs.classic.acrobot import AcrobotVectorEnv
+from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
+from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
+from replaylab.errors import ConfigError
+
+Outcome = Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Climb:
+    """A task that asks for something to be at least so high, or so far.
+
+    Attributes:
+        goal: The goal of the original task.
+        low: The least that can be achieved.
+        high: The most.
+        final_reward: What the step earns that reaches the goal; every other earns −1.
+        measure: Takes observations (..., D), returns what they achieve, (...).
+    """
+
+    goal: float
+    low: float
+    high: float
+    final_reward: float
+    measure: Callable[[Floats], Floats]
+
+    def space(self, observation: spaces.Space[Any]) -> spaces.Dict:
+        """Return the space of observations in goal form."""
+        goal = spaces.Box(self.low, self.high, (1,), np.float32)
+        return spaces.Dict({"observation": observation, "achieved_goal": goal, "desired_goal": goal})
+
+    def seen(self, obs: Floats) -> dict[str, Floats]:
+        """Return observations (..., D) in goal form, with goals float32 (..., 1)."""
+        achieved = self.measure(obs)[..., None].astype(np.float32)
+        return {"observation": obs, "achieved_goal": achieved, "desired_goal": np.full_like(achieved, self.goal)}
+
+    def compute_terminated(self, achieved_goal: Floats, desired_goal: Floats, info: Any) -> Bools:  # noqa: ARG002
+        """Return whether at least the desired is achieved, bool (rows,); goals are (rows, 1)."""
+        return np.asarray(achieved_goal >= desired_goal)[..., 0]
+
+    def compute_reward(self, achieved_goal: Floats, desired_goal: Floats, info: Any) -> Floats:
+        """Return `final_reward` where the goal is reached, else −1, float32 (rows,); goals are (rows, 1)."""
+        reached = self.compute_terminated(achieved_goal, desired_goal, info)
+        return np.where(reached, np.float32(self.final_reward), np.float32(-1))
+
+
+def position(obs: Floats) -> Floats:
+    """Return the car's position."""
+    return obs[..., 0]
+
+
+def tip_height(obs: Floats) -> Floats:
+    """Return how far the tip is above the fixed joint, −cos θ1 − cos(θ1 + θ2), in m."""
+    cos_1, sin_1, cos_2, sin_2 = (obs[..., i] for i in range(4))
+    return np.clip(-cos_1 - (cos_1 * cos_2 - sin_1 * sin_2), -2, 2)
+
+
+CAR = Climb(mountain_car.GOAL, mountain_car.LEFT, mountain_car.RIGHT, -1.0, position)
+TIP = Climb(acrobot.GOAL, -2.0, 2.0, 0.0, tip_height)
+
+
+class _GoalVectorEnv(BatchedEnv):
+    task: ClassVar[Climb]
+
+    def __init__(self, num_envs: int = 1, **kwargs: Any) -> None:
+        super().__init__(num_envs, **kwargs)
+        self.single_observation_space = self.task.space(self.single_observation_space)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.compute_reward, self.compute_terminated = self.task.compute_reward, self.task.compute_terminated
+
+    def _observe(self) -> dict[str, Floats]:
+        return self.task.seen(super()._observe())
+
+
+class MountainCarGoalVectorEnv(_GoalVectorEnv, MountainCarVectorEnv):
+    """`MountainCarVectorEnv` in goal form: a position is achieved, .5 or more is desired.
+
+    Starts, motion, rewards and ends are MountainCar's. ``observation`` is float32 (E, 2); ``achieved_goal``, the
+    position, and ``desired_goal`` are float32 (E, 1). Every step costs 1, the last one too, so that it is
+    ``compute_terminated`` that hindsight learns from. Source of the form: Andrychowicz et al. 2017.
+    """
+
+    task = CAR
+
+
+class AcrobotGoalVectorEnv(_GoalVectorEnv, AcrobotVectorEnv):
+    """`AcrobotVectorEnv` in goal form: a height of the tip is achieved, 1 m or more is desired.
+
+    Starts, motion, rewards and ends are Acrobot's. ``observation`` is float32 (E, 6); ``achieved_goal``, the tip's
+    height in m, and ``desired_goal`` are float32 (E, 1). Source of the form: Andrychowicz et al. 2017.
+    """
+
+    task = TIP
+
+
+class _GoalEnv(gym.Env[Any, Any]):
+    task: ClassVar[Climb]
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode=render_mode)  # type: ignore[call-arg]  # the next class's
+        self.observation_space = self.task.space(self.observation_space)
+        self.compute_reward, self.compute_terminated = self.task.compute_reward, self.task.compute_terminated
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = super().reset(seed=seed, options=options)
+        return self.task.seen(obs), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, *outcome = super().step(action)
+        return self.task.seen(obs), *outcome  # type: ignore[return-value]
+
+
+class MountainCarGoalEnv(_GoalEnv, MountainCarEnv):
+    """Gymnasium's MountainCar in the form of `MountainCarGoalVectorEnv`."""
+
+    task = CAR
+
+
+class AcrobotGoalEnv(_GoalEnv, AcrobotEnv):
+    """Gymnasium's Acrobot in the form of `AcrobotGoalVectorEnv`."""
+
+    task = TIP
+
+
+def goal_functions(env: Any) -> tuple[Outcome, Outcome]:
+    """Return the functions (compute_reward, compute_terminated) of a goal environment, single or vector.
+
+    Raises:
+        ConfigError: It has none.
+
+    Example:
+        >>> reward, terminated = goal_functions(MountainCarGoalVectorEnv(3))
+        >>> terminated(np.array([[0.4], [0.6]]), np.array([[0.5], [0.5]]), {}).tolist()
+        [False, True]
+    """
+    found = [_function(env, name) for name in ("compute_reward", "compute_terminated")]
+    if None in found:
+        raise ConfigError(
+            f"a goal environment must have the functions `compute_reward` and `compute_terminated`, but {env} has not"
+        )
+    return found[0], found[1]
+
+
+def _function(env: Any, name: str) -> Any:
+    unwrapped = getattr(env, "unwrapped", env)
+    if isinstance(unwrapped, gym.vector.SyncVectorEnv):
+        unwrapped = unwrapped.envs[0].unwrapped
+    return getattr(unwrapped, name, None)

@@ -1,0 +1,1 @@
+"""Environments that are a transition table."""

@@ -1,0 +1,1 @@
+"""Vector environments whose sub-environments depend on their own seeds alone."""

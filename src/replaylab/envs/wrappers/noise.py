@@ -1,0 +1,149 @@
+"""Rewards with noise, so that TD errors mislead."""
+
+from collections.abc import Sequence
+from typing import Any, SupportsFloat
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+
+from replaylab.arguments import NOT_NEGATIVE, checked, takes
+from replaylab.envs.vector.batched import SINGLE, VECTOR, Array, Bools, each_seed, reset_mask
+from replaylab.envs.vector.generators import packed, unpack
+from replaylab.envs.vectorize import make_vector_env
+
+BLOCK = 256
+"""Numbers that a copy's stream gives at a time."""
+
+NOISE_KEY = 0x4E4F495345  # keeps the noise apart from the starts of episodes, which come from the same seed
+
+
+class NoiseStreams:
+    """A stream of normal numbers for each of E copies, copy i's depending on its seed alone.
+
+    Raises:
+        ConfigError: The scale is negative, or not finite.
+    """
+
+    def __init__(self, num_envs: int, scale: float) -> None:
+        self.scale = checked("scale", scale, NOT_NEGATIVE, "NoisyRewards")
+        self._copies = np.arange(num_envs)
+        self._generators = [np.random.Generator(np.random.PCG64()) for _ in range(num_envs)]
+        self._block = np.zeros((num_envs, BLOCK))
+        self._used = np.full(num_envs, BLOCK)
+
+    def reseed(self, seeds: Sequence[int | None], mask: Bools) -> None:
+        """Begin the streams of the masked copies that have a seed anew."""
+        for i in mask.nonzero()[0].tolist():
+            if (seed := seeds[i]) is not None:
+                sequence = np.random.SeedSequence(seed, spawn_key=(NOISE_KEY,))
+                self._generators[i] = np.random.Generator(np.random.PCG64(sequence))
+                self._used[i] = BLOCK
+
+    def draw(self, where: Bools) -> npt.NDArray[np.float64]:
+        """Return the next number of the copies named by `where`, and 0 for the others, float64 (E,)."""
+        for i in (self._used == BLOCK).nonzero()[0].tolist():
+            self._generators[i].standard_normal(out=self._block[i])
+            self._used[i] = 0
+        noise: npt.NDArray[np.float64] = self._block[self._copies, self._used] * self.scale * where
+        self._used += where
+        return noise
+
+    def state(self) -> dict[str, Array]:
+        """Return all that decides what comes next."""
+        return {
+            "noise": self._block.copy(),
+            "noise_used": self._used.copy(),
+            "noise_generators": packed(self._generators),
+        }
+
+    def restore(self, state: dict[str, Array]) -> None:
+        """Go on from what `state` returned."""
+        self._block[:], self._used[:] = state["noise"], state["noise_used"]
+        self._generators = unpack(state["noise_generators"])
+
+
+class NoisyRewards(gym.Wrapper[Any, Any, Any, Any]):
+    """An environment whose rewards have normal noise of mean 0 added.
+
+    Values, and what the best policy is, stay as they are; but |δ| now also tells how noisy a step was, and a sampler
+    that follows it replays noise. Source: Schaul et al. 2016, section 3.3, names noisy rewards as the weakness of
+    greedy prioritization.
+
+    The noise depends on the seed of `reset` alone, through a stream of its own.
+
+    Args:
+        env: The environment.
+        scale: Standard deviation of the noise.
+    """
+
+    @takes(env=SINGLE)
+    def __init__(self, env: gym.Env[Any, Any], scale: float = 1.0) -> None:
+        super().__init__(env)
+        self._noise = NoiseStreams(1, scale)
+        self._always = np.ones(1, np.bool_)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; a seed also begins the noise anew."""
+        self._noise.reseed([seed], self._always)
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Step, with noise in the reward."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return obs, float(reward) + float(self._noise.draw(self._always)[0]), terminated, truncated, info
+
+
+class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
+    """The vector form of `NoisyRewards`: copy i gets the noise of a single environment of the same seed.
+
+    A NEXT_STEP environment's step that only starts an episode earns exactly 0.
+
+    Args:
+        env: The vector environment.
+        scale: Standard deviation of the noise.
+    """
+
+    @takes(env=VECTOR)
+    def __init__(self, env: VectorEnv[Any, Any, Any], scale: float = 1.0) -> None:
+        super().__init__(env)
+        self._noise = NoiseStreams(env.num_envs, scale)
+        self._starting = np.zeros(env.num_envs, np.bool_)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start episodes; seeds also begin the noise anew."""
+        mask = reset_mask(options, self.num_envs)
+        self._noise.reseed(each_seed(seed, self.num_envs), mask)
+        self._starting = self._starting & ~mask
+        return self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]  # vector environments take a list
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step, with noise in the rewards."""
+        obs, reward, terminated, truncated, infos = self.env.step(actions)
+        reward = (reward + self._noise.draw(~self._starting)).astype(reward.dtype)
+        if self.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP:
+            self._starting = terminated | truncated
+        return obs, reward, terminated, truncated, infos
+
+    def state(self) -> dict[str, Array]:
+        """Return the environment's state, if it has one, and that of the noise."""
+        return {**self.env.state(), **self._noise.state(), "noise_starting": self._starting.copy()}  # type: ignore[attr-defined]
+
+    def restore(self, state: dict[str, Array]) -> Any:
+        """Go on from what `state` returned; return the last observations."""
+        self._noise.restore(state)
+        self._starting = state["noise_starting"].copy()
+        return self.env.restore(state)  # type: ignore[attr-defined]
+
+
+def noisy(env: str = "CartPole-v1", scale: float = 1.0, **kwargs: Any) -> NoisyRewards:
+    """Return ``replaylab/NoisyRewards-v0``: a registered environment with noise in its rewards."""
+    return NoisyRewards(gym.make(env, **kwargs), scale)
+
+
+def vector_noisy(num_envs: int, env: str = "CartPole-v1", scale: float = 1.0, **kwargs: Any) -> VectorNoisyRewards:
+    """Return E copies of ``replaylab/NoisyRewards-v0``."""
+    return VectorNoisyRewards(make_vector_env(env, num_envs, **kwargs), scale)

@@ -1,0 +1,1 @@
+"""What learners and the training loop know of each other."""

@@ -1,0 +1,151 @@
+"""Deep Q-learners whose networks are perceptrons, with or without filters below, computed by the compiled core.
+
+The core goes through a whole update replica by replica (forward, backward, Adam), so that a replica's numbers stay
+in the processor's nearest cache: at CartPole's size five times faster than PyTorch's products batched over replicas.
+The tests hold it against PyTorch's autograd.
+
+Shapes: R replicas, N observations, B drawn steps, A actions, P parameters of a replica.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab._core import QLearners
+from replaylab.learners.api.observations import Inputs
+from replaylab.learners.api.protocols import Obs, Probe, State, Step, Update
+from replaylab.learners.api.random_streams import Stream, generator
+from replaylab.replay import Batch
+from replaylab.replay.data.schedules import as_schedule
+
+if TYPE_CHECKING:
+    from replaylab.learners.dqn.settings import DQN
+
+_ARRAYS = ("online", "target", "mean", "square")
+
+_STILL = {"learning_rate": 0.0, "target_period": 2**62, "max_grad_norm": inf}
+"""Settings by which an update changes no network."""
+
+
+class PerceptronAgents:
+    """R deep Q-learners with perceptrons; see `Agents` for the methods.
+
+    Args:
+        learner: The settings.
+        inputs: What the networks see of an observation.
+        num_actions: A.
+        seeds: One for each replica, of which its `Stream.INITIAL_WEIGHTS` is used.
+    """
+
+    def __init__(self, learner: "DQN", inputs: Inputs, num_actions: int, seeds: Sequence[int]) -> None:
+        least, most = learner.target_range or (-inf, inf)
+        self._inputs, self._gamma, self.loss = inputs, learner.gamma, learner.loss
+        self.updates = 0
+        self.epsilon: float | npt.NDArray[Any] = as_schedule(learner.epsilon)(0.0)
+        settings: dict[str, Any] = {
+            "shape": inputs.space.shape if learner.filters else (inputs.size,),
+            "filters": learner.filters,
+            "hidden": list(learner.hidden),
+            "actions": num_actions,
+            "replicas": len(seeds),
+            "dueling": learner.dueling,
+            "is_double": learner.double,
+            "huber": learner.loss == "huber",
+            "max_grad_norm": learner.max_grad_norm or inf,
+            "least": least,
+            "most": most,
+            "learning_rate": learner.learning_rate,
+            "tau": learner.tau,
+            "target_period": learner.target_period,
+        }
+        self.core = QLearners(**settings)
+        self._make_still = partial(QLearners, **settings | _STILL)
+        self._still: QLearners | None = None
+        shapes = [(outputs, inputs) for _, outputs, inputs in self.core.layers]
+        for r, seed in enumerate(seeds):
+            blocks = initial_blocks(shapes, generator(seed, Stream.INITIAL_WEIGHTS))
+            self.core.online[r] = np.concatenate([block.ravel() for block in blocks])
+        self.core.target[:] = self.core.online
+
+    def q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
+        """Return Q(s, ·) (R, N, A) for observations (R, N, ...)."""
+        return self.core.q_values(self._inputs(obs))
+
+    def target_q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
+        """Return Q⁻(s, ·) (R, N, A), the target networks' values."""
+        still = self._copy()
+        still.online[:] = self.core.target
+        return still.q_values(self._inputs(obs))
+
+    def observe(self, step: Step) -> None:
+        """Do nothing: a deep learner learns from batches."""
+
+    def update(self, batch: Batch) -> Update:
+        """Do one step of deep Q-learning in every replica, on its own batch (R, B, ...)."""
+        td_error, slope, q = self._updated(self.core, batch)
+        self.updates = self.core.updates
+        return Update(td_error, slope, q, batch.weight)
+
+    def probe(self, batch: Batch) -> Probe:
+        """Return what `update` would see and do: by the same code, in a copy of the networks that stays as it is."""
+        still = self._copy()
+        still.online[:], still.target[:] = self.core.online, self.core.target
+        td_error, _, _ = self._updated(still, batch)
+        return Probe(td_error, still.gradients.copy())
+
+    def copy_target(self, where: npt.NDArray[np.bool_]) -> None:
+        """Copy the online network to the target network in some replicas, bool (R,)."""
+        self.core.target[where] = self.core.online[where]
+
+    def state(self) -> State:
+        """Return the networks' parameters, the optimiser's averages and the count of updates, copied."""
+        return {"updates": np.array(self.updates)} | {name: getattr(self.core, name).copy() for name in _ARRAYS}
+
+    def restore(self, state: State) -> None:
+        """Go on from what `state` returned."""
+        for name in _ARRAYS:
+            getattr(self.core, name)[:] = state[name]
+        self.updates = self.core.updates = int(state["updates"])
+
+    def _copy(self) -> QLearners:
+        """Return networks of the same kind, to put parameters into."""
+        if self._still is None:
+            self._still = self._make_still()
+        return self._still
+
+    def _updated(self, core: QLearners, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
+        """Update a core's networks, and return δ, ℓ'(δ) and Q(s, a), each (R, B)."""
+        obs, next_obs = self._inputs(batch.obs), self._inputs(batch.next_obs)
+        discount = bootstrap_discount(batch, self._gamma)
+        return core.update(obs, batch.action, batch.reward, next_obs, discount, batch.weight)
+
+
+def initial_blocks(
+    shapes: Sequence[tuple[int, int]], draws: np.random.Generator
+) -> list[npt.NDArray[np.floating[Any]]]:
+    """Draw each layer's weights (O, I) and biases (O,) from U(−1/√I, 1/√I), as `torch.nn.Linear` does.
+
+    Args:
+        shapes: (O, I) of each layer.
+        draws: Where the numbers come from, in the order of the blocks.
+    """
+    return [
+        draws.uniform(-bound, bound, size)
+        for outputs, inputs in shapes
+        for bound in [inputs**-0.5]
+        for size in [(outputs, inputs), (outputs,)]
+    ]
+
+
+def bootstrap_discount(batch: Batch, gamma: float) -> npt.NDArray[np.float32]:
+    """Return what each drawn step's bootstrap is multiplied by, float32 (R, B).
+
+    An n-step batch says it itself (γᵏ, or 0 after termination); else it is γ·(1 − terminated).
+    """
+    if "discount" in batch:
+        return np.asarray(batch.discount, np.float32)
+    return np.float32(gamma) * ~np.asarray(batch.terminated)

@@ -1,0 +1,152 @@
+"""The settings of deep Q-learning."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from gymnasium import Space, spaces
+
+from replaylab.arguments import (
+    FRACTION,
+    POSITIVE,
+    SHARE,
+    Unfit,
+    check,
+    flag,
+    function,
+    number,
+    one_of,
+    optional,
+    text,
+    tuple_of,
+    whole,
+)
+from replaylab.errors import ConfigError
+from replaylab.learners.api.observations import Inputs, are_pixels
+from replaylab.learners.api.protocols import Agents, Loss
+from replaylab.learners.dqn.perceptrons import PerceptronAgents
+from replaylab.replay import Linear, Schedule
+from replaylab.replay.data.schedules import CHANCE
+
+MODULE = function("(observation space, number of actions)")
+
+
+def _range(value: Any) -> tuple[float, ...]:
+    """A least number and a larger one, either of which may be infinite."""
+    rule = "a least and a larger most, or None"
+    low, high = tuple_of(number(rule, lambda _: True), rule, 2, 2)(value)
+    if low >= high:
+        raise Unfit(rule)
+    return low, high
+
+
+@dataclass(frozen=True)
+class DQN:
+    """Deep Q-learning with a replay buffer and a target network.
+
+    The target of a drawn step is ``y = r + γ·(1 − terminated)·Q⁻(s', a')`` with Q⁻ the target network and
+    ``a' = argmax Q(s', ·)`` (double) or ``argmax Q⁻(s', ·)``; `truncated` does not stop the bootstrap. With
+    n-step returns the batch's own `discount` stands for γ·(1 − terminated). The loss is the mean over the
+    batch of ``weight·ℓ(y − Q(s, a))``, with ℓ(δ) = δ²/2 (squared), or for |δ| > 1 |δ| − ½ (Huber).
+
+    The defaults are for CartPole-v1 in 50,000 steps. With Huber's loss shorter target periods learn faster and then
+    fall back, and below 100 updates the values diverge; this is not so of the squared loss.
+
+    The network is a perceptron, computed for all replicas by the compiled core, above a small convolution if
+    `filters` are asked for; else for pixels (three axes of uint8) it is the convolutional one of Mnih et al.; or it is
+    yours (`module`). Of a goal environment it sees the observation and the desired goal.
+
+    Sources: Mnih et al. 2015; van Hasselt, Guez & Silver 2016 (double); Wang et al. 2016 (dueling); Schaul et al.
+    2016 (weights); Andrychowicz et al. 2017 (clipped targets); Young & Tian 2019 (filters).
+
+    Attributes:
+        hidden: Widths of a perceptron's hidden layers.
+        learning_rate: Of Adam.
+        gamma: Discount γ.
+        batch_size: B, drawn for each update.
+        capacity: C, steps the replay buffer keeps.
+        double: Whether the online network chooses the target's action.
+        dueling: Whether the state's value and the actions' advantages have halves of the last hidden layer of their
+            own (it is doubled), and Q = V + advantage − mean advantage.
+        loss: ℓ.
+        target_period: Updates between two moves of the target network towards the online one, ``Q⁻ ← Q⁻ + τ·(Q − Q⁻)``.
+        tau: τ; 1 copies.
+        target_range: Least and most that y is clipped to; None: it is not.
+        learning_starts: Environment steps before the first update.
+        train_period: Environment steps between two turns of learning.
+        gradient_steps: Updates in a turn of learning, each from a batch of its own.
+        epsilon: Chance of a random action, a number or a schedule over training progress.
+        max_grad_norm: Largest Euclidean norm of a replica's gradient; None: no bound.
+        device: PyTorch's name of where to compute. Perceptrons are fastest on the CPU, where they need no PyTorch.
+        module: Makes a `torch.nn.Module` from the observation space and A; it maps a batch of observations (B, ...) to
+            Q(s, ·) (B, A). It gets a Box's values in their shape, integers in their dtype and others as float32, and
+            what is in no Box as a perceptron's inputs. None: the network described above.
+        filters: Filters of 3 × 3, stride 1, with relu, below the hidden layers, for observations (channels, height,
+            width), whose numbers stay as they are; 16 make the network of MinAtar's paper. 0: none.
+    """
+
+    hidden: tuple[int, ...] = (128,)
+    learning_rate: float = 1e-3
+    gamma: float = 0.99
+    batch_size: int = 64
+    capacity: int = 50_000
+    double: bool = True
+    dueling: bool = False
+    loss: Loss = "huber"
+    target_period: int = 200
+    tau: float = 1.0
+    target_range: tuple[float, float] | None = None
+    learning_starts: int = 1_000
+    train_period: int = 1
+    gradient_steps: int = 1
+    epsilon: float | Schedule = field(default=Linear(1.0, 0.05, until=0.1))
+    max_grad_norm: float | None = 1.0
+    device: str = "cpu"
+    module: Callable[[Any, int], Any] | None = None
+    filters: int = 0
+
+    online: ClassVar[bool] = False
+    needs_next_action: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        counts = ("batch_size", "capacity", "target_period", "learning_starts", "train_period", "gradient_steps")
+        check(self, **dict.fromkeys(counts, whole()), double=flag, dueling=flag, loss=one_of("huber", "squared"))
+        check(
+            self,
+            hidden=tuple_of(whole(), "widths of at least 1"),
+            filters=whole(0),
+            device=text,
+            module=optional(MODULE),
+        )
+        check(self, learning_rate=POSITIVE, gamma=FRACTION, tau=SHARE, epsilon=CHANCE)
+        check(self, max_grad_norm=optional(POSITIVE), target_range=optional(_range))
+        if self.dueling and (self.module is not None or not self.hidden):
+            why = "`hidden` is empty" if self.module is None else "`module` is given"
+            raise ConfigError(f"`dueling` of DQN must be false where {why}, but got True")
+        if self.filters and self.module is not None:
+            raise ConfigError(f"`filters` of DQN must be 0 where `module` is given, but got {self.filters}")
+        if self.learning_starts < self.batch_size:
+            raise ConfigError(
+                f"`learning_starts` must be at least `batch_size`, but got (learning_starts="
+                f"{self.learning_starts}, batch_size={self.batch_size}); the first batch needs so many steps"
+            )
+
+    def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
+        """Return new agents, replica r made from seeds[r] alone.
+
+        Raises:
+            ConfigError: The network cannot see such observations, actions are not Discrete, or the device is not there.
+        """
+        if not isinstance(action_space, spaces.Discrete):
+            raise ConfigError(f"DQN needs Discrete actions, but they are in {action_space}")
+        shape = observation_space.shape or ()
+        if self.filters and (not isinstance(observation_space, spaces.Box) or len(shape) != 3 or min(shape[1:]) < 3):
+            raise ConfigError(
+                f"`filters` of DQN need observations in a Box (channels, height, width) of at least 3 × 3, but they "
+                f"are in {observation_space}; set `filters` to 0, or use gymnasium.wrappers.TransformObservation"
+            )
+        if self.module is None and self.device == "cpu" and (self.filters or not are_pixels(observation_space)):
+            return PerceptronAgents(self, Inputs(observation_space), int(action_space.n), seeds)
+        from replaylab.learners.dqn.modules import module_agents  # PyTorch, only now that it is needed
+
+        return module_agents(self, observation_space, int(action_space.n), seeds)

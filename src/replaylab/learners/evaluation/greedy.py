@@ -1,0 +1,64 @@
+"""Greedy evaluation, on environments of its own."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.envs import make_vector_env
+from replaylab.envs.pixels.atari import whole_games
+from replaylab.learners.api.protocols import Agents, each
+from replaylab.learners.api.random_streams import Stream, numbers
+from replaylab.learners.training.finite import check_obs
+
+
+class Evaluation:
+    """Plays whole episodes without exploration; of several best actions the first is taken.
+
+    The n-th evaluation of a seed always starts from the same episodes, drawn from its `Stream.EVALUATION`:
+    strategies are compared on equal starts, and how often one evaluates changes nothing else.
+
+    Args:
+        env_id: The environment.
+        episodes: Episodes for each replica and evaluation.
+        max_steps: Where an episode is cut in an environment without a time limit.
+        env_options: For the environment's constructor. Atari games are played whole and for unclipped rewards.
+    """
+
+    def __init__(
+        self, env_id: str, episodes: int, *, max_steps: int = 10_000, env_options: Mapping[str, Any] | None = None
+    ) -> None:
+        self.env_id, self.episodes, self.max_steps = env_id, episodes, max_steps
+        self.env_options = whole_games(env_id, env_options or {})
+        self._env: Any = None
+
+    def __call__(
+        self, agents: Agents, seeds: Sequence[int], number: int
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return each replica's mean return and mean episode length, float64 (R,), in the evaluation of this number.
+
+        Raises:
+            NonFiniteError: A return, or the last observation, is NaN or infinite.
+        """
+        shape = (len(seeds), self.episodes)
+        total = len(seeds) * self.episodes
+        if self._env is None or self._env.num_envs != total:
+            self._env = make_vector_env(self.env_id, total, **self.env_options)
+        first_action = int(getattr(self._env.single_action_space, "start", 0))
+        starts = [one for seed in seeds for one in numbers(seed, Stream.EVALUATION, self.episodes, number)]
+        obs, _ = self._env.reset(seed=starts)
+        players = [seed for seed in seeds for _ in range(self.episodes)]
+        returns, lengths = np.zeros(total), np.zeros(total)
+        running = np.ones(total, np.bool_)
+        for _ in range(self.max_steps):
+            q = agents.q_values(each(lambda part: part.reshape(*shape, *part.shape[1:]), obs))
+            obs, reward, terminated, truncated, _ = self._env.step(q.argmax(-1).reshape(-1) + first_action)
+            returns += running * reward
+            lengths += running
+            running &= ~(terminated | truncated)
+            if not running.any():
+                break
+        check_obs(obs, self.env_id, players, f"an evaluation (number {number})")
+        check_obs(returns, self.env_id, players, f"an evaluation (number {number})", "reward")
+        return returns.reshape(shape).mean(1), lengths.reshape(shape).mean(1)

@@ -1,0 +1,63 @@
+"""Held-out states: the same ones looked at again and again, to see how an agent's values grow."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.envs import make_vector_env
+from replaylab.learners.api.protocols import Agents, Obs
+from replaylab.learners.api.random_streams import Stream, generator, numbers
+
+GAP = 10
+"""Steps from one held-out state to the next, so that they differ."""
+
+
+class HeldOut:
+    """States that a random policy comes to, before training and in environments of its own.
+
+    The mean over them of max_a Q(s, a) is the steadier curve of learning that Mnih et al. 2013 (section 5.1) draw
+    beside the noisy returns. No agent learns from them.
+
+    Args:
+        env_id: The environment.
+        seeds: One for each replica, whose `Stream.HELD_OUT` draws its starts and actions.
+        states: N for each replica.
+        env_options: For the environment's constructor.
+    """
+
+    def __init__(
+        self, env_id: str, seeds: Sequence[int], states: int, env_options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._row = {seed: r for r, seed in enumerate(seeds)}
+        env = make_vector_env(env_id, len(seeds), **dict(env_options or {}))
+        space: Any = env.single_action_space
+        draws = [generator(seed, Stream.HELD_OUT) for seed in seeds]
+        actions = space.start + np.stack([draw.integers(space.n, size=(states, GAP)) for draw in draws], 2)
+        starts: Any = [numbers(seed, Stream.HELD_OUT, 1, 0)[0] for seed in seeds]
+        obs, _ = env.reset(seed=starts)
+        seen = []
+        for turns in actions:
+            for action in turns:
+                obs = env.step(action)[0]
+            seen.append(obs)
+        env.close()
+        self._obs = _stacked(seen)
+
+    def __call__(self, agents: Agents, seeds: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Return the mean of max_a Q(s, a) over the states of each of these seeds, float64 (R,)."""
+        rows = np.array([self._row[seed] for seed in seeds])
+        mean: npt.NDArray[np.float64] = agents.q_values(_rows(self._obs, rows)).max(-1).mean(-1, dtype=np.float64)
+        return mean
+
+
+def _stacked(seen: list[Obs]) -> Obs:
+    """Return N observations (R, ...) as one (R, N, ...)."""
+    if isinstance(seen[0], Mapping):
+        return {name: _stacked([obs[name] for obs in seen]) for name in seen[0]}
+    return np.stack(seen, 1)
+
+
+def _rows(obs: Obs, rows: npt.NDArray[np.intp]) -> Obs:
+    return {name: _rows(part, rows) for name, part in obs.items()} if isinstance(obs, Mapping) else obs[rows]

@@ -1,0 +1,72 @@
+"""How far agents' values are from the optimal ones, where these are known exactly.
+
+Shapes: R replicas, N states, S states of the table, A actions.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from replaylab.envs import TransitionTable
+from replaylab.errors import ConfigError
+from replaylab.learners.api.protocols import Agents, Learner
+from replaylab.learners.tabular.dynamic_programming import optimal_values
+
+
+class OptimumDistance:
+    """The root mean square of Q(s, a) − Q*(s, a) over all actions and all states that an episode can act in.
+
+    These are the states that can be reached from a first one; the terminal ones are not among them. Q* is that of the
+    learner's γ, without time limits, by value iteration.
+
+    Args:
+        env_id: An environment that is a table, see `TransitionTable.of`, and shows its states.
+        learner: Whose γ counts.
+        env_options: For the environment's constructor.
+
+    Raises:
+        ConfigError: The environment has no table or shows something else, or the learner has no γ or one by which
+            values do not settle.
+    """
+
+    def __init__(self, env_id: str, learner: Learner, env_options: Mapping[str, Any] | None = None) -> None:
+        gamma = getattr(learner, "gamma", None)
+        if gamma is None:
+            raise ConfigError(f"`value_error` needs a learner with a `gamma`, but got {learner}; leave it out")
+        env = gym.make(env_id, **dict(env_options or {}))
+        try:
+            table, space = TransitionTable.of(env), env.observation_space
+        except ConfigError as error:
+            raise ConfigError(f"`value_error` needs exact values, but {error}; leave it out") from error
+        finally:
+            env.close()
+        if not isinstance(space, spaces.Discrete) or int(space.n) != table.num_states:
+            raise ConfigError(
+                f"`value_error` needs observations that are the {table.num_states} states of the table, but those of "
+                f"{env_id} are in {space}; leave it out"
+            )
+        states = np.flatnonzero(acting_states(table))
+        self._obs = states + int(space.start)
+        self._optimal = optimal_values(table, gamma)[states]
+
+    def __call__(self, agents: Agents, seeds: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Return the distance of each replica, float64 (R,)."""
+        q = agents.q_values(np.broadcast_to(self._obs, (len(seeds), len(self._obs))))
+        distance: npt.NDArray[np.float64] = np.sqrt(((q - self._optimal) ** 2).mean((1, 2)))
+        return distance
+
+
+def acting_states(table: TransitionTable) -> npt.NDArray[np.bool_]:
+    """Tell which states an episode can act in: first ones, and where it can go on from them; bool (S,)."""
+    goes_on = (table.probability > 0.0) & ~table.terminated
+    found = table.start > 0.0
+    while True:
+        further = found.copy()
+        further[table.next_state[found][goes_on[found]]] = True
+        if (further == found).all():
+            return further
+        found = further

@@ -1,0 +1,1 @@
+"""What a run measures, by name."""

@@ -1,0 +1,104 @@
+"""The oracle of prioritized replay: it knows the exact values, and replays what brings a table closest to them.
+
+Shapes: R replicas, N stored steps, S states, A actions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.envs import TransitionTable
+from replaylab.errors import ConfigError
+from replaylab.learners.api.protocols import Agents
+from replaylab.learners.tabular.dynamic_programming import optimal_values
+from replaylab.learners.tabular.temporal_difference import TabularAgents
+from replaylab.replay import ReplayBuffer, View
+from replaylab.replay.samplers.custom import TopScores
+
+Floats = npt.NDArray[np.float64]
+
+
+def gain(agents: TabularAgents, replica: int, exact: Floats, steps: Mapping[str, npt.NDArray[Any]]) -> Floats:
+    """Return by how much an update with each step alone would lower the squared error of a replica's table.
+
+    (Q(s, a) − Q*(s, a))² − (Q(s, a) + α·δ − Q*(s, a))², with the δ of the learner. Source: Schaul et al. 2016,
+    section 3.1.
+
+    Args:
+        agents: Tables whose updates draw nothing.
+        replica: Which of their tables.
+        exact: Q*, (S, A).
+        steps: obs, action, reward, next_obs, terminated, each (N,).
+
+    Returns:
+        float64 (N,), in squared values.
+    """
+    learner, q = agents.learner, agents.q[replica]
+    epsilon = 0.0 if learner.target == "greedy" else np.broadcast_to(agents.epsilon, len(agents.q))[replica]
+    value = (1.0 - epsilon) * q.max(1) + epsilon * q.mean(1)
+    where = (steps["obs"] - agents.first_state) * q.shape[1] + steps["action"]
+    discount = learner.gamma * ~steps["terminated"]
+    before, wanted = q.ravel()[where], exact.ravel()[where]
+    target = steps["reward"] + discount * value[steps["next_obs"] - agents.first_state]
+    after = before + learner.alpha * (target - before)
+    lower: Floats = (before - wanted) ** 2 - (after - wanted) ** 2
+    return lower
+
+
+class TrueErrorOracle(TopScores):
+    """The B steps whose replay, each alone, would now lower the squared error of the agent's table to Q* most.
+
+    Law: P(i) = 1/B for those B (of equal ones the older), else 0. Source: the "oracle" of Schaul et al. 2016.
+
+    Args:
+        exact: Q*, float64 (S, A).
+    """
+
+    def __init__(self, exact: Floats) -> None:
+        self.exact = exact
+
+    def watch(self, agents: TabularAgents, buffer: ReplayBuffer) -> None:
+        """Score the steps of this buffer, one replica an agent, for these agents as they are at each draw."""
+        self._agents, self._buffer = agents, buffer
+
+    def scores(self, view: View) -> Floats:
+        """Return the `gain` of every stored step."""
+        steps = {name: column[view.replica, : len(view)] for name, column in self._buffer.columns.items()}
+        by_slot = gain(self._agents, view.replica, self.exact, steps)
+        return np.roll(by_slot, -int(view.ids[0] % self._buffer.capacity))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(Q* of {self.exact.shape[0]} × {self.exact.shape[1]})"
+
+
+@dataclass(frozen=True)
+class EnvOracle:
+    """`TrueErrorOracle` by the exact values of whatever environment is trained on."""
+
+    wants_feedback: ClassVar[bool] = False
+
+    def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> TrueErrorOracle:
+        """Return the sampler, which then has to `watch`.
+
+        Raises:
+            ConfigError: The agents have no tables, or draw when they update, or the environment has no transition
+                table of their size.
+        """
+        if not isinstance(agents, TabularAgents) or agents.learner.needs_next_action:
+            raise ConfigError(
+                "the oracle has to know what an update does to a table of values; use QLearning or ExpectedSarsa"
+            )
+        try:
+            table = TransitionTable.of(env_id, **env_options)
+        except (gym.error.Error, TypeError) as error:
+            raise ConfigError(f"the oracle needs the transition table of {env_id}, which has none: {error}") from error
+        if (table.num_states, table.num_actions) != agents.q.shape[1:]:
+            raise ConfigError(
+                f"the oracle needs a transition table of the {agents.q.shape[1]} states and {agents.q.shape[2]} "
+                f"actions that are learned, but that of {env_id} has {table.num_states} and {table.num_actions}"
+            )
+        return TrueErrorOracle(optimal_values(table, agents.learner.gamma))

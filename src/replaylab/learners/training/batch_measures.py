@@ -1,0 +1,215 @@
+"""Measures of what a learner replays, taken beside training without touching it.
+
+In the time between two looks, at up to 16 moments spread evenly over it, the batch that the learner got is kept, and
+another of the same size is drawn uniformly, from a stream of its own. A look then holds the ones against the others,
+all by the parameters of that moment. ``docs/measures.md`` says what every number is.
+
+Shapes: R replicas, K moments, B rows, D features.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import Space
+
+from replaylab import measures
+from replaylab.errors import ConfigError
+from replaylab.learners.api.observations import Inputs
+from replaylab.learners.api.protocols import Agents, Probe, Update, pick
+from replaylab.learners.api.random_streams import Stream, generator
+from replaylab.learners.training.state import Run
+from replaylab.replay import Batch, ReplayBuffer
+from replaylab.replay.stats import replay_counts
+
+MOMENTS = 16
+"""At most, for one look."""
+
+MOST_FEATURES = 64
+"""Observations of more numbers are projected on so many random directions."""
+
+Floats = npt.NDArray[np.float64]
+Numbers = dict[str, npt.ArrayLike]
+Kept = dict[str, Any]
+"""Of one moment, each (R, ...): the columns of the batches "drawn" and "uniform", the "td_error" that was fed back for
+the drawn rows (B), their "age" (B), and how many steps were stored ("size")."""
+
+
+class Measuring:
+    """Takes the measures of R replicas.
+
+    Args:
+        every: Environment steps between two looks.
+        replicas: R.
+    """
+
+    def __init__(self, every: int, replicas: int) -> None:
+        self.every = every
+        self._spacing = -(-every // MOMENTS)
+        self._moments = self._looks = 0
+        self._ends: list[list[int]] = [[] for _ in range(replicas)]  # ids of the last steps of episodes
+        self._kept: list[Kept] = []
+        self._features: _Features | None = None
+
+    def end(self, ids: npt.NDArray[np.int64], ended: npt.NDArray[np.bool_]) -> None:
+        """Take note of the last steps of episodes, (R,)."""
+        for r in np.flatnonzero(ended & (ids >= 0)):
+            self._ends[r].append(int(ids[r]))
+
+    def keep_batch(self, run: Run, update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> None:
+        """Keep a batch that was learned from, and draw the one it is held against, if a moment has come.
+
+        Args:
+            run: Of which `Stream.MEASURES` is used.
+            update: What was learned from it.
+            batch: (R, B).
+            newest: Ids of the newest steps, (R,).
+        """
+        steps = run.clock.steps
+        if steps // self._spacing <= self._moments:
+            return
+        self._moments = steps // self._spacing
+        sizes, rows = np.asarray(run.buffer.size), batch.id.shape[1]
+        streams = [generator(seed, Stream.MEASURES, steps) for seed in run.seeds]
+        ages = [one.integers(size, size=rows) for one, size in zip(streams, sizes, strict=True)]
+        self._kept.append(
+            {
+                "drawn": dict(batch),
+                "uniform": dict(run.buffer.as_batch(newest[:, None] - np.stack(ages))),
+                "td_error": update.td_error,
+                "age": newest[:, None] - batch.id,
+                "size": sizes,
+            }
+        )
+
+    def look(self, run: Run) -> Numbers:
+        """Return the measures by name, each (R,), if a look is due and there is something to see, else nothing."""
+        steps = run.clock.steps
+        if steps // self.every <= self._looks:
+            return {}
+        self._looks = steps // self.every
+        kept, self._kept = self._kept, []
+        kept = [one for one in kept if one["age"].shape == kept[-1]["age"].shape]
+        if len(kept) < 2:
+            return {}
+        numbers = _of_law(kept) | _of_use(run.buffer) | _of_probes(kept, run.agents)
+        if kept[0]["age"].shape[1] > 1:
+            self._features = self._features or _Features(run.env.single_observation_space)
+            numbers |= self._of_pairs(kept) | self._features.numbers(kept)
+        return {f"replay/{name}": value for name, value in numbers.items()}
+
+    def keep(self, rows: npt.NDArray[np.bool_]) -> None:
+        """Go on with some of the replicas alone, bool (R,)."""
+        self.restore(pick(self.state(), rows))
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that decides what comes next, as nested arrays."""
+        longest = max(map(len, self._ends), default=0)
+        ends = np.array([one + [-1] * (longest - len(one)) for one in self._ends], np.int64)
+        kept = {str(k): one for k, one in enumerate(self._kept)}
+        return {"moments": np.array(self._moments), "looks": np.array(self._looks), "ends": ends, "kept": kept}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self._moments, self._looks = int(state["moments"]), int(state["looks"])
+        self._ends = [one[one >= 0].tolist() for one in state["ends"]]
+        self._kept = list(state.get("kept", {}).values())
+
+    def _of_pairs(self, kept: list[Kept]) -> Numbers:
+        ids = _joined(one["drawn"]["id"] for one in kept)
+        episodes = np.stack([np.searchsorted(ends, own) for ends, own in zip(self._ends, ids, strict=True)])
+        return {
+            "same_episode_share": measures.same_episode_share(episodes).mean(1),
+            "smallest_gap": measures.smallest_gap(ids).mean(1),
+            "duplicate_share": measures.duplicate_share(ids).mean(1),
+        }
+
+
+class _Features:
+    """What an observation is like, as numbers: a network's inputs.
+
+    Args:
+        space: Of one observation. One that is no numbers has no features, and so none of their measures.
+    """
+
+    def __init__(self, space: Space[Any]) -> None:
+        self._directions: Floats | None = None
+        try:
+            self._inputs: Inputs | None = Inputs(space)
+        except ConfigError:
+            self._inputs = None
+            return
+        if self._inputs.size > MOST_FEATURES:
+            directions = np.random.default_rng(0).normal(size=(self._inputs.size, MOST_FEATURES))
+            self._directions = directions / np.sqrt(MOST_FEATURES)
+
+    def numbers(self, kept: list[Kept]) -> Numbers:
+        """Return the measures of the rows' observations."""
+        if self._inputs is None:
+            return {}
+        drawn, uniform = (_joined(self._of(one[which]["obs"]) for one in kept) for which in ("drawn", "uniform"))
+        legacy = measures.legacy_correlated_pairs(drawn).mean(1)
+        pool = uniform.reshape(len(uniform), 1, -1, uniform.shape[-1])
+        drawn, uniform = measures.whitened(drawn, pool), measures.whitened(uniform, pool)
+        correlation = measures.mean_absolute_cosine(drawn) - measures.mean_absolute_cosine(uniform)
+        return {
+            "row_correlation_excess": correlation.mean(1),
+            "energy_distance": measures.energy_distance(drawn, uniform).mean(1),
+            "legacy_correlated_pairs": legacy,
+        }
+
+    def _of(self, obs: Any) -> npt.NDArray[Any]:
+        rows = self._inputs(obs)  # type: ignore[misc]  # numbers() has looked
+        return rows if self._directions is None else rows @ self._directions
+
+
+def _joined(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Return K arrays (R, ...) as one (R, K, ...)."""
+    return np.stack(list(arrays), axis=1)
+
+
+def _of_law(kept: list[Kept]) -> Numbers:
+    """By the rows drawn: the mean of −ln P over draws is the entropy of P."""
+    law = _joined(one["drawn"]["probability"] for one in kept)
+    weight = _joined(one["drawn"]["weight"] for one in kept)
+    surprise = -np.log(law, out=np.zeros_like(law), where=law > 0).mean(2)
+    even = np.log(np.maximum(_joined(one["size"] for one in kept), 2))
+    return {
+        "law_evenness": (surprise / even).mean(1),
+        "weight_effective_size": measures.effective_sample_size(weight).mean(1),
+        "drawn_age_mean": _joined(one["age"] for one in kept).mean((1, 2)),
+    }
+
+
+def _of_use(buffer: ReplayBuffer) -> Numbers:
+    counts = replay_counts(buffer)
+    return {
+        "never_replayed_share": np.array([measures.never_replayed_share(one) for one in counts]),
+        "replay_gini": np.array([measures.gini(one) for one in counts]),
+    }
+
+
+def _of_probes(kept: list[Kept], agents: Agents) -> Numbers:
+    """By the parameters of now: TD errors, and how far the batches' mean gradients lie apart."""
+    errors: dict[str, list[npt.NDArray[Any]]] = {"drawn": [], "uniform": []}
+
+    def gradients(which: str) -> Iterable[npt.NDArray[Any]]:
+        for one in kept:
+            probe: Probe = agents.probe(Batch(one[which]))
+            errors[which].append(probe.td_error)
+            yield probe.gradient
+
+    weight = np.mean([one["drawn"]["weight"].mean(1) for one in kept], axis=0)
+    ours, theirs = (measures.total_variance(gradients(which)) for which in ("drawn", "uniform"))
+    ours = ours / weight**2
+    fresh, every = (_joined(errors[which]).reshape(len(ours), -1) for which in ("drawn", "uniform"))
+    found = measures.td_errors(fresh, _joined(one["td_error"] for one in kept).reshape(fresh.shape), every)
+    known = np.divide(theirs, ours, out=np.full(ours.shape, np.nan), where=ours > 0)
+    return {
+        "gradient_variance": ours,
+        "gradient_variance_uniform": theirs,
+        "effective_batch_size": kept[0]["age"].shape[1] * known,
+        **{f"td_error_{name}": value for name, value in vars(found).items()},
+        "autocorrelation_time": measures.integrated_autocorrelation(fresh),
+    }

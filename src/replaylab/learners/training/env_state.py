@@ -1,0 +1,126 @@
+"""Environments that go on exactly: what decides their future as arrays, for checkpoints and for smaller populations.
+
+The library's own vector environments keep all that decides their future in arrays. Any other one is stepped by
+Gymnasium's `SyncVectorEnv`, and there each copy remembers how its episode came about: the random stream it was reset
+with, and the actions since. To put it back it is reset with that stream and takes those actions again. That is exact
+for environments that draw from their own `np_random` alone and keep nothing else from one episode to the next, as
+Gymnasium asks of them; what they show afterwards is compared with what they showed then.
+"""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.utils import seeding
+from gymnasium.vector import SyncVectorEnv, VectorEnv
+
+from replaylab.envs.vector.generators import packed, unpack
+from replaylab.errors import ConfigError, SnapshotError
+from replaylab.learners.api.protocols import State
+
+Env = VectorEnv[Any, Any, Any]
+FLAGS = ("_terminations", "_truncations", "_autoreset_envs")
+"""What `SyncVectorEnv` itself remembers of each copy."""
+
+
+class Remembering(gym.Wrapper[Any, Any, Any, Any]):
+    """Remembers the random stream of the last reset and the Discrete actions since."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.stream = np.zeros(6, np.uint64)
+        self.actions: list[int] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Reset, and take note."""
+        random = self.env.unwrapped.np_random if seed is None else seeding.np_random(seed)[0]
+        self.stream, self.actions = packed([random])[0], []
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, and take note."""
+        self.actions.append(int(action))
+        return self.env.step(action)
+
+    def again(self, stream: npt.NDArray[np.uint64], actions: npt.NDArray[np.int64]) -> Any:
+        """Reset with this stream, take these actions, and return the last observation."""
+        self.env.unwrapped.np_random = unpack(stream[None])[0]
+        obs, _ = self.reset()
+        for action in actions:
+            obs = self.step(action)[0]
+        return obs
+
+
+def prepare(env: Env) -> None:
+    """Let a vector environment remember what `state_of` needs; called before the first reset."""
+    if isinstance(env, SyncVectorEnv):
+        env.envs = [Remembering(one) for one in env.envs]
+
+
+def possible(env: Env) -> bool:
+    """Return whether the environment can go on exactly from a saved state."""
+    emulated = isinstance(env, SyncVectorEnv) and any("ale_py" in str(e.spec and e.spec.entry_point) for e in env.envs)
+    return (_tells(env) or isinstance(env, SyncVectorEnv)) and not emulated
+
+
+def check(env: Env, env_id: str, purpose: str) -> None:
+    """Raise ConfigError unless the environment can go on exactly from a saved state."""
+    if not possible(env):
+        raise ConfigError(
+            f"{purpose} needs an environment that can go on exactly from a saved state, but {env_id} has random "
+            "streams that cannot be reached; leave it out, or, for a budget of episodes, train one seed at a time"
+        )
+
+
+def state_of(env: Any) -> State:
+    """Return what decides the future of a prepared environment, every array (E, ...)."""
+    if _tells(env):
+        state: State = env.state()
+        return state
+    ones: Any = env.envs
+    lengths = np.array([len(one.actions) for one in ones])
+    actions = np.zeros((len(ones), lengths.max()), np.int64)
+    for row, one in zip(actions, ones, strict=True):
+        row[: len(one.actions)] = one.actions
+    streams = np.stack([one.stream for one in ones])
+    flags = {name: getattr(env, name).copy() for name in FLAGS}
+    return {"streams": streams, "actions": actions, "lengths": lengths, **flags}
+
+
+def restore(env: Any, state: State) -> None:
+    """Put a prepared environment where another one was when `state_of` looked at it."""
+    if _tells(env):
+        env.restore(state)
+        return
+    env.reset()
+    for i, one in enumerate(env.envs):
+        env._env_obs[i] = one.again(state["streams"][i], state["actions"][i, : state["lengths"][i]])
+    for name in FLAGS:
+        setattr(env, name, state[name].copy())
+
+
+def compare(env: Env, obs: Any) -> None:
+    """Raise SnapshotError unless a restored environment shows what it showed then."""
+    for i, shown in enumerate(getattr(env, "_env_obs", [])):
+        then = _at(obs, i)
+        if not _equal(shown, then):
+            raise SnapshotError(
+                f"the environment did not come back to where it was: it shows {shown} where it showed {then}. Its "
+                "future depends on more than its own np_random and actions, so that it cannot go on exactly"
+            )
+
+
+def _tells(env: Any) -> bool:
+    """Whether an environment gives and takes its state itself, as the library's own do."""
+    return callable(getattr(env, "state", None)) and callable(getattr(env, "restore", None))
+
+
+def _at(obs: Any, i: int) -> Any:
+    return {name: _at(part, i) for name, part in obs.items()} if isinstance(obs, dict) else obs[i]
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, dict):
+        return all(_equal(part, right[name]) for name, part in left.items())
+    return np.array_equal(left, right, equal_nan=np.asarray(left).dtype.kind == "f")

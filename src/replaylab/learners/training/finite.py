@@ -1,0 +1,75 @@
+"""Whether what an environment gives are numbers: looked at once, where steps come in, before anything is stored."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import NonFiniteError
+from replaylab.learners.api.protocols import Obs, each
+
+
+def check_obs(obs: Obs, env_id: str, seeds: Sequence[int], when: str, name: str = "obs") -> None:
+    """Raise an error that names the seed if an observation, (R, ...) of R seeds, holds NaN or infinity.
+
+    Raises:
+        NonFiniteError: It does.
+    """
+    if isinstance(obs, np.ndarray):
+        if not _finite(obs):
+            _refuse(obs, env_id, seeds, when, name)
+        return
+    for key, part in obs.items():
+        check_obs(part, env_id, seeds, when, f"{name}.{key}")
+
+
+def check_step(
+    reward: npt.NDArray[Any],
+    next_obs: Obs,
+    final_obs: Any,
+    ended: npt.NDArray[np.bool_],
+    env_id: str,
+    seeds: Sequence[int],
+    step: int,
+) -> None:
+    """Raise an error that names the seed if a reward or observation of R environments is NaN or infinite.
+
+    Args:
+        reward: (R,).
+        next_obs: (R, ...).
+        final_obs: What an environment that starts a new episode in the same step ended the last one with, for each
+            row that ended; or None.
+        ended: bool (R,).
+        env_id: For the message.
+        seeds: Of the rows.
+        step: For the message.
+
+    Raises:
+        NonFiniteError: One is.
+    """
+    if not _finite(reward):
+        _refuse(reward, env_id, seeds, f"step {step:,}", "reward")
+    if not isinstance(next_obs, np.ndarray) or not _finite(next_obs):
+        check_obs(next_obs, env_id, seeds, f"step {step:,}")
+    if final_obs is not None:
+        for row in ended.nonzero()[0].tolist():
+            last = final_obs[row]
+            if not isinstance(last, np.ndarray) or not _finite(last):
+                alone = each(lambda part: np.asarray(part)[None], last)
+                check_obs(alone, env_id, [seeds[row]], f"step {step:,}", "final_obs")
+
+
+def _finite(found: npt.NDArray[Any]) -> bool:
+    """Whether no number is NaN or infinite; a third of the time of ``np.isfinite(found).all()``."""
+    return found.dtype.kind != "f" or b"\0" not in np.isfinite(found).tobytes()
+
+
+def _refuse(found: npt.NDArray[Any], env_id: str, seeds: Sequence[int], when: str, name: str) -> None:
+    wrong = ~np.isfinite(found)
+    row = int(wrong.reshape(len(found), -1).any(1).argmax())
+    value = found[row][wrong[row]].flat[0] if found.ndim > 1 else found[row]
+    raise NonFiniteError(
+        f"`{name}` of {env_id} must be finite, but seed {seeds[row]} got {value} in {when}; mend the environment, or "
+        f"wrap it so that such a value cannot come"
+    )

@@ -1,0 +1,1 @@
+"""Figures as small SVG and as pixels, in one palette."""

@@ -1,0 +1,184 @@
+"""A figure as a page shows it: groups of panels of one width, which stand side by side or under each other.
+
+Every panel is a small matplotlib figure of its own with fixed margins, drawn once as SVG and once as pixels. The page
+sets the same panels three, two or one in a row, as wide as the screen is; the files beside it get them on one sheet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from replaylab.plotting import palette, svg
+from replaylab.plotting.palette import Look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SMALL, MEDIUM, WIDE = 242, 372, 760
+"""Widths of panels, in CSS pixels: three, two and one in a row."""
+
+GAP = 16
+"""Between panels, in CSS pixels."""
+
+Key = tuple[str, Look]
+"""An entry of a legend."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel: what a screen reader calls it, and its figure, one unit of whose size is one CSS pixel."""
+
+    title: str
+    figure: Figure
+
+    @cached_property
+    def size(self) -> tuple[int, int]:
+        """Width and height in CSS pixels."""
+        width, height = (round(float(side) * 72) for side in self.figure.get_size_inches())
+        return width, height
+
+    @cached_property
+    def body(self) -> str:
+        """The inside of its SVG, with the colours of a light page."""
+        return svg.body(self.figure)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Panels that belong together, under one heading: an environment's, for instance."""
+
+    title: str
+    panels: Sequence[Panel]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A whole figure."""
+
+    groups: Sequence[Group]
+    legend: Sequence[Key] = ()
+    axes: str = ""
+    """What the axes of all panels are, where it does not stand at each."""
+
+    @property
+    def width(self) -> int:
+        """Width of a panel, in CSS pixels."""
+        return self.groups[0].panels[0].size[0]
+
+    @cached_property
+    def sheet(self) -> Sheet:
+        """All of it on one sheet, for the files beside the page."""
+        return _sheet(self)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Panels, headings and legend, each with its place (left, top) in CSS pixels."""
+
+    parts: Sequence[tuple[tuple[int, int], Panel]]
+    size: tuple[int, int]
+
+    def svg(self) -> str:
+        """Return the sheet as a stand-alone SVG document."""
+        return svg.document(((place, part.size, part.body) for place, part in self.parts), self.size)
+
+    def pixels(self) -> NDArray[np.uint8]:
+        """Return the sheet as an image, shape (height, width, 3)."""
+        scale = svg.PIXELS_PER_INCH / 72
+        width, height = (round(side * scale) + 2 for side in self.size)
+        image = np.full((height, width, 3), 255, dtype=np.uint8)
+        for (x, y), part in self.parts:
+            drawn = svg.pixels(part.figure)
+            left, top = round(x * scale), round(y * scale)
+            h, w = min(drawn.shape[0], height - top), min(drawn.shape[1], width - left)
+            image[top : top + h, left : left + w] = drawn[:h, :w]
+        return image
+
+
+def _sheet(drawing: Drawing) -> Sheet:
+    columns = max(1, (WIDE + GAP) // (drawing.width + GAP))
+    columns = min(columns, max(len(group.panels) for group in drawing.groups))
+    width = max(columns * (drawing.width + GAP) - GAP, MEDIUM)
+    parts: list[tuple[tuple[int, int], Panel]] = []
+    top = 0
+    if drawing.legend:
+        parts.append(((0, top), _legend(drawing.legend, width)))
+        top += parts[-1][1].size[1]
+    for group in drawing.groups:
+        if len(drawing.groups) > 1:
+            parts.append(((0, top), _line(group.title, width, 26, palette.INK, 13.5)))
+            top += 26
+        for start in range(0, len(group.panels), columns):
+            row = group.panels[start : start + columns]
+            parts.extend(((i * (drawing.width + GAP), top), panel) for i, panel in enumerate(row))
+            top += max(panel.size[1] for panel in row) + GAP
+    if drawing.axes:
+        parts.append(((0, top - GAP // 2), _line(drawing.axes, width, 20, palette.MUTED, 11.5)))
+        top += 20
+    return Sheet(parts, (width, top - GAP // 2))
+
+
+def new_panel(
+    width: int, height: int, *, left: int = 46, right: int = 15, top: int = 26, bottom: int = 22
+) -> tuple[Figure, Axes]:
+    """Return a figure with one pair of axes inside fixed margins, all in CSS pixels.
+
+    Fixed margins cost nothing; finding them out by drawing all text first takes longer than drawing.
+    """
+    figure = Figure(figsize=(width / 72, height / 72))
+    axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
+    axes.patch.set_visible(False)
+    return figure, axes
+
+
+def write(
+    figure: Figure, text: str, x: float, y: float, *, color: str, size: float = 11.5, turned: bool = False
+) -> None:
+    """Write a line into a figure, from ``(x, y)`` on, in CSS pixels from its top left."""
+    width, height = figure.get_size_inches() * 72
+    figure.text(
+        x / width,
+        1 - y / height,
+        text,
+        color=color,
+        size=size,
+        ha="center" if turned else "left",
+        va="center" if turned else "baseline",
+        rotation=90 if turned else 0,
+    )
+
+
+def shortened(text: str, room: float, size: float = 11.5) -> str:
+    """Return as much of a text as a room, in CSS pixels, surely holds."""
+    most = int(room / (0.55 * size))
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _line(text: str, width: int, height: int, color: str, size: float) -> Panel:
+    figure = Figure(figsize=(width / 72, height / 72))
+    write(figure, text, 0, 0.68 * height, color=color, size=size)
+    return Panel(text, figure)
+
+
+def _legend(legend: Sequence[Key], width: int) -> Panel:
+    longest = max(len(name) for name, _ in legend)
+    columns = max(1, min(len(legend), width // round(48 + 6.6 * longest)))
+    rows = -(-len(legend) // columns)
+    height = 20 * rows + 6
+    figure = Figure(figsize=(width / 72, height / 72))
+    for i, (name, look) in enumerate(legend):
+        row, column = divmod(i, columns)
+        x, y = column * width / columns, 20 * row + 14
+        level = 1 - (y - 4) / height
+        ends = [x / width, (x + 26) / width]
+        figure.add_artist(Line2D(ends, [level, level], color=look.light, linestyle=look.line, linewidth=2.2))
+        write(figure, name, x + 33, y, color=palette.INK)
+    return Panel("legend", figure)

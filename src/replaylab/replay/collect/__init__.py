@@ -1,0 +1,1 @@
+"""How steps come in: from environments and from data pipelines."""

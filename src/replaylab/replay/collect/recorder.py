@@ -1,0 +1,372 @@
+"""Steps environments and stores exactly what happened, however they start new episodes."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.arguments import checked, flag, mapping, optional, shown
+from replaylab.errors import ConfigError, FieldError
+from replaylab.replay.buffer import ReplayBuffer
+from replaylab.replay.collect.env_adapter import EnvFace, Returned, spaces_of
+from replaylab.replay.data.arrays import fitted
+from replaylab.replay.data.fields import flatten, flatten_as, map_leaves, names_error, unflatten
+from replaylab.replay.transforms.transforms import OUTCOME
+
+FROM_ENV = ("obs", "next_obs", *OUTCOME)
+"""Fields whose values the environments give."""
+
+UNRECORDED = ("step_async", "step_wait", "reset_async", "reset_wait")
+"""Methods of vector environments that would step them past the recorder."""
+
+NEW, READY, MOVING, OVER = range(4)
+"""What an environment waits for: its first observation, an action, what comes of one, a reset."""
+
+ALL = slice(None)
+Rows = npt.NDArray[np.int32]
+Arrays = dict[str, npt.NDArray[Any]]
+"""By path, with one row for each environment."""
+
+
+class ReplayRecorder:
+    """Environments that store their own transitions.
+
+    Use it as the environments it is given: `reset`, `step`, and for EnvPool `send` and `recv`, take and
+    return what theirs do; every other attribute is theirs. What is stored is what happened, in each of
+    Gymnasium's autoreset modes: an ended episode's true last observation, no step for a reset, and no episode
+    that goes on across one. Observations are copied, so environments may reuse their arrays.
+
+    Sub-environment i is row i of what the environments return; in a buffer of R replicas with E environments
+    each it is environment i mod E of replica ⌊i/E⌋. Of obs, reward, next_obs, terminated and truncated those
+    are stored that the buffer declares; its other fields, but for action, are given to `step` by name.
+
+    Args:
+        env: A Gymnasium vector environment, or a single one, with any wrappers; or an EnvPool, of its
+            gymnasium or dm API.
+        buffer: Where to store; its `num_envs`, `replicas` and `autoreset` must fit the environments.
+        reset_ended: For environments that do not reset themselves (a single one; autoreset mode DISABLED):
+            whether `step` resets those whose episode ended. It then returns their new episode's first
+            observation, and ``info`` has their last one as ``final_obs`` (with the mask ``_final_obs``) and
+            what the reset told as ``reset_info``.
+
+    Attributes:
+        env: The environments.
+        buffer: The buffer.
+        ids: The ids of the last stored steps, int64 ``[R] [E]``; −1 where none was stored.
+
+    Raises:
+        ConfigError: The autoreset mode is not declared, or the buffer does not fit.
+        FieldError: The buffer declares no field ``obs``.
+
+    Example:
+        >>> import gymnasium as gym
+        >>> from replaylab.replay import ReplayRecorder
+        >>> envs = ReplayRecorder.for_env(gym.make_vec("CartPole-v1", 2, vectorization_mode="sync"), 1000, seed=0)
+        >>> obs, info = envs.reset(seed=0)
+        >>> for _ in range(100):
+        ...     obs, reward, terminated, truncated, info = envs.step((obs[:, 2] > 0).astype(int))
+        >>> envs.buffer.sample(32).obs.shape
+        (32, 4)
+    """
+
+    def __init__(self, env: Any, buffer: ReplayBuffer, *, reset_ended: bool = False) -> None:
+        if not isinstance(buffer, ReplayBuffer):
+            raise ConfigError(f"`buffer` must be a ReplayBuffer, but got {buffer!r:.80}; or use ReplayRecorder.for_env")
+        self.env, self.buffer = env, buffer
+        self._face = face = EnvFace(env)
+        if isinstance(env, type) or not (face.pool or callable(getattr(env, "step", None))):
+            raise ConfigError(f"`env` must be an environment, with `reset` and `step`, but got {shown(env)}")
+        self._lead = tuple(axis for axis in (buffer.replicas, buffer.num_envs) if axis is not None)
+        self._resets_wanted = face.mode in (None, "disabled")  # by the caller, or with `reset_ended` from here
+        self._reset_ended = checked("reset_ended", reset_ended, flag) and self._resets_wanted
+        self._check_fit()
+
+        self._trees = buffer.fields
+        self._leaves = {name: dict(flatten(tree, name)) for name, tree in self._trees.items()}
+        self._nested = any(name not in leaves for name, leaves in self._leaves.items())
+        self._asked = [name for name in self._trees if name not in FROM_ENV]
+        self._extra = set(self._asked) - {"action"}
+        self._outcome = [name for name in OUTCOME if name in self._trees]
+        self._sees_ends = {"terminated", "truncated"} <= self._trees.keys()  # so that the buffer knows episodes
+        self._reshapes = self._lead != (face.num_envs,)
+
+        self._numbers = np.arange(face.num_envs, dtype=np.int32)
+        self._state = np.full(face.num_envs, NEW, np.int8)
+        self._cut_short = False  # environments went on, and what they did is not stored
+        self._last_rows = self._numbers  # environments of the last observations
+        self._obs: Arrays = {}  # the last observation of each environment
+        self._next: Arrays = {}  # scratch, where only some environments return theirs
+        self._given: Arrays = {  # what the caller gave for the step each environment is about to make
+            path: np.zeros((face.num_envs, *field.shape), field.dtype)
+            for name in self._asked
+            for path, field in self._leaves[name].items()
+        }
+        self.ids: Any = self._none_stored()
+
+    @classmethod
+    def for_env(cls, env: Any, capacity: int, *, reset_ended: bool = False, **buffer_options: Any) -> "ReplayRecorder":
+        """Return a recorder with a new buffer, ``ReplayBuffer.for_env(env, capacity, **buffer_options)``.
+
+        Raises:
+            FieldError, ConfigError: As for `ReplayBuffer.for_env`.
+        """
+        return cls(env, ReplayBuffer.for_env(spaces_of(env), capacity, **buffer_options), reset_ended=reset_ended)
+
+    def reset(self, *, seed: Any = None, options: Mapping[str, Any] | None = None, env_ids: Any = None) -> Any:
+        """Start new episodes and return what the environments return; episodes under way end where they are.
+
+        Args:
+            seed: For the environments.
+            options: For the environments; with ``"reset_mask"``, bool (N,), only those are reset.
+            env_ids: With EnvPool: the environments to reset; None: all.
+
+        Raises:
+            ConfigError: The pool is asynchronous, or a step was cut short and not all environments are reset.
+        """
+        if self._face.is_async:
+            raise ConfigError("an asynchronous EnvPool has no `reset`; call async_reset(), then recv()")
+        options = checked("options", options, optional(mapping))
+        rows, call = self._checked_rows(env_ids), () if env_ids is None else (self._checked_rows(env_ids),)
+        if options is not None and options.get("reset_mask") is not None:
+            rows = np.flatnonzero(options["reset_mask"]).astype(np.int32)
+        if self._cut_short and len(rows) < len(self._numbers):
+            raise ConfigError("the last step was cut short before it was stored; call reset() for all environments")
+        given = {"seed": seed, "options": None if options is None else dict(options)}  # theirs to take the mask out of
+        self._end_episodes(rows)
+        self._state[rows] = NEW
+        result = self.env.reset(*call, **{name: value for name, value in given.items() if value is not None})
+        got = self._face.read(result, self._trees["obs"])
+        self._keep(self._obs_arrays(got, rows), rows)
+        self._cut_short &= len(rows) < len(self._numbers)
+        return result
+
+    def step(self, actions: Any, env_ids: Any = None, **extra: Any) -> Any:
+        """Step the environments, store the transitions, and return what the environments returned.
+
+        Args:
+            actions: For the environments, one for each.
+            env_ids: With EnvPool: the environments the actions are for, as for `send`.
+            **extra: The buffer's further fields, such as ``log_prob=...``: one value for each environment.
+
+        Raises:
+            FieldError, ShapeError, DtypeError: A field is missing, unknown or does not fit; nothing was stepped.
+            ConfigError: An environment was not reset, or a step was cut short; nothing was stepped.
+        """
+        if self._face.pool:
+            self.send(actions, env_ids, **extra)
+            return self.recv()
+        if env_ids is not None:
+            raise ConfigError("`env_ids` is for EnvPool; these environments are stepped all together, leave it out")
+        self._give(ALL, actions, extra)
+        result = self._returned(self.env.step, actions)
+        return self._with_resets(result) if self._reset_ended and (self._state == OVER).any() else result
+
+    def send(self, actions: Any, env_ids: Any = None, **extra: Any) -> None:
+        """Send actions to EnvPool; the transitions are stored when `recv` gets what came of them.
+
+        Args:
+            actions: One for each of `env_ids`.
+            env_ids: int (M,). None: those of the last `recv` in asynchronous mode, else all.
+            **extra: The buffer's further fields, one value for each of `env_ids`.
+        """
+        rows = self._last_rows if env_ids is None and self._face.is_async else self._checked_rows(env_ids)
+        self._give(rows, actions, extra)
+        self.env.send(actions, rows)
+
+    def recv(self) -> Any:
+        """Receive what EnvPool's next `batch_size` environments return, and store their transitions."""
+        return self._returned(self.env.recv)
+
+    def async_reset(self) -> None:
+        """Start new episodes in EnvPool; `recv` returns their first observations.
+
+        Raises:
+            ConfigError: Some step has not been received; it could not be told from a reset.
+        """
+        moving = np.flatnonzero(self._state == MOVING).tolist()
+        if moving:
+            raise ConfigError(
+                f"`async_reset` needs every step received, but environments {moving} are still under way; call recv() "
+                "for them first"
+            )
+        self._end_episodes(self._numbers)
+        self._state[:] = NEW
+        self.env.async_reset()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "env":
+            raise AttributeError(name)
+        if name in UNRECORDED:
+            raise AttributeError(f"`{name}` would step the environments past the recorder; use `step` and `reset`")
+        return getattr(self.env, name)
+
+    def __repr__(self) -> str:
+        return f"ReplayRecorder({self.env}, {self.buffer})"
+
+    def _check_fit(self) -> None:
+        buffer, mode, count = self.buffer, self._face.mode, self._face.num_envs
+        places = int(np.prod(self._lead, dtype=np.int64))
+        if places != count:
+            raise ConfigError(
+                f"the buffer must have a place for each of the {count} environments, but has "
+                f"(replicas={buffer.replicas}, num_envs={buffer.num_envs}), that is {places}; make it with "
+                "ReplayRecorder.for_env, or with that many"
+            )
+        if buffer.autoreset not in ((None, "disabled") if self._resets_wanted else (mode,)):
+            raise ConfigError(
+                f"the buffer must have the environments' autoreset mode, {mode!r}, but has {buffer.autoreset!r}; "
+                f"make it with ReplayRecorder.for_env, or with autoreset={mode!r}"
+            )
+        if "obs" not in buffer.fields:
+            raise FieldError(f"the buffer must declare the field `obs`, but has {', '.join(buffer.fields)}; add it")
+
+    def _checked_rows(self, env_ids: Any) -> Rows:
+        if env_ids is None:
+            return self._numbers
+        rows, count = np.asarray(env_ids), len(self._numbers)
+        sound = rows.ndim == 1 and rows.dtype.kind in "iu" and 0 < len(np.unique(rows)) == len(rows)
+        if not sound or rows.min() < 0 or rows.max() >= count:
+            raise ConfigError(f"`env_ids` must be different whole numbers from 0 to {count - 1}, but got {env_ids!r}")
+        return rows.astype(np.int32)
+
+    def _check_ready(self, rows: Rows | slice) -> None:
+        if self._cut_short:
+            raise ConfigError("the last step was cut short before it was stored; call reset() to go on")
+        state = self._state[rows]
+        if (state == READY).all():
+            return
+        of = {wanted: self._numbers[rows][state == wanted].tolist() for wanted in (NEW, MOVING, OVER)}
+        if of[NEW]:
+            mend = "recv() what `async_reset` started" if self._face.is_async else "call reset()"
+            raise ConfigError(f"environments {of[NEW]} have no observation to act on yet; {mend} first")
+        if of[MOVING]:
+            raise ConfigError(
+                f"environments {of[MOVING]} are at the step sent last; call recv() before sending another"
+            )
+        call = 'reset(options={"reset_mask": terminated | truncated})' if self._face.batched else "reset()"
+        raise ConfigError(
+            f"the episodes of environments {of[OVER]} ended, and these do not reset themselves; call {call}, or make "
+            "the recorder with reset_ended=True"
+        )
+
+    def _give(self, rows: Rows | slice, actions: Any, extra: dict[str, Any]) -> None:
+        """Keep what belongs to the steps these environments are about to make."""
+        self._check_ready(rows)
+        if extra.keys() != self._extra:
+            raise names_error("step", extra, [name for name in self._asked if name in self._extra])
+        axis = (len(self._numbers[rows]),) if self._face.batched else ()
+        fresh = {}
+        for name in self._asked:
+            for path, value in self._by_path(name, actions if name == "action" else extra[name]).items():
+                field = self._leaves[name][path]
+                if type(value) is np.ndarray and value.dtype == field.dtype and value.shape == (*axis, *field.shape):
+                    fresh[path] = value
+                else:
+                    fresh[path] = fitted(path, value, field.dtype, field.shape, None, None, *axis or (None,))
+        for path, values in fresh.items():
+            self._given[path][rows] = values
+        self._state[rows] = MOVING
+
+    def _returned(self, call: Any, *args: Any) -> Any:
+        """Return what the environments return, when it is stored."""
+        self._cut_short = True
+        result = call(*args)
+        got = self._face.read(result, self._trees["obs"])
+        rows, obs = ALL if got.rows is None else got.rows, self._obs_arrays(got, ALL)
+        self._store(got, obs)
+        self._keep(obs, rows)
+        if self._resets_wanted:  # in the other modes a buffer always sees the ends itself
+            self._mark_ends(self._numbers[rows][got.terminated | got.truncated])
+        self._cut_short = False
+        return result
+
+    def _store(self, got: Returned, obs: Arrays) -> None:
+        """Store the steps that came to these observations."""
+        where = None
+        if got.rows is not None:
+            where = self._everywhere(got, self._state[got.rows] == MOVING)
+            if not where.any():
+                self.ids = self._none_stored()
+                return
+        values = {**self._obs, **self._given}
+        if "next_obs" in self._trees:
+            for path, leaf in obs.items():
+                values["next_" + path] = self._everywhere(got, leaf, self._next.get(path))
+        for name in self._outcome:
+            values[name] = self._everywhere(got, getattr(got, name))
+        steps = {path: self._shaped(value) for path, value in values.items()} if self._reshapes else values
+        if self._nested:
+            steps = {
+                name: unflatten(tree, iter([steps[path] for path in self._leaves[name]]))
+                for name, tree in self._trees.items()
+            }
+        if got.final_obs is not None and self._face.mode == "same_step":
+            steps["final_obs"] = map_leaves(self._shaped, got.final_obs)
+        self.ids = self.buffer.add(where=None if where is None else self._shaped(where), **steps)
+
+    def _keep(self, obs: Arrays, rows: Rows | slice) -> None:
+        """Copy the observations that these environments' next steps begin with."""
+        for path, leaf in obs.items():
+            if path not in self._obs:
+                self._obs[path] = np.zeros((len(self._numbers), *leaf.shape[1:]), leaf.dtype)
+                self._next[path] = self._obs[path].copy()
+            self._obs[path][rows] = leaf
+        self._state[rows], self._last_rows = READY, self._numbers[rows]
+
+    def _mark_ends(self, ended: Rows) -> None:
+        """Wait for these environments to be reset, and tell a buffer that does not see why."""
+        self._state[ended] = OVER
+        if not self._sees_ends and len(ended):
+            self._end_episodes(ended)
+
+    def _obs_arrays(self, got: Returned, rows: Rows | slice) -> Arrays:
+        """Return the observations by path; of those that returned all, the ones of these environments."""
+        leaves = {path: np.asarray(leaf) for path, leaf in self._by_path("obs", got.obs).items()}
+        return leaves if got.rows is not None else {path: leaf[rows] for path, leaf in leaves.items()}
+
+    def _by_path(self, name: str, value: Any) -> dict[str, Any]:
+        """Return a field's value, or its parts if the field is nested, by path."""
+        if name in self._leaves[name]:
+            return {name: value}
+        parts = dict(flatten_as(self._trees[name], value, name))
+        if parts.keys() != self._leaves[name].keys():
+            raise names_error(name, parts, self._leaves[name])
+        return parts
+
+    def _everywhere(self, got: Returned, values: Any, out: Any = None) -> Any:
+        """Return values of the environments that returned, (M, ...), as an array of all (N, ...)."""
+        if got.rows is None:
+            return values
+        out = np.zeros((len(self._numbers), *values.shape[1:]), values.dtype) if out is None else out
+        out[got.rows] = values
+        return out
+
+    def _shaped(self, values: Any) -> Any:
+        """Return an array of all environments with the buffer's leading axes."""
+        return values.reshape(self._lead + values.shape[1:]) if self._reshapes and values is not None else values
+
+    def _none_stored(self) -> Any:
+        return np.full(self._lead, -1, np.int64) if self._lead else -1
+
+    def _end_episodes(self, rows: npt.NDArray[Any]) -> None:
+        where = np.zeros(len(self._numbers), np.bool_)
+        where[rows] = True
+        self.buffer.end_episode(where=self._shaped(where))
+
+    def _with_resets(self, result: Any) -> Any:
+        """Reset the environments whose episodes ended; return the step's result with what they begin with."""
+        obs, reward, terminated, truncated = deepcopy(result[:4])  # which a reset may overwrite
+        info: Mapping[str, Any] = result[4]
+        if not self._face.batched:
+            first, reset_info = self.reset()
+            return first, reward, terminated, truncated, {**info, "final_obs": obs, "reset_info": reset_info}
+        over = self._state == OVER
+        final_obs = np.full(len(over), None, object)
+        for i in np.flatnonzero(over):
+            final_obs[i] = map_leaves(itemgetter(i), obs)
+        first, reset_info = self.reset(options={"reset_mask": over})
+        told = {"final_obs": final_obs, "_final_obs": over, "reset_info": reset_info}
+        return first, reward, terminated, truncated, {**info, **told}

@@ -1,0 +1,117 @@
+"""Fields, samplers, transforms and schedules as plain JSON values, and back."""
+
+from collections.abc import Mapping
+from dataclasses import fields as dataclass_fields
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from replaylab.errors import SnapshotError
+from replaylab.replay.data import schedules
+from replaylab.replay.data.fields import Field, Tree
+from replaylab.replay.samplers import age as age_samplers
+from replaylab.replay.samplers import basic as samplers
+from replaylab.replay.samplers import dials as dial_samplers
+from replaylab.replay.samplers import priority as priority_samplers
+from replaylab.replay.storage import mapped as storage
+from replaylab.replay.storage import retention
+from replaylab.replay.transforms import transforms
+
+MODULES = (samplers, age_samplers, dial_samplers, priority_samplers, schedules, transforms, retention, storage)
+
+
+def fields_to_json(tree: Tree) -> Any:
+    """Return nested fields as ``{"shape", "dtype"}``, ``{"mapping": {...}}`` or ``{"tuple": [...]}``.
+
+    A compressed field also has ``"compressed": true``. A mapping with other keys than strings, which JSON has not, is
+    ``{"items": [[key, field], ...]}``.
+    """
+    if isinstance(tree, Mapping) and not all(isinstance(key, str) for key in tree):
+        return {"items": [[_key_to_json(key), fields_to_json(child)] for key, child in tree.items()]}
+    if isinstance(tree, Mapping):
+        return {"mapping": {key: fields_to_json(child) for key, child in tree.items()}}
+    if isinstance(tree, tuple):
+        return {"tuple": [fields_to_json(child) for child in tree]}
+    return {"shape": list(tree.shape), "dtype": tree.dtype.str} | ({"compressed": True} if tree.compressed else {})
+
+
+def fields_from_json(value: Any) -> Tree:
+    """Return what `fields_to_json` was given."""
+    if "items" in value:
+        return {key: fields_from_json(child) for key, child in value["items"]}
+    if "mapping" in value:
+        return {key: fields_from_json(child) for key, child in value["mapping"].items()}
+    if "tuple" in value:
+        return tuple(fields_from_json(child) for child in value["tuple"])
+    return Field(tuple(value["shape"]), np.dtype(value["dtype"]), compressed=value.get("compressed", False))
+
+
+def config_to_json(config: Any) -> Any:
+    """Return one of this library's configurations by name and options; of others the name alone."""
+    if isinstance(config, np.ndarray | np.generic):
+        config = config.tolist()
+    if isinstance(config, (tuple, list)):
+        return [config_to_json(one) for one in config]
+    if config is None or isinstance(config, (str, int, float)):
+        return config
+    name = type(config).__name__
+    if not any(getattr(module, name, None) is type(config) for module in MODULES):
+        return {"custom": f"{type(config).__module__}.{type(config).__qualname__}"}
+    return {"type": name} | {
+        field.name: config_to_json(getattr(config, field.name)) for field in dataclass_fields(config)
+    }
+
+
+def is_custom(value: Any) -> bool:
+    """Whether something within is none of this library's, of which `config_to_json` returned the name alone."""
+    if isinstance(value, list):
+        return any(is_custom(one) for one in value)
+    return isinstance(value, dict) and ("custom" in value or any(is_custom(one) for one in value.values()))
+
+
+def _as_declared(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return options with what older snapshots may hold (True for 1.0, 8.0 for 8, any truth value) as its type."""
+    types: dict[str, Any] = {field.name: field.type for field in dataclass_fields(kind)}
+    found = dict(options)
+    for name, value in options.items():
+        wanted = types[name] if name in types else type(value)
+        odd = (wanted is float and isinstance(value, bool)) or (wanted is int and isinstance(value, float))
+        if odd or wanted is bool:
+            found[name] = wanted(value)
+    return found
+
+
+def config_from_json(value: Any) -> Any:
+    """Return what `config_to_json` was given.
+
+    Raises:
+        SnapshotError: It was none of this library's.
+    """
+    if isinstance(value, list):
+        return tuple(config_from_json(one) for one in value)
+    if not isinstance(value, dict):
+        return value
+    options = {name: config_from_json(option) for name, option in value.items() if name not in ("type", "custom")}
+    for module in MODULES:
+        made = getattr(module, value.get("type", ""), None)
+        if isinstance(made, type) and made.__module__ == module.__name__:
+            return made(**_as_declared(made, options))
+    raise SnapshotError(
+        f"the snapshot's {value.get('custom', value.get('type'))} is none of this library's that can be written down; "
+        "pass it: ReplayBuffer.load(path, sampler=...) or load(path, transforms=...)"
+    )
+
+
+def _key_to_json(key: Any) -> Any:
+    """Return the key of a mapping as a JSON value that is equal to it.
+
+    Raises:
+        SnapshotError: There is none.
+    """
+    plain = key.item() if isinstance(key, np.generic) else key
+    if not isinstance(plain, (str, int, float, bool, NoneType)):
+        raise SnapshotError(
+            f"the key {key!r} of a nested field cannot be written to a snapshot; use strings or whole numbers as keys"
+        )
+    return plain

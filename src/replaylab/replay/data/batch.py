@@ -1,0 +1,128 @@
+"""What `sample` returns."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from replaylab import _core
+from replaylab.errors import FieldError, ShapeError
+from replaylab.replay.data import frameworks as output
+from replaylab.replay.data.fields import flatten
+
+
+class Batch(Mapping[str, Any]):
+    """The drawn steps as columns, by attribute or by key.
+
+    Every declared field is an array of shape ``[R] B *field.shape`` (nested fields: dicts and tuples of
+    them), and every batch also has
+
+    * ``weight`` ``[R] B`` float32: the importance weight, 1 for samplers that need no correction;
+    * ``probability`` ``[R] B`` float64: the law of one row, as `ReplayBuffer.probabilities` gives it; a sampler
+      that has no exact law says in its docstring what stands here;
+    * ``id`` ``[R] B`` int64: the step's number, for `ReplayBuffer.update_priorities`.
+
+    The arrays belong to the caller: no later call overwrites them unless it is given this batch as ``out``.
+    They are NumPy's; `torch` and `jax` return the same batch as those libraries' arrays.
+    """
+
+    __slots__ = ("__dict__",)
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self.__dict__ = columns
+
+    def torch(self, device: Any = None, *, non_blocking: bool = True) -> "Batch":
+        """Return the batch with PyTorch tensors, of the same dtypes and nesting.
+
+        On the CPU nothing is copied: the tensors share the arrays' memory. ``id`` and ``probability`` stay there
+        whatever the device, since they go back to the buffer and not into a network.
+
+        Args:
+            device: Where to copy the tensors, such as "cuda"; None: leave them on the CPU.
+            non_blocking: Return before a copy has ended, where the batch is pinned (`pin_memory`).
+
+        Raises:
+            DtypeError: PyTorch has no such dtype (longdouble).
+            MissingExtraError: PyTorch is not installed.
+        """
+        return Batch(output.to_torch(self, device, non_blocking=non_blocking))
+
+    def jax(self, device: Any = None, *, copy: bool = False) -> "Batch":
+        """Return the batch with JAX arrays, of the same nesting; compiled functions take it as it is.
+
+        On the CPU columns of 1 KiB or more are not copied: the JAX arrays share their memory. Since a JAX array
+        must never change, this batch's arrays become read-only, so that it cannot be given as ``out`` any more.
+        JAX itself cuts 64-bit columns to 32 bits, which copies, unless ``jax_enable_x64`` is set; ``id`` and
+        ``probability`` therefore stay NumPy arrays.
+
+        Args:
+            device: The `jax.Device` or sharding to put the arrays on; None: JAX's default.
+            copy: Copy, and leave this batch writable.
+
+        Raises:
+            MissingExtraError: JAX is not installed.
+        """
+        return Batch(output.to_jax(self, device, copy=copy))
+
+    def pin_memory(self) -> "Batch":
+        """Return a copy of the batch in pinned memory, still as NumPy arrays.
+
+        From there ``torch("cuda")`` copies to the device while Python goes on. Given as ``out`` it is filled
+        again and again; wait then for the last copy to end before the next `sample`
+        (``torch.cuda.current_stream().synchronize()``).
+
+        Raises:
+            ConfigError: PyTorch has no accelerator to pin memory for.
+            MissingExtraError: PyTorch is not installed.
+        """
+        return Batch(output.to_pinned(self))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.__dict__[name]
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the batch has no column `{name}`; it has {', '.join(self.__dict__)}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__dict__)
+
+    def __len__(self) -> int:
+        return len(self.__dict__)
+
+    def __repr__(self) -> str:
+        return f"Batch({', '.join(f'{name}: {_describe(value)}' for name, value in self.items())})"
+
+
+def release_batch_memory() -> int:
+    """Give the memory of large batches that are no longer used back to the system; return how many bytes that was.
+
+    Arrays of a batch of 128 KiB and more are not given back when the last reference to them goes: the next batch takes
+    their memory, which saves as much time as filling it takes. At most 128 MiB are kept so, over all buffers of the
+    process. After a phase with large batches this frees them; nothing else changes.
+    """
+    return _core.release_batch_memory()
+
+
+def copy_batch(batch: Batch, out: Batch) -> None:
+    """Copy every array of a batch into those of another, which must be alike.
+
+    Raises:
+        FieldError, ShapeError: They are not.
+    """
+    values, targets = dict(flatten(batch.__dict__)), dict(flatten(out.__dict__))
+    for path, value in values.items():
+        if path not in targets:
+            raise FieldError(f"`out` has no field `{path}`; pass a batch that an equal call to sample returned")
+        if targets[path].shape != value.shape or targets[path].dtype != value.dtype:
+            raise ShapeError(
+                f"`out` must hold `{path}` as {value.dtype} of shape {value.shape}, but holds {targets[path].dtype} of "
+                f"shape {targets[path].shape}"
+            )
+    for path, value in values.items():
+        targets[path][...] = value
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {_describe(child)}" for name, child in value.items()) + "}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_describe, value)) + ")"
+    return f"{value.dtype}{list(value.shape)}".removeprefix("torch.")

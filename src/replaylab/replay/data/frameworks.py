@@ -1,0 +1,129 @@
+"""Batches as the arrays of PyTorch and JAX, sharing memory with NumPy's wherever that can be.
+
+Neither library is imported before it is asked for.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import ConfigError, DtypeError, MissingExtraError
+from replaylab.replay.data.fields import map_leaves
+
+if TYPE_CHECKING:
+    import torch
+
+BOOKKEEPING = ("id", "probability")
+"""Columns a network never needs: they stay on the CPU, at their full 64 bits."""
+
+
+def map_columns(
+    columns: Mapping[str, Any], function: Callable[[Any], Any], bookkeeping: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """Return a batch's columns as `map_leaves` does, with another function for the bookkeeping columns."""
+    return {name: map_leaves(bookkeeping if name in BOOKKEEPING else function, tree) for name, tree in columns.items()}
+
+
+def to_torch(columns: Mapping[str, Any], device: Any, *, non_blocking: bool) -> dict[str, Any]:
+    """Return columns as tensors; see `Batch.torch`."""
+    torch = _torch("Batch.torch()")
+
+    def share(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf
+        # An array in pinned memory is a view of a tensor: that tensor, not a new one of the same address, lets
+        # PyTorch keep the memory until a copy to the device has ended.
+        base = leaf.base
+        if isinstance(base, torch.Tensor) and base.shape == leaf.shape and base.data_ptr() == leaf.ctypes.data:
+            return base
+        return _from_numpy(leaf if leaf.flags.writeable else leaf.copy())
+
+    if device is None:
+        return map_columns(columns, share, share)
+    target = torch.device(device)
+    return map_columns(columns, lambda leaf: share(leaf).to(target, non_blocking=non_blocking), share)
+
+
+def to_jax(columns: Mapping[str, Any], device: Any, *, copy: bool) -> dict[str, Any]:
+    """Return columns as JAX arrays; see `Batch.jax`."""
+    jax = _jax(type(columns))
+    share = device is None and jax.default_backend() == "cpu"
+
+    def convert(leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array):
+            return leaf if device is None else jax.device_put(leaf, device)
+        if copy:
+            leaf = leaf.copy()  # not JAX's own copy, which may be made when this call has long returned
+        # A read-only column has been handed to JAX before; NumPy does not export it again.
+        made = jax.numpy.from_dlpack(leaf) if share and leaf.flags.writeable else jax.device_put(leaf, device)
+        leaf.flags.writeable = False
+        return made
+
+    return map_columns(columns, convert, lambda leaf: leaf)
+
+
+def to_pinned(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns as NumPy arrays in pinned memory; see `Batch.pin_memory`."""
+    torch = _torch("Batch.pin_memory()")
+
+    def pin(leaf: Any) -> npt.NDArray[Any]:
+        array = np.asarray(leaf)
+        try:
+            memory = torch.empty(array.shape, dtype=_torch_dtype(array.dtype), pin_memory=True)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"memory is pinned for copies to an accelerator, but PyTorch says: {error} Leave pinning out where "
+                "there is none"
+            ) from None
+        pinned: npt.NDArray[Any] = memory.numpy()
+        np.copyto(pinned, array)
+        return pinned
+
+    return map_columns(columns, pin, np.array)
+
+
+def _from_numpy(array: npt.NDArray[Any]) -> "torch.Tensor":
+    """Return a tensor of the same memory, as torch.from_dlpack would, in a quarter of its time."""
+    import torch
+
+    try:
+        return torch.from_numpy(array)
+    except TypeError:
+        raise DtypeError(
+            f"PyTorch has no dtype for {array.dtype}; declare the field with one it has, such as float32"
+        ) from None
+
+
+@cache
+def _torch_dtype(dtype: np.dtype[Any]) -> "torch.dtype":
+    return _from_numpy(np.empty(0, dtype)).dtype
+
+
+def _torch(what: str) -> Any:
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f'{what} needs {error.name}, which is not installed. Run: pip install "replaylab[torch]"'
+        ) from error
+    return torch
+
+
+@cache
+def _jax(batch: type) -> Any:
+    """Import JAX, and tell it that a batch is a tree of columns, so that compiled functions take one."""
+    try:
+        import jax
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f'Batch.jax() needs {error.name}, which is not installed. Run: pip install "replaylab[jax]"'
+        ) from error
+    jax.tree_util.register_pytree_node(
+        batch,
+        lambda columns: (tuple(columns.values()), tuple(columns)),
+        lambda names, columns: batch(dict(zip(names, columns, strict=True))),
+    )
+    return jax

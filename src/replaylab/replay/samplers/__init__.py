@@ -1,0 +1,1 @@
+"""Which stored steps a batch is made of, with what exact probability."""

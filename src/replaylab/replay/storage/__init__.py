@@ -1,0 +1,1 @@
+"""Where the rows lie, and which of them are kept."""

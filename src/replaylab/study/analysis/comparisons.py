@@ -1,0 +1,225 @@
+"""From rows to the numbers of a report: curves, levels, paired differences, budgets.
+
+Two measures of a run, both in the unit of the return:
+
+* **final**: the mean of its evaluations in the last `FINAL_SHARE` of the budget;
+* **area**: the time-average of its evaluations over the whole budget (normalised area under the learning
+  curve).
+
+Differences are against the study's baseline, within one environment and learner, over the seeds both have.
+Holm's correction is over all comparisons of one measure in the study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replaylab import statistics
+from replaylab.study.plan.populations import Population
+from replaylab.study.spec.contrasts import RETURN as RETURN
+from replaylab.study.spec.study_file import Spec
+
+if TYPE_CHECKING:
+    import duckdb
+
+Measure = Literal["final", "area"]
+MEASURES: tuple[Measure, ...] = ("final", "area")
+
+FINAL_SHARE = 0.1
+"""Evaluations in this last part of the budget make the final level; at least the last one."""
+
+SIGNIFICANCE = 0.05
+"""A difference counts as shown where Holm's adjusted p-value is below this."""
+
+_MOST_POINTS = 200
+"""Points of a curve whose runs share no common steps."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """All runs of one strategy, on one environment with one learner."""
+
+    environment: str
+    learner: str
+    strategy: str
+    seeds: NDArray[np.int64]
+    """Shape (N,)."""
+
+    steps: NDArray[np.int64]
+    """Shape (T,), environment steps, or episodes, as the budget counts."""
+
+    values: NDArray[np.float64]
+    """Shape (N, T)."""
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """The environment and the learner: what comparisons stay within."""
+        return self.environment, self.learner
+
+    def of_runs(self, measure: Measure) -> NDArray[np.float64]:
+        """Return the measure of every run, shape (N,)."""
+        if measure == "area":
+            return statistics.area_under_curve(self.steps, self.values)
+        late = self.steps > (1.0 - FINAL_SHARE) * self.steps[-1]
+        return np.asarray(self.values[:, late].mean(axis=1))
+
+
+@dataclass(frozen=True)
+class Level:
+    """How high a strategy came, by one measure."""
+
+    environment: str
+    learner: str
+    strategy: str
+    measure: Measure
+    runs: int
+    iqm: statistics.Interval
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A strategy against the baseline, by one measure, paired over seeds."""
+
+    environment: str
+    learner: str
+    strategy: str
+    baseline: str
+    measure: Measure
+    pairs: int
+    iqm: statistics.Interval
+    p: float
+    p_holm: float
+
+    @property
+    def shown(self) -> bool:
+        """Whether the data show a difference at all."""
+        return self.p_holm < SIGNIFICANCE
+
+    @property
+    def covers_zero(self) -> bool:
+        """Whether the interval leaves both signs open."""
+        return self.iqm.low <= 0.0 <= self.iqm.high
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one run of a strategy used up, on average over its seeds."""
+
+    environment: str
+    learner: str
+    strategy: str
+    environment_steps: float
+    updates: float
+    transitions_replayed: float
+
+
+def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Curve]:
+    """Return the curves of a metric, in the order of the study file; empty where nothing logged it."""
+    found = {
+        (c.environment, c.learner, c.strategy): c
+        for c in _grouped(
+            rows.filter(f"metric = '{metric}'").order("environment, learner, strategy, seed, step").fetchnumpy()
+        )
+    }
+    keys = ((e, learner, s) for e in spec.environments for learner in spec.learners for s in spec.strategies)
+    return [found[k] for k in keys if k in found]
+
+
+def thinned(curve: Curve, most: int) -> Curve:
+    """Return the curve at up to ``most`` of its points, evenly spread, the last one always among them."""
+    kept = np.unique(np.linspace(0, len(curve.steps) - 1, min(len(curve.steps), most)).round().astype(np.intp))
+    return replace(curve, steps=curve.steps[kept], values=curve.values[:, kept])
+
+
+def curve_of_runs(
+    population: Population, seeds: NDArray[np.int64], steps: NDArray[np.int64], values: NDArray[np.float64]
+) -> Curve:
+    """Return the curve of one population from the rows of one metric, in any order; each of shape (rows,)."""
+    order = np.lexsort((steps, seeds))
+    aligned = _aligned(seeds[order], steps[order], values[order])
+    return Curve(population.environment, population.learner, population.strategy, *aligned)
+
+
+def _grouped(columns: dict[str, NDArray[np.generic]]) -> Iterator[Curve]:
+    labels = [np.asarray(columns[k], dtype=np.str_) for k in ("environment", "learner", "strategy")]
+    if not len(labels[0]):
+        return
+    changes = np.any([label[1:] != label[:-1] for label in labels], axis=0)
+    for part in np.split(np.arange(len(labels[0])), np.flatnonzero(changes) + 1):
+        seeds, steps, values = (np.asarray(columns[k])[part] for k in ("seed", "step", "value"))
+        environment, learner, strategy = (str(label[part[0]]) for label in labels)
+        yield Curve(environment, learner, strategy, *_aligned(seeds, steps, values.astype(np.float64)))
+
+
+def _aligned(
+    seeds: NDArray[np.int64], steps: NDArray[np.int64], values: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Bring runs onto one step grid: their own steps if they share them, else evenly spaced ones."""
+    each, starts = np.unique(seeds, return_index=True)
+    runs = list(zip(np.split(steps, starts[1:]), np.split(values, starts[1:]), strict=True))
+    grid = runs[0][0]
+    if not all(np.array_equal(grid, x) for x, _ in runs):
+        grid = np.linspace(0, steps.max(), _MOST_POINTS + 1).round().astype(np.int64)[1:]
+    return each, grid, np.stack([statistics.on_grid(x, y, grid) for x, y in runs])
+
+
+def levels(curves: Sequence[Curve]) -> list[Level]:
+    """Return the level of every strategy by every measure."""
+    return [
+        Level(*c.cell, c.strategy, m, len(c.seeds), statistics.bootstrap_interval(c.of_runs(m)))
+        for m in MEASURES
+        for c in curves
+    ]
+
+
+def differences(curves: Sequence[Curve], baseline: str) -> list[Difference]:
+    """Return every strategy's difference from the baseline by every measure, Holm-corrected per measure."""
+    return [d for m in MEASURES for d in _family(curves, baseline, m)]
+
+
+def paired_values(curve: Curve, base: Curve, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return both strategies' measure on the seeds both have, row by row; each of shape (pairs,)."""
+    _, ours, theirs = np.intersect1d(curve.seeds, base.seeds, return_indices=True)
+    return curve.of_runs(measure)[ours], base.of_runs(measure)[theirs]
+
+
+def comparisons(curves: Sequence[Curve], baseline: str) -> Iterator[tuple[Curve, Curve]]:
+    """Yield each strategy's curve with the baseline's of the same environment and learner."""
+    bases = {c.cell: c for c in curves if c.strategy == baseline}
+    for curve in curves:
+        base = bases.get(curve.cell)
+        if base is not None and curve is not base and np.isin(curve.seeds, base.seeds).any():
+            yield curve, base
+
+
+def _family(curves: Sequence[Curve], baseline: str, measure: Measure) -> list[Difference]:
+    found = []
+    for curve, base in comparisons(curves, baseline):
+        ours, theirs = paired_values(curve, base, measure)
+        size, p = statistics.paired_test(ours, theirs)
+        found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p))
+    corrected = statistics.holm([d.p for d in found])
+    return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
+
+
+def spending(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[Spent]:
+    """Return what a run of each strategy used up: steps, updates, transitions replayed."""
+    updates = curves_of(rows, spec, "train/updates")
+    replayed = {
+        (c.cell, c.strategy): c.values[:, -1].mean() for c in curves_of(rows, spec, "replay/transitions_replayed")
+    }
+    return [
+        Spent(
+            *c.cell,
+            c.strategy,
+            spec.budget_of(c.strategy).total,
+            float(c.values[:, -1].mean()),
+            float(replayed.get((c.cell, c.strategy), np.nan)),
+        )
+        for c in updates
+    ]

@@ -1,0 +1,111 @@
+"""How fast a population trains here, by training it briefly: what a worker measures for a dry run."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from replaylab.study.plan.populations import Population
+
+_FIRST = {"steps": 400, "episodes": 4}
+"""Budget of the first, shortest training; it also warms everything up."""
+
+
+class Speed(BaseModel):
+    """What training one population costs, measured; ``step`` means an episode where the budget is in episodes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    start: float
+    """Seconds before the first step."""
+
+    step: float
+    """Seconds for one step of every run, with its updates."""
+
+    evaluation: float
+    """Seconds for one evaluation of every run, by the policy of the brief training."""
+
+    longest: float
+    """Mean steps of an episode in that evaluation, of the run where it was longest."""
+
+    limit: float | None = None
+    """Steps of the longest episode that the environment allows; None: it has no limit."""
+
+    bytes: float
+    """Bytes on disk for one step of every run."""
+
+
+def calibrate(population: Population, seconds: float) -> Speed:
+    """Train a population for about this long, with its own settings but an early start of the learning."""
+    first = _FIRST[population.unit]
+    trial = _trained(population, min(first, population.steps))
+    affordable = int(seconds / max(trial["step"], 1e-9))
+    budget = min(max(first, affordable // first * first), population.steps)
+    again = _trained(population, budget)
+    grown = again["size"] - trial["size"]
+    per_step = grown / (budget - trial["budget"]) if budget > trial["budget"] else again["size"] / budget
+    measured = {name: again[name] for name in Speed.model_fields if name in again}
+    return Speed(limit=_limit(population.environment), bytes=max(per_step, 0.0), **measured)
+
+
+def _limit(environment: str) -> float | None:
+    """Return the time limit of an environment that has been made, so that its module is imported."""
+    import gymnasium as gym
+
+    try:
+        return gym.spec(environment.rpartition(":")[2]).max_episode_steps
+    except gym.error.Error:  # one of EnvPool's, for instance
+        return None
+
+
+def _trained(population: Population, budget: int) -> dict[str, float]:
+    """Train for a budget that ends with one evaluation, and return what it took."""
+    from replaylab.study.execution.worker import train_population
+    from replaylab.study.results.store import write_population
+
+    brief = _brief(population, budget)
+    skipped = brief.learner_part.options.get("learning_starts", 0) if brief.unit == "steps" else 0
+    times: list[tuple[int, float]] = []
+    lengths: list[float] = []
+
+    def on_step(step: int) -> None:
+        if step >= skipped:
+            times.append((step, time.perf_counter()))
+
+    def on_metrics(_: int, values: Mapping[str, Any]) -> None:
+        if "eval/mean_ep_length" in values:
+            found = values["eval/mean_ep_length"]
+            lengths.append(float(found[found == found].max()))
+
+    began = time.perf_counter()
+    columns = train_population(brief, on_step, on_metrics)
+    took = time.perf_counter() - began
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "rows.parquet")
+        write_population(file, brief, columns, {})
+        size = file.stat().st_size
+    return {"budget": budget, "size": size, "longest": max(lengths)} | _pace(times, budget, took)
+
+
+def _pace(times: list[tuple[int, float]], budget: int, took: float) -> dict[str, float]:
+    """Tell steps from the evaluation, which lies between the last two times."""
+    if len(times) < 3:  # a budget so small that nothing can be told apart
+        return {"step": took / budget, "evaluation": 0.0, "start": 0.0}
+    (first, began), (last, ended) = times[0], times[-2]
+    step = (ended - began) / (last - first)
+    evaluation = max(times[-1][1] - ended - (times[-1][0] - last) * step, 0.0)
+    return {"step": step, "evaluation": evaluation, "start": max(took - budget * step - evaluation, 0.0)}
+
+
+def _brief(population: Population, budget: int) -> Population:
+    options = population.learner_part.options
+    if "learning_starts" in options:
+        early = min(options["learning_starts"], max(100, options.get("batch_size", 1)))
+        options = options | {"learning_starts": early}
+    part = population.learner_part.model_copy(update={"options": options})
+    return population.model_copy(update={"learner_part": part, "steps": budget, "eval_every": budget})

@@ -1,0 +1,165 @@
+"""What running a study would take: its grid, the time by a brief calibration, and the disk. Runs nothing for good."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from replaylab.study.execution.calibration import Speed
+from replaylab.study.execution.progress import duration, runs_of
+from replaylab.study.execution.worker_process import ENDED, WorkerProcess
+from replaylab.study.plan.populations import Population
+from replaylab.study.spec.study_file import Spec
+
+CALIBRATION_SECONDS = 5.0
+"""How long a dry run trains, over all kinds of cells."""
+
+Kind = tuple[str, str, str]
+"""Environment, learner, strategy."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One environment, learner and strategy: what is missing of it, and what that would take."""
+
+    environment: str
+    learner: str
+    strategy: str
+    todo: tuple[Population, ...]
+    speed: Speed | str | None
+    """None: nothing is missing; a text: why it could not be trained."""
+
+    def seconds(self, population: Population, *, long: bool) -> float:
+        """Return what one population takes, if its evaluations are short, or as long as can be."""
+        if not isinstance(self.speed, Speed):
+            return 0.0
+        share = len(population.seeds) / len(self.todo[0].seeds)
+        evaluations = -(-population.steps // population.eval_every)
+        limit = self.speed.limit or self.speed.longest
+        stretch = max(limit / max(self.speed.longest, 1.0), 1.0) if long else 1.0
+        steps = population.steps * self.speed.step + evaluations * self.speed.evaluation * stretch
+        return self.speed.start + share * steps
+
+    @property
+    def bytes(self) -> float:
+        """Disk that the missing populations would take."""
+        if not isinstance(self.speed, Speed):
+            return 0.0
+        full = len(self.todo[0].seeds)
+        return sum(p.steps * self.speed.bytes * len(p.seeds) / full for p in self.todo)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What `Study.run` would do, and what it would take; printed, it is ``replaylab study run --dry-run``."""
+
+    spec: Spec
+    cells: tuple[Cell, ...]
+    todo: tuple[Population, ...]
+    kept: tuple[Population, ...]
+    workers: int
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Expected time: with evaluations as short as now, and with every episode of them as long as can be."""
+        short, long = (self._span(long=long) for long in (False, True))
+        return short, long
+
+    @property
+    def failing(self) -> tuple[Cell, ...]:
+        """Cells that cannot be trained."""
+        return tuple(cell for cell in self.cells if isinstance(cell.speed, str))
+
+    @property
+    def bytes(self) -> float:
+        """Expected size of the new result files."""
+        return sum(cell.bytes for cell in self.cells)
+
+    def _span(self, *, long: bool) -> float:
+        """Hand populations to the workers in the study's order, each to the first that is free."""
+        cells = {(c.environment, c.learner, c.strategy): c for c in self.cells}
+        free = [0.0] * self.workers
+        for p in self.todo:
+            cell = cells[p.environment, p.learner, p.strategy]
+            heapq.heapreplace(free, free[0] + cell.seconds(p, long=long))
+        return max(free)
+
+    def __str__(self) -> str:
+        spec, unit = self.spec, "steps" if self.spec.budget.steps else "episodes"
+        lines = [
+            f"environments: {', '.join(spec.environments)}",
+            f"learners: {', '.join(spec.learners)}",
+            f"strategies: {', '.join(spec.strategies)}",
+            f"seeds: {len(spec.seeds)} each; {spec.runs} runs in all",
+            f"{runs_of(self.kept)} runs are there already; {runs_of(self.todo)} to do in {len(self.todo)} populations, "
+            f"{sum(p.steps * len(p.seeds) for p in self.todo):,} {unit}",
+            *(_line(cell, unit) for cell in self.cells),
+        ]
+        if self.todo:
+            short, long = map(duration, self.seconds)
+            span = short if short == long else f"{short} to {long} (by how long the episodes of evaluations become)"
+            workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+            lines += [f"expected time: {span}, {workers}", f"expected disk: {_size(self.bytes)}"]
+        return "\n".join(lines)
+
+
+def _line(cell: Cell, unit: str) -> str:
+    label = f"  {cell.environment} · {cell.learner} · {cell.strategy}: "
+    if cell.speed is None:
+        return label + "all there"
+    if isinstance(cell.speed, str):
+        return f"{label}FAILS: {cell.speed.strip().splitlines()[-1]}"
+    pace = len(cell.todo[0].seeds) / cell.speed.step
+    return f"{label}{runs_of(cell.todo)} runs of {cell.todo[0].steps:,} {unit}, {pace:,.0f} {unit}/s for each worker"
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
+
+
+def estimate(
+    spec: Spec, populations: Sequence[Population], kept: Sequence[Population], workers: int, seconds: float
+) -> Estimate:
+    """Train each kind of cell that misses runs for its share of the seconds, in as many workers as there will be."""
+    there = {p.id for p in kept}
+    todo = [p for p in populations if p.id not in there]
+    missing: dict[Kind, list[Population]] = {_kind(p): [] for p in populations}
+    for p in todo:
+        missing[_kind(p)].append(p)
+    wanted = [of[0] for of in missing.values() if of]
+    workers = max(1, min(workers, len(todo)))
+    speeds = dict(zip(map(_kind, wanted), _speeds(wanted, workers, seconds), strict=True))
+    cells = tuple(Cell(*kind, tuple(of), speeds.get(kind)) for kind, of in missing.items())
+    return Estimate(spec, cells, tuple(todo), tuple(kept), workers)
+
+
+def _kind(population: Population) -> Kind:
+    return population.environment, population.learner, population.strategy
+
+
+def _speeds(wanted: Sequence[Population], workers: int, seconds: float) -> list[Speed | str]:
+    """Measure with all workers busy: as in the study, they share the machine's caches and memory."""
+    if not wanted:
+        return []
+    each = seconds * min(workers, len(wanted)) / len(wanted)
+    shares = [list(wanted[i::workers]) or [wanted[i % len(wanted)]] for i in range(workers)]
+    started = [WorkerProcess() for _ in shares]
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            measured = list(pool.map(lambda worker, share: _measured(worker, share, each), started, shares))
+        finally:  # an interrupt has to end the workers, or the pool would wait for them
+            for worker in started:
+                worker.end()
+    return [measured[i % workers][i // workers] for i in range(len(wanted))]
+
+
+def _measured(worker: WorkerProcess, share: Sequence[Population], seconds: float) -> list[Speed | str]:
+    found: list[Speed | str] = []
+    for population in share:
+        answer = worker.ask(population, seconds=seconds)
+        if answer["event"] == ENDED:
+            return found + [f"The worker process {answer['how']}."] * (len(share) - len(found))
+        found.append(Speed(**answer["speed"]) if "speed" in answer else answer["traceback"])
+    return found

@@ -1,0 +1,248 @@
+"""Two ways to show a running study: a live display on a terminal, plain lines everywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from replaylab.study.execution.runner import Failure, Reporter
+from replaylab.study.plan.populations import Population
+
+_COUNTED = {"steps": "environment steps", "episodes": "episodes"}
+_SPLIT = "{} raised; now each seed is trained alone"
+_LINE_SECONDS = 15.0
+"""Plain lines: at most one line of progress in this time, besides one for each finished population."""
+
+
+def steps_of(populations: Sequence[Population]) -> int:
+    """Return the environment steps, or episodes, of all runs of these populations."""
+    return sum(p.steps * len(p.seeds) for p in populations)
+
+
+def unit_of(populations: Sequence[Population]) -> str:
+    """Return what the budgets of a study's populations count, which is the same for all."""
+    return populations[0].unit if populations else "steps"
+
+
+def runs_of(populations: Sequence[Population]) -> int:
+    """Return the number of runs in these populations."""
+    return sum(len(p.seeds) for p in populations)
+
+
+def reporter_for(console: Console) -> Reporter:
+    """Return the live display where the console is a terminal, plain lines elsewhere."""
+    return LiveReporter(console) if console.is_terminal else PlainReporter(console)
+
+
+def reporter_in_python(show: bool | None) -> Reporter:
+    """Return what shows a run that Python code started; None: plain lines in notebooks, nothing elsewhere."""
+    console = Console()
+    if console.is_jupyter:
+        console = Console(force_jupyter=False)
+    elif show is None:
+        show = False
+    return Silent() if show is False else reporter_for(console)
+
+
+class Silent:
+    """A reporter that says nothing."""
+
+    def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
+        """Nothing."""
+
+    def progress(self, population: Population, step: int) -> None:
+        """Nothing."""
+
+    def finished(self, population: Population, seconds: float) -> None:
+        """Nothing."""
+
+    def split(self, population: Population) -> None:
+        """Nothing."""
+
+    def failed(self, failure: Failure) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
+
+
+class _Tally:
+    """Counts runs and steps, and from them speed and time left."""
+
+    def begin(self, todo: Sequence[Population], done: Sequence[Population]) -> None:
+        self.total_runs = runs_of(todo) + runs_of(done)
+        self.runs = runs_of(done)
+        self.todo_steps, self.unit = steps_of(todo), unit_of(todo)
+        self._steps = {p.id: 0 for p in todo}
+        self._began = time.monotonic()
+
+    def reached(self, population: Population, step: int) -> None:
+        self._steps[population.id] = step * len(population.seeds)
+
+    def finished(self, population: Population) -> None:
+        self.reached(population, population.steps)
+        self.runs += len(population.seeds)
+
+    def split(self, population: Population) -> None:
+        self._steps[population.id] = 0
+
+    def dropped(self, population: Population) -> None:
+        self.todo_steps -= population.steps * len(population.seeds)
+        self._steps[population.id] = 0
+
+    @property
+    def steps(self) -> int:
+        return sum(self._steps.values())
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def speed(self) -> float:
+        return self.steps / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def left(self) -> float | None:
+        return (self.todo_steps - self.steps) / self.speed if self.speed else None
+
+
+class PlainReporter:
+    """One line for the start, one for each finished population, and one now and then in between."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tally = _Tally()
+        self._last_line = 0.0
+
+    def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
+        """Say how much there is to do."""
+        self._tally.begin(todo, done)
+        self._last_line = time.monotonic()
+        self._say(_opening(todo, done, workers))
+
+    def progress(self, population: Population, step: int) -> None:
+        """Say how far all runs are, now and then."""
+        self._tally.reached(population, step)
+        if time.monotonic() - self._last_line >= _LINE_SECONDS:
+            self._say(f"{self._tally.steps / self._tally.todo_steps:4.0%}  {_standing(self._tally)}")
+
+    def finished(self, population: Population, seconds: float) -> None:
+        """Say that a population is there."""
+        self._tally.finished(population)
+        self._say(f"finished {population.label} in {seconds:.1f} s; {_standing(self._tally)}")
+
+    def split(self, population: Population) -> None:
+        """Say that a population raised."""
+        self._tally.split(population)
+        self._say(_SPLIT.format(population.label))
+
+    def failed(self, failure: Failure) -> None:
+        """Say that a population failed; the traceback follows at the end of the run."""
+        self._tally.dropped(failure.population)
+        self._say(f"FAILED {failure.population.label}: {failure.traceback.strip().splitlines()[-1]}")
+
+    def end(self) -> None:
+        """Nothing is left open."""
+
+    def _say(self, line: str) -> None:
+        self._last_line = time.monotonic()
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveReporter:
+    """A bar for the study and one for each population in work."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tally = _Tally()
+        self._bars: dict[str, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:3.0f} %"),
+            _StandingColumn(self._tally),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            expand=True,
+        )
+
+    def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
+        """Open the display."""
+        self._tally.begin(todo, done)
+        self._console.print(_opening(todo, done, workers), markup=False, highlight=False)
+        self._progress.start()
+        self._whole = self._progress.add_task("all runs", total=self._tally.todo_steps, whole=True)
+
+    def progress(self, population: Population, step: int) -> None:
+        """Move the population's bar and the study's."""
+        if population.id not in self._bars:
+            self._bars[population.id] = self._progress.add_task(population.label, total=population.steps)
+        self._progress.update(self._bars[population.id], completed=step)
+        self._tally.reached(population, step)
+        self._progress.update(self._whole, completed=self._tally.steps, total=self._tally.todo_steps)
+
+    def finished(self, population: Population, seconds: float) -> None:  # noqa: ARG002
+        """Take the population's bar away."""
+        self.progress(population, population.steps)
+        self._tally.finished(population)
+        self._drop(population)
+
+    def split(self, population: Population) -> None:
+        """Put a line above the bars."""
+        self._drop(population)
+        self._tally.split(population)
+        self._console.print(_SPLIT.format(population.label), markup=False, style="red")
+
+    def failed(self, failure: Failure) -> None:
+        """Put a line above the bars; the traceback follows at the end of the run."""
+        self._drop(failure.population)
+        self._tally.dropped(failure.population)
+        last_line = failure.traceback.strip().splitlines()[-1]
+        self._console.print(f"FAILED {failure.population.label}: {last_line}", markup=False, style="red")
+
+    def end(self) -> None:
+        """Close the display and leave one line."""
+        self._progress.stop()
+
+    def _drop(self, population: Population) -> None:
+        if population.id in self._bars:
+            self._progress.remove_task(self._bars.pop(population.id))
+
+
+class _StandingColumn(ProgressColumn):
+    """Runs done and steps per second, beside the bar of the whole study."""
+
+    def __init__(self, tally: _Tally) -> None:
+        super().__init__()
+        self._tally = tally
+
+    def render(self, task: Task) -> Text:
+        if not task.fields.get("whole"):
+            return Text("")
+        return Text(f"{self._tally.runs}/{self._tally.total_runs} runs, {self._tally.speed:,.0f} {self._tally.unit}/s")
+
+
+def _opening(todo: Sequence[Population], done: Sequence[Population], workers: int) -> str:
+    there = f"{runs_of(done)} runs are there already; " if done else ""
+    processes = "1 worker" if workers == 1 else f"{workers} workers"
+    return f"{there}{runs_of(todo)} runs to do, {steps_of(todo):,} {_COUNTED[unit_of(todo)]}, {processes}."
+
+
+def _standing(tally: _Tally) -> str:
+    left = "" if tally.left is None or tally.left < 1 else f", {duration(tally.left)} left"
+    return f"{tally.runs}/{tally.total_runs} runs, {tally.speed:,.0f} {tally.unit}/s{left}"
+
+
+def duration(seconds: float) -> str:
+    """Return a span of time for people: ``8 s``, ``2 min 05 s``, ``1 h 04 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,1 @@
+"""From a study file to the populations it needs."""

@@ -1,0 +1,151 @@
+"""What a study has to run: populations, each known by a hash of what decides its numbers.
+
+A population is one call of the training loop: one environment, one learner, one strategy, a chunk of the
+seeds. Chunks are cut by the study file (`population`) and by what is there already, never by the number of workers:
+floating-point sums may depend on how many replicas share an array, so a chunk's make-up belongs to what identifies it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from itertools import product, zip_longest
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from replaylab.study.plan.seed_chunks import Seeds, cut
+from replaylab.study.spec.components import Part
+from replaylab.study.spec.study_file import Spec
+
+NUMBERS_VERSION = 3
+"""Raise it when the same settings begin to give other numbers (a mended learner, another metric): old files
+then no longer match, and are run again rather than mixed in."""
+
+
+class Population(BaseModel):
+    """Runs trained together: the unit of work, of storage and of resumption.
+
+    ``learner`` and ``strategy`` are the names the study file gives; ``learner_part`` and ``strategy_part``
+    what they stand for. ``steps`` is the budget of one run, in ``unit``, and so are the periods.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    environment: str
+    learner: str
+    learner_part: Part
+    strategy: str
+    strategy_part: Part
+    seeds: tuple[int, ...]
+    transforms: tuple[Part, ...] = ()
+    env_options: dict[str, Any] = {}
+    steps: int
+    unit: Literal["steps", "episodes"] = "steps"
+    eval_every: int
+    eval_episodes: int
+    held_out: int = 0
+    value_error: bool = False
+    log_every: int
+    visits: bool = False
+    measure_every: int = 0
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that decides the rows, labels included, and nothing else (no worker count, no title)."""
+        return {
+            "numbers_version": NUMBERS_VERSION,
+            "environment": self.environment,
+            "learner": {self.learner: self.learner_part.model_dump(mode="json")},
+            "strategy": {self.strategy: self.strategy_part.model_dump(mode="json")},
+            "transforms": [one.model_dump(mode="json") for one in self.transforms],
+            "env_options": self.env_options,
+            "seeds": list(self.seeds),
+            self.unit: self.steps,
+            "eval_every": self.eval_every,
+            "eval_episodes": self.eval_episodes,
+            "held_out": self.held_out,
+            **({"value_error": True} if self.value_error else {}),
+            "log_every": self.log_every,
+            **({"visits": True} if self.visits else {}),
+            "measure_every": self.measure_every,
+        }
+
+    @property
+    def id(self) -> str:
+        """Readable labels, then 16 hexadecimal digits of the identity's SHA-256; safe as a file name."""
+        return f"{self.prefix}{digest(self.identity)}"
+
+    @property
+    def prefix(self) -> str:
+        """The readable part of the id."""
+        return f"{re.sub(r'[^A-Za-z0-9_.+-]', '-', self.environment)}.{self.learner}.{self.strategy}."
+
+    @property
+    def label(self) -> str:
+        """A short name for people."""
+        seeds = f"seed {self.seeds[0]}" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds from {self.seeds[0]}"
+        return f"{self.environment} · {self.learner} · {self.strategy} · {seeds}"
+
+
+def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Population]:
+    """Return the populations of a study, in the order in which they are run and reported.
+
+    Args:
+        spec: the study.
+        found: identities of populations that are there; those of the study's settings are kept as they are, and only
+            seeds that none of them holds are cut into new ones.
+    """
+    there: dict[str, list[Seeds]] = {}
+    for identity in found:
+        there.setdefault(_settings(identity), []).append(tuple(identity["seeds"]))
+    populations = []
+    for environment, learner in product(spec.environments, spec.learners):
+        cells = [
+            _cell(spec, environment, learner, s)
+            for s in spec.strategies
+            if environment in spec.environments_of(s) and learner in spec.learners_of(s)
+        ]
+        chunks = [cut(spec.seeds, spec.population, there.get(_settings(cell.identity), ())) for cell in cells]
+        for row in zip_longest(*chunks):  # seed by seed through all strategies, so that what is there can be paired
+            populations += [c.model_copy(update={"seeds": seeds}) for c, seeds in zip(cells, row, strict=True) if seeds]
+    return populations
+
+
+def _cell(spec: Spec, environment: str, learner: str, strategy: str) -> Population:
+    """Return all seeds of one environment, learner and strategy as one population."""
+    return Population(
+        environment=environment,
+        learner=learner,
+        learner_part=spec.learner_of(strategy, learner),
+        strategy=strategy,
+        strategy_part=spec.strategies[strategy],
+        seeds=spec.seeds,
+        transforms=spec.transforms_of(strategy, learner),
+        env_options=spec.env_options.get(environment, {}),
+        steps=spec.budget_of(strategy).total,
+        unit=spec.budget.unit,
+        eval_every=spec.evaluation.every,
+        eval_episodes=spec.evaluation.episodes,
+        held_out=spec.evaluation.held_out,
+        value_error=spec.evaluation.value_error,
+        log_every=spec.logging.every,
+        visits=spec.logging.visits,
+        measure_every=spec.measures.every,
+    )
+
+
+def digest(identity: Mapping[str, Any]) -> str:
+    """Return the 16 hexadecimal digits at the end of an id."""
+    return hashlib.sha256(_canonical(identity).encode()).hexdigest()[:16]
+
+
+def _settings(identity: Mapping[str, Any]) -> str:
+    """Return what identifies a population, but for its seeds."""
+    return _canonical({key: value for key, value in identity.items() if key != "seeds"})
+
+
+def _canonical(table: Mapping[str, Any]) -> str:
+    return json.dumps(table, sort_keys=True, separators=(",", ":"))

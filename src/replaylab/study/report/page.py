@@ -1,0 +1,184 @@
+"""What a report is made of: sections of figures and tables, each with its numbers in a file beside the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+from PIL import Image
+
+from replaylab import statistics
+from replaylab.plotting import palette, svg
+from replaylab.plotting.drawing import MEDIUM, SMALL, WIDE, Drawing, Key
+from replaylab.statistics import Band
+from replaylab.study.analysis import comparisons as analysis
+from replaylab.study.analysis.comparisons import Curve
+from replaylab.study.results.atomic_files import whole_file, write_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import duckdb
+
+    from replaylab.study.study import Study
+
+_KINDS = {SMALL: "small", MEDIUM: "medium", WIDE: "wide"}
+
+KEYS = ("environment", "learner", "strategy")
+"""First columns of every CSV file of a report."""
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    """A figure on the page: its words, its legend, and the SVG elements of its panels, by group."""
+
+    key: str
+    title: str
+    caption: str
+    legend: Sequence[Key]
+    groups: Sequence[tuple[str, Sequence[Markup]]]
+    kind: str
+    """Width of its panels, "small", "medium" or "wide": on a narrow screen small ones stand in a row that scrolls."""
+
+    folded: bool
+    """Whether the page shows it only when asked to."""
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table on the page, in text for people; its CSV file has the numbers in full precision."""
+
+    key: str
+    title: str
+    caption: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page, under a heading of its own: words first, then figures and tables in their order."""
+
+    title: str
+    shown: Sequence[ReportFigure | ReportTable] = ()
+    paragraphs: Sequence[str] = ()
+    points: Sequence[str] = ()
+    terms: Sequence[tuple[str, str]] = ()
+    """Terms, each with what it means in a line."""
+
+    note: str = ""
+
+
+class Page:
+    """A study with its numbers, and the way its files are written."""
+
+    def __init__(
+        self,
+        study: Study,
+        rows: duckdb.DuckDBPyRelation,
+        curves: Sequence[Curve],
+        out: Path,
+        *,
+        figure_files: bool = True,
+    ) -> None:
+        self.study = study
+        self.spec = study.spec
+        self.rows = rows
+        self.curves = curves
+        self.out = out
+        self.figure_files = figure_files
+        self.looks = palette.looks(list(self.spec.strategies), self.spec.baseline)
+
+    def curves_of(self, metric: str) -> list[Curve]:
+        """Return the curves of a metric; empty where nothing logged it."""
+        if metric == analysis.RETURN:
+            return list(self.curves)
+        return analysis.curves_of(self.rows, self.spec, metric)
+
+    def heading(self, environment: str, learner: str) -> str:
+        """Return the name of an environment and learner, the learner's only where the study has several."""
+        return f"{environment}, {learner}" if len(self.spec.learners) > 1 else environment
+
+    def figure(
+        self,
+        key: str,
+        title: str,
+        caption: str,
+        drawing: Drawing,
+        header: Sequence[str],
+        numbers: Iterable[Sequence[Any]],
+        *,
+        folded: bool = False,
+    ) -> ReportFigure:
+        """Write a figure's files (SVG, PNG, and its numbers as CSV), if wanted, and return it for the page.
+
+        A folded one is shown only when asked for.
+        """
+        if self.figure_files:
+            self._write_files(key, drawing, _csv(header, numbers))
+        groups = [
+            (
+                group.title,
+                [
+                    Markup(svg.on_page(one.body, one.size, f"{key}-{i}-{j}", _label(title, group.title, one.title)))
+                    for j, one in enumerate(group.panels)
+                ],
+            )
+            for i, group in enumerate(drawing.groups)
+        ]
+        axes = f" {drawing.axes[0].upper()}{drawing.axes[1:]}." if drawing.axes else ""
+        return ReportFigure(key, title, caption + axes, drawing.legend, groups, _KINDS[drawing.width], folded)
+
+    def _write_files(self, key: str, drawing: Drawing, numbers: str) -> None:
+        sheet = drawing.sheet
+        write_text(self.out / "figures" / f"{key}.svg", sheet.svg())
+        with whole_file(self.out / "figures" / f"{key}.png") as temporary:
+            dense = (svg.PIXELS_PER_INCH, svg.PIXELS_PER_INCH)
+            Image.fromarray(sheet.pixels()).save(temporary, format="png", dpi=dense)
+        write_text(self.out / "figures" / f"{key}.csv", numbers)
+
+    def table(
+        self,
+        key: str,
+        title: str,
+        caption: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        header: Sequence[str],
+        numbers: Iterable[Sequence[Any]],
+    ) -> ReportTable:
+        """Write a table's numbers in full precision and return it for the page.
+
+        The page leaves out the environment and the learner where the study has only one.
+        """
+        write_text(self.out / "tables" / f"{key}.csv", _csv(header, numbers))
+        only = {"Environment": len(self.spec.environments) == 1, "Learner": len(self.spec.learners) == 1}
+        kept = [i for i, column in enumerate(columns) if not only.get(column, False)]
+        return ReportTable(key, title, caption, [columns[i] for i in kept], [[r[i] for i in kept] for r in rows])
+
+
+Cells = list[list[tuple[Curve, Band]]]
+
+
+def cells_of(curves: Sequence[Curve]) -> Cells:
+    """Return curves with their bands, grouped by environment and learner."""
+    grouped: dict[tuple[str, str], list[tuple[Curve, Band]]] = {}
+    for curve in curves:
+        grouped.setdefault(curve.cell, []).append((curve, statistics.curve_band(curve.values)))
+    return list(grouped.values())
+
+
+def _label(*words: str) -> str:
+    return ": ".join(word for word in words if word)
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,208 @@
+"""Sentences made from the numbers: what was compared, and what came out.
+
+A difference is called higher or lower only where the Holm-adjusted p-value is below 0.05. Everything else is
+"no difference shown", which is not "no difference": the sentence gives the interval, so the reader sees what
+is still open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from replaylab.statistics import Interval
+from replaylab.study.analysis.comparisons import Difference, Level, Measure, Spent
+from replaylab.study.spec.study_file import Spec
+
+MEASURE_NAMES: dict[Measure, str] = {"final": "final", "area": "average"}
+"""As a table's column has them."""
+
+MEASURE_WORDS: dict[Measure, str] = {
+    "final": "final level",
+    "area": "average over training",
+}
+
+MOST_NAMED = 8
+"""Strategies that one sentence names."""
+
+
+def number(value: float, scale: float | None = None) -> str:
+    """Return a number with about three digits and a true minus sign.
+
+    Args:
+        value: the number.
+        scale: the largest size among numbers it stands beside, so that all get the same decimals; its own by
+            default.
+    """
+    size = abs(value if scale is None else scale)
+    digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2
+    text = f"{value:,.{digits}f}"
+    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
+
+
+def signed(value: float, scale: float | None = None) -> str:
+    """Return a number with its sign always there."""
+    text = number(value, scale)
+    return f"+{text}" if value > 0 else text
+
+
+def estimate(found: Interval) -> str:
+    """Return the estimate, with the decimals of its interval."""
+    return number(found.estimate, _scale(found))
+
+
+def interval(found: Interval) -> str:
+    """Return an interval's ends."""
+    return f"{number(found.low, _scale(found))} to {number(found.high, _scale(found))}"
+
+
+def effect(found: Interval) -> str:
+    """Return a difference with its sign, and the decimals of its interval."""
+    return signed(found.estimate, _scale(found))
+
+
+def effect_interval(found: Interval) -> str:
+    """Return the ends of a difference's interval, with their signs."""
+    return f"{signed(found.low, _scale(found))} to {signed(found.high, _scale(found))}"
+
+
+def _scale(found: Interval) -> float:
+    return max(map(abs, found))
+
+
+def p_value(p: float) -> str:
+    """Return a p-value as written in a table."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def joined(items: Sequence[str]) -> str:
+    """Return ``a``, ``a and b``, ``a, b and c``."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def some(items: Sequence[str], noun: str = "others") -> str:
+    """Return the items, joined; of more than `MOST_NAMED` the first ones, and how many there are besides."""
+    if len(items) <= MOST_NAMED:
+        return joined(items)
+    return f"{', '.join(items[: MOST_NAMED - 1])} and {len(items) - MOST_NAMED + 1} {noun}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 run``, ``40 runs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def verdict(difference: Difference) -> str:
+    """Return the verdict on one comparison, in one to three words."""
+    if not difference.shown:
+        return "no difference shown"
+    return "higher" if difference.iqm.estimate > 0 else "lower"
+
+
+def compared(spec: Spec) -> str:
+    """Return one sentence: what was compared, and how."""
+    others = [s for s in spec.strategies if s != spec.baseline]
+    against = f"{some(others)} with {spec.baseline}" if others else f"{spec.baseline} alone"
+    return (
+        f"Compared: {against}, on {joined(spec.environments)}, with {joined(list(spec.learners))}, "
+        f"{counted(len(spec.seeds), 'seed')} each and {spec.budget} a run "
+        f"({counted(spec.runs, 'run')}). The same seeds serve every strategy, so runs are compared in pairs. "
+        f"A run is judged by its greedy policy on separate environments: the mean return of "
+        f"{counted(spec.evaluation.episodes, 'episode')}, every {spec.evaluation.every:,} {spec.budget.unit}."
+    )
+
+
+def answers(found: Sequence[Difference], levels: Sequence[Level], spec: Spec) -> list[str]:
+    """Return the answer, a sentence or two for each environment and learner."""
+    cells = list(dict.fromkeys((d.environment, d.learner) for d in found))
+    return [
+        _answer([d for d in found if (d.environment, d.learner) == cell], levels, cell, len(spec.learners) > 1)
+        for cell in cells
+    ]
+
+
+def _answer(found: Sequence[Difference], levels: Sequence[Level], cell: tuple[str, str], name_learner: bool) -> str:
+    where = f"{cell[0]} with {cell[1]}" if name_learner else cell[0]
+    parts = [
+        _one_measure([d for d in found if d.measure == measure], measure, where, first=not i)
+        for i, measure in enumerate(dict.fromkeys(d.measure for d in found))
+    ]
+    base = next(
+        lv
+        for lv in levels
+        if (lv.environment, lv.learner) == cell and lv.strategy == found[0].baseline and lv.measure == "final"
+    )
+    reached = f"{base.strategy} itself ended at {estimate(base.iqm)} (95 % interval {interval(base.iqm)})."
+    return " ".join([*parts, reached[0].upper() + reached[1:]])
+
+
+def _one_measure(found: Sequence[Difference], measure: Measure, where: str, *, first: bool) -> str:
+    baseline = found[0].baseline
+    clauses = []
+    for kind in ("higher", "lower"):
+        named = [f"{d.strategy} ({effect(d.iqm)})" for d in found if verdict(d) == kind]
+        if named:
+            clauses.append(f"{some(named)} came out {kind} than {baseline}")
+    open_ = [d.strategy for d in found if not d.shown]
+    if open_:
+        clauses.append(f"no difference from {baseline} was shown for {some(open_)}")
+    lead = f"On {where}, by the {MEASURE_WORDS[measure]}, " if first else f"By the {MEASURE_WORDS[measure]}, "
+    return lead + "; ".join(clauses) + "."
+
+
+def comparison(difference: Difference) -> str:
+    """Return one sentence on one comparison: effect, interval, p-value, verdict."""
+    d = difference
+    numbers = (
+        f"{d.strategy} against {d.baseline}, {MEASURE_WORDS[d.measure]}: {effect(d.iqm)} "
+        f"(95 % interval {effect_interval(d.iqm)}; {counted(d.pairs, 'pair')}; "
+        f"p {equals(d.p_holm)} after Holm’s correction)"
+    )
+    if d.shown:
+        return f"{numbers}: {verdict(d)}."
+    if d.covers_zero:
+        return f"{numbers}: no difference shown; the interval covers 0."
+    return f"{numbers}: no difference shown; the interval leaves out 0, but p stays above 0.05."
+
+
+def equals(p: float) -> str:
+    """Return a p-value as written in a sentence, after ``p``."""
+    text = p_value(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def budgets(spent: Sequence[Spent], spec: Spec) -> str:
+    """Return what is matched between the strategies, and what is not."""
+    if not spent:
+        return f"Every run takes {spec.budget}; updates were not recorded."
+    matched = [spec.budget.counted]
+    unmatched: list[str] = []
+    for name, values in (
+        ("updates", {round(s.updates) for s in spent}),
+        (
+            "transitions replayed",
+            {round(s.transitions_replayed) for s in spent if s.transitions_replayed >= 0},
+        ),
+    ):
+        (matched if len(values) == 1 else unmatched).append(name)
+    text = f"Matched between strategies: {joined(matched)}."
+    if not unmatched:
+        return text
+    text += f" Not matched: {joined(unmatched)}."
+    if "transitions replayed" not in unmatched:
+        return text
+    per_update = {s.strategy: s.transitions_replayed / s.updates for s in spent if s.updates > 0}
+    listed = some([f"{strategy} {share:.3g}" for strategy, share in per_update.items()])
+    return f"{text} Transitions replayed in one update: {listed}. What that alone does is part of each difference."
+
+
+def few_seeds(spec: Spec) -> str | None:
+    """Return a warning where the seeds cannot carry a verdict, or None."""
+    others = (len(spec.strategies) - 1) * len(spec.environments) * len(spec.learners)
+    least = 2.0 / 2 ** len(spec.seeds) * others
+    if least < 0.05 or not others:
+        return None
+    return (
+        f"With {counted(len(spec.seeds), 'seed')} and {counted(others, 'comparison')} the corrected test "
+        f"cannot reach p < 0.05 whatever the data (its smallest p is {min(least, 1.0):.2g}): "
+        f"read the intervals, or add seeds."
+    )

@@ -1,0 +1,109 @@
+"""The tables of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from replaylab.study.analysis import comparisons as analysis
+from replaylab.study.report import sentences as words
+from replaylab.study.report.page import KEYS, Page, ReportTable
+
+RETURN_UNIT = "greedy return"
+"""The unit of levels and differences, in words."""
+
+
+def level_table(page: Page, levels: Sequence[analysis.Level]) -> ReportTable:
+    """How high each strategy came, by both measures."""
+    by_cell: dict[tuple[str, str, str], dict[str, analysis.Level]] = {}
+    for level in levels:
+        by_cell.setdefault((level.environment, level.learner, level.strategy), {})[level.measure] = level
+    return page.table(
+        "levels",
+        "How high each strategy came",
+        f"Interquartile mean over runs, with its 95 % bootstrap interval; unit: {RETURN_UNIT}.",
+        ("Environment", "Learner", "Strategy", "Runs", "Final", "95 %", "Average", "95 %"),
+        [
+            (
+                *cell,
+                str(both["final"].runs),
+                words.estimate(both["final"].iqm),
+                words.interval(both["final"].iqm),
+                words.estimate(both["area"].iqm),
+                words.interval(both["area"].iqm),
+            )
+            for cell, both in by_cell.items()
+        ],
+        (*KEYS, "measure", "runs", "iqm", "low", "high"),
+        ((lv.environment, lv.learner, lv.strategy, lv.measure, lv.runs, *lv.iqm) for lv in levels),
+    )
+
+
+def difference_table(page: Page, differences: Sequence[analysis.Difference]) -> ReportTable:
+    """Each strategy against the baseline, with its test."""
+    return page.table(
+        "differences",
+        f"Against {page.spec.baseline}, in pairs of the same seed",
+        "Difference of interquartile means with its paired 95 % bootstrap interval; p from the paired "
+        "sign-flip permutation test or of the interval, whichever is larger, then Holm-corrected over all comparisons "
+        "of the same measure.",
+        (
+            "Environment",
+            "Learner",
+            "Strategy",
+            "Measure",
+            "Pairs",
+            "Difference",
+            "95 %",
+            "p",
+            "p (Holm)",
+            "Verdict",
+        ),
+        [
+            (
+                d.environment,
+                d.learner,
+                d.strategy,
+                words.MEASURE_NAMES[d.measure],
+                str(d.pairs),
+                words.effect(d.iqm),
+                words.effect_interval(d.iqm),
+                words.p_value(d.p),
+                words.p_value(d.p_holm),
+                words.verdict(d),
+            )
+            for d in differences
+        ],
+        (*KEYS, "baseline", "measure", "pairs", "difference", "low", "high", "p", "p_holm", "verdict"),
+        (
+            (
+                *(d.environment, d.learner, d.strategy, d.baseline, d.measure, d.pairs),
+                *(*d.iqm, d.p, d.p_holm, words.verdict(d)),
+            )
+            for d in differences
+        ),
+    )
+
+
+def budget_table(page: Page, spent: Sequence[analysis.Spent]) -> ReportTable:
+    """What one run of each strategy used up."""
+
+    def whole(value: float) -> str:
+        return f"{value:,.0f}" if value >= 0 else "not recorded"
+
+    return page.table(
+        "budgets",
+        "What one run used up",
+        "Means over the runs, at the last logged step.",
+        ("Environment", "Learner", "Strategy", "Environment steps", "Updates", "Transitions replayed"),
+        [
+            (
+                s.environment,
+                s.learner,
+                s.strategy,
+                *map(whole, (s.environment_steps, s.updates, s.transitions_replayed)),
+            )
+            for s in spent
+        ],
+        (*KEYS, "environment_steps", "updates", "transitions_replayed"),
+        ((s.environment, s.learner, s.strategy, s.environment_steps, s.updates, s.transitions_replayed) for s in spent),
+    )

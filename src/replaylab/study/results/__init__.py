@@ -1,0 +1,1 @@
+"""A study's folder: rows, records, provenance."""

@@ -1,0 +1,82 @@
+"""JSON records of a study's folder: ``study.json``, ``machine.json``, ``timing/``. Each holds its own checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from replaylab.errors import StorageError
+from replaylab.study.results import atomic_files as files
+from replaylab.study.spec.errors import first_fault
+
+_SEAL = "sha256"
+
+
+class _Timing(BaseModel):
+    """What a file in ``timing/`` has to hold."""
+
+    seconds: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+    environment_steps: Annotated[int, Field(ge=0)] = 0
+    episodes: Annotated[int, Field(ge=0)] = 0
+
+
+MACHINE: TypeAdapter[Any] = TypeAdapter(dict[str, dict[str, str]])
+TIMING: TypeAdapter[Any] = TypeAdapter(_Timing)
+LOOKS: TypeAdapter[Any] = TypeAdapter(dict[str, list[list[int]]])
+SHAPES = {"machine": MACHINE, "looks": LOOKS}
+"""Of records that are looked up by name; the others are timings."""
+
+
+def write(path: Path, record: Mapping[str, Any]) -> None:
+    """Write a record with its checksum.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    files.write_text(path, json.dumps({**record, _SEAL: _digest(record)}, indent=2, ensure_ascii=False) + "\n")
+
+
+def opened(text: bytes) -> dict[str, Any]:
+    """Return a record from its bytes; one of a version that wrote no checksum is taken as it is.
+
+    Raises:
+        ValueError: it is none, or not what was written.
+    """
+    try:
+        record = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(record, dict):
+        raise ValueError("it must be a table")
+    if _SEAL in record and record.pop(_SEAL) != _digest(record):
+        raise ValueError("it is not what was written, by its checksum")
+    return record
+
+
+def read(path: Path, shape: TypeAdapter[Any]) -> dict[str, Any]:
+    """Return a record of a shape; empty where there is none.
+
+    Raises:
+        StorageError: it is damaged.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        record = opened(path.read_bytes())
+        shape.validate_python(record)
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            f"{path} is damaged: {first_fault(error)}. Remove it; the report does without, and a run of the study "
+            f"writes machine.json again."
+        ) from error
+    return record
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    plain = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()

@@ -1,0 +1,165 @@
+"""The results on disk: one Parquet file per population, in long form.
+
+Columns: see `SCHEMA`. Rows are sorted by seed, metric, step, and hold nothing of time or machine, so two runs
+of the same study give equal rows. Each file's metadata carries the settings it came from, the library
+versions, and the SHA-256 of the file (`seal`), which is looked at whenever it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from replaylab.errors import StorageError
+from replaylab.study.plan.populations import Population, digest
+from replaylab.study.results.atomic_files import whole_file
+from replaylab.study.results.sealing import BLANK, Seal, seal, seal_of
+
+_METADATA_KEY = b"replaylab"
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, MemoryError)
+"""What reading a damaged file may raise; Arrow's own errors are among them."""
+
+MEND = (
+    "`replaylab study run` moves what is damaged away and trains those runs again; or move it away yourself, and the "
+    "rest is reported."
+)
+
+_LABEL = pa.dictionary(pa.int32(), pa.string())
+
+
+def _column(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
+    return pa.field(name, kind, nullable=False, metadata={"meaning": meaning})
+
+
+SCHEMA = pa.schema(
+    [
+        _column("environment", _LABEL, "Gymnasium id"),
+        _column("learner", _LABEL, "name of the learner in the study file"),
+        _column("strategy", _LABEL, "name of the replay strategy in the study file"),
+        _column("seed", pa.int64(), "seed of the run; equal seeds pair across strategies"),
+        _column("step", pa.int64(), "environment steps of that run so far; episodes where the budget is in episodes"),
+        _column("metric", _LABEL, "what the value is, named as in Stable-Baselines3; ours under replay/"),
+        _column("value", pa.float64(), "the value, in the metric's unit (returns: undiscounted reward)"),
+    ]
+)
+"""Names, types and meanings of the columns; the same text lies in every file's schema."""
+
+
+def write_population(
+    path: Path, population: Population, columns: Mapping[str, NDArray[Any]], versions: Mapping[str, str]
+) -> None:
+    """Write a population's rows, wholly or not at all.
+
+    Args:
+        path: the file to make.
+        population: whose rows these are.
+        columns: seed int64, step int64, metric str, value float64; each of shape (rows,).
+        versions: library versions, kept in the file's metadata.
+    """
+    metrics, codes = np.unique(np.asarray(columns["metric"], dtype=np.str_), return_inverse=True)
+    order = np.lexsort((columns["step"], codes, columns["seed"]))
+    metric = pa.DictionaryArray.from_arrays(pa.array(codes[order].astype(np.int32)), pa.array(metrics.tolist()))
+    labels = [population.environment, population.learner, population.strategy]
+    constant = np.zeros(len(order), dtype=np.int32)
+    table = pa.Table.from_arrays(
+        [
+            *(pa.DictionaryArray.from_arrays(pa.array(constant), pa.array([label])) for label in labels),
+            pa.array(np.asarray(columns["seed"], dtype=np.int64)[order]),
+            pa.array(np.asarray(columns["step"], dtype=np.int64)[order]),
+            metric,
+            pa.array(np.asarray(columns["value"], dtype=np.float64)[order]),
+        ],
+        schema=SCHEMA.with_metadata(
+            {_METADATA_KEY: json.dumps({"identity": population.identity, "versions": dict(versions), "sealed": True})}
+        ),
+    )
+    with whole_file(path) as temporary:
+        with pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(BLANK)
+        seal(temporary)
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Return the settings ("identity") and library versions ("versions") a file was made with.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    try:
+        return _metadata(path)
+    except _UNREADABLE as error:
+        raise StorageError(f"{path} is damaged: {_why(error)}. {MEND}") from error
+
+
+def damage(path: Path) -> str | None:
+    """Return in words what is wrong with a population's file; None: nothing.
+
+    Files of versions that wrote no checksum are decoded instead.
+    """
+    try:
+        found = seal_of(path)
+        if found is Seal.BROKEN:
+            return "it is not what was written, by its checksum"
+        metadata = _metadata(path)
+        if found is Seal.NONE:
+            if metadata.get("sealed"):
+                return "its checksum is missing"
+            pq.read_table(path)
+        if digest(metadata["identity"]) != path.stem.rpartition(".")[2]:
+            return "it holds the rows of other settings than its name says"
+    except _UNREADABLE as error:
+        return _why(error)
+    return None
+
+
+def check(files: Iterable[Path]) -> None:
+    """Raise an error that names the damaged ones of some populations' files, if there are any.
+
+    Raises:
+        StorageError: some are damaged.
+    """
+    damaged = [f"{file} is damaged: {why}." for file in files if (why := damage(file))]
+    if damaged:
+        more = f" So are {len(damaged) - 1} more files there." if len(damaged) > 1 else ""
+        raise StorageError(f"{damaged[0]}{more} {MEND}")
+
+
+def open_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
+    """Return the rows of the files as a DuckDB relation, in a fixed order.
+
+    Raises:
+        StorageError: a file is damaged.
+    """
+    check(files)
+    connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")  # which slow queries would print
+    rows = connection.read_parquet([_without_patterns(str(f)) for f in files])
+    return rows.order("environment, learner, strategy, seed, metric, step")
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    metadata: dict[str, Any] = json.loads(pq.read_schema(path).metadata[_METADATA_KEY])
+    if not all(isinstance(metadata[part], dict) for part in ("identity", "versions")):
+        raise TypeError("its metadata are not those of a study")
+    return metadata
+
+
+def _why(error: Exception) -> str:
+    """Return in one line why a file cannot be read."""
+    foreign = isinstance(error, LookupError | TypeError)
+    return "it is no file of a study's results" if foreign else str(error).partition("\n")[0].rstrip(".")
+
+
+def _without_patterns(name: str) -> str:
+    """Return a file name as DuckDB takes it, for which these are patterns."""
+    return re.sub(r"[*?[]", r"[\g<0>]", name)

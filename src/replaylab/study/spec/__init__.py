@@ -1,0 +1,1 @@
+"""The study file: what it may say, and what is wrong with one."""

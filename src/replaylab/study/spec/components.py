@@ -1,0 +1,239 @@
+"""Named parts of a study file, such as ``{type = "prioritized", alpha = 0.7}``, as objects.
+
+A part's options are the fields of a frozen dataclass (a sampler, a learner, a schedule): the dataclass is
+the only place that knows their names, types, defaults and rules, and a new sampler needs one line in a table
+here. Samplers and learners of your own need no line: ``type = "my_module:MySampler"`` (`custom_components`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from collections.abc import Mapping
+from typing import Any, Self, get_args, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+
+from replaylab.errors import ConfigError, MissingExtraError, SpecError
+from replaylab.study.spec import custom_components as own
+from replaylab.study.spec.errors import shown, unknown_key, unknown_name
+
+Catalogue = Mapping[str, str]
+
+STRATEGIES: Catalogue = {
+    "online": "replaylab.replay:Online",
+    "none": "replaylab.replay:Online",
+    "sliding_window": "replaylab.replay:SlidingWindow",
+    "uniform": "replaylab.replay:Uniform",
+    "combined": "replaylab.replay:Combined",
+    "shuffled_epochs": "replaylab.replay:ShuffledEpochs",
+    "recency": "replaylab.replay:Recency",
+    "geometric": "replaylab.replay:Geometric",
+    "reverse_sweep": "replaylab.replay:ReverseSweep",
+    "blocks": "replaylab.replay:Blocks",
+    "sticky": "replaylab.replay:Sticky",
+    "prioritized": "replaylab.replay:Prioritized",
+    "rank_based": "replaylab.replay:RankBased",
+    "greedy": "replaylab.replay:Greedy",
+    "lap": "replaylab.replay:LAP",
+    "relo": "replaylab.replay:ReLo",
+    "anti_prioritized": "replaylab.replay:AntiPrioritized",
+    "permuted": "replaylab.replay:Permuted",
+    "oracle": "replaylab.learners.tabular.oracle:EnvOracle",
+}
+"""Sampler types of ``[strategies.*]``; "none" is learning without replay, another word for "online".
+The oracle asks the environment for its exact values."""
+
+LEARNERS: Catalogue = {
+    "dqn": "replaylab.learners:DQN",
+    "dqn_as_published": "replaylab.learners:DQNAsPublished",
+    "q_learning": "replaylab.learners:QLearning",
+    "sarsa": "replaylab.learners:Sarsa",
+    "expected_sarsa": "replaylab.learners:ExpectedSarsa",
+}
+"""Learner types of ``[learners.*]``."""
+
+TRANSFORMS: Catalogue = {
+    "n_step": "replaylab.replay:NStep",
+    "frame_stack": "replaylab.replay:FrameStack",
+    "hindsight": "replaylab.learners.training.env_hindsight:EnvHindsight",
+}
+"""Transform types, in a strategy's ``transforms``; hindsight asks the environment what a goal is worth."""
+
+SCHEDULES: Catalogue = {
+    "constant": "replaylab.replay:Constant",
+    "linear": "replaylab.replay:Linear",
+    "exponential": "replaylab.replay:Exponential",
+}
+"""Schedule types, wherever an option takes a schedule; a bare number is a constant one."""
+
+
+class Part(BaseModel):
+    """A type with its options, as plain data. After `resolve` it holds every option, defaults included."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_flat_table(cls, value: object) -> object:
+        if not isinstance(value, Mapping) or "type" not in value:
+            raise ValueError('must be a table with a `type`, such as {type = "uniform"}')
+        return {"type": value.get("type"), "options": {k: v for k, v in value.items() if k != "type"}}
+
+    @model_serializer
+    def _to_flat_table(self) -> dict[str, Any]:
+        return {"type": self.type, **self.options}
+
+    @classmethod
+    def of(cls, kind: str, options: Mapping[str, Any]) -> Self:
+        """Make a part from its type and options."""
+        return cls.model_validate({**options, "type": kind})
+
+
+def resolve(part: Part, catalogue: Catalogue, where: str, source: str) -> Part:
+    """Check a part by building it, and return it with every option spelled out.
+
+    Args:
+        part: as written in the file.
+        catalogue: the types allowed here.
+        where: key path in the file, for messages.
+        source: the file, for messages.
+
+    Raises:
+        SpecError: the type or an option is unknown, or a value breaks a rule.
+    """
+    if not own.is_own(part.type):
+        return Part.of(part.type, _plain(_build(part.type, part.options, catalogue, where, source)))
+    if own.changed(part.type, part.options):  # results of other code than is here: they can be read, not trained
+        return part
+    options = {key: value for key, value in part.options.items() if key != own.CODE}
+    plain = _plain(_build(part.type, options, catalogue, where, source))
+    try:
+        json.dumps(plain)
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            f"{source}: `{where}`: every field of {part.type} must be plain data (numbers, texts, lists, tables), so "
+            f"that it identifies a run: {error}."
+        ) from error
+    return Part.of(part.type, plain | {own.CODE: own.code_of(part.type)})
+
+
+def build(part: Part, catalogue: Catalogue) -> Any:
+    """Return the object a resolved part stands for: a sampler or a learner.
+
+    Raises:
+        SpecError: it is your own, and its code is not what it was when the part was resolved.
+    """
+    if not own.is_own(part.type):
+        return _build(part.type, part.options, catalogue, part.type, "study")
+    if change := own.changed(part.type, part.options):
+        module = part.type.partition(":")[0]
+        raise SpecError(f"The module {module} {change}. Where it is there, read the study file again and run that.")
+    options = {key: value for key, value in part.options.items() if key != own.CODE}
+    return _build(part.type, options, catalogue, part.type, "study")
+
+
+def option_names(kind: object, catalogue: Catalogue) -> list[str] | None:
+    """Return the options of a type of the catalogue, or None where it has no such type."""
+    if not isinstance(kind, str) or kind not in catalogue:
+        return None
+    return [f.name for f in dataclasses.fields(_load(kind, catalogue, kind, "study")) if f.init]
+
+
+def _load(kind: str, catalogue: Catalogue, where: str, source: str) -> type:
+    if own.is_own(kind) and catalogue in (STRATEGIES, LEARNERS):
+        return own.load(kind, "sampler" if catalogue is STRATEGIES else "learner", where, source)
+    if kind not in catalogue:
+        raise SpecError(unknown_name(source, f"{where}.type", kind, catalogue))
+    module, _, name = catalogue[kind].partition(":")
+    try:
+        loaded: type = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f'`{where}` needs {error.name}, which is not installed. Run: pip install "replaylab[lab]"'
+        ) from error
+    return loaded
+
+
+def _build(kind: str, options: Mapping[str, Any], catalogue: Catalogue, where: str, source: str) -> Any:
+    cls = _load(kind, catalogue, where, source)
+    fields = [f.name for f in dataclasses.fields(cls) if f.init]
+    try:
+        hints = get_type_hints(cls)
+    except Exception as error:  # of a class of one's own
+        raise SpecError(f"{source}: the types of the fields of {kind} cannot be read: {error}.") from error
+    values = {}
+    for key, value in options.items():
+        if key not in fields:
+            raise SpecError(unknown_key(source, f"{where}.{key}", fields))
+        values[key] = _option(value, hints[key], f"{where}.{key}", source)
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise SpecError(f"{source}: `{where}`: {error}") from error
+    except TypeError as error:
+        missing = [f.name for f in dataclasses.fields(cls) if _required(f) and f.name not in values]
+        raise SpecError(f"{source}: `{where}` needs {', '.join(f'`{m}`' for m in missing) or error}.") from error
+    except (Exception, SystemExit) as error:
+        if not own.is_own(kind):
+            raise
+        raise SpecError(f"{source}: `{where}` cannot be made: {own.last_words(error)}") from error
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _option(value: Any, hint: Any, where: str, source: str) -> Any:
+    """Check one option against its field's type; a table with a ``type`` is a schedule."""
+    if _takes_schedule(hint):
+        if isinstance(value, Mapping):
+            options = {k: v for k, v in value.items() if k != "type"}
+            return _build(str(value.get("type")), options, SCHEDULES, where, source)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SpecError(f"{source}: `{where}` must be a number or a schedule, but got {shown(value)}.")
+        if float not in get_args(hint):
+            return _build("constant", {"value": float(value)}, SCHEDULES, where, source)
+        return float(value)
+    try:  # as JSON, where a list may be a tuple, but true is no number, nor is "3"
+        return TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
+    except PydanticUserError as error:  # a class of one's own
+        raise SpecError(f"{source}: `{where}` has a type that no study file can give, {hint}.") from error
+    except ValidationError as error:
+        rule = error.errors(include_url=False)[0]["msg"].removeprefix("Input should be ")
+        raise SpecError(f"{source}: `{where}` must be {rule}, but got {shown(value)}.") from error
+
+
+def _takes_schedule(hint: Any) -> bool:
+    schedule = importlib.import_module("replaylab.replay").Schedule
+    return any(isinstance(t, type) and issubclass(t, schedule) for t in (hint, *get_args(hint)))
+
+
+def _plain(part: Any) -> dict[str, Any]:
+    """Options of a frozen dataclass as plain data; schedules become tables with a ``type``."""
+    plain: dict[str, Any] = {}
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if field.metadata.get("said_if_changed") and value == field.default:
+            continue
+        if dataclasses.is_dataclass(value):
+            value = {"type": _schedule_type(value), **_plain(value)}
+        plain[field.name] = list(value) if isinstance(value, tuple) else value
+    return plain
+
+
+def _schedule_type(value: object) -> str:
+    name = f"{type(value).__module__}:{type(value).__name__}"
+    return next((k for k, v in SCHEDULES.items() if v.split(":")[1] == type(value).__name__), name)

@@ -1,0 +1,102 @@
+"""Samplers and learners of your own in a study file: ``type = "my_module:MySampler"``.
+
+The module is imported from the current folder or from what is installed, by the study and by each of its workers. The
+class is a frozen dataclass, whose fields are the options of the study file. The bytes of the module's file are part of
+what identifies a run, so changed code never mixes with old results; modules that it imports are not looked into.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from replaylab.errors import SpecError
+
+CODE = "code_sha256"
+"""The option that a resolved part of one's own has besides its fields: the first digits of its module's SHA-256."""
+
+
+def is_own(kind: str) -> bool:
+    """Return whether a part's type names a class in a module."""
+    return ":" in kind
+
+
+def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str) -> type:
+    """Return the class that a type names.
+
+    Raises:
+        SpecError: there is no such module or class, or it is not a sampler or learner.
+    """
+    module_name, _, name = kind.partition(":")
+    rule = f'{source}: `{where}.type` must name a {role} as "module:Class", but got {kind!r}'
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise SpecError(f"{rule}.")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        if _is_absent(module_name, error):
+            raise SpecError(
+                f"{rule}: there is no module {module_name!r} in {Path.cwd()}, nor is one installed. Run the command "
+                f"where {module_name.replace('.', '/')}.py is, or install it."
+            ) from error
+        raise SpecError(f"{rule}: {module_name} cannot be imported: {last_words(error)}") from error
+    if module_name == "__main__":
+        raise SpecError(f"{rule}: workers cannot import __main__. Write the class into a file of its own.")
+    found = getattr(module, name, None)
+    if not isinstance(found, type):
+        raise SpecError(f"{rule}: {module_name} has no class {name!r}.")
+    _check(found, role, rule)
+    return found
+
+
+def _is_absent(module: str, error: BaseException) -> bool:
+    """Whether a module is not there, rather than something that it imports."""
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    return absent is not None and f"{module}.".startswith(f"{absent}.")
+
+
+def last_words(error: BaseException) -> str:
+    """Return in one line what a user's own code raised, and at which line of which file."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    told = str(error).partition("\n")[0]
+    return f"{at}{type(error).__name__}: {told}" if told else f"{at}{type(error).__name__}"
+
+
+def _check(found: type, role: str, rule: str) -> None:
+    if role == "sampler":
+        from replaylab.replay import Sampler
+
+        if not issubclass(found, Sampler):
+            raise SpecError(f"{rule}: {found.__name__} is not derived from replaylab.replay.CustomSampler.")
+    elif not hasattr(found, "agents"):
+        raise SpecError(f"{rule}: {found.__name__} has no method `agents` (see replaylab.learners.Learner).")
+    if "__dataclass_fields__" not in vars(found):
+        raise SpecError(f"{rule}: {found.__name__} is no dataclass. Write @dataclass(frozen=True) above it.")
+
+
+def code_of(kind: str) -> str:
+    """Return the first digits of the SHA-256 of the module's file, which `load` has imported."""
+    file = getattr(sys.modules[kind.partition(":")[0]], "__file__", None)
+    return hashlib.sha256(Path(file).read_bytes() if file else b"").hexdigest()[:16]
+
+
+def changed(kind: str, options: Mapping[str, Any]) -> str:
+    """Return in words how the code differs from that of the resolved options; "" where it does not."""
+    module = kind.partition(":")[0]
+    if CODE not in options:
+        return ""
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        return f"cannot be imported: {error}"
+    except (Exception, SystemExit) as error:
+        return f"cannot be imported: {last_words(error)}"
+    return "" if code_of(kind) == options[CODE] else "has changed since the study was read"

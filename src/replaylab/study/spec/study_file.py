@@ -1,0 +1,375 @@
+"""What a study is, as data: a TOML file, validated.
+
+A `Spec` holds everything that decides a study's numbers, with every default filled in, so the same file run
+next year under other defaults is a different study, and says so. Shape of a file::
+
+    name = "quick"
+    title = "Which replay strategy learns CartPole best?"
+    environments = ["CartPole-v1"]
+    seeds = 10                      # 0 to 9; or a list of your own
+    population = 10                 # seeds trained together in one worker
+    baseline = "uniform"            # the strategy the others are compared with
+
+    [budget]
+    steps = 20_000                  # environment steps of every run; or instead: episodes = 300
+
+    [evaluation]
+    every = 1_000                   # environment steps
+    episodes = 10
+
+    [measures]
+    every = 2_500                   # environment steps; 0: none
+
+    [learners.dqn]
+    type = "dqn"                    # the other keys are the learner's settings
+    gamma = 0.99
+
+    [strategies.uniform]
+    type = "uniform"                # the other keys are the sampler's options, and these:
+
+    [strategies.hindsight]
+    type = "uniform"
+    transforms = [{ type = "hindsight", ratio = 4 }]
+    learner = { double = false }    # other settings of the learners, for this strategy
+    budget = { steps = 40_000 }     # another budget
+    environments = ["replaylab/BitFlip-v0"]         # only these of the study's
+    learners = ["dqn"]                              # only these of the study's
+
+    [strategies.prioritized]                        # one strategy for each combination of values, named
+    type = "prioritized"                            # prioritized.alpha-0.5.beta-0 and so on; learners too
+    vary = { alpha = [0.5, 1.0], beta = [0.0, 1.0] }
+    factors = { choice = "td" }                     # labels of your own, for contrasts
+
+    [env_options."replaylab/BitFlip-v0"]            # for an environment's constructor
+    n = 10
+
+    [scores."CartPole-v1"]          # so that environments can be averaged: low becomes 0, high becomes 1
+    low = 9.4
+    high = 500.0
+
+    [[contrasts]]                   # what is asked, declared before the data are there; see questions.py
+    name = "weights"
+    more = { beta = 1.0 }
+    less = { beta = 0.0 }
+    equivalence = 0.05
+
+A budget in episodes is the unit of ``evaluation.every`` and ``logging.every`` as well.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from replaylab.errors import SpecError
+from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve
+from replaylab.study.spec.contrasts import Question, Score, asked
+from replaylab.study.spec.errors import explain
+from replaylab.study.spec.texts import Line, Prose
+from replaylab.study.spec.vary import Origin, chosen_learners, spread
+
+MOST_SEEDS = 100_000
+
+Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+EnvironmentId = Annotated[Line, Field(min_length=1, max_length=100)]
+Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
+Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
+
+
+class _Table(BaseModel):
+    """A TOML table: no unknown keys, never changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Budget(_Table):
+    """How long every run is, the same for all strategies that do not say otherwise."""
+
+    steps: Count | None = None
+    """Environment steps of one run."""
+
+    episodes: Count | None = None
+    """Or its episodes."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.steps is None) == (self.episodes is None):
+            raise ValueError("must hold either `steps` or `episodes`")
+        return self
+
+    @property
+    def total(self) -> int:
+        """The budget as a number."""
+        return self.steps or self.episodes or 0
+
+    @property
+    def unit(self) -> Literal["steps", "episodes"]:
+        """What it counts."""
+        return "steps" if self.steps else "episodes"
+
+    @property
+    def counted(self) -> str:
+        """What it counts, in words."""
+        return "environment steps" if self.steps else "episodes"
+
+    def __str__(self) -> str:
+        return f"{self.total:,} {self.counted}"
+
+
+class Overrides(_Table):
+    """What a strategy does otherwise than the rest of the study."""
+
+    transforms: tuple[Part, ...] = ()
+    """What a drawn step becomes."""
+
+    learner: dict[str, Any] = {}
+    """Settings of the learners, in place of theirs."""
+
+    budget: Budget | None = None
+    """In place of the study's; in the same unit."""
+
+    environments: tuple[EnvironmentId, ...] | None = None
+    """Which of the study's environments; None: all."""
+
+    learners: tuple[Name, ...] | None = None
+    """Which of the study's learners; None: all."""
+
+
+class Evaluation(_Table):
+    """Greedy evaluation on separate environments."""
+
+    every: Count
+    """Environment steps, or episodes, between evaluations."""
+
+    episodes: Count = 10
+    """Episodes of one evaluation; their mean return is one point of the learning curve."""
+
+    held_out: Annotated[int, Field(ge=0, strict=True)] = 0
+    """States whose mean of max_a Q(s, a) every evaluation writes down, as ``eval/held_out_q``."""
+
+    value_error: Annotated[bool, Field(strict=True)] = False
+    """Whether it writes down how far values are from optimal ones, as ``eval/value_error``; for tables."""
+
+
+class Logging(_Table):
+    """What is written down while training."""
+
+    every: Count = 500
+    """Environment steps, or episodes, between rows of ``train/...`` and ``replay/...``."""
+
+    visits: bool = False
+    """Whether to count, in rows ``visits/STATE``, where each run acted; for Discrete observations."""
+
+
+class Measures(_Table):
+    """What is measured of the replay while training; see docs/measures.md."""
+
+    every: Annotated[int, Field(ge=0, strict=True)] = 2_500
+    """Environment steps between two looks, whatever the budget counts; 0: nothing is measured."""
+
+
+class Origins(_Table):
+    """What ``vary`` and ``factors`` say of strategies and learners, by their names."""
+
+    strategies: dict[Name, Origin] = {}
+    learners: dict[Name, Origin] = {}
+
+
+class Spec(_Table):
+    """A validated study. See the module's docstring for the file it is read from."""
+
+    name: Name
+    title: Prose = ""
+    question: Prose = ""
+    environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]
+    learners: Annotated[dict[Name, Part], Field(min_length=1)]
+    strategies: Annotated[dict[Name, Part], Field(min_length=1)]
+    overrides: dict[Name, Overrides] = {}
+    origins: Origins = Origins()
+    env_options: dict[EnvironmentId, dict[str, Any]] = {}
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
+    population: Count = 10
+    baseline: str = "uniform"
+    budget: Budget
+    evaluation: Evaluation
+    logging: Logging = Logging()
+    measures: Measures = Measures()
+    scores: dict[EnvironmentId, Score] = {}
+    contrasts: tuple[Question, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spread(cls, value: Any) -> Any:
+        """Make one table of each combination that ``vary`` speaks of, and take overrides out of the options."""
+        if not isinstance(value, dict) or not all(isinstance(value.get(k), dict) for k in ("learners", "strategies")):
+            return value
+        learners = spread(value["learners"], "learners", LEARNERS)
+        strategies = spread(value["strategies"], "strategies", STRATEGIES)
+        given = value.get("origins") or {}  # those of a study.json
+        if not isinstance(given, dict) or not all(isinstance(of, dict) for of in given.values()):
+            return value
+        made = {"learners": learners.origins, "strategies": strategies.origins}
+        origins = given | {k: given.get(k, {}) | of for k, of in made.items()}
+        for name, one in strategies.tables.items():
+            if isinstance(one, dict) and "learners" in one:
+                names = list(learners.tables)
+                chosen = chosen_learners(one["learners"], origins["learners"], names, f"strategies.{name}")
+                strategies.tables[name] = one | {"learners": chosen}
+        return cls._part_overrides(
+            value | {"learners": learners.tables, "strategies": strategies.tables, "origins": origins}
+        )
+
+    @classmethod
+    def _part_overrides(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """Take what a strategy does otherwise than the study out of its sampler's options."""
+        strategies = value["strategies"]
+        if not all(isinstance(one, dict) for one in strategies.values()):
+            return value
+        names = Overrides.model_fields
+        taken = {k: {n: one[n] for n in names if n in one} for k, one in strategies.items()}
+        plain = {k: {n: v for n, v in one.items() if n not in names} for k, one in strategies.items()}
+        overrides = {**value.get("overrides", {}), **{k: one for k, one in taken.items() if one}}
+        return value | {"strategies": plain, "overrides": overrides}
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _count_to_list(cls, value: object) -> object:
+        counted = isinstance(value, int) and not isinstance(value, bool)
+        if (not counted or value < 1) and not isinstance(value, list | tuple):  # type: ignore[operator]
+            raise ValueError("must be a count of at least 1, or a list of seeds")
+        count = value if isinstance(value, int) else len(value)  # type: ignore[arg-type]
+        if count > MOST_SEEDS:
+            raise ValueError(f"must be at most {MOST_SEEDS:,} seeds")
+        return tuple(range(count)) if counted else value
+
+    @field_validator("seeds", "environments")
+    @classmethod
+    def _no_duplicates(cls, value: tuple[object, ...]) -> tuple[object, ...]:
+        twice = sorted(str(v) for v, count in Counter(value).items() if count > 1)
+        if twice:
+            raise ValueError(f"must hold each entry once, but {', '.join(twice)} is there more than once")
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        self._check_baseline()
+        for strategy in self.strategies:
+            self._check_budget(strategy, self.budget_of(strategy))
+        for name in (
+            {e for one in self.overrides.values() for e in one.environments or ()}
+            | set(self.env_options)
+            | set(self.scores)
+        ):
+            if name not in self.environments:
+                raise ValueError(f"`environments` must hold every environment that is spoken of, but lacks {name!r}")
+        spoken = [("overrides", set(self.overrides) - set(self.strategies))]
+        for what, there in (("strategies", self.strategies), ("learners", self.learners)):
+            spoken.append((f"origins.{what}", set(getattr(self.origins, what)) - set(there)))
+        spoken += [
+            (f"overrides.{k}.learners", set(o.learners or ()) - set(self.learners)) for k, o in self.overrides.items()
+        ]
+        for where, names in spoken:
+            if names:
+                raise ValueError(f"`{where}` speaks of something that is not there: {min(names)!r}")
+        asked(self)
+        return self
+
+    def _check_baseline(self) -> None:
+        if self.baseline in self.strategies:
+            return
+        made = [name for name, origin in self.origins.strategies.items() if origin.table == self.baseline]
+        named = made or list(self.strategies)
+        why = ", a table that `vary` makes these of" if made else ""
+        raise ValueError(
+            f"`baseline` must name one of the strategies ({', '.join(named)}), but got {self.baseline!r}{why}"
+        )
+
+    def _check_budget(self, strategy: str, budget: Budget) -> None:
+        if budget.unit != self.budget.unit:
+            raise ValueError(f"`strategies.{strategy}.budget` must be in {self.budget.unit}, as `budget` is")
+        if self.evaluation.every > budget.total:
+            raise ValueError(
+                f"`evaluation.every` must be at most `budget.{budget.unit}` = {budget.total}, "
+                f"but got {self.evaluation.every}"
+            )
+
+    def budget_of(self, strategy: str) -> Budget:
+        """Return a strategy's budget."""
+        return self.overrides.get(strategy, Overrides()).budget or self.budget
+
+    def environments_of(self, strategy: str) -> tuple[str, ...]:
+        """Return the environments a strategy runs on."""
+        own = self.overrides.get(strategy, Overrides()).environments
+        return tuple(e for e in self.environments if own is None or e in own)
+
+    def learners_of(self, strategy: str) -> tuple[str, ...]:
+        """Return the learners a strategy runs with."""
+        own = self.overrides.get(strategy, Overrides()).learners
+        return tuple(name for name in self.learners if own is None or name in own)
+
+    def learner_of(self, strategy: str, learner: str) -> Part:
+        """Return a learner as a strategy has it, every setting spelled out."""
+        part = self.learners[learner]
+        changes = self.overrides.get(strategy, Overrides()).learner
+        if not changes:
+            return part
+        return resolve(
+            Part.of(part.type, part.options | changes), LEARNERS, f"strategies.{strategy}.learner", self.name
+        )
+
+    def transforms_of(self, strategy: str, learner: str) -> tuple[Part, ...]:
+        """Return a strategy's transforms, every option spelled out; an n-step return has the learner's discount."""
+        gamma = {"gamma": self.learner_of(strategy, learner).options.get("gamma", 0.99)}
+        where = f"strategies.{strategy}.transforms"
+        return tuple(
+            resolve(Part.of(p.type, (gamma if p.type == "n_step" else {}) | p.options), TRANSFORMS, where, self.name)
+            for p in self.overrides.get(strategy, Overrides()).transforms
+        )
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Self:
+        """Read, validate and complete a study file.
+
+        Raises:
+            SpecError: the file is missing or no TOML, a key is unknown, or a value breaks a rule; the message
+                names the file, the key's path, the rule and the value.
+        """
+        file = Path(path)
+        try:
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SpecError(f"{file}: cannot be read: {error.strerror}.") from error
+        except RecursionError as error:
+            raise SpecError(f"{file}: is nested too deep.") from error
+        except ValueError as error:  # not of TOML's grammar, not of UTF-8, a number of 5,000 digits
+            raise SpecError(f"{file}: is not valid TOML: {error}.") from error
+        return cls.from_table(table, source=str(file))
+
+    @classmethod
+    def from_table(cls, table: dict[str, Any], *, source: str = "study") -> Self:
+        """Validate and complete a study given as nested tables; ``source`` is named in errors.
+
+        Raises:
+            SpecError: as in `from_toml`.
+        """
+        try:
+            spec = cls.model_validate(table)
+        except ValidationError as error:
+            raise SpecError(explain(error, cls, source)) from error
+        learners = {k: resolve(p, LEARNERS, f"learners.{k}", source) for k, p in spec.learners.items()}
+        strategies = {k: resolve(p, STRATEGIES, f"strategies.{k}", source) for k, p in spec.strategies.items()}
+        spec = spec.model_copy(update={"learners": learners, "strategies": strategies})
+        for strategy in strategies:
+            for learner in spec.learners_of(strategy):
+                spec.transforms_of(strategy, learner)
+        return spec
+
+    @property
+    def runs(self) -> int:
+        """Number of runs: environments × learners × strategies × seeds, without what a strategy leaves out."""
+        cells = sum(len(self.environments_of(s)) * len(self.learners_of(s)) for s in self.strategies)
+        return cells * len(self.seeds)

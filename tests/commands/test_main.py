@@ -1,0 +1,268 @@
+"""The command line: help, exit codes, and what is printed where."""
+
+import signal
+import subprocess
+import sys
+from functools import partial
+
+import pyarrow.parquet as pq
+import pytest
+
+from replaylab.commands import main as cli
+from replaylab.study import Study
+from replaylab.study.results.store import SCHEMA
+
+TINY = """
+name = "tiny"
+environments = ["CartPole-v1"{more}]
+seeds = 2
+[budget]
+steps = 200
+[evaluation]
+every = 100
+episodes = 1
+[learners.dqn]
+type = "dqn"
+hidden = [8]
+batch_size = 8
+learning_starts = 20
+[strategies.uniform]
+type = "uniform"
+[strategies.none]
+type = "none"
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    file = tmp_path / "tiny.toml"
+    file.write_text(TINY.format(more=""))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("command", "example"),
+    [
+        ([], "replaylab study run quick"),
+        (["study"], "replaylab study run quick"),
+        (["study", "run"], "replaylab study run quick"),
+        (["study", "report"], "replaylab study report results/quick"),
+        (["study", "list"], "replaylab study list"),
+        (["claims"], "replaylab claims 1 6 --json claims.json"),
+        (["train"], "replaylab train --env CartPole-v1 --strategy prioritized --seeds 10 --steps 50000"),
+    ],
+)
+def test_every_help_has_an_example(command, example, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    with pytest.raises(SystemExit) as caught:
+        cli.main([*command, "--help"])
+    assert caught.value.code == 0
+    assert f"Example: {example}" in capsys.readouterr().out
+
+
+def test_defaults_are_visible(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for default in ("(default: CartPole-v1)", "(default: uniform)", "(default: 50000)", "(default: 10)"):
+        assert default in shown
+
+
+def test_a_study_from_file_to_report(tiny, tmp_path, capfd):
+    out = tmp_path / "out"
+    assert cli.main(["study", "run", str(tiny), "--out", str(out), "--workers", "2"]) == 0
+    printed = capfd.readouterr()
+    lines = printed.out.splitlines()
+    assert lines[0] == "4 runs to do, 800 environment steps, 2 workers."
+    assert sum(line.startswith("finished CartPole-v1 · dqn · ") for line in lines) == 2
+    assert lines[-1] == f"report: {out / 'report.html'}"
+    assert [lines[-2]] == Study.from_folder(out).answers()
+    assert len(lines) == len(set(lines)) == 6
+    assert printed.err == ""
+
+    assert cli.main(["study", "run", str(tiny), "--out", str(out), "--no-report"]) == 0
+    assert capfd.readouterr().out == f"0 runs in 0 s, 4 were there already: {out}\n"
+
+    assert cli.main(["study", "report", str(out)]) == 0
+    told = capfd.readouterr().out.splitlines()
+    assert told[-1] == f"report: {out / 'report.html'}"
+    assert told[:-1] == Study.from_folder(out).answers()
+
+
+def test_a_dry_run_tells_and_leaves_nothing(tiny, tmp_path, capfd):
+    out = tmp_path / "out"
+    assert cli.main(["study", "run", str(tiny), "--out", str(out), "--workers", "1", "--dry-run"]) == 0
+    printed = capfd.readouterr()
+    assert "0 runs are there already; 4 to do in 2 populations, 800 steps\n" in printed.out
+    assert "\nexpected time: " in printed.out
+    assert "\nexpected disk: " in printed.out
+    assert printed.err == ""
+    assert not out.exists()
+
+
+def test_a_failing_environment_exits_with_1_and_its_traceback(tmp_path, capfd):
+    file = tmp_path / "tiny.toml"
+    file.write_text(TINY.format(more=', "tests.study.failing:Fails-v0"'))
+    assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out")]) == 1
+    printed = capfd.readouterr()
+    assert printed.err.count("Traceback (most recent call last)") >= 2
+    assert "RuntimeError: it broke" in printed.err
+    assert "FAILED tests.study.failing:Fails-v0 · dqn · uniform · 2 seeds from 0" in printed.err
+    assert "report: " in printed.out
+
+
+def test_an_environment_that_is_not_there_is_told_before_anything_is_trained(tmp_path, capfd):
+    file = tmp_path / "tiny.toml"
+    file.write_text(TINY.format(more=', "NoSuch-v0"'))
+    assert cli.main(["study", "run", str(file), "--out", str(tmp_path / "out")]) == 2
+    printed = capfd.readouterr()
+    assert "NoSuch-v0 · dqn · uniform · 2 seeds from 0 cannot be run: `env_id` must name" in printed.err
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            ["study", "report", "nowhere"],
+            "replaylab: nowhere: holds no study (there is no study.json). Give the folder a "
+            "`replaylab study run` wrote, such as results/quick.\n",
+        ),
+        (
+            ["train", "--strategy", "prioritised"],
+            "replaylab: train: `--strategy.type` must be one of online, none, sliding_window, uniform, "
+            "combined, shuffled_epochs, recency, geometric, reverse_sweep, blocks, sticky, prioritized, "
+            "rank_based, greedy, lap, relo, anti_prioritized, permuted, oracle, but got 'prioritised'; did you mean "
+            "`prioritized`?\n",
+        ),
+        (
+            ["train", "--strategy", "online", "--strategy-options", "alpha=1"],
+            "replaylab: train: unknown key `--strategy.alpha`. No options are allowed here.\n",
+        ),
+        (
+            ["train", "--learner-options", "gamma"],
+            "replaylab: train: --learner-options take KEY=VALUE, but got 'gamma'.\n",
+        ),
+        (
+            ["train", "--seeds", "0"],
+            "replaylab: train: `seeds` must have at least one entry, but got ().\n",
+        ),
+    ],
+)
+def test_wrong_input_is_one_message_and_exit_code_2(command, message, capsys):
+    assert cli.main(command) == 2
+    printed = capsys.readouterr()
+    assert printed.err == message
+    assert printed.out == ""
+
+
+def test_list_names_the_shipped_studies(capsys):
+    assert cli.main(["study", "list"]) == 0
+    assert "quick: Which replay strategy learns CartPole best?\n" in capsys.readouterr().out.splitlines(keepends=True)
+
+
+def test_train_prints_evaluations_and_writes_rows(tmp_path, capsys):
+    file = tmp_path / "rows.parquet"
+    command = "train --strategy prioritized --strategy-options alpha=0.7 --learner-options hidden=[8]"
+    command += f" learning_starts=100 --seeds 2 --first-seed 5 --steps 400 --eval-every 200 --out {file}"
+    assert cli.main(command.split()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "CartPole-v1 · dqn · prioritized · 2 seeds from 5, 400 steps each"
+    assert [line.split(" steps")[0].strip() for line in lines[1:3]] == ["200", "400"]
+    assert lines[3].startswith("final level ")
+    assert lines[3].endswith("interquartile mean over 2 seeds with its 95 % interval")
+    assert lines[5] == f"rows: {file}"
+    table = pq.read_table(file)
+    assert table.schema.names == SCHEMA.names
+    assert set(table.column("seed").to_pylist()) == {5, 6}
+
+
+def test_the_module_runs_as_a_command():
+    made = subprocess.run([sys.executable, "-m", "replaylab", "study", "list"], capture_output=True, text=True)
+    assert made.returncode == 0
+    assert "\nquick: " in made.stdout
+
+
+def test_importing_the_command_line_is_light():
+    code = (
+        "import sys, replaylab.commands.main;"
+        "heavy = {'torch', 'gymnasium', 'duckdb', 'pyarrow', 'matplotlib', 'scipy', 'pydantic', 'rich'};"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("missing", ["tyro", "pydantic", "duckdb", "jinja2"])
+def test_a_missing_lab_extra_names_the_install_command(missing):
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None;"
+        "from replaylab.commands.main import main; sys.exit(main(['study', 'report', 'x']))"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert made.returncode == 2
+    assert made.stderr.endswith('not installed. Run: pip install "replaylab[lab]"\n')
+    assert made.stderr.count("\n") == 1
+
+
+def test_ctrl_c_ends_the_workers_and_exits_with_130(tiny, tmp_path):
+    tiny.write_text(tiny.read_text().replace("steps = 200", "steps = 100_000_000"))
+    command = [sys.executable, "-m", "replaylab", "study", "run", str(tiny), "--out", str(tmp_path / "out")]
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to it
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
+    assert run.stdout.readline().startswith("4 runs to do")
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=60)
+    assert err == "replaylab: interrupted; the same command goes on from here.\n"
+    assert run.returncode == 130
+
+
+def test_train_saves_and_goes_on(tmp_path, capsys):
+    options = ["--env", "FrozenLake-v1", "--learner", "sarsa", "--episodes", "20"]
+    options += ["--seeds", "2", "--eval-episodes", "1"]
+    whole, again = tmp_path / "whole.parquet", tmp_path / "again.parquet"
+    saving = ["--save", str(tmp_path / "run"), "--save-every", "5"]
+    assert cli.main(["train", *options, *saving, "--out", str(whole)]) == 0
+    assert "20 episodes each" in capsys.readouterr().out
+    assert cli.main(["train", "--resume", str(tmp_path / "run"), "--out", str(again)]) == 0
+    left, right = (pq.read_table(file).to_pydict() for file in (whole, again))
+    assert left == right
+    assert cli.main(["train", "--resume", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err
+
+
+def test_tables_are_trained_without_pytorch(tmp_path):
+    options = ["train", "--env", "FrozenLake-v1", "--learner", "sarsa", "--steps", "60", "--seeds", "2"]
+    code = f"import sys; from replaylab import cli; assert cli.main({options}) == 0; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
+
+
+def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, monkeypatch):
+    """As with Atari, whose emulator's random stream cannot be reached."""
+    monkeypatch.setattr("replaylab.learners.training.env_state.possible", lambda env: False)
+    options = ["train", "--env", "FrozenLake-v1", "--learner", "q_learning", "--steps", "100", "--seeds", "2"]
+    assert cli.main([*options, "--save", str(tmp_path)]) == 0
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["agents-0.npz", "agents-1.npz", "population.json"]
+    assert cli.main([*options, "--save", str(tmp_path), "--save-every", "50"]) == 2
+    assert "`save_every` needs an environment that can go on exactly" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--env", "Taxi-v4", "--transforms", "hindsight"], "hindsight needs"),
+        (["--transforms", "nstep"], "did you mean `n_step`"),
+        (["--env", "Pendulum-v1", "--learner", "q_learning"], "tables need Discrete observations"),
+        (["--env-options", "nonsense=1"], "`env_options` do not fit CartPole-v1"),
+        (
+            ["--strategy", "prioritized", "--strategy-options", "block_length=3"],
+            "a multiple of the sampler's `block_length`",
+        ),
+        (["--strategy", "oracle"], "the oracle has to know what an update does to a table"),
+        (["--out", "/"], "--out must be a file, but / is a folder"),
+        (["--save", "/dev/null"], "--save /dev/null cannot be written"),
+    ],
+)
+def test_train_says_what_cannot_be_before_it_begins(options, message, capsys):
+    assert cli.main(["train", *options, *(["--learner", "q_learning"] if "Taxi-v4" in options else [])]) == 2
+    assert message in capsys.readouterr().err

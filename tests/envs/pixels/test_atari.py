@@ -1,0 +1,153 @@
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import SyncVectorEnv
+
+from replaylab.envs import make_atari, make_vector_env
+from replaylab.envs.pixels.atari import EpisodicLife, FireReset
+from replaylab.errors import ConfigError, MissingExtraError
+from replaylab.replay import FrameStack, ReplayBuffer
+
+
+def test_a_missing_emulator_is_told_with_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    for env_id in ("ALE/Pong-v5", "PongNoFrameskip-v4"):
+        with pytest.raises(MissingExtraError, match=r'pip install "replaylab\[atari\]"'):
+            make_vector_env(env_id, 1)
+
+
+class Game(gym.Env):
+    """Three lives of two steps each; tells which actions came."""
+
+    observation_space, action_space = gym.spaces.Discrete(100), gym.spaces.Discrete(3)
+
+    class Emulator:
+        def lives(self):
+            return self.left
+
+    ale = Emulator()
+
+    def reset(self, *, seed=None, options=None):
+        self.actions, self.ale.left = ["new"], 3
+        return 0, {}
+
+    def step(self, action):
+        self.actions.append(action)
+        self.ale.left = 3 - (len(self.actions) - 1) // 2
+        return len(self.actions), 1.0, self.ale.left == 0, False, {}
+
+
+def test_fire_is_pressed_at_an_episodes_start():
+    env = FireReset(Game())
+    assert env.reset()[0] == 2
+    assert env.unwrapped.actions == ["new", 1]
+
+
+def test_a_lost_life_ends_the_episode_and_not_the_game():
+    env = EpisodicLife(Game())
+    assert env.reset()[0] == 0
+    ends = []
+    while len(ends) < 3:
+        obs, _, terminated, _, _ = env.step(2)
+        if terminated:
+            ends.append((obs, env.unwrapped.ale.lives()))
+            env.reset()
+    assert ends == [(3, 2), (5, 1), (7, 0)]
+    assert env.unwrapped.actions == ["new"]
+    env.step(2)
+    env.reset(seed=3)
+    assert env.unwrapped.actions == ["new"]
+
+
+@pytest.fixture
+def atari():
+    pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
+    pytest.importorskip("cv2", reason="the extra `atari` is not installed")
+
+
+@pytest.mark.usefixtures("atari")
+class TestWithTheEmulator:
+    def test_copies_depend_on_their_seeds_alone_and_equal_the_single_game(self):
+        env = make_vector_env("ALE/Pong-v5", 2, frame_stack=4)
+        single = make_atari("ALE/Pong-v5")
+        assert isinstance(env, SyncVectorEnv)
+        assert env.single_observation_space == gym.spaces.Box(0, 255, (4, 84, 84), np.uint8)
+        obs, _ = env.reset(seed=[1, 2])
+        np.testing.assert_array_equal(obs[1], single.reset(seed=2)[0])
+        actions = np.random.default_rng(0)
+        for _ in range(30):
+            action = actions.integers(6, size=2)
+            obs = env.step(action)[0]
+            np.testing.assert_array_equal(obs[1], single.step(action[1])[0])
+        assert not np.array_equal(obs[0], obs[1])
+        assert obs.std() > 1
+
+    def test_an_action_lasts_four_frames_and_sees_the_maximum_of_the_last_two(self):
+        import cv2
+
+        skipping = make_atari("PongNoFrameskip-v4", frame_stack=1, noop_max=0, fire_on_reset=False)
+        plain = gym.make("PongNoFrameskip-v4", obs_type="grayscale")
+        skipping.reset(seed=0)
+        plain.reset(seed=0)
+        for action in [0, 2, 3, 2, 0, 3] * 5:
+            obs, reward, *_ = skipping.step(action)
+            frames = [plain.step(action) for _ in range(4)]
+            seen = np.maximum(frames[2][0], frames[3][0])
+            np.testing.assert_array_equal(obs, cv2.resize(seen, (84, 84), interpolation=cv2.INTER_AREA))
+            assert reward == sum(frame[1] for frame in frames)
+
+    def test_rewards_are_clipped_if_asked_for(self):
+        """Ms. Pac-Man's dots are worth 10."""
+        rewards = {}
+        for clip in (False, True):
+            env = make_atari("MsPacmanNoFrameskip-v4", clip_rewards=clip, noop_max=0)
+            env.reset(seed=0)
+            rewards[clip] = np.array([env.step(3)[1] for _ in range(120)])
+        assert rewards[False].max() >= 10
+        np.testing.assert_array_equal(rewards[True], np.clip(rewards[False], -1, 1))
+
+    def test_breakout_fires_and_loses_its_lives_one_episode_after_the_other(self):
+        env = make_atari("BreakoutNoFrameskip-v4", episodic_life=True, frame_stack=1)
+        env.reset(seed=0)
+        lives = []
+        while len(lives) < 6:
+            *_, terminated, truncated, info = env.step(0)  # FIRE at the start is all that moves the ball
+            if terminated or truncated:
+                lives.append(info["lives"])
+                env.reset()
+        assert lives == [4, 3, 2, 1, 0, 4]
+
+    def test_a_buffer_stores_each_frame_of_the_stacks_once(self):
+        env = make_vector_env("ALE/Pong-v5", 2)
+        buffer = ReplayBuffer.for_env(
+            env, 100, transforms=[FrameStack(4, stacked_input=True)], next_obs="derived", seed=0
+        )
+        obs, _ = env.reset(seed=0)
+        stacks = {}
+        for _ in range(20):
+            action = env.action_space.sample()
+            next_obs, reward, terminated, truncated, infos = env.step(action)
+            ends = {"terminated": terminated, "truncated": truncated, "final_obs": infos.get("final_obs")}
+            ids = buffer.add(obs=obs, action=action, reward=reward, next_obs=next_obs, **ends)
+            stacks.update(zip(ids.tolist(), zip(obs, next_obs, strict=True), strict=True))
+            obs = next_obs
+        assert buffer.columns["obs"].shape[1:] == (84, 84)
+        batch = buffer.sample(50)
+        for number, then, after in zip(batch.id.tolist(), batch.obs, batch.next_obs, strict=True):
+            np.testing.assert_array_equal(then, stacks[number][0])
+            np.testing.assert_array_equal(after, stacks[number][1])
+
+    def test_bad_games_and_options_are_told(self):
+        with pytest.raises(ConfigError, match="`env_id` must name an Atari game, but 'ALE/Pung-v5' cannot be made"):
+            make_vector_env("ALE/Pung-v5", 1)
+        with pytest.raises(ConfigError, match="`frame_stack` must be at least 1, but got 0"):
+            make_atari("ALE/Pong-v5", frame_stack=0)
+        with pytest.raises(ConfigError, match="frame_skip"):
+            make_atari("ALE/Pong-v5", frame_skip=0)
+
+    def test_a_missing_rom_is_told(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
+        with pytest.raises(ConfigError, match=r"'ALE/Pong-v5' cannot be made: .*pong\.bin"):
+            make_vector_env("ALE/Pong-v5", 1)

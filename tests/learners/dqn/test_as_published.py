@@ -1,0 +1,196 @@
+"""Each flaw against what it says of itself, and none of them against DQN."""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from torch import nn
+
+from replaylab.errors import ConfigError
+from replaylab.learners import DQN, DQNAsPublished, train
+from replaylab.learners.training import loop as training
+from replaylab.learners.training.metrics_recorder import Recorder
+from replaylab.learners.training.state import Job, Run
+from replaylab.replay import Linear, Prioritized, ReplayBuffer, Uniform
+from tests.learners.tabular import corridor
+
+SETTINGS = {
+    "hidden": (16,),
+    "batch_size": 8,
+    "learning_starts": 50,
+    "capacity": 1_000,
+    "target_period": 20,
+    "epsilon": Linear(1.0, 0.05, until=0.5),
+}
+SEEDS = [3, 4, 9]
+
+
+def run(learner, sampler=None, steps=200, **options):
+    return train(corridor.ENV_ID, learner, sampler or Uniform(), SEEDS, steps, **({"eval_every": None} | options))
+
+
+@pytest.fixture
+def buffers(monkeypatch):
+    """The buffers of the runs to come."""
+    made, make = [], ReplayBuffer.for_env
+
+    def for_env(*args, **kwargs):
+        made.append(make(*args, **kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(ReplayBuffer, "for_env", for_env)
+    return made
+
+
+def stored(buffer):
+    return {name: column[:, : buffer.size[0]] for name, column in buffer.columns.items()}
+
+
+@pytest.mark.parametrize("sampler", [Uniform(), Prioritized()], ids=str)
+@pytest.mark.parametrize("env_id", ["CartPole-v1", corridor.ENV_ID])
+def test_without_flaws_it_is_dqn_bit_for_bit(sampler, env_id):
+    options = {"total_steps": 250, "eval_every": 100, "eval_episodes": 2, "log_every": 10, "measure_every": 50}
+    plain = train(env_id, DQN(**SETTINGS), sampler, SEEDS, **options)
+    switched_off = train(env_id, DQNAsPublished(**SETTINGS), sampler, SEEDS, **options)
+    for name, column in plain.columns.items():
+        np.testing.assert_array_equal(switched_off.columns[name], column)
+
+
+def test_its_other_settings_are_dqns():
+    flawless = {k: v for k, v in asdict(DQNAsPublished()).items() if k in asdict(DQN())}
+    assert flawless == asdict(DQN())
+    with pytest.raises(ConfigError, match="`end_reward` of DQNAsPublished must be a finite number, but got nan"):
+        DQNAsPublished(end_reward=float("nan"))
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
+def test_end_reward_is_stored_at_every_end_and_nowhere_else(buffers, mode):
+    """Actions until learning starts do not depend on rewards, so the two runs take the same steps."""
+    learners = [DQN(**SETTINGS), DQNAsPublished(**SETTINGS, end_reward=-10.0)]
+    runs = [run(replace(one, learning_starts=190), steps=190, autoreset_mode=mode) for one in learners]
+    true, changed = map(stored, buffers)
+    ended = true["terminated"] | true["truncated"]
+    assert (ended.sum(1) > 5).all()
+    assert (true["terminated"] & (true["reward"] == 4.0)).any()  # a goal, which is punished all the same
+    np.testing.assert_array_equal(changed["reward"], np.where(ended, -10.0, true["reward"]))
+    for name in ("terminated", "truncated", "obs", "next_obs"):
+        np.testing.assert_array_equal(changed[name], true[name])
+    np.testing.assert_array_equal(*(one.of("rollout/ep_rew")[1] for one in runs))  # told as the environment paid
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
+def test_truncation_terminates_stores_every_end_as_a_termination(buffers, mode):
+    learners = [DQN(**SETTINGS), DQNAsPublished(**SETTINGS, truncation_terminates=True)]
+    runs = [run(replace(one, learning_starts=190), steps=190, autoreset_mode=mode) for one in learners]
+    true, changed = map(stored, buffers)
+    assert (true["truncated"] & ~true["terminated"]).any()
+    np.testing.assert_array_equal(changed["terminated"], true["terminated"] | true["truncated"])
+    assert not changed["truncated"].any()
+    for name in ("reward", "obs", "next_obs"):
+        np.testing.assert_array_equal(changed[name], true[name])
+    np.testing.assert_array_equal(*(one.of("rollout/ep_len")[1] for one in runs))
+
+
+def test_truncation_terminates_stops_the_bootstrap(buffers):
+    """γ as large as it gets and rewards that are never 0: the targets show whether the next state counts."""
+    run(DQNAsPublished(**SETTINGS, truncation_terminates=True), steps=100)
+    steps = stored(buffers[0])
+    cut = steps["terminated"] & (steps["next_obs"][:, :, 1] != 4)  # the corridor itself terminates at place 4 alone
+    assert cut.any(axis=1).all()
+    first = cut.argmax(axis=1)
+    batch = buffers[0].as_batch(first[:, None])
+    agents = DQN(**SETTINGS, gamma=1.0).agents(corridor.Corridor.observation_space, spaces.Discrete(2), SEEDS)
+    q = agents.q_values(batch.obs)[np.arange(3), 0, batch.action[:, 0]]
+    np.testing.assert_allclose(agents.probe(batch).td_error[:, 0], batch.reward[:, 0] - q, rtol=1e-6)
+
+
+def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):
+    """Every stored step's probability is ∝ (|r + γ·Q⁻(s', a*) − Q(s, a)| + ε)^α by the networks when it came."""
+    learner = DQNAsPublished(**SETTINGS, stale_priorities=True, gamma=0.9)
+    expected, made = [], []
+
+    class Remembering(Run):
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(self)
+            add, self.buffer.add = self.buffer.add, lambda **step: spy(add, **step)
+
+    def delta(agents, obs, action, reward, next_obs, terminated, r):
+        def q(parameters, x):
+            w1, b1, w2, b2 = np.split(parameters.astype(np.float64), np.cumsum([32, 16, 32]))
+            return np.maximum(w1.reshape(16, 2) @ x + b1, 0.0) @ w2.reshape(2, 16).T + b2
+
+        best = q(agents.core.online[r], next_obs).argmax()
+        target = reward + 0.9 * (not terminated) * q(agents.core.target[r], next_obs)[best]
+        return target - q(agents.core.online[r], obs)[action]
+
+    def spy(add, **step):
+        agents, final = made[0].agents, step["final_obs"]
+        for r in range(3):
+            ended = step["terminated"][r] or step["truncated"][r]
+            next_obs = final[r] if ended else step["next_obs"][r]
+            given = step["obs"][r], step["action"][r], step["reward"][r], next_obs, step["terminated"][r], r
+            expected.append(delta(agents, *given))
+        return add(**step)
+
+    monkeypatch.setattr("replaylab.learners.training.loop.Run", Remembering)
+    run(learner, Prioritized(alpha=0.7, epsilon=0.01, beta=1.0), steps=150)
+    assert made[0].agents.updates == 101
+    mass = (np.abs(np.reshape(expected, (150, 3)).T) + 0.01) ** 0.7
+    law = made[0].buffer.probabilities(np.broadcast_to(np.arange(150), (3, 150)))
+    np.testing.assert_allclose(law, mass / mass.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("module", [None, lambda space, actions: nn.Linear(space.shape[0], actions)])
+def test_the_target_is_copied_where_an_episode_ends_and_nowhere_else(module):
+    settings = SETTINGS | {"target_period": 1, "train_period": 1_000, "learning_starts": 8}
+    learner = DQNAsPublished(**settings, target_each_episode=True, module=module)
+    run_ = Run(Job(corridor.ENV_ID, learner, Uniform(), total_steps=150), SEEDS)
+    recorder, copied = Recorder(SEEDS, 1_000), 0
+    for _ in range(150):
+        if min(run_.buffer.size) >= 8:
+            run_.agents.update(run_.buffer.sample(8))
+        before = run_.agents.state()
+        training.turn(run_, recorder)
+        now, steps = run_.agents.state(), stored(run_.buffer)
+        ended = (steps["terminated"] | steps["truncated"])[:, -1]
+        copied += ended.sum()
+        for name in (name for name in now if name.startswith("target")):
+            online = before[name.replace("target", "online")]
+            for r in range(3):
+                np.testing.assert_array_equal(now[name][r], online[r] if ended[r] else before[name][r])
+    assert run_.agents.updates > 100
+    assert 20 < copied < 150
+
+
+@pytest.mark.parametrize(
+    "flaws",
+    [
+        {"end_reward": -10.0},
+        {"truncation_terminates": True},
+        {"stale_priorities": True},
+        {"target_each_episode": True},
+        {"end_reward": -10.0, "truncation_terminates": True, "stale_priorities": True, "target_each_episode": True},
+    ],
+    ids=str,
+)
+def test_a_population_equals_its_single_runs_and_differs_from_dqn(flaws):
+    learner = DQNAsPublished(**SETTINGS, **flaws)
+    options = {"total_steps": 149, "log_every": 10, "eval_every": None}
+    together = train(corridor.ENV_ID, learner, Prioritized(), SEEDS, **options)
+    without = train(corridor.ENV_ID, DQN(**SETTINGS), Prioritized(), SEEDS, **options)
+    name = "train/td_error_mean"
+    assert not np.array_equal(together.of(name)[1], without.of(name)[1])
+    for seed in SEEDS:
+        alone = train(corridor.ENV_ID, learner, Prioritized(), [seed], **options)
+        np.testing.assert_allclose(together.of(name, seed)[1], alone.of(name)[1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_checkpoint_goes_on(tmp_path):
+    learner = DQNAsPublished(**SETTINGS, stale_priorities=True, target_each_episode=True, end_reward=-10.0)
+    options = {"log_every": 10, "save_every": 70}
+    whole = run(learner, Prioritized(), save=tmp_path, **options)
+    again = run(learner, Prioritized(), resume=tmp_path, log_every=10)
+    for name, column in whole.columns.items():
+        np.testing.assert_array_equal(again.columns[name], column)

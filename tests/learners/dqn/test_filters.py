@@ -1,0 +1,186 @@
+"""Perceptrons above a small convolution, in the core, beside PyTorch's."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from replaylab import _core
+from replaylab.errors import ConfigError
+from replaylab.learners import DQN, train
+from replaylab.learners.dqn.modules import module_agents
+from replaylab.learners.dqn.networks import FilteredPerceptron
+from replaylab.replay import Batch, Prioritized
+from tests.learners.dqn.batches import part
+
+SHAPE, ACTIONS = (3, 6, 5), 4
+BOX, CHOICES = spaces.Box(0, 1, SHAPE, np.bool_), spaces.Discrete(ACTIONS)
+SETTINGS = DQN(
+    filters=6, hidden=(10,), learning_rate=1e-6, batch_size=8, learning_starts=8, gamma=0.9, max_grad_norm=None
+)
+VARIANTS = {
+    "plain": {},
+    "simple": {"double": False, "loss": "squared"},
+    "dueling": {"dueling": True, "hidden": (9, 8)},
+    "linear": {"hidden": (), "filters": 1},
+    "clipped gradient": {"max_grad_norm": 0.05},
+    "polyak": {"tau": 0.1, "target_period": 1},
+}
+
+
+@pytest.fixture(params=_core.usable_kernels())
+def kernels(request):
+    _core.use_kernels(request.param)
+    yield request.param
+    _core.use_kernels(_core.usable_kernels()[0])
+
+
+def batch_of(replicas, rows, shape=SHAPE, seed=0):
+    rng = np.random.default_rng(seed)
+    obs, next_obs = (rng.random((replicas, rows, *shape)) < 0.3 for _ in range(2))
+    return Batch(
+        {
+            "obs": obs,
+            "action": rng.integers(ACTIONS, size=(replicas, rows)),
+            "reward": rng.standard_normal((replicas, rows)).astype(np.float32),
+            "next_obs": next_obs,
+            "terminated": rng.random((replicas, rows)) < 0.2,
+            "truncated": np.zeros((replicas, rows), bool),
+            "weight": rng.random((replicas, rows)).astype(np.float32),
+        }
+    )
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
+@pytest.mark.parametrize("rows", [1, 19, 32])
+def test_gradients_equal_autograds(changes, rows, kernels):
+    learner = replace(SETTINGS, **changes)
+    ours, theirs = learner.agents(BOX, CHOICES, [3, 4]), module_agents(learner, BOX, ACTIONS, [3, 4])
+    for update in range(3):
+        batch = batch_of(2, rows, seed=update)
+        np.testing.assert_allclose(ours.q_values(batch.obs), theirs.q_values(batch.obs), rtol=1e-4, atol=1e-5)
+        mine, wanted = ours.update(batch), theirs.update(batch)
+        np.testing.assert_allclose(mine.td_error, wanted.td_error, rtol=1e-4, atol=1e-5)
+        for r, one in enumerate(theirs.learners):
+            gradient = torch.cat([p.grad.flatten() for p in one.online.parameters()])
+            scale = gradient.abs().max().item()
+            np.testing.assert_allclose(ours.core.gradients[r], gradient, rtol=1e-4, atol=1e-4 * scale)
+
+
+def test_the_published_network_equals_double_precision(kernels):
+    """16 filters and 128 units on MinAtar's board; the core's single precision beside PyTorch's float64."""
+    shape = (4, 10, 10)
+    learner = DQN(filters=16, hidden=(128,), max_grad_norm=None, learning_rate=1e-12, loss="squared")
+    several = learner.agents(spaces.Box(0, 1, shape, np.bool_), CHOICES, [1])
+    network = FilteredPerceptron(shape, 16, (128,), ACTIONS).double()
+    sizes = [p.numel() for p in network.parameters()]
+    assert several.core.online.shape == (1, sum(sizes)) == (1, 16 * 37 + 128 * 1025 + 4 * 129)
+    with torch.no_grad():
+        for p, block in zip(network.parameters(), np.split(several.core.online[0], np.cumsum(sizes)[:-1]), strict=True):
+            p.copy_(torch.from_numpy(block).view_as(p))
+    batch = batch_of(1, 32, shape)
+    q, q_next = (network(torch.from_numpy(obs[0])) for obs in (batch.obs, batch.next_obs))
+    discount = torch.from_numpy(0.99 * ~batch.terminated[0])
+    y = torch.from_numpy(batch.reward[0]) + discount * q_next.max(1).values
+    td_error = y.detach() - q[torch.arange(32), torch.from_numpy(batch.action[0])]
+    (torch.from_numpy(batch.weight[0]) * td_error**2 / 2).mean().backward()
+    update = several.update(batch)
+    np.testing.assert_allclose(update.td_error[0], td_error.detach(), rtol=1e-4, atol=1e-6)
+    gradient = np.concatenate([p.grad.numpy().ravel() for p in network.parameters()])
+    np.testing.assert_allclose(several.core.gradients[0], gradient, rtol=1e-4, atol=1e-6 * np.abs(gradient).max())
+
+
+def test_replicas_learn_as_if_alone():
+    learner = replace(SETTINGS, learning_rate=1e-2)
+    together = learner.agents(BOX, CHOICES, [5, 0, 7])
+    for r, seed in enumerate([5, 0, 7]):
+        alone = learner.agents(BOX, CHOICES, [seed])
+        for update in range(20):
+            batch = batch_of(3, 8, seed=update)
+            if r == 0:
+                together.update(batch)
+            alone.update(part(batch, r))
+        np.testing.assert_array_equal(alone.core.online[0], together.core.online[r])
+
+
+def test_a_state_goes_on_exactly():
+    learner = replace(SETTINGS, learning_rate=1e-2)
+    first, second = (learner.agents(BOX, CHOICES, [1, 2]) for _ in range(2))
+    for update in range(5):
+        first.update(batch_of(2, 8, seed=update))
+    second.restore(first.state())
+    for one in (first, second):
+        one.update(batch_of(2, 8, seed=9))
+    np.testing.assert_array_equal(first.core.online, second.core.online)
+
+
+def test_a_filter_learns_what_only_a_pattern_tells():
+    """The reward is whether a cross is on the board or five other cells, wherever: no cell by itself tells."""
+    rng = np.random.default_rng(0)
+    learner = DQN(filters=8, hidden=(32,), gamma=0.0, learning_rate=3e-3, target_period=10)
+    several = learner.agents(spaces.Box(0, 1, (1, 8, 8), np.bool_), CHOICES, [0, 1])
+
+    cross, corners = np.zeros((2, 3, 3), bool)
+    cross[1] = cross[:, 1] = corners[::2, ::2] = corners[1, 1] = True
+
+    def boards(rows):
+        obs, reward = np.zeros((2, rows, 1, 8, 8), bool), rng.integers(2, size=(2, rows))
+        for r, b in np.ndindex(2, rows):
+            y, x = rng.integers(6, size=2)
+            obs[r, b, 0, y : y + 3, x : x + 3] = cross if reward[r, b] else corners
+        return obs, reward
+
+    for update in range(300):
+        obs, reward = boards(32)
+        batch = batch_of(2, 32, (1, 8, 8), seed=update)
+        batch.obs[:], batch.reward[:] = obs, reward
+        batch.weight[:] = 1
+        several.update(batch)
+    obs, reward = boards(100)
+    q = several.q_values(obs).mean(-1)
+    assert ((q > 0.5) == (reward > 0.5)).mean() > 0.95
+
+
+def test_a_population_trains_on_minatar_and_goes_on_from_a_checkpoint(tmp_path):
+    learner = DQN(filters=16, hidden=(32,), capacity=500, batch_size=16, learning_starts=100, train_period=4)
+    ends = {}
+
+    def run(name, seeds, **options):
+        def keep(ended, agents):
+            ends[name] = agents.core.online.copy()
+
+        game, settings = "replaylab/MinAtar-Breakout-v1", {"eval_every": None, "on_end": keep}
+        train(game, learner, Prioritized(), seeds, 300, **settings, **options)
+
+    class KilledError(Exception):
+        pass
+
+    def kill(steps):
+        if steps >= 200:
+            raise KilledError
+
+    run("all", [0, 1])
+    run("one", [1])
+    np.testing.assert_array_equal(ends["all"][1], ends["one"][0])
+    with pytest.raises(KilledError):
+        run("killed", [0, 1], save=tmp_path, save_every=150, progress=kill)
+    run("resumed", [0, 1], resume=tmp_path)
+    np.testing.assert_array_equal(ends["all"], ends["resumed"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "space", "message"),
+    [
+        ({"filters": -1}, BOX, "`filters` of DQN must be at least 0, but got -1"),
+        ({"filters": True}, BOX, "`filters` of DQN must be a whole number, but got True"),
+        ({"module": lambda *_: None}, BOX, "`filters` of DQN must be 0 where `module` is given, but got 6"),
+        ({}, spaces.Box(0, 1, (4,)), "`filters` of DQN need observations in a Box"),
+        ({}, spaces.Box(0, 1, (4, 2, 10)), "of at least 3 × 3"),
+        ({}, spaces.Discrete(4), "`filters` of DQN need observations in a Box"),
+    ],
+)
+def test_what_cannot_be_is_told(changes, space, message):
+    with pytest.raises(ConfigError, match=message):
+        replace(SETTINGS, **changes).agents(space, CHOICES, [0])

@@ -1,0 +1,263 @@
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from replaylab.errors import ConfigError
+from replaylab.learners import ExpectedSarsa, QLearning, Sarsa
+from replaylab.learners.api.protocols import Step
+from replaylab.learners.api.random_streams import Stream, sequence
+from replaylab.learners.tabular.temporal_difference import Tabular
+from replaylab.replay import Batch, Exponential, Linear, NStep, Prioritized, ReplayBuffer
+from replaylab.replay.data.fields import Field
+from tests.oracle import tabular as oracle
+
+S, A, B = 5, 3, 40
+SEEDS = [4, 9, 0, 4, 11]
+LEARNERS = [QLearning, Sarsa, ExpectedSarsa]
+
+
+def agents_of(kind, seeds=SEEDS, start=0, **settings):
+    learner = kind(alpha=0.3, gamma=0.9, epsilon=0.4, initial_std=1.0, **settings)
+    return learner.agents(spaces.Discrete(S, start=start), spaces.Discrete(A), seeds)
+
+
+def make_batch(rng, replicas, **columns):
+    """Rows that repeat each (state, action) pair more than twice on average."""
+    size = (replicas, B)
+    return Batch(
+        {
+            "obs": rng.integers(S, size=size),
+            "action": rng.integers(A, size=size),
+            "reward": rng.normal(size=size).astype(np.float32),
+            "next_obs": rng.integers(S, size=size),
+            "terminated": rng.random(size) < 0.2,
+            "truncated": rng.random(size) < 0.2,
+            "weight": rng.random(size).astype(np.float32),
+            **columns,
+        }
+    )
+
+
+def make_step(rng, replicas):
+    return Step(
+        obs=rng.integers(S, size=replicas),
+        action=rng.integers(A, size=replicas),
+        reward=rng.normal(size=replicas),
+        next_obs=rng.integers(S, size=replicas),
+        terminated=rng.random(replicas) < 0.2,
+        truncated=rng.random(replicas) < 0.2,
+        next_action=rng.integers(A, size=replicas),
+        where=rng.random(replicas) < 0.8,
+    )
+
+
+def picked(values, rows):
+    return type(values)(**{name: column[rows] for name, column in vars(values).items()})
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_a_batch_equals_a_plain_loop_bit_for_bit_duplicates_too(kind):
+    rng, agents = np.random.default_rng(1), agents_of(kind)
+    tables = agents.q.tolist()
+    streams = [oracle.Xoshiro(sequence(seed, Stream.NEXT_ACTION).generate_state(4, np.uint64)) for seed in SEEDS]
+    for _ in range(10):
+        batch = make_batch(rng, len(SEEDS))
+        update = agents.update(batch)
+        for r, table in enumerate(tables):
+            columns = (batch.obs, batch.action, batch.reward, 0.9 * ~batch.terminated, batch.next_obs, batch.weight)
+            rows = [(*row, None) for row in zip(*(column[r].tolist() for column in columns), strict=True)]
+            td_error = oracle.learn(table, rows, agents.learner.target, 0.3, 0.4, streams[r])
+            np.testing.assert_array_equal(update.td_error[r], td_error)
+    np.testing.assert_array_equal(agents.q, tables)
+    assert agents.updates == 10
+
+
+def test_a_pair_drawn_twice_is_updated_twice():
+    agents = QLearning(alpha=0.5).agents(spaces.Discrete(2), spaces.Discrete(1), [0])
+    column = np.zeros((1, 2), np.int64)
+    batch = Batch(
+        {
+            "obs": column,
+            "action": column,
+            "reward": np.array([[8.0, 4.0]], np.float32),
+            "next_obs": column + 1,
+            "terminated": np.array([[True, True]]),
+            "weight": np.array([[1.0, 0.5]], np.float32),
+        }
+    )
+    update = agents.update(batch)
+    np.testing.assert_array_equal(update.td_error, [[8.0, 0.0]])
+    np.testing.assert_array_equal(update.q, [[0.0, 4.0]])
+    assert agents.q[0, 0, 0] == 4.0
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_a_population_equals_single_runs_bit_for_bit(kind):
+    def run(places):
+        rng, agents = np.random.default_rng(2), agents_of(kind, [SEEDS[place] for place in places])
+        for _ in range(20):
+            agents.observe(picked(make_step(rng, len(SEEDS)), places))
+            agents.update(Batch({name: column[places] for name, column in make_batch(rng, len(SEEDS)).items()}))
+        return agents.q
+
+    together = run(list(range(len(SEEDS))))
+    for place in range(len(SEEDS)):
+        np.testing.assert_array_equal(together[place], run([place])[0])
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_online_updates_equal_a_plain_loop(kind):
+    rng, agents = np.random.default_rng(3), agents_of(kind, start=100)
+    tables = agents.q.tolist()
+    streams = [oracle.Xoshiro(sequence(seed, Stream.NEXT_ACTION).generate_state(4, np.uint64)) for seed in SEEDS]
+    for _ in range(200):
+        step = make_step(rng, len(SEEDS))
+        moved = Step(**{**vars(step), "obs": step.obs + 100, "next_obs": step.next_obs + 100})
+        agents.observe(moved)
+        for r in np.flatnonzero(step.where):
+            ended = step.terminated[r] or step.truncated[r]
+            row = [step.obs[r], step.action[r], step.reward[r], 0.9 * (not step.terminated[r]), step.next_obs[r], 1.0]
+            row.append(None if ended else step.next_action[r])
+            oracle.learn(tables[r], [row], agents.learner.target, 0.3, 0.4, streams[r])
+    np.testing.assert_array_equal(agents.q, tables)
+    assert agents.updates == 0
+    np.testing.assert_array_equal(agents.q_values(np.full((len(SEEDS), 1), 103))[:, 0], agents.q[:, 3])
+
+
+def test_replicas_that_did_not_step_learn_nothing_whatever_their_rows_hold():
+    rng, agents = np.random.default_rng(4), agents_of(Sarsa)
+    before = agents.state()
+    step = make_step(rng, len(SEEDS))
+    nowhere = np.zeros(len(SEEDS), np.bool_)
+    agents.observe(Step(**{**vars(step), "where": nowhere, "obs": step.obs - 99, "reward": step.reward * np.inf}))
+    after = agents.state()
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value)
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_a_restored_learner_goes_on_bit_for_bit(kind):
+    def go_on(agents):
+        rng = np.random.default_rng(6)
+        for _ in range(5):
+            agents.observe(make_step(rng, len(SEEDS)))
+            agents.update(make_batch(rng, len(SEEDS)))
+        return agents.state()
+
+    agents = agents_of(kind)
+    agents.update(make_batch(np.random.default_rng(5), len(SEEDS)))
+    agents.epsilon = np.linspace(0.1, 0.9, len(SEEDS))
+    saved = agents.state()
+    end = go_on(agents)
+    other = agents_of(kind, seeds=[1, 2, 3, 4, 5])
+    other.restore(saved)
+    again = go_on(other)
+    assert end.keys() == again.keys()
+    for name, value in end.items():
+        np.testing.assert_array_equal(again[name], value)
+
+
+def test_expected_sarsa_is_the_mean_of_sarsa():
+    """Mean of 200,000 draws; five times its standard error, two-sided: false alarm below 1e-6."""
+    count = 200_000
+    batch = Batch(
+        {
+            "obs": np.zeros((1, count), np.int64),
+            "action": np.zeros((1, count), np.int64),
+            "reward": np.zeros((1, count), np.float32),
+            "next_obs": np.ones((1, count), np.int64),
+            "terminated": np.zeros((1, count), np.bool_),
+            "weight": np.zeros((1, count), np.float32),
+        }
+    )
+    errors = {kind: agents_of(kind, [8]).update(batch).td_error[0] for kind in (Sarsa, ExpectedSarsa)}
+    spread = errors[Sarsa].std()
+    assert spread > 0.1
+    assert abs(errors[Sarsa].mean() - errors[ExpectedSarsa][0]) < 5 * spread / np.sqrt(count)
+
+
+def test_n_step_returns_bring_their_own_discount():
+    agents = QLearning(alpha=1.0, gamma=0.9).agents(spaces.Discrete(4), spaces.Discrete(1), [0])
+    agents.q[0, :, 0] = [0.0, 10.0, 20.0, 30.0]
+    buffer = ReplayBuffer(
+        8,
+        {
+            "obs": Field(dtype=np.int64),
+            "action": Field(dtype=np.int64),
+            "reward": Field(),
+            "next_obs": Field(dtype=np.int64),
+        }
+        | {name: Field(dtype=np.bool_) for name in ("terminated", "truncated")},
+        replicas=1,
+        seed=[0],
+        transforms=[NStep(3, gamma=0.9)],
+    )
+    for obs in range(3):
+        row = {"obs": obs, "action": 0, "reward": 1.0, "next_obs": obs + 1, "terminated": False, "truncated": obs == 2}
+        buffer.add(**{name: np.array([value]) for name, value in row.items()})
+    batch = buffer.sample(64)
+    first = int(np.flatnonzero(batch.obs[0] == 0)[0])
+    update = agents.update(batch)
+    assert update.td_error[0, first] == pytest.approx(1 + 0.9 + 0.81 + 0.9**3 * 30.0)
+
+
+def test_td_errors_are_priorities():
+    rng, agents = np.random.default_rng(0), agents_of(QLearning, [3, 4])
+    buffer = ReplayBuffer(64, {"obs": Field(dtype=np.int64)}, replicas=2, seed=[3, 4], sampler=Prioritized())
+    buffer.extend(obs=np.zeros((2, 64), np.int64))
+    drawn = buffer.sample(B, progress=0.0)
+    update = agents.update(make_batch(rng, 2))
+    assert buffer.update_priorities(drawn.id, update.td_error) > 0
+
+
+def test_a_decay_per_episode_is_an_exponential_schedule():
+    learner = QLearning(epsilon=Exponential(0.25, 0.25 * 0.99**1_000))
+    for episode in (0, 1, 10, 999):
+        assert learner.epsilon(episode / 1_000) == pytest.approx(0.25 * 0.99**episode, rel=1e-12)
+    assert learner.agents(spaces.Discrete(S), spaces.Discrete(A), [0]).epsilon == 0.25
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alpha": 0.0}, r"`alpha` of QLearning must be a step size, in \(0, 1\], but got 0.0"),
+        ({"gamma": 1.1}, r"`gamma` of QLearning must be in \[0, 1\], but got 1.1"),
+        ({"epsilon": Linear(1.0, -0.1)}, r"`epsilon` of QLearning must be a chance, in \[0, 1\]"),
+        ({"batch_size": -1}, "`batch_size` of QLearning must be at least 0, but got -1"),
+        ({"capacity": 2.5}, "`capacity` of QLearning must be a whole number, but got 2.5"),
+        ({"online": False}, "`online` of QLearning must be True where `batch_size` is 0"),
+        ({"batch_size": 64}, "`learning_starts` of QLearning must be at least `batch_size`, but got 32"),
+        ({"initial_std": -1.0}, "`initial_std` of QLearning must be finite and not negative, but got -1.0"),
+        ({"initial_value": np.nan}, "`initial_value` of QLearning must be a finite number, but got nan"),
+    ],
+)
+def test_bad_settings_are_told(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        QLearning(**settings)
+
+
+def test_what_the_learners_have_in_common_is_no_learner():
+    with pytest.raises(TypeError, match="abstract"):
+        Tabular()
+
+
+def test_spaces_that_do_not_fit_a_table_are_told():
+    box, discrete = spaces.Box(0.0, 1.0, (2,)), spaces.Discrete(2)
+    with pytest.raises(
+        ConfigError, match=r"tables need Discrete observations, but these are in Box.*`replaylab.envs.Disc"
+    ):
+        Sarsa().agents(box, discrete, [0])
+    with pytest.raises(ConfigError, match="tables need Discrete actions, but these are in Box"):
+        Sarsa().agents(discrete, box, [0])
+
+
+@pytest.mark.parametrize("name", ["obs", "next_obs", "action"])
+def test_rows_outside_the_tables_are_refused_and_change_nothing(name):
+    rng, agents = np.random.default_rng(7), agents_of(QLearning)
+    before = agents.q.copy()
+    for value in (-1, S):
+        column = rng.integers(2, size=(len(SEEDS), B))
+        column[-1, -1] = value
+        with pytest.raises(ConfigError, match=rf"`{name}` must be in \[.*\), but got {value}"):
+            agents.update(make_batch(rng, len(SEEDS), **{name: column}))
+    np.testing.assert_array_equal(agents.q, before)

@@ -1,0 +1,250 @@
+"""A run that was saved in the middle goes on bit for bit, whatever it is made of."""
+
+import errno
+import json
+import os
+import re
+import shutil
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from replaylab.errors import ConfigError, SnapshotError, StorageError
+from replaylab.learners import DQN, QLearning, Sarsa, train
+from replaylab.learners.training import checkpoint
+from replaylab.replay import Linear, NStep, Prioritized, Uniform
+from replaylab.replay import manifest as sealed
+from tests.learners.tabular import corridor
+
+DEEP = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=40, target_period=7, epsilon=Linear(1.0, 0.1))
+TABLE = QLearning(batch_size=4, learning_starts=10, capacity=40, epsilon=0.3)
+
+
+class Drifting(corridor.Corridor):
+    """An environment whose future depends on more than its own random stream: how often it was ever reset."""
+
+    resets = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        Drifting.resets += 1
+        self.episode += Drifting.resets
+        return self._obs(), {}
+
+
+if "Drifting-v0" not in gym.registry:
+    gym.register("Drifting-v0", Drifting, max_episode_steps=7)
+
+RUNS = {
+    "deep": ("CartPole-v1", DEEP, Prioritized(), {"total_steps": 90}),
+    "n-step": ("CartPole-v1", DEEP, Uniform(), {"total_steps": 90, "transforms": [NStep(3, 0.99)]}),
+    "gymnasium": (corridor.ENV_ID, DEEP, Uniform(), {"total_steps": 90}),
+    "next step": (corridor.ENV_ID, DEEP, Uniform(), {"total_steps": 90, "autoreset_mode": "NextStep"}),
+    "disabled": (corridor.ENV_ID, DEEP, Uniform(), {"total_steps": 90, "autoreset_mode": "Disabled"}),
+    "table": ("FrozenLake-v1", TABLE, Prioritized(beta=0.5), {"total_episodes": 9}),
+    "sarsa": ("FrozenLake-v1", Sarsa(epsilon=0.3), Uniform(), {"total_episodes": 9}),
+}
+OPTIONS = {"eval_every": 4, "eval_episodes": 1, "log_every": 3}
+
+
+def equal(left, right):
+    for name, column in left.columns.items():
+        np.testing.assert_array_equal(column, right.columns[name])
+
+
+def killed(monkeypatch, after):
+    """Let training die after so many checkpoints."""
+    save, count = checkpoint.save, []
+
+    def once(*args):
+        save(*args)
+        count.append(1)
+        if len(count) == after:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, "save", once)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
+    env_id, learner, sampler, options = RUNS[name]
+    ends = []
+
+    def run(**more):
+        def on_end(seeds, agents):
+            ends.append((seeds, agents.state()))
+
+        return train(env_id, learner, sampler, [3, 5, 1], on_end=on_end, **OPTIONS, **options, **more)
+
+    whole = run()
+    expected, ends[:] = list(ends), []
+    every = 40 if "total_steps" in options else 3
+    with monkeypatch.context() as patch:
+        killed(patch, after=2)
+        with pytest.raises(KeyboardInterrupt):
+            run(save=tmp_path, save_every=every)
+    equal(run(resume=tmp_path), whole)
+    for (seeds, state), (other_seeds, other) in zip(expected[-len(ends) :], ends[-len(expected) :], strict=False):
+        assert seeds == other_seeds
+        for array in state:
+            np.testing.assert_array_equal(state[array], other[array])
+
+
+def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch):
+    args = ("CartPole-v1", DEEP, Prioritized(), [3, 5], 90)
+    whole = train(*args, **OPTIONS)
+    write = sealed.write
+    calls = []
+
+    def dies(file, value):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return write(file, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sealed, "write", dies)
+        with pytest.raises(KeyboardInterrupt):
+            train(*args, save=tmp_path, save_every=20, **OPTIONS)
+    assert json.loads((tmp_path / "run.json").read_text())["steps"] == 20
+    equal(train(*args, resume=tmp_path, **OPTIONS), whole)
+
+
+def test_saving_changes_nothing_and_keeps_two_buffers_and_one_state(tmp_path):
+    args = ("CartPole-v1", DEEP, Prioritized(), [3, 5], 90)
+    equal(train(*args, save=tmp_path, save_every=20, **OPTIONS), train(*args, **OPTIONS))
+    names = {re.sub("state-.*", "state", file.name) for file in tmp_path.iterdir()}
+    assert names == {"run.json", "state", "buffer-0", "buffer-1", "agents-3.npz", "agents-5.npz"}
+
+
+def test_what_an_agent_has_learned_is_there_at_the_end(tmp_path):
+    ended = {}
+    args = ("FrozenLake-v1", TABLE, Uniform(), [3, 5])
+    train(
+        *args, total_episodes=5, save=tmp_path, on_end=lambda seeds, agents: ended.update(dict.fromkeys(seeds, agents))
+    )
+    env = gym.make("FrozenLake-v1")
+    for seed in (3, 5):
+        agent = TABLE.agents(env.observation_space, env.action_space, [0])
+        checkpoint.load_agents(tmp_path, agent, seed)
+        assert agent.q.any() or not ended[seed].q.any()
+        assert any(np.array_equal(agent.q[0], q) for q in ended[seed].q)
+    with pytest.raises(SnapshotError, match="the run of seed 4 did not end"):
+        checkpoint.load_agents(tmp_path, agent, 4)
+
+
+@pytest.mark.parametrize("damage", ["nothing", "another run", "manifest", "state", "missing"])
+def test_what_is_no_whole_run_of_this_kind_is_told(damage, tmp_path):
+    args = ["CartPole-v1", DEEP, Uniform(), [3], 40]
+    message = {
+        "nothing": "holds no run: there is no run.json in it",
+        "another run": "is another one; it can go on only as it began, with env_id=CartPole-v1",
+        "manifest": "is damaged: it is not what was written",
+        "state": "is not what was written; use another copy",
+        "missing": "the checkpoint is not complete",
+    }[damage]
+    if damage != "nothing":
+        train(*args, save=tmp_path, save_every=20, **OPTIONS)
+        state = next(tmp_path.glob("state-*.npz"))
+    if damage == "another run":
+        args[2] = Prioritized()
+    if damage == "manifest":
+        text = (tmp_path / "run.json").read_text()
+        (tmp_path / "run.json").write_text(text.replace('"steps": 20', '"steps": 21'))
+    if damage == "state":
+        state.write_bytes(state.read_bytes()[:-1] + b"?")
+    if damage == "missing":
+        state.unlink()
+    with pytest.raises(SnapshotError, match=re.escape(message)):
+        train(*args, resume=tmp_path, **OPTIONS)
+
+
+def test_an_environment_that_cannot_be_put_back_is_found_out(tmp_path):
+    args = ("Drifting-v0", DEEP, Uniform(), [3], 45)
+    train(*args, save=tmp_path, save_every=20, **OPTIONS)
+    with pytest.raises(SnapshotError, match="the environment did not come back to where it was"):
+        train(*args, resume=tmp_path, **OPTIONS)
+
+
+def files(folder):
+    return sorted(one.name for one in folder.rglob("*"))
+
+
+class TestFailedSaves:
+    """A save that fails leaves the folder as it was."""
+
+    @pytest.mark.parametrize("at", ["numpy.savez", "json.dump", "replaylab.learners.training.checkpoint._checked"])
+    @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()], ids=repr)
+    def test_nothing_is_left(self, tmp_path, monkeypatch, at, error):
+        args = ("FrozenLake-v1", TABLE, Uniform(), [3])
+        train(*args, total_episodes=9, save=tmp_path / "a", save_every=3)
+        shutil.rmtree(tmp_path / "a" / "buffer-0", ignore_errors=True)
+        shutil.copytree(tmp_path / "a", tmp_path / "b")
+        there = files(tmp_path)
+
+        def fail(*args, **options):
+            raise error
+
+        expected = StorageError if isinstance(error, OSError) else KeyboardInterrupt
+        for _ in range(3):
+            for folder in (tmp_path / "b", tmp_path / "new" / "folder"):
+                monkeypatch.setattr(at, fail)
+                with pytest.raises(expected):
+                    train(*args, total_episodes=9, save=folder, save_every=3)
+                monkeypatch.undo()
+        assert files(tmp_path) == there
+
+    def test_the_folders_that_are_made_are_brought_to_disk(self, tmp_path, monkeypatch):
+        settled, fsync = [], os.fsync
+        monkeypatch.setattr(os, "fsync", lambda fd: (settled.append(os.fstat(fd).st_ino), fsync(fd))[1])
+        train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, save=tmp_path / "a" / "b", save_every=3)
+        assert {tmp_path.stat().st_ino, (tmp_path / "a").stat().st_ino} <= set(settled)
+
+
+class TestEditedManifests:
+    @pytest.fixture
+    def saved(self, tmp_path):
+        train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, save=tmp_path / "s", save_every=3)
+        return tmp_path / "s"
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"state": {"file": "../outside.npz", "bytes": 1, "crc32": 1}},
+            {"state": {"file": "/etc/passwd", "bytes": 1, "crc32": 1}},
+            {"state": {"file": "state.npz", "bytes": "x", "crc32": 1}},
+            {"state": None},
+            {"state": "state.npz"},
+            {"buffer": "../buffer-0"},
+            {"buffer": 3},
+            {"seeds": None},
+            {"seeds": ["x"]},
+            {"began_with": "x"},
+            {"job": 3},
+        ],
+        ids=str,
+    )
+    def test_members_of_another_kind(self, saved, change):
+        manifest = json.loads((saved / "run.json").read_text()) | change
+        (saved / "run.json").write_text(json.dumps(manifest | {"crc32": sealed.seal(manifest)}))
+        for options in ({"resume": saved}, {"save": saved, "save_every": 2}):
+            with pytest.raises(SnapshotError, match="is no run that this library wrote"):
+                train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, **options)
+
+    @pytest.mark.parametrize("text", ["[" * 100_000, "null", "[]", "\xff", ""])
+    def test_no_json(self, saved, text):
+        (saved / "run.json").write_bytes(text.encode("latin1"))
+        with pytest.raises(SnapshotError):
+            train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, resume=saved)
+
+    def test_what_is_no_array(self, saved):
+        (saved / "agents-3.npz").write_bytes(b"nonsense")
+        agent = TABLE.agents(gym.make("FrozenLake-v1").observation_space, gym.make("FrozenLake-v1").action_space, [0])
+        with pytest.raises(SnapshotError, match="is no file of agents that this library wrote"):
+            checkpoint.load_agents(saved, agent, 3)
+
+    @pytest.mark.parametrize("path", [3, "", "a\0b"], ids=repr)
+    def test_no_path(self, path):
+        with pytest.raises(ConfigError, match="must be the path of a folder"):
+            train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, resume=path)

@@ -1,0 +1,147 @@
+"""Budgets in episodes: replicas that have finished theirs leave, and the others do not notice."""
+
+import itertools
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from replaylab.errors import ConfigError
+from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa, train
+from replaylab.learners.api.exploration import EpsilonGreedy
+from replaylab.learners.tabular.temporal_difference import TabularAgents
+from replaylab.replay import CustomSampler, Exponential, Mixture, NStep, Prioritized, RankBased, Recency
+from replaylab.replay import Sequence as Sequences
+
+SEEDS = [4, 0, 7, 2]
+LEARNERS = [
+    QLearning(epsilon=Exponential(0.5, 0.01)),
+    QLearning(batch_size=4, learning_starts=8, capacity=30, epsilon=0.3),
+    QLearning(online=False, batch_size=4, learning_starts=8, capacity=30, epsilon=0.3),
+    Sarsa(batch_size=4, learning_starts=8, capacity=30, epsilon=0.3),
+    ExpectedSarsa(epsilon=0.3),
+]
+
+
+@dataclass(frozen=True)
+class Falling(CustomSampler):
+    """Uniform, with weights that fall over the run."""
+
+    def law(self, view, batch_size):
+        return np.full(len(view), 1 / len(view))
+
+    def weights(self, view, probabilities, progress):
+        return np.full(len(probabilities), 1 - progress / 2)
+
+
+def run(learner, sampler=None, seeds=SEEDS, env_id="FrozenLake-v1", episodes=12, **options):
+    options = {"eval_every": 5, "eval_episodes": 2, "log_every": 4, "total_episodes": episodes} | options
+    return train(env_id, learner, sampler or Prioritized(), seeds, **options)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda one: f"{type(one).__name__}-{one.batch_size}-{one.online}")
+def test_a_population_of_tables_equals_its_single_runs_bit_for_bit(learner):
+    """Whoever finishes when: each replica's rows are those of its own run."""
+    together = run(learner)
+    for seed in SEEDS:
+        rows = together.columns["seed"] == seed
+        alone = run(learner, seeds=[seed])
+        for name, column in alone.columns.items():
+            np.testing.assert_array_equal(together.columns[name][rows], column)
+        np.testing.assert_array_equal(alone.of("rollout/ep_len")[0], np.arange(1, 13))
+        np.testing.assert_array_equal(alone.of("eval/mean_reward")[0], [5, 10, 12])
+
+
+def test_a_population_of_networks_equals_its_single_runs():
+    learner = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=60, epsilon=Exponential(1.0, 0.1))
+    together = run(learner, env_id="CartPole-v1", episodes=6)
+    for seed in SEEDS:
+        rows = together.columns["seed"] == seed
+        alone = run(learner, seeds=[seed], env_id="CartPole-v1", episodes=6)
+        for name in ("step", "metric"):
+            np.testing.assert_array_equal(together.columns[name][rows], alone.columns[name])
+        np.testing.assert_allclose(together.columns["value"][rows], alone.columns["value"], rtol=1e-4, atol=1e-4)
+
+
+def test_who_has_finished_costs_nothing_more(monkeypatch):
+    """No action value is asked for, and no row drawn, beyond what the replicas' own episodes take."""
+    asked, drawn = [], []
+    q_values, update = TabularAgents.q_values, TabularAgents.update
+    monkeypatch.setattr(TabularAgents, "q_values", lambda s, obs: asked.append(obs.size) or q_values(s, obs))
+    monkeypatch.setattr(TabularAgents, "update", lambda s, batch: drawn.append(batch.id.size) or update(s, batch))
+    learner = QLearning(batch_size=4, learning_starts=4, capacity=30, epsilon=1.0)
+    metrics = run(learner, eval_every=None)
+    steps = [int(metrics.of("rollout/ep_len", seed)[1].sum()) for seed in SEEDS]
+    assert len(set(steps)) == len(steps)
+    assert sum(asked) == sum(steps)
+    assert sum(drawn) == sum(4 * (count - 3) for count in steps)
+
+
+def test_epsilon_follows_each_replicas_own_episodes(monkeypatch):
+    seen = []
+    call = EpsilonGreedy.__call__
+    monkeypatch.setattr(EpsilonGreedy, "__call__", lambda s, q, e: seen.append(np.copy(e)) or call(s, q, e))
+    metrics = run(QLearning(epsilon=Exponential(0.25, 0.25 * 0.99**12)), seeds=[4])
+    lengths = metrics.of("rollout/ep_len")[1].astype(int)
+    np.testing.assert_allclose(np.concatenate(seen), np.repeat(0.25 * 0.99 ** np.arange(12), lengths))
+
+
+@pytest.mark.parametrize("sampler", [Mixture((Recency(), RankBased())), Falling()], ids=lambda s: type(s).__name__)
+def test_a_samplers_schedule_follows_each_replicas_own_episodes(sampler):
+    """Rows and weights are those of single runs, bit for bit: η, β, and what a sampler in Python makes of progress."""
+    learner = QLearning(online=False, batch_size=4, learning_starts=8, capacity=30, epsilon=0.3)
+    together = run(learner, sampler)
+    for seed in SEEDS:
+        rows, alone = together.columns["seed"] == seed, run(learner, sampler, seeds=[seed])
+        for name, column in alone.columns.items():
+            np.testing.assert_array_equal(together.columns[name][rows], column)
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
+def test_online_learning_sees_each_step_once_and_truly(mode, monkeypatch):
+    """SARSA hears of every step with what is done next; of an episode's last one at once, with the true next_obs."""
+    heard = {learner: [] for learner in (Sarsa, QLearning)}
+    observe = TabularAgents.observe
+
+    def spy(self, step):
+        for r in np.flatnonzero(step.where):
+            row = [getattr(step, name)[r] for name in ("obs", "action", "next_obs", "next_action")]
+            heard[type(self.learner)].append((r, *map(int, row), bool(step.terminated[r] or step.truncated[r])))
+        observe(self, step)
+
+    monkeypatch.setattr(TabularAgents, "observe", spy)
+    for learner in heard:
+        metrics = run(learner(epsilon=1.0), episodes=6, eval_every=None, autoreset_mode=mode)
+        for r, seed in enumerate(SEEDS[:1]):
+            first = heard[learner]
+            steps = int(metrics.of("rollout/ep_len", seed)[1].sum())
+            rows = [row for row in first if row[0] == r][:steps]
+            for before, after in itertools.pairwise(rows):
+                if not before[5]:
+                    assert before[3] == after[1]
+                    assert learner is QLearning or before[4] == after[2]
+                else:
+                    assert after[1] == 0
+            ends = [row for row in rows if row[5]]
+            assert len(ends) >= 2
+            assert all(row[3] in (5, 7, 11, 12, 15) for row in ends)  # holes and the goal, not the start
+    total = sum(map(len, heard.values()))
+    assert total > 60
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"total_steps": 10}, "give either `total_steps` or `total_episodes`, but got 10 and 12"),
+        ({"episodes": None}, "give either `total_steps` or `total_episodes`, but got None and None"),
+        ({"episodes": 0}, "`total_episodes` must be at least 1, but got 0"),
+        ({"env_id": "CartPole-v1"}, "tables need Discrete observations"),
+        ({"transforms": [NStep(3, 0.5)]}, "`gamma` of NStep must be the learner's, 0.99, but got 0.5"),
+        ({"transforms": [Sequences(4, overlap=0)]}, "learn from single steps; leave Sequence out"),
+        ({"env_options": {"nonsense": 1}}, "`env_options` do not fit FrozenLake-v1: "),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_runs(call, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        run(QLearning(), **call)

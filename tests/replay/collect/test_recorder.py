@@ -1,0 +1,451 @@
+"""The recorder stores what truly happened, whatever the environments are and however they reset."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
+from replaylab.replay import Field, FrameStack, NStep, ReplayBuffer, ReplayRecorder
+from tests.replay.collect.scripted_env import MODES, OBSERVATIONS, SCRIPTS, ScriptedEnv, make_vector
+from tests.replay.laws.test_law_4_autoreset import assert_same_transitions, stored_by_env
+
+# EnvPool never reports both ends at once.
+POOL_SCRIPTS = [[(length, ends and not late, late) for length, ends, late in script] for script in SCRIPTS]
+NUMBERED = list(enumerate(POOL_SCRIPTS))
+MISSING = object()
+LAYOUTS = [{}, {"replicas": 4}, {"replicas": 2}]
+
+
+def actions(count, steps, seed=0):
+    return np.random.default_rng(seed).integers(0, 7, (steps, count))
+
+
+def play(recorder, steps, seed=0, **extra):
+    """Step a recorder as its environments would be stepped; the caller resets where they do not."""
+    obs, _ = recorder.reset(seed=seed)
+    for action in actions(recorder.num_envs, steps, seed):
+        obs, _, terminated, truncated, _ = recorder.step(action, **extra)
+        ended = terminated | truncated
+        if recorder.metadata["autoreset_mode"] is AutoresetMode.DISABLED and ended.any():
+            obs, _ = recorder.reset(options={"reset_mask": ended})
+    return obs
+
+
+def check(recorder, envs):
+    """Compare what is stored with the environments' own logs."""
+    found = stored_by_env(recorder.buffer, range(len(envs)))
+    for env in envs:
+        assert_same_transitions(found[env.unwrapped.name], env.unwrapped.log)
+    assert sum(row[4] or row[5] for rows in found.values() for row in rows) > 5
+
+
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+@pytest.mark.parametrize("mode", MODES)
+class TestVectorEnvironments:
+    @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_the_truth_is_stored(self, kind, mode, layout, seed):
+        vector = make_vector(kind, mode)
+        recorder = ReplayRecorder.for_env(vector, 1000, **layout)
+        play(recorder, 60, seed)
+        check(recorder, vector.envs)
+
+    def test_environments_that_reuse_their_arrays(self, kind, mode):
+        makers = [lambda i=i, s=s: ScriptedEnv(kind, i, s) for i, s in enumerate(SCRIPTS)]
+        vector = SyncVectorEnv(makers, copy=False, autoreset_mode=mode)
+        recorder = ReplayRecorder.for_env(vector, 1000)
+        play(recorder, 60)
+        check(recorder, vector.envs)
+
+    def test_one_environment_in_the_vector(self, kind, mode):
+        vector = make_vector(kind, mode, SCRIPTS[:1])
+        recorder = ReplayRecorder.for_env(vector, 1000)
+        play(recorder, 60)
+        check(recorder, vector.envs)
+
+    def test_the_recorder_resets_them_itself(self, kind, mode):
+        vector = make_vector(kind, mode)
+        recorder = ReplayRecorder.for_env(vector, 1000, reset_ended=True)
+        recorder.reset(seed=0)
+        for action in actions(4, 60):
+            obs, _, terminated, truncated, info = recorder.step(action)
+            ended = terminated | truncated
+            if mode is not AutoresetMode.NEXT_STEP and ended.any():
+                np.testing.assert_array_equal(info["_final_obs"], ended)
+                assert [final is not None for final in info["final_obs"]] == ended.tolist()
+                for i in np.flatnonzero(ended):
+                    assert_same_obs(info["final_obs"][i], vector.envs[i].log[-1][3])
+                    assert_same_obs(row(obs, i), vector.envs[i].observe())
+        check(recorder, vector.envs)
+
+
+def test_what_a_step_returned_outlives_the_reset_after_it():
+    makers = [lambda i=i, s=s: ScriptedEnv("tuple", i, s) for i, s in enumerate(SCRIPTS)]
+    vector = SyncVectorEnv(makers, copy=False, autoreset_mode=AutoresetMode.DISABLED)
+    recorder = ReplayRecorder.for_env(vector, 100, reset_ended=True)
+    recorder.reset()
+    *_, info = recorder.step(np.zeros(4, int))
+    assert_same_obs(info["final_obs"][1], vector.envs[1].log[-1][3])
+
+
+@pytest.mark.parametrize("kind", ["box", "dict"])
+@pytest.mark.parametrize("mode", MODES)
+def test_environments_in_other_processes(kind, mode):
+    """Compared with the same ones in this process, whose logs are at hand."""
+    makers = [lambda i=i, s=s: ScriptedEnv(kind, i, s) for i, s in enumerate(SCRIPTS)]
+    vector = AsyncVectorEnv(makers, copy=False, autoreset_mode=mode)
+    recorder = ReplayRecorder.for_env(vector, 1000)
+    play(recorder, 40)
+    vector.close()
+    twin = ReplayRecorder.for_env(make_vector(kind, mode), 1000)
+    play(twin, 40)
+    check(recorder, twin.envs)
+
+
+@pytest.mark.parametrize("kind", OBSERVATIONS)
+@pytest.mark.parametrize("layout", [{}, {"replicas": 1}], ids=str)
+@pytest.mark.parametrize("reset_ended", [False, True])
+def test_a_single_environment(kind, layout, reset_ended):
+    env = ScriptedEnv(kind, 0, SCRIPTS[0])
+    recorder = ReplayRecorder.for_env(env, 1000, reset_ended=reset_ended, **layout)
+    obs, _ = recorder.reset(seed=3)
+    for action in actions(1, 40)[:, 0]:
+        obs, _, terminated, truncated, info = recorder.step(action)
+        ended = terminated or truncated
+        assert ("final_obs" in info) == (reset_ended and ended)
+        if ended:
+            assert_same_obs(info["final_obs"] if reset_ended else obs, env.log[-1][3])
+            if not reset_ended:
+                obs, _ = recorder.reset()
+        assert_same_obs(obs, env.observe())
+    check(recorder, [env])
+
+
+def row(tree, i):
+    if isinstance(tree, dict):
+        return {key: row(child, i) for key, child in tree.items()}
+    return tuple(row(child, i) for child in tree) if isinstance(tree, tuple) else tree[i]
+
+
+def assert_same_obs(found, expected):
+    no = (0, 0.0)
+    assert_same_transitions([(found, *no)], [(expected, *no)])
+
+
+class TestFurtherFields:
+    def make(self, mode=AutoresetMode.SAME_STEP, kind="box", **options):
+        extra = {"log_prob": Field(), "state": (Field((2,)), {"h": Field((), np.int32)})}
+        return ReplayRecorder.for_env(make_vector(kind, mode), 100, extra_fields=extra, **options)
+
+    def test_they_are_stored_with_the_step(self):
+        recorder = self.make(replicas=2)
+        recorder.reset()
+        state = (np.arange(8).reshape(4, 2), {"h": np.arange(4)})
+        recorder.step(np.arange(4), log_prob=np.array([0.5, 1.5, 2.5, 3.5]), state=state)
+        assert recorder.ids.tolist() == [[0, 1], [0, 1]]
+        step = recorder.buffer.get(recorder.ids)
+        assert step["log_prob"].tolist() == [[0.5, 1.5], [2.5, 3.5]]
+        assert step["state"][0].tolist() == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
+        assert step["state"][1]["h"].tolist() == [[0, 1], [2, 3]]
+
+    @pytest.mark.parametrize(
+        ("extra", "error", "words"),
+        [
+            ({"log_prob": MISSING, "state": MISSING}, FieldError, "missing `log_prob`, `state`"),
+            ({"log_prob": MISSING, "log_probs": 0}, FieldError, "did you mean `log_prob`"),
+            ({"log_prob": None}, ShapeError, "log_prob"),
+            ({"log_prob": np.zeros(3)}, ShapeError, "log_prob"),
+            ({"log_prob": np.zeros(4, complex)}, DtypeError, "log_prob"),
+            ({"state": (np.zeros((4, 2)),)}, FieldError, "`state.1.h`"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused_before_the_environments_step(self, extra, error, words):
+        recorder = self.make()
+        recorder.reset()
+        whole = {"log_prob": np.zeros(4), "state": (np.zeros((4, 2)), {"h": np.zeros(4, int)})}
+        given = {name: value for name, value in (whole | extra).items() if value is not MISSING}
+        with pytest.raises(error, match=words):
+            recorder.step(np.zeros(4, int), **given)
+        assert all(not env.log for env in recorder.envs)
+        recorder.step(np.zeros(4, int), **whole)
+        assert len(recorder.buffer) == 4
+
+    def test_actions_too(self):
+        recorder = self.make()
+        recorder.reset()
+        with pytest.raises(DtypeError, match="action"):
+            recorder.step(np.zeros(4), log_prob=np.zeros(4), state=(np.zeros((4, 2)), {"h": np.zeros(4, int)}))
+
+    def test_fewer_fields(self):
+        """A buffer may leave out what it does not need."""
+        vector = make_vector("box", "Disabled")
+        recorder = ReplayRecorder(vector, ReplayBuffer(100, {"obs": Field((4,)), "reward": Field()}, num_envs=4))
+        recorder.reset()
+        recorder.step(np.zeros(4, int))
+        assert recorder.buffer.columns["obs"][:4, 0].tolist() == [0, 1, 2, 3]
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_no_reward(self, mode):
+        """What a buffer does not store changes nothing about the rest."""
+        vector = make_vector("box", mode)
+        whole = ReplayRecorder.for_env(make_vector("box", mode), 1000)
+        fields = {name: tree for name, tree in whole.buffer.fields.items() if name != "reward"}
+        recorder = ReplayRecorder(vector, ReplayBuffer(1000, fields, num_envs=4, autoreset=mode))
+        play(recorder, 40)
+        play(whole, 40)
+        for name in fields:
+            np.testing.assert_array_equal(recorder.buffer.columns[name], whole.buffer.columns[name])
+
+
+class TestItIsTheEnvironments:
+    def test_attributes_are_theirs(self):
+        vector = make_vector("box", "NextStep")
+        recorder = ReplayRecorder.for_env(vector, 100)
+        assert recorder.env is vector
+        assert recorder.num_envs == 4
+        assert recorder.single_action_space == vector.single_action_space
+        assert recorder.unwrapped is vector
+        assert recorder.envs is vector.envs
+        assert "SyncVectorEnv" in repr(recorder)
+        assert "ReplayBuffer" in repr(recorder)
+        with pytest.raises(AttributeError, match="no_such_thing"):
+            recorder.no_such_thing  # noqa: B018
+        with pytest.raises(AttributeError):
+            ReplayRecorder.__new__(ReplayRecorder).anything  # noqa: B018
+
+    def test_they_cannot_be_stepped_past_it(self):
+        vector = AsyncVectorEnv([lambda: ScriptedEnv("box", 0, SCRIPTS[0])])
+        recorder = ReplayRecorder.for_env(vector, 100)
+        with pytest.raises(AttributeError, match="past the recorder"):
+            recorder.step_async(np.zeros(1, int))
+        recorder.close()
+
+    def test_what_they_return_is_returned(self):
+        recorder, plain = ReplayRecorder.for_env(make_vector("box", "SameStep"), 100), make_vector("box", "SameStep")
+        results = [(recorder.reset(seed=1), plain.reset(seed=1))]
+        results += [(recorder.step(action), plain.step(action)) for action in actions(4, 5)]
+        for found, expected in results:
+            np.testing.assert_equal(found[:-1], expected[:-1])
+            assert repr(found[-1]) == repr(expected[-1])
+
+    def test_the_options_of_a_reset_stay_the_callers(self):
+        recorder = ReplayRecorder.for_env(make_vector("box", "Disabled"), 100)
+        options = {"reset_mask": np.ones(4, bool)}
+        recorder.reset()
+        recorder.reset(options=options)
+        assert list(options) == ["reset_mask"]
+
+    def test_wrappers_inside(self):
+        vector = gym.wrappers.vector.RescaleObservation(
+            gym.make_vec("MountainCar-v0", 3, vectorization_mode="sync"), -np.ones(2, "f4"), np.ones(2, "f4")
+        )
+        vector = gym.wrappers.vector.RecordEpisodeStatistics(vector)
+        recorder = ReplayRecorder.for_env(vector, 100)
+        obs, _ = recorder.reset(seed=0)
+        after = recorder.step(np.ones(3, int))[0]
+        stored = recorder.buffer.get(recorder.ids)
+        np.testing.assert_array_equal(stored["obs"], obs)
+        np.testing.assert_array_equal(stored["next_obs"], after)
+
+    def test_torch_environments(self):
+        torch = pytest.importorskip("torch")
+
+        class ToTorch(gym.vector.VectorWrapper):
+            def reset(self, **options):
+                obs, info = self.env.reset(**options)
+                return torch.as_tensor(obs), info
+
+            def step(self, actions):
+                *arrays, info = self.env.step(actions.numpy())
+                return *map(torch.as_tensor, arrays), info
+
+        vector = ToTorch(make_vector("box", "NextStep"))
+        recorder = ReplayRecorder.for_env(vector, 1000)
+        obs, _ = recorder.reset()
+        for action in actions(4, 30):
+            obs, *_ = recorder.step(torch.as_tensor(action))
+        assert isinstance(obs, torch.Tensor)
+        check(recorder, vector.unwrapped.envs)
+
+
+class TestWithTransforms:
+    @pytest.mark.parametrize("mode", [*MODES, None])
+    @pytest.mark.parametrize("next_obs", ["stored", "derived"])
+    def test_stacks_that_the_environments_made(self, mode, next_obs):
+        """Gymnasium's own stacks go in, single frames are stored, the same stacks come out."""
+        makers = [lambda i=i, s=s: gym.wrappers.FrameStackObservation(ScriptedEnv("box", i, s), 3) for i, s in NUMBERED]
+        env = makers[0]() if mode is None else SyncVectorEnv(makers, autoreset_mode=mode)
+        options = {"transforms": (FrameStack(3, stacked_input=True),), "next_obs": next_obs}
+        recorder = ReplayRecorder.for_env(env, 1000, reset_ended=True, **options)
+        truth = {}
+        obs, _ = recorder.reset()
+        for action in actions(4, 60):
+            after, _, terminated, truncated, info = recorder.step(action if mode else action[0])
+            last = info.get("final_obs")
+            for i, ended in enumerate(np.atleast_1d(terminated | truncated)):
+                step = np.atleast_1d(recorder.ids)[i]
+                reached = last if mode is None else None if last is None else last[i]
+                reached = reached if ended and reached is not None else after[i] if mode else after
+                truth[step] = (obs[i] if mode else obs, reached)
+            obs = after
+        batch = recorder.buffer.sample(300)
+        for step, found, found_next in zip(batch.id.tolist(), batch.obs, batch.next_obs, strict=True):
+            np.testing.assert_array_equal(found, truth[step][0])
+            np.testing.assert_array_equal(found_next, truth[step][1])
+
+
+class TestErrors:
+    def test_neither_a_vector_environment_nor_a_single_one(self):
+        class Other:
+            num_envs = 4
+
+        with pytest.raises(ConfigError, match="Gymnasium vector environment or an EnvPool"):
+            ReplayRecorder(Other(), ReplayBuffer(10, {"obs": Field()}))
+
+    def test_a_reset_that_failed(self):
+        """Gymnasium refuses an empty mask; nothing has happened, so the loop may go on."""
+        recorder = ReplayRecorder.for_env(make_vector("box", "NextStep"), 10)
+        recorder.reset()
+        with pytest.raises(ValueError, match="at least one True"):
+            recorder.reset(options={"reset_mask": np.zeros(4, bool)})
+        recorder.step(np.zeros(4, int))
+
+    def test_an_undeclared_mode(self):
+        vector = make_vector("box", "NextStep")
+        vector.metadata = {}
+        with pytest.raises(ConfigError, match="does not declare its autoreset mode"):
+            ReplayRecorder(vector, ReplayBuffer.for_env(make_vector("box", "NextStep"), 10))
+
+    @pytest.mark.parametrize("mode", MODES)
+    @pytest.mark.parametrize("other", MODES)
+    def test_another_mode(self, mode, other):
+        buffer = ReplayBuffer.for_env(make_vector("box", other), 10)
+        if mode is other:
+            ReplayRecorder(make_vector("box", mode), buffer)
+            return
+        with pytest.raises(ConfigError, match="must have the environments' autoreset mode") as caught:
+            ReplayRecorder(make_vector("box", mode), buffer)
+        assert repr(buffer.autoreset) in str(caught.value)
+
+    def test_a_single_environment_has_none(self):
+        buffer = ReplayBuffer.for_env(make_vector("box", "NextStep", SCRIPTS[:1]), 10)
+        with pytest.raises(ConfigError, match="autoreset=None"):
+            ReplayRecorder(ScriptedEnv("box", 0, SCRIPTS[0]), buffer)
+
+    @pytest.mark.parametrize("layout", [{}, {"num_envs": 3}, {"replicas": 4, "num_envs": 2}], ids=str)
+    def test_another_number_of_environments(self, layout):
+        with pytest.raises(ConfigError, match="place for each of the 4 environments"):
+            ReplayRecorder(make_vector("box", "Disabled"), ReplayBuffer(10, {"obs": Field((4,))}, **layout))
+
+    def test_no_observations(self):
+        with pytest.raises(FieldError, match="declare the field `obs`"):
+            ReplayRecorder(make_vector("box", "Disabled"), ReplayBuffer(10, {"reward": Field()}, num_envs=4))
+
+    def test_observations_nested_in_another_way(self):
+        fields = {"obs": {"time": Field((3,)), "place": Field()}}
+        recorder = ReplayRecorder(make_vector("dict", "Disabled"), ReplayBuffer(10, fields, num_envs=4))
+        with pytest.raises(FieldError, match=r"missing `obs.place`"):
+            recorder.reset()
+
+    def test_a_step_before_the_first_reset(self):
+        recorder = ReplayRecorder.for_env(make_vector("box", "NextStep"), 10)
+        with pytest.raises(ConfigError, match=r"call reset\(\) first"):
+            recorder.step(np.zeros(4, int))
+
+    def test_a_step_after_an_end_that_nobody_reset(self):
+        recorder = ReplayRecorder.for_env(make_vector("box", "Disabled"), 10)
+        recorder.reset()
+        recorder.step(np.zeros(4, int))
+        with pytest.raises(ConfigError, match=r"environments \[1\] ended.*reset_mask"):
+            recorder.step(np.zeros(4, int))
+
+    def test_env_ids_without_a_pool(self):
+        recorder = ReplayRecorder.for_env(make_vector("box", "NextStep"), 10)
+        recorder.reset()
+        with pytest.raises(ConfigError, match="`env_ids` is for EnvPool"):
+            recorder.step(np.zeros(4, int), [0, 1])
+
+    def test_a_step_cut_short(self):
+        """Environments that went on without their step being stored are not gone on with as if nothing was."""
+        recorder = ReplayRecorder.for_env(make_vector("box", "Disabled"), 100)
+        recorder.reset()
+        env = recorder.envs[2]
+        step, env.step = env.step, None
+        with pytest.raises(TypeError):
+            recorder.step(np.zeros(4, int))
+        env.step = step
+        with pytest.raises(ConfigError, match="cut short"):
+            recorder.step(np.zeros(4, int))
+        with pytest.raises(ConfigError, match="cut short"):
+            recorder.reset(options={"reset_mask": np.array([True, False, False, False])})
+        recorder.reset()
+        recorder.step(np.zeros(4, int))
+        assert recorder.ids.tolist() == [0, 1, 2, 3]
+
+
+class TestResetsMidway:
+    """An episode cut by a reset is neither terminated nor truncated, and nothing goes on across the cut."""
+
+    def n_step(self, vector, **options):
+        return ReplayRecorder.for_env(vector, 1000, transforms=(NStep(3, 0.5),), **options)
+
+    @pytest.mark.parametrize("mode", MODES)
+    @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+    @pytest.mark.parametrize("next_obs", ["stored", "derived"])
+    def test_n_step_returns_stop_there(self, mode, layout, next_obs):
+        vector = make_vector("box", mode, [((6, True, False),)] * 4)
+        recorder = self.n_step(vector, next_obs=next_obs, **layout)
+        rng = np.random.default_rng(0)
+        recorder.reset()
+        for action in actions(4, 80):
+            _, _, terminated, truncated, _ = recorder.step(action)
+            mask = rng.random(4) < 0.15
+            mask |= (terminated | truncated) & (mode is AutoresetMode.DISABLED)
+            if rng.random() < 0.05:
+                recorder.reset()
+            elif mask.any():
+                recorder.reset(options={"reset_mask": mask})
+        if next_obs == "stored":
+            check(recorder, vector.envs)
+        self.check_n_step(recorder.buffer, vector.envs)
+
+    def check_n_step(self, buffer, envs):
+        """Each batch row's next observation is the one 1 to 3 steps on in the same episode, as many as there are."""
+        batch = buffer.sample(400)
+        obs, next_obs = (np.reshape(batch[name], (-1, 4)) for name in ("obs", "next_obs"))
+        reached = {(env.name, *map(int, row[0][1:3])): row for env in envs for row in env.log}
+        for first, last in zip(obs, next_obs, strict=True):
+            name, episode, t = map(int, first[:3])
+            length = next(k for k in range(1, 4) if k == 3 or (name, episode, t + k) not in reached)
+            np.testing.assert_array_equal(last[:3], [name, episode, t + length])
+
+    def test_a_reset_in_place_of_the_automatic_one(self):
+        """In NEXT_STEP mode a reset that the caller asks for leaves no step to be skipped."""
+        vector = make_vector("box", AutoresetMode.NEXT_STEP)
+        recorder = ReplayRecorder.for_env(vector, 1000)
+        for _ in range(20):
+            recorder.reset()
+            recorder.step(np.zeros(4, int))
+            recorder.step(np.zeros(4, int))
+        check(recorder, vector.envs)
+
+    def test_ends_the_buffer_does_not_see(self):
+        """A buffer that does not declare both kinds of end is told of them."""
+        vector = make_vector("box", "Disabled", POOL_SCRIPTS)
+        fields = {"obs": Field((4,)), "next_obs": Field((4,)), "reward": Field(), "terminated": Field((), bool)}
+        buffer = ReplayBuffer(1000, fields, num_envs=4, transforms=(FrameStack(3),))
+        play(ReplayRecorder(vector, buffer), 60)
+        batch = buffer.sample(400)
+        episode, t = batch.obs[..., 1], batch.obs[..., 2]
+        assert (episode == episode[:, -1:]).all()
+        np.testing.assert_array_equal(t, np.maximum(t[:, -1:] + np.arange(-2, 1), 0))
+
+    def test_another_recorder_on_the_same_buffer(self):
+        vector = make_vector("box", "SameStep", [((6, True, False),)] * 4)
+        recorder = self.n_step(vector)
+        for _ in range(10):
+            recorder.reset()
+            recorder.step(np.zeros(4, int))
+            recorder = ReplayRecorder(vector, recorder.buffer)
+        self.check_n_step(recorder.buffer, vector.envs)

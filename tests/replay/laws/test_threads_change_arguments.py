@@ -1,0 +1,150 @@
+"""Arrays that another thread writes to while the core reads them: what was checked is what is used."""
+
+import pytest
+
+from tests.replay.laws.alone import run_alone
+
+CHANGING = """
+from replaylab.errors import ConfigError, IdError, PriorityError
+from replaylab.replay import Hindsight, Prioritized
+sys.setswitchinterval(1e-5)
+def beside(change, call, *kinds):
+    # Calls while another thread changes; only these errors may come.
+    stop, seen = threading.Event(), []
+    def work():
+        while not stop.is_set():
+            change()
+    thread = threading.Thread(target=work)
+    thread.start()
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        try:
+            call()
+        except kinds as error:
+            seen.append(error)
+    stop.set()
+    thread.join()
+    return seen
+"""
+
+
+@pytest.mark.parametrize("call", ["update_priorities(ids, errors)", "probabilities(ids)", "get(ids)", "as_batch(ids)"])
+def test_ids(call):
+    run_alone(
+        CHANGING.replace("SECONDS", "1.0")
+        + f"""
+buffer = ReplayBuffer(1000, {{"x": Field((4,))}}, sampler=Prioritized(beta=0.4), seed=0)
+buffer.extend(x=np.zeros((1000, 4)))
+ids, errors = np.arange(50_000) % 1000, np.ones(50_000)
+def change():
+    ids[-1] = 2**60
+    ids[-1] = 999
+beside(change, lambda: buffer.{call}, IdError)
+assert abs(buffer.probabilities(np.arange(1000)).sum() - 1) < 1e-9
+"""
+    )
+
+
+def test_td_errors():
+    run_alone(
+        CHANGING.replace("SECONDS", "1.0")
+        + """
+buffer = ReplayBuffer(1000, {"x": Field((4,))}, sampler=Prioritized(beta=0.4), seed=0)
+buffer.extend(x=np.zeros((1000, 4)))
+ids, errors = np.arange(50_000) % 1000, np.ones(50_000)
+def change():
+    errors[-1] = np.nan
+    errors[-1] = 1.0
+def call():
+    buffer.update_priorities(ids, errors)
+    law = buffer.probabilities(np.arange(1000))
+    assert np.isfinite(law).all() and abs(law.sum() - 1) < 1e-9
+beside(change, call, PriorityError)
+"""
+    )
+
+
+def test_compressed_values():
+    """What is packed as a difference is one to the bytes that were stored, not to those the caller has by then."""
+    run_alone(
+        CHANGING.replace("SECONDS", "1.5")
+        + """
+buffer = ReplayBuffer(300, {"x": Field((20_000,), np.uint8, compressed=True)}, seed=0)
+noise = np.random.default_rng(0).integers(0, 256, 20_000, np.uint8)
+steps = np.tile(noise, (200, 1))
+steps[1:, 0] = np.arange(1, 200)
+def change():
+    steps[0, -1] ^= 1
+def call():
+    ids = buffer.extend(x=steps)
+    got = buffer.get(ids)["x"][1:]
+    assert (got[:, -1] == noise[-1]).all() and (got[:, 0] == steps[1:, 0]).all()
+beside(change, call)
+"""
+    )
+
+
+def test_states_of_tables():
+    run_alone(
+        CHANGING.replace("SECONDS", "1.0")
+        + """
+from replaylab._core import update_tables
+R, B = 1, 50_000
+q, obs, action = np.zeros((R, 16, 4)), np.zeros((R, B), np.int64), np.zeros((R, B), np.int64)
+real = np.zeros((R, B))
+def change():
+    for rows in (obs, action):
+        rows[0, -1] = 2**58
+        rows[0, -1] = 0
+def call():
+    update_tables(q, obs, action, real, real, obs, real, np.zeros(R), None, None, np.zeros((R, B)), np.zeros((R, B)))
+beside(change, call, ConfigError)
+"""
+    )
+
+
+def test_actions_of_networks():
+    run_alone(
+        CHANGING.replace("SECONDS", "1.0")
+        + """
+from replaylab import _core
+learners = _core.QLearners(
+    shape=[2], filters=0, hidden=[4], actions=2, replicas=1, dueling=False, is_double=True, huber=True,
+    max_grad_norm=10.0, least=-1e30, most=1e30, learning_rate=1e-3, tau=1.0, target_period=100)
+B = 20_000
+obs, action, real = np.ones((1, B, 2), np.float32), np.zeros((1, B), np.int64), np.ones((1, B), np.float32)
+def change():
+    action[0, -1] = 2**40
+    action[0, -1] = 0
+beside(change, lambda: learners.update(obs, action, real, obs, real, real), ConfigError)
+"""
+    )
+
+
+def test_whatever_leaves_the_core_reaches_python_as_an_error():
+    """`add` and `extend` are plain C functions: an exception of another kind that left one ended the process."""
+    out = run_alone(
+        """
+        from replaylab import errors
+        from replaylab.replay import arrays
+        buffer = ReplayBuffer(10, {"x": Field()}, seed=0)
+        arrays.steps_of = lambda *args: "many"
+        try:
+            buffer.extend(x=[1.0, 2.0])
+        except RuntimeError as error:
+            print(error)
+        frozen = buffer._core.freeze()
+        del errors.SnapshotError
+        try:
+            buffer.add(x=1.0)
+        except AttributeError as error:
+            print(error)
+        frozen.end()
+        print(buffer.add(x=1.0))
+        """
+    ).splitlines()
+    assert out == [
+        "the compiled core failed: std::bad_cast",
+        "module 'replaylab.errors' has no attribute 'SnapshotError'",
+        "0",
+    ]

@@ -1,0 +1,275 @@
+"""Every public call of the replay library, with one senseless argument at a time."""
+
+import json
+from dataclasses import fields
+from itertools import islice
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from replaylab import replay
+from replaylab.replay import (
+    LAP,
+    AntiPrioritized,
+    Blocks,
+    Combined,
+    Constant,
+    Dispersed,
+    Exponential,
+    Field,
+    Fifo,
+    FrameStack,
+    Geometric,
+    Greedy,
+    Hindsight,
+    LaBER,
+    Linear,
+    MemoryMap,
+    MixedReplay,
+    Mixture,
+    NStep,
+    Online,
+    Oracle,
+    Permuted,
+    Prioritized,
+    Queue,
+    RankBased,
+    Recency,
+    ReLo,
+    ReplayBuffer,
+    ReplayRecorder,
+    ReplayStream,
+    Reservoir,
+    ReverseSweep,
+    Sequence,
+    SharedMemory,
+    ShuffledEpochs,
+    SlidingWindow,
+    StepWriter,
+    Sticky,
+    Uniform,
+)
+from replaylab.replay.config_json import config_from_json, config_to_json
+from tests.senseless import ARRAY, NUMBERS, SEED, TRUTH, Call, wrongs
+
+FRACTION = "0 True".replace(" True", "")
+WEIGHTING = {"alpha": "0", "beta": "0"}
+PRIORITIZED = WEIGHTING | {"epsilon": "0 3.5 huge"}
+WINDOW = {"headroom": "None", "create": "None 0 True"}
+
+
+def buffer(**options):
+    made = ReplayBuffer(8, {"x": Field(), "y": Field((2,), np.int64)}, seed=0, **options)
+    made.extend(x=np.arange(6.0), y=np.zeros((6, 2), np.int64))
+    return made
+
+
+def replicas():
+    made = ReplayBuffer(8, {"x": Field()}, replicas=2, sampler=Prioritized(), seed=0)
+    made.extend(x=np.zeros((2, 6)))
+    return made
+
+
+def mixed():
+    return MixedReplay((buffer(), buffer()))
+
+
+def two_envs():
+    return gym.make_vec("CartPole-v1", 2, vectorization_mode="sync")
+
+
+def alone():
+    env = gym.make("CartPole-v1")
+    return {"env": env, "buffer": ReplayBuffer.for_env(env, 8)}
+
+
+def recorder():
+    made = ReplayRecorder.for_env(two_envs(), 20)
+    made.reset(seed=0)
+    return made
+
+
+def stream(**options):
+    return ReplayStream([{"x": 1.0}] * 9, 8, 2, **options)
+
+
+CONFIGURATIONS = [
+    Call(Uniform, {}, {"replace": TRUTH}),
+    Call(Online),
+    Call(Queue),
+    Call(SlidingWindow),
+    Call(ShuffledEpochs),
+    Call(Greedy),
+    Call(Combined),
+    Call(Mixture, {"parts": (Uniform(), Prioritized())}, {"shares": "None"}),
+    Call(Prioritized, {}, PRIORITIZED),
+    Call(ReLo, {}, PRIORITIZED),
+    Call(AntiPrioritized, {}, PRIORITIZED),
+    Call(Permuted, {}, PRIORITIZED),
+    Call(Dispersed, {}, PRIORITIZED),
+    Call(LAP, {}, {"alpha": "0"}),
+    Call(RankBased, {}, WEIGHTING),
+    Call(Recency, {}, {}),
+    Call(Geometric, {}, {"expected_age": "3.5"}),
+    Call(ReverseSweep),
+    Call(Blocks),
+    Call(Sticky, {}, {"fraction": "0"}),
+    Call(LaBER, {"score": len}),
+    Call(Oracle, {"score": len}),
+    Call(Constant, {"value": 1.0}, {"value": NUMBERS}),
+    Call(Linear, {"start": 1.0, "end": 0.5}, {"start": NUMBERS, "end": NUMBERS}),
+    Call(Exponential, {"start": 1.0, "end": 0.5}, {"start": "3.5 huge", "end": "3.5 huge"}),
+    Call(NStep, {}, {"gamma": "0"}),
+    Call(FrameStack, {}, {"stacked_input": TRUTH}),
+    Call(Sequence, {}, {"state": "[]", "eta": "0", "overlap": "0", "burn_in": "0"}),
+    Call(
+        Hindsight,
+        {"compute_reward": len, "compute_terminated": len},
+        {"ratio": "0 3.5 huge", "achieved": "text nul", "desired": "text nul"},
+    ),
+    Call(Fifo),
+    Call(Reservoir),
+    Call(MemoryMap, {"path": "rows"}, WINDOW | {"path": "text", "after_crash": TRUTH}),
+    Call(SharedMemory, {"name": "rows"}, WINDOW | {"name": "text"}),
+]
+"""What is made, and only made, by the call."""
+
+
+class TestConfigurations:
+    @pytest.mark.parametrize("call", CONFIGURATIONS, ids=lambda call: call.name)
+    def test_senseless_options(self, call):
+        assert wrongs(call) == []
+
+    @pytest.mark.parametrize("call", CONFIGURATIONS, ids=lambda call: call.name)
+    def test_numpys_numbers_become_pythons(self, call):
+        """So that equal configurations are equal, have one hash, and can be written down."""
+        plain = call()
+        options = {one.name: getattr(plain, one.name) for one in fields(plain)}
+        kinds = {float: np.float64, int: np.int32, bool: np.bool_, str: np.str_, tuple: list}
+        given = {name: kinds.get(type(value), lambda same: same)(value) for name, value in options.items()}
+        made = call(**given)
+        assert made == plain
+        assert hash(made) == hash(plain)
+        assert {name: type(getattr(made, name)) for name in options} == {n: type(v) for n, v in options.items()}
+        if "function" not in str(config_to_json(plain)) and not any(map(callable, options.values())):
+            assert config_from_json(json.loads(json.dumps(config_to_json(made)))) == plain
+
+    def test_older_snapshots_may_hold_what_was_given(self):
+        """Before options were checked in one way, these were taken as they came."""
+        older = {"type": "Prioritized", "alpha": True, "block_length": 8.0}
+        assert config_from_json(older) == Prioritized(alpha=1.0, block_length=8)
+        assert config_from_json({"type": "Uniform", "replace": "x"}) == Uniform()
+        assert config_from_json({"type": "Blocks", "length": 4.0}) == Blocks(4)
+
+    def test_half_precision_too(self):
+        assert Prioritized(alpha=np.float16(0.5), beta=np.array(1.0)) == Prioritized(alpha=0.5, beta=1.0)
+        assert repr(Prioritized(alpha=np.float32(0.5))) == repr(Prioritized(alpha=0.5))
+
+
+def steps(count=3):
+    ends = np.zeros(count, bool)
+    return {"x": np.zeros(count), "terminated": ends, "truncated": ends}
+
+
+def ended(**options):
+    fields = {"x": Field(), "terminated": Field((), bool), "truncated": Field((), bool)}
+    return ReplayBuffer(8, fields, seed=0, **options)
+
+
+def out():
+    return {"batch_size": 2, "out": buffer().sample(2)}
+
+
+def saved(tmp):
+    buffer().save(tmp)
+    return tmp
+
+
+NEW = {"capacity": "", "num_envs": "None", "replicas": "None", "sampler": "None", "retention": "None", "seed": SEED}
+NEW |= {"transforms": "[]", "storage": "None", "autoreset": "None", "count_replays": TRUTH}
+DRAWN = {"progress": "None 0"}
+
+LAW = {"ids": "0 -1 []", "batch_size": "None", "progress": "None 0"}
+
+ENDS = {"terminated": Field((), bool), "truncated": Field((), bool)}
+CALLS = [
+    Call(Field, {}, {"shape": "[]", "dtype": "None", "compressed": "0"}),
+    Call(ReplayBuffer, {"capacity": 8, "fields": {"x": Field()}}, NEW),
+    Call("add", {"x": 1.0, "y": [1, 2]}, {"where": "None True", "final_obs": "None", "x": ARRAY}, buffer),
+    Call("extend", {"x": [1.0], "y": [[1, 2]]}, {"where": "None", "final_obs": "None"}, buffer),
+    Call("end_episode", {}, {"where": "None True"}, buffer),
+    Call("sample", {"batch_size": 2}, DRAWN | {"out": "None"}, buffer),
+    Call("sample", out, DRAWN | {"out": "None"}, buffer),
+    Call("sample", {"batch_size": 2, "progress": 0.5}, {"progress": "0", "out": "None"}, replicas),
+    Call(
+        "batches",
+        {"batch_size": 2, "total": 2},
+        {"prefetch": "0", "total": "None", "progress": "None 0"},
+        buffer,
+        lambda made: list(islice(made, 2)),
+        theirs=("pin_memory",),  # PyTorch's, which is slow to import
+    ),
+    Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, buffer),
+    Call("update_priorities", {"ids": [[1], [1]], "td_error": [[1.0], [1.0]]}, {"priority": "None"}, replicas),
+    Call("update_priorities", {"ids": [1], "priority": [1.0]}, {"td_error": "None"}, buffer),
+    Call("probabilities", {"ids": [1]}, LAW, buffer),
+    Call(
+        "probabilities",
+        {"ids": [1], "progress": 0.5},
+        {"ids": "0 -1 []", "batch_size": "None", "progress": "0"},
+        lambda: buffer(sampler=Recency()),
+    ),
+    Call("get", {"ids": [1]}, {"ids": "0 []"}, buffer),
+    Call("as_batch", {"ids": [1]}, {"ids": "0 []"}, buffer),
+    Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, buffer),
+    Call("part", {"replicas": [1]}, {}, replicas),
+    Call(Sequence().priority, {"td_error": np.zeros((2, 80)), "mask": np.ones((2, 80), bool)}),
+    Call(MixedReplay, lambda: {"buffers": (buffer(), buffer())}, {"shares": "None"}),
+    Call("sample", {"batch_size": 2}, {"progress": "None 0"}, mixed),
+    Call("probabilities", {"source": [0], "ids": [1], "batch_size": 2}, {"progress": "None 0"}, mixed),
+    Call("update_priorities", {"batch": {"source": [0], "id": [1]}, "td_error": [1.0]}, {"priority": "None"}, mixed),
+    Call(ReplayRecorder, lambda: {"env": two_envs(), "buffer": recorder().buffer}, {"reset_ended": TRUTH}),
+    Call(ReplayRecorder, alone, {"reset_ended": TRUTH}),
+    Call(ReplayRecorder.for_env, lambda: {"env": two_envs(), "capacity": 8}, {"reset_ended": TRUTH}),
+    Call(
+        ReplayBuffer.for_env,
+        lambda: {"env": two_envs(), "capacity": 8, "transforms": (), "sampler": Uniform()},
+        {"replicas": "None", "extra_fields": "None {} [] 0", "transforms": "[]", "sampler": "None"},
+    ),
+    Call("reset", {}, {"options": "None {}", "env_ids": "None"}, recorder, theirs=("seed",)),
+    Call("step", {"actions": np.zeros(2, np.int64)}, {"env_ids": "None"}, recorder),
+    Call(
+        ReplayStream,
+        lambda: {"source": [{"x": 1.0}] * 9, "buffer": 8, "batch_size": 2},
+        {"source": "[] {}", "warmup": "None", "progress": "None 0", "seed": SEED},
+        use=list,
+    ),
+    Call(StepWriter, lambda: {"buffer": ReplayBuffer(9, dict.fromkeys(("obs", "next_obs"), Field()) | ENDS)}),
+    Call("push", {"step": {"x": 1.0}}, {}, stream),
+    Call("restore", lambda: {"state": stream().state()}, {}, stream),
+    Call("state", {}, {"folder": "None text"}, stream),
+]
+
+
+class TestCalls:
+    @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+    def test_senseless_arguments(self, call, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        assert wrongs(call) == []
+
+
+@pytest.mark.parametrize("value", [None, "x", 3.5, []])
+def test_pinning_is_a_matter_of_true_or_false(value):
+    with pytest.raises(ValueError, match="`pin_memory` must be True or False, but got"):
+        list(islice(buffer().batches(2, pin_memory=value), 1))
+
+
+BASES = {"CustomSampler", "Retention", "Sampler", "Schedule", "Storage", "Transform"}
+RETURNED = {"Batch", "Handle", "ReplayStats", "View", "release_batch_memory"}
+"""What the library makes, and hands out; and what has no arguments."""
+
+
+def test_nothing_is_left_out():
+    called = {call.function.__qualname__.split(".")[0] for call in CONFIGURATIONS + CALLS if callable(call.function)}
+    assert called | BASES | RETURNED == set(replay.__all__)

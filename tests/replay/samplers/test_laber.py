@@ -1,0 +1,205 @@
+"""LaBER: what is kept of a pool, and that the weighted mean stays unbiased. False alarms: see `chi2.py`."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from replaylab.errors import ConfigError, PriorityError, ShapeError
+from replaylab.replay import Field, LaBER, Mixture, NStep, ReplayBuffer, Uniform
+from replaylab.replay.data.batch import Batch
+from replaylab.replay.samplers.laber import Rescorer
+from tests.replay.laws.chi2 import assert_law
+
+SCORES = np.array([0.5, 0.0, 3.0, 1.0, 0.25])
+VALUES = np.array([7.0, 0.0, -20.0, 11.0, 5.0])
+
+
+def make(score, m=4, steps=5, capacity=5, replicas=None, seed=0, **options):
+    fields = {"x": Field((), np.int64)}
+    buffer = ReplayBuffer(capacity, fields, sampler=LaBER(score, m), replicas=replicas, seed=seed, **options)
+    lead = () if replicas is None else (replicas,)
+    buffer.extend(x=np.broadcast_to(np.arange(steps), (*lead, steps)))
+    return buffer
+
+
+class Scripted:
+    """A generator whose next uniform numbers are given."""
+
+    def __init__(self, numbers):
+        self.numbers = np.asarray(numbers, float)
+
+    def random(self, n):
+        return self.numbers[:n]
+
+
+def kept(pool_ids, uniform, scores=SCORES):
+    """What is kept of this pool for these uniform numbers."""
+    core = ReplayBuffer(1, {"x": Field()})._core
+    rescorer = Rescorer(core, LaBER(lambda pool: scores[pool.id]), [Scripted(uniform)])
+    return rescorer.keep(Batch({"id": np.asarray(pool_ids), "weight": None, "probability": None}), len(uniform))
+
+
+class TestExpectation:
+    """Exact, by enumeration of every pool of a buffer of five steps, and of every row that can be kept of it."""
+
+    def test_the_weighted_mean_is_the_plain_mean(self):
+        total = 0.0
+        for pool in product(range(5), repeat=4):
+            scores = SCORES[list(pool)]
+            if not scores.any():  # then all are alike, and the rows it holds are of step 1, whose value is 0
+                continue
+            # Numbers in the middle of each row's part of the sum, so that every row is kept once.
+            edges = np.concatenate([[0.0], scores.cumsum() / scores.sum()])
+            rows = np.flatnonzero(scores)
+            batch = kept(pool, (edges[rows] + edges[rows + 1]) / 2)
+            assert batch.id.tolist() == [pool[row] for row in rows]
+            np.testing.assert_allclose(batch.probability, scores[rows] / scores.sum(), rtol=1e-12)
+            total += (batch.probability * batch.weight * VALUES[batch.id]).sum()
+        assert total / 5**4 == pytest.approx(VALUES.mean(), rel=1e-6)
+
+    def test_without_the_weights_it_is_not(self):
+        """So the test above can fail."""
+        total = sum(
+            (SCORES[list(pool)] * VALUES[list(pool)]).sum() / SCORES[list(pool)].sum()
+            for pool in product(range(5), repeat=4)
+            if SCORES[list(pool)].any()
+        )
+        assert abs(total / 5**4 - VALUES.mean()) > 1.0
+
+
+@pytest.mark.parametrize("replicas", [None, 1, 3])
+def test_rows_follow_the_law_given_their_pool(replicas):
+    pools = []
+
+    def score(pool):
+        pools.append(pool.id)
+        return SCORES[pool.id]
+
+    buffer = make(score, m=3, replicas=replicas)
+    counts, law = np.zeros((replicas or 1, 5)), np.zeros((replicas or 1, 5))
+    for _ in range(3000):
+        batch = buffer.sample(4)
+        ids, pool = (np.reshape(each, (replicas or 1, -1)) for each in (batch.id, pools[-1]))
+        assert pool.shape[1] == 12
+        for r in range(replicas or 1):
+            scores = SCORES[pool[r]] if SCORES[pool[r]].any() else np.ones(12)
+            counts[r] += np.bincount(ids[r], minlength=5)
+            law[r] += np.bincount(pool[r], scores / scores.sum(), minlength=5)
+    for r in range(replicas or 1):
+        assert_law(counts[r].astype(int), law[r] / law[r].sum())
+
+
+class TestTheBatch:
+    def test_rows_are_of_the_pool(self):
+        pools = []
+        buffer = make(lambda pool: pools.append(pool) or pool.x + 1.0, steps=100, capacity=100)
+        batch = buffer.sample(16)
+        assert len(pools[0].id) == 64
+        assert set(batch.id.tolist()) <= set(pools[0].id.tolist())
+        np.testing.assert_array_equal(batch.x, batch.id)
+        scores = pools[0].x + 1.0
+        np.testing.assert_allclose(batch.weight, scores.mean() / (batch.x + 1.0), rtol=1e-6)
+        np.testing.assert_allclose(batch.probability, (batch.x + 1.0) / scores.sum(), rtol=1e-12)
+
+    def test_a_row_of_score_zero_is_never_kept(self):
+        buffer = make(lambda pool: pool.x % 2, steps=100, capacity=100)
+        assert (np.concatenate([buffer.sample(32).x for _ in range(50)]) % 2 == 1).all()
+
+    def test_not_even_at_the_edges_of_the_sum(self):
+        scores = np.array([0.0, 0.1, 0.0, 0.2, 0.0])
+        assert kept(range(5), [0.0, np.nextafter(1.0, 0.0)], scores).id.tolist() == [1, 3]
+
+    def test_where_all_scores_are_zero_all_rows_are_alike(self):
+        buffer = make(lambda pool: np.zeros(len(pool.id)), steps=100, capacity=100)
+        batch = buffer.sample(8)
+        assert (batch.weight == 1.0).all()
+        np.testing.assert_allclose(batch.probability, 1 / 32)
+
+    def test_scores_of_any_size(self):
+        for size in (1e308, 5e-324):
+            batch = make(lambda pool, size=size: np.full(len(pool.id), size)).sample(4)
+            np.testing.assert_allclose(batch.probability, 1 / 16)
+
+    def test_the_pool_is_transformed_and_nested(self):
+        fields = {
+            "obs": {"a": Field((2,)), "b": (Field(),)},
+            "reward": Field(),
+            "next_obs": {"a": Field((2,)), "b": (Field(),)},
+            "terminated": Field((), bool),
+            "truncated": Field((), bool),
+        }
+        sampler = LaBER(lambda pool: pool.reward + pool.discount + pool.obs["b"][0])
+        buffer = ReplayBuffer(10, fields, replicas=2, sampler=sampler, transforms=[NStep(2, 0.5)], seed=0)
+        obs = {"a": np.ones((2, 6, 2)), "b": (np.ones((2, 6)),)}
+        ends = np.zeros((2, 6), bool)
+        buffer.extend(obs=obs, next_obs=obs, reward=np.ones((2, 6)), terminated=ends, truncated=ends)
+        batch = buffer.sample(3)
+        assert batch.obs["a"].shape == (2, 3, 2)
+        assert batch.obs["b"][0].shape == batch.discount.shape == batch.n_steps.shape == (2, 3)
+
+
+class TestTheScoreFunction:
+    def test_it_may_call_the_buffer(self):
+        def score(pool):
+            buffer.update_priorities(pool.id, np.ones(pool.id.shape))
+            buffer.add(x=99)
+            return np.ones(len(buffer.get(pool.id[:1])["x"])).repeat(len(pool.id))
+
+        buffer = make(score, steps=50, capacity=1000)
+        assert buffer.sample(4).x.shape == (4,)
+
+    def test_a_replica_draws_as_a_single_buffer(self):
+        together = make(lambda pool: pool.x + 1.0, steps=40, capacity=50, replicas=2, seed=[3, 11])
+        alone = [make(lambda pool: pool.x + 1.0, steps=40, capacity=50, seed=seed) for seed in (3, 11)]
+        for _ in range(5):
+            np.testing.assert_array_equal(together.sample(8).id, [one.sample(8).id for one in alone])
+
+    def test_a_wrong_shape(self):
+        with pytest.raises(ShapeError) as caught:
+            make(lambda pool: np.ones(3)).sample(2)
+        assert str(caught.value) == (
+            "`score` of LaBER must return one score for each row of the pool, shape (8,), but returned shape (3,)"
+        )
+
+    @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+    def test_a_wrong_value(self, value):
+        with pytest.raises(PriorityError) as caught:
+            make(lambda pool: np.full(len(pool.id), value)).sample(2)
+        assert str(caught.value) == f"`score` of LaBER must be finite and not negative, but returned {value}"
+
+
+def test_a_restored_buffer_goes_on(tmp_path):
+    buffer = make(lambda pool: pool.x + 1.0, steps=40, capacity=50)
+    buffer.sample(4)
+    buffer.save(tmp_path)
+    twin = ReplayBuffer.load(tmp_path, sampler=buffer.sampler)
+    for _ in range(20):
+        np.testing.assert_array_equal(buffer.sample(4).id, twin.sample(4).id)
+
+
+class TestRefusals:
+    def test_the_law(self):
+        buffer = make(lambda pool: pool.x + 1.0)
+        assert not buffer.sampler.has_law
+        with pytest.raises(ConfigError) as caught:
+            buffer.probabilities([0])
+        assert str(caught.value) == (
+            "LaBER has no exact law of one row: a row's chance depends on the whole pool it came in; "
+            "batch.probability is given the pool"
+        )
+
+    def test_options(self):
+        with pytest.raises(ConfigError, match="`m` of LaBER must be at least 1, but got 0"):
+            LaBER(len, m=0)
+        with pytest.raises(ConfigError, match="`score` of LaBER must be a function of a Batch, but got 3"):
+            LaBER(3)
+
+    def test_out(self):
+        buffer = make(lambda pool: pool.x + 1.0)
+        with pytest.raises(ConfigError, match="`out` is not taken with a sampler written in Python; leave it out"):
+            buffer.sample(4, out=buffer.sample(4))
+
+    def test_in_a_mixture(self):
+        with pytest.raises(ConfigError, match="with an exact law, none of them a Mixture or written in Python"):
+            Mixture((Uniform(), LaBER(len)))

@@ -1,0 +1,230 @@
+"""`Queue`, `ReverseSweep` and `Recency`, which go in order or count their calls; the order of rows without replacement;
+`min_size`.
+
+False alarms: see `chi2.py`.
+"""
+
+import os
+import sys
+import time
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.replay import (
+    Blocks,
+    CustomSampler,
+    Field,
+    LaBER,
+    MixedReplay,
+    Mixture,
+    Prioritized,
+    Queue,
+    Recency,
+    ReplayBuffer,
+    ReverseSweep,
+    SharedMemory,
+    Uniform,
+)
+from tests.replay.laws.chi2 import assert_law
+
+
+def make(sampler, capacity=20, steps=20, **options):
+    buffer = ReplayBuffer(capacity, {"x": Field((), np.int64)}, sampler=sampler, seed=0, **options)
+    lead = () if buffer.replicas is None else (buffer.replicas,)
+    buffer.extend(x=np.broadcast_to(np.arange(steps), (*lead, steps)))
+    return buffer
+
+
+class TestQueue:
+    @pytest.mark.parametrize("replicas", [None, 1, 3])
+    @pytest.mark.parametrize("capacity", [7, 20, 1000])
+    def test_each_step_once_in_order(self, capacity, replicas):
+        buffer, rng = make(Queue(), capacity, 0, replicas=replicas), np.random.default_rng(1)
+        lead, taken, given = buffer.size if replicas is None else (replicas,), 0, 0
+        lead = () if replicas is None else (replicas,)
+        for _ in range(100):
+            steps = int(rng.integers(0, 9))
+            buffer.extend(x=np.zeros((*lead, steps)).astype(np.int64))
+            given += steps
+            taken = max(taken, given - capacity)
+            n = int(rng.integers(1, 7))
+            if n > given - taken:
+                with pytest.raises(EmptyBufferError, match=f"batch_size={n} and only {given - taken} of "):
+                    buffer.sample(n)
+                continue
+            stored = np.arange(max(0, given - capacity), given)
+            law = buffer.probabilities(np.broadcast_to(stored, (*lead, len(stored))), batch_size=n)
+            np.testing.assert_array_equal(
+                law, np.broadcast_to(((stored >= taken) & (stored < taken + n)) / n, law.shape)
+            )
+            batch = buffer.sample(n)
+            np.testing.assert_array_equal(batch.id, np.broadcast_to(np.arange(taken, taken + n), (*lead, n)))
+            assert (batch.probability == 1 / n).all()
+            assert (batch.weight == 1).all()
+            taken += n
+
+    def test_it_goes_on_after_loading_and_in_a_part(self, tmp_path):
+        buffer = make(Queue(), replicas=2)
+        buffer.sample(5)
+        buffer.save(tmp_path)
+        assert ReplayBuffer.load(tmp_path).sample(2).id.tolist() == [[5, 6]] * 2
+        assert buffer.part([1]).sample(2).id.tolist() == [[5, 6]]
+
+    def test_over_rows_that_other_processes_share(self):
+        """Each buffer has its own queue; one that was left behind goes on with the oldest that is stored."""
+        storage = SharedMemory(f"replaylab-queue-{os.getpid()}")
+        one = make(Queue(), storage=storage)
+        two = one.handle().open()
+        try:
+            assert one.sample(3).id.tolist() == two.sample(3).id.tolist() == [0, 1, 2]
+            one.extend(x=np.arange(50))
+            assert two.sample(2).id.tolist() == one.sample(2).id.tolist() == [50, 51]
+        finally:
+            two.close()
+            one.close()
+            storage.unlink()
+
+    def test_in_a_mixture(self):
+        buffer = make(Mixture((Queue(), Uniform())))
+        assert buffer.sample(6).id.tolist()[:3] == [0, 1, 2]
+        assert buffer.sample(6).id.tolist()[:3] == [3, 4, 5]
+
+    def test_an_error_takes_nothing(self):
+        buffer = make(Queue())
+        with pytest.raises(EmptyBufferError):
+            buffer.sample(21)
+        assert buffer.sample(20).id.tolist() == list(range(20))
+        assert np.isnan(buffer.stats(batch_size=1).entropy)
+
+
+class TestReverseSweep:
+    @pytest.mark.parametrize("stride", [1, 2, 5, 7, 19, 20, 50])
+    def test_all_steps_come_once_in_as_many_sweeps(self, stride):
+        buffer = make(ReverseSweep(stride))
+        found = np.concatenate([buffer.sample(4).id for _ in range(10)]).tolist()
+        once = [id_ for start in range(min(stride, 20)) for id_ in range(19 - start, -1, -stride)]
+        assert found == once + once
+
+    def test_the_law_follows(self):
+        buffer = make(ReverseSweep(5))
+        for _ in range(12):
+            law = buffer.probabilities(np.arange(20), batch_size=3)
+            batch = buffer.sample(3)
+            np.testing.assert_allclose(law, np.bincount(batch.id, minlength=20) / 3)
+
+    def test_it_goes_on_after_loading(self, tmp_path):
+        buffer = make(ReverseSweep(5))
+        buffer.sample(6)
+        buffer.save(tmp_path)
+        other = ReplayBuffer.load(tmp_path)
+        for _ in range(5):
+            np.testing.assert_array_equal(other.sample(3).id, buffer.sample(3).id)
+
+    @pytest.mark.no_sanitizer
+    def test_a_batch_takes_no_square_of_its_rows(self):
+        """2¹⁷ rows, whose square was 2³⁴ comparisons under the mutex: 3 seconds and more."""
+        buffer = make(ReverseSweep(), 200_000, 200_000)
+        seconds = []
+        for _ in range(3):
+            start = time.perf_counter()
+            buffer.sample(2**17)
+            seconds.append(time.perf_counter() - start)
+        assert min(seconds) < 1.0
+
+
+class TestWithoutReplacement:
+    def test_every_order_is_alike(self):
+        buffer = make(Uniform(replace=False), 4, 4)
+        orders = {order: i for i, order in enumerate(permutations(range(4), 3))}
+        counts = Counter(orders[tuple(buffer.sample(3).id.tolist())] for _ in range(5000))
+        assert_law(np.array([counts[i] for i in range(24)]), np.full(24, 1 / 24))
+
+    def test_all_of_them_do_not_come_sorted(self):
+        ids = make(Uniform(replace=False), 1000, 1000).sample(1000).id
+        assert sorted(ids.tolist()) == list(range(1000))
+        assert 400 < (np.diff(ids) > 0).sum() < 600  # 500 ± 9 in a random order
+
+
+class TestRecency:
+    def test_k_counts_calls_and_nothing_else_begins_a_burst(self):
+        buffer = make(Recency(eta=0.998, least=1, burst=4), 100, 0)
+        widths = []
+        for step in range(8):
+            buffer.extend(x=np.zeros(50 if step == 0 else 0, np.int64))
+            widths.append(round(1 / buffer.sample(1).probability.item()))
+            buffer.end_episode()
+        wanted = [int(50 * 0.998 ** (1000 * k / 4)) for k in (1, 2, 3, 4)]
+        assert widths == wanted + wanted
+        assert len(set(wanted)) == 4
+
+    def test_as_many_as_fit_are_always_within_reach(self):
+        buffer = make(Recency(eta=0.9, least=2**53), 5, 5)
+        assert buffer.sample(2).probability.tolist() == [0.2, 0.2]
+
+    @pytest.mark.parametrize(
+        ("name", "sampler"),
+        [
+            ("least", lambda: Recency(least=sys.maxsize)),
+            ("burst", lambda: Recency(burst=sys.maxsize)),
+            ("stride", lambda: ReverseSweep(sys.maxsize)),
+            ("length", lambda: Blocks(2**53 + 1)),
+            ("block_length", lambda: Prioritized(block_length=10**30)),
+        ],
+    )
+    def test_a_count_that_a_float_does_not_hold_is_refused(self, name, sampler):
+        with pytest.raises(ConfigError, match=rf"`{name}` of \w+ must be at most 9,007,199,254,740,992, but got "):
+            sampler()
+
+
+class EveryOther(CustomSampler):
+    def law(self, view, batch_size):
+        return np.full(len(view), 1 / len(view))
+
+
+class TestMinSize:
+    @pytest.mark.parametrize(
+        "sampler", [Uniform(), Prioritized(beta=0.4), EveryOther(), LaBER(lambda pool: pool.x + 1)]
+    )
+    @pytest.mark.parametrize("replicas", [None, 2])
+    def test_nothing_is_drawn_until_so_many_are_stored(self, sampler, replicas):
+        buffer = make(sampler, 20, 4, min_size=5, replicas=replicas)
+        assert buffer.min_size == 5
+        for _ in range(2):
+            with pytest.raises(
+                EmptyBufferError, match="the buffer was made with min_size=5, but only 4 steps are stored"
+            ):
+                buffer.sample(2)
+        buffer.extend(x=np.zeros((1,) if replicas is None else (replicas, 1), np.int64))
+        assert buffer.sample(2).id.shape[-1] == 2
+
+    def test_it_counts_each_replica(self):
+        buffer = make(Uniform(), 20, 5, min_size=6, replicas=2)
+        buffer.add(x=np.zeros(2, np.int64), where=np.array([True, False]))
+        with pytest.raises(EmptyBufferError, match="only 5 steps"):
+            buffer.sample(1)
+
+    def test_it_is_saved(self, tmp_path):
+        buffer = make(Uniform(), 20, 4, min_size=5)
+        buffer.save(tmp_path)
+        with pytest.raises(EmptyBufferError, match="min_size=5"):
+            ReplayBuffer.load(tmp_path).sample(1)
+
+    def test_an_empty_one_says_so(self):
+        with pytest.raises(EmptyBufferError, match="made with min_size=5, but only 0 steps are stored"):
+            make(Uniform(), 20, 0, min_size=5).sample(1)
+        with pytest.raises(EmptyBufferError, match="the buffer is empty"):
+            make(Uniform(), 20, 0).sample(1)
+
+    @pytest.mark.parametrize("wrong", [0, -1, 2.5, "3", 21])
+    def test_a_wrong_one_is_refused(self, wrong):
+        with pytest.raises(ConfigError, match="`min_size` must be"):
+            make(Uniform(), 20, 0, min_size=wrong)
+
+    def test_in_a_mixed_replay(self):
+        full, waiting = make(Uniform()), make(Uniform(), 20, 3, min_size=5)
+        with pytest.raises(EmptyBufferError, match="min_size=5"):
+            MixedReplay((full, waiting)).sample(4)

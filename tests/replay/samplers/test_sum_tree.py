@@ -1,0 +1,138 @@
+"""Law 5 at its edges: the sum tree alone, asked for targets that no seed would draw in a lifetime.
+
+The tree is compiled by itself, so these tests need the sources and a C++ compiler; they are left out without.
+"""
+
+import ctypes
+import math
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+CORE = Path(__file__).parents[3] / "cpp"
+COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+CAPACITIES = [1, 2, 15, 16, 17, 127, 128, 129, 1000, 2049, 16385, 131073]
+
+pytestmark = pytest.mark.skipif(
+    COMPILER is None or not CORE.is_dir(), reason="needs the core's sources and a C++ compiler"
+)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """The compiled tree."""
+    path = tmp_path_factory.mktemp("sum_tree") / "probe.so"
+    sources = [Path(__file__).with_name("sum_tree_probe.cpp"), CORE / "samplers/sum_tree.cpp"]
+    flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-w", f"-I{CORE}"]
+    subprocess.run([*COMPILER.split(), *flags, *map(str, sources), "-o", str(path)], check=True)
+    probe = ctypes.CDLL(str(path))
+    probe.tree_new.restype = ctypes.c_void_p
+    probe.tree_new.argtypes = [ctypes.c_int64]
+    probe.tree_delete.argtypes = [ctypes.c_void_p]
+    probe.tree_total.restype = ctypes.c_double
+    probe.tree_total.argtypes = [ctypes.c_void_p]
+    doubles, floats, slots = (np.ctypeslib.ndpointer(t) for t in (np.float64, np.float32, np.int64))
+    probe.tree_set.argtypes = [ctypes.c_void_p, slots, floats, ctypes.c_int64]
+    probe.tree_find.argtypes = [ctypes.c_void_p, doubles, ctypes.c_int64, slots]
+    probe.tree_find_portable.argtypes = probe.tree_find.argtypes
+    return probe
+
+
+class Tree:
+    """A sum tree with these leaves."""
+
+    def __init__(self, library, leaves):
+        self.library = library
+        self.pointer = library.tree_new(len(leaves))
+        self.set(np.arange(len(leaves)), leaves)
+
+    def __del__(self):
+        self.library.tree_delete(self.pointer)
+
+    def set(self, slots, values):
+        slots, values = np.array(slots, np.int64), np.array(values, np.float32)
+        self.library.tree_set(self.pointer, slots, values, len(slots))
+
+    @property
+    def total(self):
+        return self.library.tree_total(self.pointer)
+
+    def find(self, targets):
+        """Slots of targets; both ways down must agree."""
+        found = np.empty((2, len(targets)), np.int64)
+        for slots, way in zip(found, (self.library.tree_find, self.library.tree_find_portable), strict=True):
+            way(self.pointer, np.array(targets, np.float64), len(targets), slots)
+        np.testing.assert_array_equal(*found)
+        return found[0]
+
+
+def edges(leaves, total):
+    """Every prefix sum and its nearest neighbours, both ends, and far outside."""
+    sums = np.cumsum(leaves)[:: max(1, len(leaves) // 2000)]
+    around = [sums, np.nextafter(sums, 0), np.nextafter(sums, np.inf)]
+    for _ in range(5):
+        around += [np.nextafter(around[-2], 0), np.nextafter(around[-1], np.inf)]
+    ends = [
+        0.0,
+        5e-324,
+        np.nextafter(total, 0),
+        total,
+        np.nextafter(total, np.inf),
+        total * (1 + 1e-9),
+        2 * total,
+    ]
+    return np.concatenate([*around, ends])
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+class TestEdges:
+    def test_a_zero_leaf_is_never_found(self, library, capacity):
+        rng = np.random.default_rng(capacity)
+        for zeros in [0.0, 0.3, 0.9, 0.999] * 5:
+            for spread in [0, 5, 8, 12, 30, 37]:
+                leaves = (10.0 ** rng.uniform(-spread, spread, capacity)).astype(np.float32)
+                leaves[rng.random(capacity) < zeros] = 0
+                leaves[rng.integers(capacity)] = 1
+                tree = Tree(library, leaves)
+                found = tree.find(edges(leaves.astype(np.float64), tree.total))
+                assert found.min() >= 0
+                assert found.max() < capacity
+                assert (leaves[found] > 0).all()
+
+    def test_one_leaf_takes_every_target(self, library, capacity):
+        for place in {0, capacity // 2, capacity - 1}:
+            for value in [1e-38, 1.2e-38, 1 / 3, 3e38]:
+                leaves = np.zeros(capacity, np.float32)
+                leaves[place] = value
+                tree = Tree(library, leaves)
+                assert tree.total == leaves[place]
+                assert set(tree.find(edges(leaves.astype(np.float64), tree.total)).tolist()) == {place}
+
+    def test_whole_numbers_are_found_exactly(self, library, capacity):
+        """With whole leaves every sum is exact: the leaf is the one at which the running sum passes."""
+        rng = np.random.default_rng(capacity)
+        leaves = rng.integers(0, 50, capacity)
+        leaves[rng.integers(capacity)] += 1
+        tree = Tree(library, leaves)
+        sums = np.cumsum(leaves)
+        assert tree.total == sums[-1]
+        targets = edges(leaves.astype(np.float64), tree.total)
+        targets = targets[targets < tree.total]
+        np.testing.assert_array_equal(tree.find(targets), np.searchsorted(sums, targets, side="right"))
+
+    def test_the_total_is_the_exact_sum(self, library, capacity):
+        rng = np.random.default_rng(capacity)
+        leaves = np.zeros(capacity, np.float32)
+        tree = Tree(library, leaves)
+        for _ in range(20):
+            slots = rng.integers(0, capacity, 50)
+            values = (10.0 ** rng.uniform(-30, 30, 50) * (rng.random(50) < 0.8)).astype(np.float32)
+            tree.set(slots, values)
+            leaves[slots] = values
+            assert tree.total == pytest.approx(math.fsum(leaves.tolist()), rel=1e-14)
+        tree.set(np.arange(capacity), np.zeros(capacity))
+        assert tree.total == 0

@@ -1,0 +1,209 @@
+"""Rows outside the process: what is in a file is what would be in memory, for one buffer and for several."""
+
+import json
+
+import numpy as np
+import pytest
+
+from replaylab.errors import EmptyBufferError, IdError, StorageError
+from replaylab.replay import (
+    CustomSampler,
+    Field,
+    FrameStack,
+    Hindsight,
+    MemoryMap,
+    NStep,
+    Prioritized,
+    ReplayBuffer,
+    Sequence,
+    Uniform,
+)
+from tests.replay.laws.test_conformance import SAMPLERS
+from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX, drive, step
+
+pytestmark = NEEDS_LINUX
+TRANSFORMS = [
+    (),
+    (NStep(3, 0.9),),
+    (FrameStack(3),),
+    (NStep(2, 0.9), FrameStack(2, padding="zero")),
+    (Sequence(4, 2, 2),),
+    (Sequence(3, 0, 0), NStep(2), FrameStack(2)),
+]
+
+
+class TestTheSameAsInMemory:
+    """One process alone sees no difference."""
+
+    @pytest.mark.parametrize(
+        "sampler", [s for s in SAMPLERS if not isinstance(s, CustomSampler)], ids=lambda s: type(s).__name__
+    )
+    def test_samplers(self, storage, sampler):
+        options = {"num_envs": 3, "sampler": sampler, "seed": 4}
+        drive([ReplayBuffer(20, FIELDS, **options, storage=s) for s in (None, storage(headroom=3))], 40, lead=(3,))
+
+    @pytest.mark.parametrize("transforms", TRANSFORMS, ids=lambda parts: "+".join(type(p).__name__ for p in parts))
+    @pytest.mark.parametrize("capacity", [5, 64])
+    @pytest.mark.parametrize("envs", [None, 3])
+    def test_transforms(self, storage, transforms, capacity, envs):
+        options = {"num_envs": envs, "transforms": transforms, "seed": 4, "autoreset": "next_step"}
+        lead = () if envs is None else (envs,)
+        drive([ReplayBuffer(capacity, FIELDS, **options, storage=s) for s in (None, storage())], 100, lead=lead)
+
+    def test_replicas(self, storage):
+        options = {"num_envs": 2, "replicas": 3, "sampler": Prioritized(beta=0.4), "transforms": (NStep(2),), "seed": 1}
+        drive([ReplayBuffer(10, FIELDS, **options, storage=s) for s in (None, storage())], 40, lead=(3, 2))
+
+    def test_hindsight(self, storage):
+        goals = {name: Field((2,)) for name in ("observation", "achieved_goal", "desired_goal")}
+        fields = {**FIELDS, "obs": goals, "next_obs": goals}
+        relabel = Hindsight(lambda a, d, _: -np.abs(a - d).sum(-1), lambda a, d, _: np.abs(a - d).sum(-1) < 0.2)
+        buffers = [
+            ReplayBuffer(30, fields, transforms=(relabel, NStep(3)), seed=3, storage=s) for s in (None, storage())
+        ]
+        rng = np.random.default_rng(0)
+        for _ in range(80):
+            given = step(rng) | {name: {key: rng.random(2) for key in goals} for name in ("obs", "next_obs")}
+            batches = []
+            for buffer in buffers:
+                buffer.add(**given)
+                batches.append(buffer.sample(8))
+            np.testing.assert_array_equal(batches[0].reward, batches[1].reward)
+            np.testing.assert_array_equal(batches[0].obs["desired_goal"], batches[1].obs["desired_goal"])
+
+    def test_more_than_fits_into_memory(self, storage, monkeypatch):
+        """Rows are then asked for before they are read: other calls to the system, the same results."""
+        monkeypatch.setattr("replaylab.replay.storage.mapped.machine_memory", lambda: 1000)
+        options = {"transforms": (FrameStack(3),), "num_envs": 2, "seed": 4}
+        drive([ReplayBuffer(64, FIELDS, **options, storage=s) for s in (None, storage())], 100, lead=(2,))
+
+    def test_an_episode_that_is_cut(self, storage):
+        options = {"transforms": (NStep(3),), "seed": 0}
+        buffers = [ReplayBuffer(10, FIELDS, **options, storage=s) for s in (None, storage())]
+        for _ in range(3):
+            drive(buffers, 5)
+            for buffer in buffers:
+                buffer.end_episode()
+
+    def test_extend_past_the_capacity(self, storage):
+        buffer = ReplayBuffer(5, {"x": Field()}, sampler=Prioritized(beta=0.4), storage=storage(headroom=2))
+        assert buffer.extend(x=np.arange(23.0)).tolist() == list(range(23))
+        assert buffer.get(range(18, 23))["x"].tolist() == [18, 19, 20, 21, 22]
+        with pytest.raises(IdError, match="id 17 is not stored"):
+            buffer.get(17)
+        assert set(buffer.sample(200).id) == set(range(18, 23))
+
+
+class TestOtherBuffers:
+    """Several buffers on the same rows, as several processes have them."""
+
+    def test_each_sees_what_the_others_add(self, storage):
+        one = ReplayBuffer(50, {"x": Field()}, storage=storage(create=True))
+        two = one.handle().open(sampler=Prioritized(beta=0.4))
+        with pytest.raises(EmptyBufferError):
+            two.sample(1)
+        assert one.add(x=1.0) == 0
+        assert two.add(x=2.0) == 1
+        assert one.add(x=3.0) == 2
+        for buffer in (one, two):
+            assert len(buffer) == buffer.size == 3
+            assert buffer.get([0, 1, 2])["x"].tolist() == [1, 2, 3]
+            batch = buffer.sample(50)
+            assert set(batch.id) == {0, 1, 2}
+            np.testing.assert_array_equal(batch.x, batch.id + 1)
+        two.update_priorities([0, 1], priority=[0.0, 0.0])
+        assert set(two.sample(50).id) == {2}
+        assert set(one.sample(50).id) == {0, 1, 2}, "priorities are each buffer's own"
+
+    @pytest.mark.parametrize(
+        "sampler", [s for s in SAMPLERS if not isinstance(s, CustomSampler)], ids=lambda s: type(s).__name__
+    )
+    def test_one_that_was_left_behind(self, storage, sampler):
+        """By more than all its steps: it forgets them and has the newest."""
+        options = {"num_envs": 2, "sampler": sampler, "transforms": (NStep(2), FrameStack(2))}
+        one = ReplayBuffer(20, FIELDS, **options, storage=storage(headroom=4))
+        two = one.handle().open()
+        rng = np.random.default_rng(0)
+        for turns in (8, 100, 5, 12, 11, 10, 9):
+            for _ in range(turns):
+                one.add(**step(rng, (2,)))
+            for buffer in (one, two):
+                batch = buffer.sample(4, progress=0.5)
+                assert set(batch.id) <= set(range(buffer._core.counts()[1][0] - 20, buffer._core.counts()[1][0]))
+                stored = buffer.get(batch.id)
+                np.testing.assert_array_equal(batch.obs[:, -1], stored["obs"])
+                every = np.arange(buffer._core.counts()[1][0])[-20:]
+                if sampler.has_law:
+                    assert buffer.probabilities(every, batch_size=4, progress=0.5).sum() == pytest.approx(1.0)
+                buffer.update_priorities(batch.id, rng.standard_normal(batch.id.shape))
+
+    def test_episodes_are_each_environments_of_each_process(self, storage):
+        one = ReplayBuffer(50, FIELDS, transforms=(NStep(9, 1.0),), storage=storage())
+        two = one.handle().open()
+        plain = {"obs": [0, 0], "next_obs": [0, 0], "terminated": False, "truncated": False}
+        for k in range(4):
+            one.add(**plain, reward=1.0)
+            two.add(**{**plain, "terminated": k == 1}, reward=100.0)
+        for buffer in (one, two):
+            steps = buffer._core.gather(np.arange(8), True)
+            assert steps["reward"].tolist() == [4, 200, 3, 100, 2, 200, 1, 100]
+
+    def test_a_new_process_begins_new_episodes(self, storage):
+        """Its environments are not where those of the old one stopped."""
+        options = {"transforms": (NStep(9, 1.0),)}
+        plain = {"obs": [0, 0], "next_obs": [0, 0], "terminated": False, "truncated": False, "reward": 1.0}
+        one = ReplayBuffer(50, FIELDS, **options, storage=storage())
+        one.add(**plain)
+        one.close()
+        two = ReplayBuffer(50, FIELDS, **options, storage=storage())
+        two.add(**plain)
+        two.add(**plain)
+        assert two._core.gather(np.arange(3), True)["n_steps"].tolist() == [1, 2, 1]
+
+    def test_as_many_writers_as_declared(self, storage):
+        buffers = [ReplayBuffer(50, {"x": Field()}, storage=storage(writers=2)) for _ in range(3)]
+        buffers[0].add(x=0.0)
+        buffers[1].add(x=0.0)
+        with pytest.raises(StorageError, match="has places for 2 processes"):
+            buffers[2].add(x=0.0)
+        assert len(buffers[2]) == 2
+        del buffers[0]
+        buffers[-1].add(x=0.0)
+        assert len(buffers[0]) == 3
+
+
+class TestTheFile:
+    """Its format is open: NumPy alone reads it, as docs/storage.md says."""
+
+    def test_rows_open_in_numpy_alone(self, tmp_path):
+        buffer = ReplayBuffer(10, {"x": Field((2,)), "y": Field((), np.int64)}, storage=MemoryMap(tmp_path / "rows"))
+        buffer.extend(x=np.arange(24.0).reshape(12, 2), y=np.arange(12))
+        content = np.fromfile(tmp_path / "rows", np.uint8)
+        assert content[:8].tobytes() == b"RLABROWS"
+        assert content[8:16].view("<u4").tolist() == [1, 0x01020304]
+        capacity, headroom, writers, _, _, stride, length, section, section_bytes, _ = content[16:96].view("<i8")
+        declared = json.loads(content[4096 : 4096 + length].tobytes())
+        rows = np.dtype(
+            {
+                "names": list(declared["fields"]),
+                "formats": [(one["dtype"], tuple(one["shape"])) for one in declared["fields"].values()],
+                "offsets": [one["offset"] for one in declared["fields"].values()],
+                "itemsize": stride,
+            }
+        )
+        replica = content[section : section + section_bytes]
+        head = int(replica[:8].view("<i8")[0])
+        log = replica[128 + 64 * writers :].view("<u8")[: capacity + headroom]
+        held = -(-(capacity + headroom + writers + 1) * stride // 4096) * 4096
+        stored = replica[section_bytes - held :][: (capacity + headroom + writers) * stride].view(rows)
+        newest = [stored[int(log[id_ % len(log)] & 0xFFFFFFFF)] for id_ in range(head - capacity, head)]
+        assert [int(one["y"]) for one in newest] == list(range(2, 12))
+        assert newest[0]["x"].tolist() == [4.0, 5.0]
+
+    def test_bytes_that_are_stated(self, tmp_path):
+        buffer = ReplayBuffer(1000, {"x": Field((1000,))}, storage=MemoryMap(tmp_path / "rows"))
+        assert buffer.nbytes < 2**20, "rows on disk are no memory"
+        assert (tmp_path / "rows").stat().st_size > 4_000_000
+
+    def test_uniform_is_the_default(self, storage):
+        assert ReplayBuffer(10, {"x": Field()}, storage=storage()).sampler == Uniform()

@@ -1,0 +1,145 @@
+"""What is kept about episodes is bounded by the capacity, counted in `nbytes`, and foretold by `most_nbytes`."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from replaylab.errors import OverSizeError
+from replaylab.replay import Dispersed, Field, FrameStack, ReplayBuffer, Sequence, Uniform
+from tests.replay.transforms.transform_worlds import ByAge
+
+FLAGS = {"terminated": Field((), bool), "truncated": Field((), bool)}
+FIELDS = {"obs": Field(), **FLAGS}
+PAIRS = {"obs": Field((64,)), "next_obs": Field((64,)), **FLAGS}
+
+
+def give(buffer, steps, env, ends):
+    """Steps of one environment alone, each ending its episode or none."""
+    where = np.zeros((steps, buffer.num_envs), bool)
+    where[:, env] = True
+    flags = {"terminated": where & ends, "truncated": np.zeros_like(where)}
+    buffer.extend(obs=np.zeros(where.shape, np.float32), **flags, where=where)
+
+
+@pytest.mark.parametrize("sampler", [Uniform(), Dispersed(beta=0.4)], ids=lambda one: type(one).__name__)
+def test_an_endless_episode_pins_no_others(sampler):
+    """A step of environment 0 is always stored, while the episodes of environment 1 come and go."""
+    buffer = ReplayBuffer(100, FIELDS, num_envs=2, transforms=[FrameStack(2)], sampler=sampler, seed=0)
+    held = []
+    for _ in range(40):
+        for _ in range(20):
+            give(buffer, 1, 0, ends=False)
+            give(buffer, 50, 1, ends=True)
+        held.append(buffer.nbytes)
+        buffer.sample(5)
+    assert max(held[5:]) == min(held[5:])
+    assert max(held) <= buffer.most_nbytes
+
+
+def test_environments_take_turns_in_filling_the_ring():
+    """Each has had the whole ring to itself once; what that took is given back."""
+    buffer = ReplayBuffer(1000, FIELDS, num_envs=50, transforms=[FrameStack(2)], seed=0)
+    for env in range(50):
+        give(buffer, 1000, env, ends=False)
+        buffer.sample(10)
+        assert buffer.nbytes <= buffer.most_nbytes
+    rows = ReplayBuffer(1000, FIELDS, num_envs=50).nbytes
+    assert buffer.nbytes - rows < 32 * 1000 + 2000
+    assert buffer.most_nbytes - rows == 8 * 1000 + 32 * 1000 + 16 * 1000 + 4 * 8 * 50
+
+
+@pytest.mark.parametrize("num_envs", [1, 2, 7])
+def test_the_worst_that_may_come_is_foretold(num_envs):
+    """Episodes of one step, and every step leading elsewhere."""
+    for next_obs, sampler in [("stored", Uniform()), ("derived", Uniform()), ("derived", ByAge())]:
+        buffer = ReplayBuffer(
+            500, PAIRS, num_envs=num_envs, transforms=[Sequence(2, 1)], next_obs=next_obs, sampler=sampler, seed=0
+        )
+        most = buffer.most_nbytes
+        before = buffer.nbytes
+        obs = np.random.default_rng(0).random((1200, num_envs, 64), np.float32)
+        flags = dict.fromkeys(FLAGS, np.ones((1200, num_envs), bool))
+        buffer.extend(obs=obs, next_obs=obs + 1, **flags)
+        assert before < buffer.nbytes <= most == buffer.most_nbytes
+        if next_obs == "derived":
+            assert buffer.nbytes > 0.9 * most
+            assert buffer.nbytes > before + 500 * 64 * 4
+
+
+def test_without_anything_that_grows_it_is_nbytes():
+    buffer = ReplayBuffer(500, FIELDS)
+    buffer.extend(obs=np.zeros(900), terminated=np.ones(900, bool), truncated=np.zeros(900, bool))
+    assert buffer.most_nbytes == buffer.nbytes
+
+
+def test_the_refusal_says_what_comes_on_top(monkeypatch):
+    monkeypatch.setattr("replaylab.replay.data.memory.machine_memory", lambda: 2**20)
+    with pytest.raises(OverSizeError, match=r"1.0 MiB; \(closing rows of `next_obs` come on top, at most 2\.\d MiB\)"):
+        ReplayBuffer(10_000, PAIRS, next_obs="derived")
+    with pytest.raises(OverSizeError, match=r"1.0 MiB; \(episodes come on top, at most 3\.\d MiB\)"):
+        ReplayBuffer(100_000, FIELDS, transforms=[FrameStack(2)])
+
+
+def test_records_of_a_custom_sampler_are_counted(monkeypatch):
+    buffer, plain = (ReplayBuffer(10_000, FIELDS, sampler=sampler) for sampler in (ByAge(), Uniform()))
+    assert 0 <= buffer.nbytes - plain.nbytes - 5 * 8 * 10_000 < 1000
+    monkeypatch.setattr("replaylab.replay.data.memory.machine_memory", lambda: plain.nbytes + 10 * 10_000)
+    ReplayBuffer(10_000, FIELDS)
+    with pytest.raises(OverSizeError):
+        ReplayBuffer(10_000, FIELDS, sampler=ByAge())
+
+
+@pytest.mark.no_sanitizer
+def test_what_the_process_grows_by():
+    """The proof of it: a million steps through a ring of a hundred leave no trace."""
+    code = """
+import resource
+import numpy as np
+from replaylab.replay import Field, FrameStack, ReplayBuffer
+fields = {"obs": Field(), "terminated": Field((), bool), "truncated": Field((), bool)}
+buffer = ReplayBuffer(100, fields, num_envs=2, transforms=[FrameStack(2)], seed=0)
+ends = np.tile([False, True], (50, 1))
+nothing = np.zeros_like(ends)
+step = {"obs": np.zeros(ends.shape, np.float32), "terminated": ends, "truncated": nothing}
+for k in range(20_000):
+    if k == 1000:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    buffer.extend(**step)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    grown = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert grown * 1024 < 2**21
+
+
+def test_snapshots_from_before_load(tmp_path):
+    """Earlier versions counted episodes for ever, and kept records of those of which nothing was stored."""
+    buffer = ReplayBuffer(6, FIELDS, num_envs=2, transforms=[FrameStack(3)], seed=0)
+    rng = np.random.default_rng(0)
+
+    def step(one, k, ends):
+        one.add(obs=[k, -k], terminated=[False, ends], truncated=[False, False])
+
+    for k in range(9):
+        step(buffer, k, k % 2 == 0)
+    state = buffer._core.state()
+    first = 2**32 - 3  # the numbers in the marks are its lowest 32 bits
+    numbers = state["replica0.episodes"]
+    records = numbers[1:-1].reshape(-1, 4)
+    dead = np.array([[17, 4, 0, 1]])  # as earlier versions left them, between those that are in use
+    old = dict(state)
+    old["replica0.episodes"] = np.concatenate([[first], np.concatenate([dead, records, dead]).ravel()])
+    old["replica0.episode_of"] = (state["replica0.episode_of"].astype(np.int64) + 1 + first).astype(np.uint32)
+    lines = state["replica0.lines"].reshape(-1, 5).copy()
+    lines[:, 2] = np.where(lines[:, 2] < 0, -1, lines[:, 2] + 1 + first)
+    old["replica0.lines"] = lines.ravel()
+    twin = ReplayBuffer(6, FIELDS, num_envs=2, transforms=[FrameStack(3)], seed=0)
+    twin._core.bytes(0)[...] = buffer._core.bytes(0)
+    twin._core.restore(old)
+    for k in range(9, 60):
+        ids = np.arange(buffer._core.counts()[1][0] - 6, buffer._core.counts()[1][0])
+        mine, other = buffer.as_batch(ids), twin.as_batch(ids)
+        np.testing.assert_array_equal(mine.obs, other.obs)
+        for one, ends in zip((buffer, twin), [rng.random() < 0.5] * 2, strict=True):
+            step(one, k, ends)

@@ -1,0 +1,212 @@
+"""From rows to levels, differences and words, on made-up results whose truth is known."""
+
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from replaylab.plotting import palette
+from replaylab.statistics import Band, Interval
+from replaylab.study.analysis import comparisons as analysis
+from replaylab.study.analysis.comparisons import Curve, Difference
+from replaylab.study.execution.progress import PlainReporter
+from replaylab.study.report import figures
+from replaylab.study.report import sentences as words
+from tests.study.tiny import pretend, study
+
+
+def made(tmp_path, gain, **changes):
+    found = study(tmp_path, seeds=10, population=10, **changes)
+    pretend(found, gain)
+    return found, analysis.curves_of(found.results(), found.spec, analysis.RETURN)
+
+
+def test_curves_come_in_the_order_of_the_file(tmp_path):
+    _, curves = made(tmp_path, 0.0)
+    assert [c.strategy for c in curves] == ["uniform", "prioritized"]
+    assert curves[0].seeds.tolist() == list(range(10))
+    assert curves[0].steps.tolist() == [100, 200, 300]
+    assert curves[0].values.shape == (10, 3)
+
+
+def test_final_and_area_of_a_straight_line():
+    curve = Curve("e", "l", "s", np.array([0]), np.arange(10, 101, 10), np.arange(10.0, 101.0, 10.0)[None])
+    assert curve.of_runs("final").tolist() == [100.0]
+    assert curve.of_runs("area").tolist() == [55.0]
+
+
+def test_a_gain_is_found_and_said(tmp_path):
+    found, curves = made(tmp_path, 30.0)
+    final, area = analysis.differences(curves, "uniform")
+    assert (final.measure, area.measure) == ("final", "area")
+    assert final.iqm.low < 30 < final.iqm.high + 1
+    assert final.iqm.high - final.iqm.low < 4  # seeds vary by 5, but pairs by 1
+    assert final.p == final.p_holm == 2 / 2**10
+    assert words.verdict(final) == "higher"
+    (answer,) = words.answers([final, area], analysis.levels(curves), found.spec)
+    assert answer.startswith("On CartPole-v1, by the final level, prioritized (+")
+    assert "came out higher than uniform. By the average over training, prioritized (+" in answer
+    assert "no difference" not in answer
+
+
+def test_no_gain_is_said_as_no_difference_shown(tmp_path):
+    found, curves = made(tmp_path, 0.0)
+    differences = analysis.differences(curves, "uniform")
+    assert not any(d.shown for d in differences)
+    (answer,) = words.answers(differences, analysis.levels(curves), found.spec)
+    assert "no difference from uniform was shown for prioritized" in answer
+    assert words.comparison(differences[0]).endswith(": no difference shown; the interval covers 0.")
+
+
+@pytest.mark.parametrize(
+    ("interval", "p", "ending"),
+    [
+        ((5, 1, 9), 0.01, "higher."),
+        ((-5, -9, -1), 0.01, "lower."),
+        ((5, -1, 9), 0.20, "no difference shown; the interval covers 0."),
+        ((5, 1, 9), 0.06, "no difference shown; the interval leaves out 0, but p stays above 0.05."),
+    ],
+)
+def test_a_comparison_in_words(interval, p, ending):
+    difference = Difference("e", "l", "per", "uniform", "final", 10, Interval(*interval), p / 3, p)
+    sentence = words.comparison(difference)
+    assert sentence.endswith(f"10 pairs; p = {p:.3f} after Holm’s correction): {ending}")
+
+
+def test_holm_is_over_all_comparisons_of_a_measure(tmp_path):
+    _, curves = made(tmp_path, 30.0, strategies__none={"type": "online"})
+    finals = [d for d in analysis.differences(curves, "uniform") if d.measure == "final"]
+    assert [d.p_holm for d in finals] == [2 * d.p for d in finals]
+
+
+def test_only_seeds_both_have_are_paired():
+    grid = np.array([1, 2])
+    base = Curve("e", "l", "u", np.array([1, 2, 3]), grid, np.array([[0, 10.0], [0, 20], [0, 30]]))
+    other = Curve("e", "l", "p", np.array([3, 4, 2]), grid, np.array([[0, 31.0], [0, 99], [0, 22]]))
+    ours, theirs = analysis.paired_values(other, base, "final")
+    assert (ours - theirs).tolist() == [2.0, 1.0]
+
+
+def test_runs_without_common_steps_are_brought_onto_one_grid(tmp_path):
+    found, _ = made(tmp_path, 0.0)
+    curve = analysis.curve_of_runs(
+        found.populations[0],
+        np.array([0, 0, 1]),
+        np.array([10, 200, 100]),
+        np.array([1.0, 2.0, 3.0]),
+    )
+    assert curve.values.shape == (2, 200)
+    assert curve.values[0, [0, 8, 198, 199]].tolist() == [1, 1, 1, 2]
+    assert set(curve.values[1]) == {3.0}
+
+
+def test_budgets_say_what_is_not_matched(tmp_path):
+    found, _ = made(tmp_path, 0.0, strategies__none={"type": "online"})
+    spent = analysis.spending(found.results(), found.spec)
+    assert [(s.strategy, s.updates, s.transitions_replayed) for s in spent] == [
+        ("uniform", 280, 2240),
+        ("prioritized", 280, 2240),
+        ("none", 280, 280),
+    ]
+    assert words.budgets(spent, found.spec) == (
+        "Matched between strategies: environment steps and updates. Not matched: transitions replayed. "
+        "Transitions replayed in one update: uniform 8, prioritized 8 and none 1. "
+        "What that alone does is part of each difference."
+    )
+    assert words.budgets(spent[:2], found.spec) == (
+        "Matched between strategies: environment steps, updates and transitions replayed."
+    )
+
+
+def test_too_few_seeds_are_told(tmp_path):
+    assert words.few_seeds(study(tmp_path, seeds=10).spec) is None
+    assert words.few_seeds(study(tmp_path, seeds=3).spec) == (
+        "With 3 seeds and 1 comparison the corrected test cannot reach p < 0.05 whatever the data "
+        "(its smallest p is 0.25): read the intervals, or add seeds."
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0.00"),
+        (-0.001, "0.00"),
+        (3.14159, "3.14"),
+        (-31.4159, "−31.4"),
+        (314.159, "314"),
+        (31415.9, "31,416"),
+    ],
+)
+def test_numbers_for_people(value, text):
+    assert words.number(value) == text
+
+
+def test_p_values_for_people():
+    assert [words.p_value(p) for p in (0.0004, 0.012, 1)] == ["< 0.001", "0.012", "1.000"]
+
+
+def test_the_legend_names_strategies_that_only_some_environments_have():
+    def drawn(environment, strategy):
+        return Curve(environment, "l", strategy, np.arange(2), np.array([50, 300]), np.ones((2, 2)))
+
+    cells = [[(drawn(e, s), Band(*np.ones((3, 2)))) for s in names] for e, names in {"a": "u", "b": "hu"}.items()]
+    drawing = figures.curves(cells, "u", palette.looks(["h", "u", "x"], "u"), "return", "steps")
+    assert [name for name, _ in drawing.legend] == ["u", "h"]
+    assert [panel.title for panel in drawing.groups[0].panels] == ["a: return over steps", "b: return over steps"]
+
+
+def test_many_strategies_get_a_panel_each():
+    names = ["u", *(f"s{i}" for i in range(27))]
+    steps = np.array([50, 300])
+    cell = [
+        (Curve("a", "l", s, np.arange(2), steps, np.ones((2, 2)) * i), Band(*np.ones((3, 2)) * i))
+        for i, s in enumerate(names)
+    ]
+    drawing = figures.curves([cell], "u", palette.looks(names, "u"), "return", "steps")
+    (group,) = drawing.groups
+    assert [panel.title for panel in group.panels] == names
+    assert {panel.figure.axes[0].get_ylim() for panel in group.panels} == {(-1.35, 28.35)}
+    assert all(len(panel.figure.axes[0].lines) == 1 + (panel.title != "u") for panel in group.panels)
+
+
+def test_a_run_is_drawn_at_few_points_up_to_its_last():
+    steps = np.arange(1, 1_001)
+    curve = Curve("e", "l", "u", np.arange(3), steps, np.outer([1.0, 2.0, 3.0], steps))
+    drawing = figures.multiples([[(curve, Band(*curve.values))]], "u", palette.looks(["u"], "u"), "r", "t", runs=True)
+    *runs, _ = drawing.groups[0].panels[0].figure.axes[0].lines
+    assert [len(line.get_xdata()) for line in runs] == [figures.MOST_POINTS] * 3
+    assert [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in runs] == [(1000, 1000), (1000, 2000), (1000, 3000)]
+
+
+def test_dots_show_every_run_and_equal_values_too():
+    rows = [figures.Row("u", "#000000", Interval(3.0, 3.0, 3.0), np.full(7, 3.0))]
+    drawing = figures.dots([("e", [figures.Dots("t", rows)])], "return")
+    axes = drawing.groups[0].panels[0].figure.axes[0]
+    assert axes.get_xlim() == (2.0, 4.0)
+    assert len(axes.lines[0].get_xdata()) == 7 * 3
+
+
+def test_thinned_keeps_the_last_point_and_short_curves_whole():
+    curve = Curve("e", "l", "s", np.array([0]), np.arange(10), np.arange(10.0)[None])
+    assert analysis.thinned(curve, 4).steps.tolist() == [0, 3, 6, 9]
+    assert analysis.thinned(curve, 50).values.tolist() == curve.values.tolist()
+
+
+def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(tmp_path):
+    found = study(tmp_path, budget={"episodes": 300})
+    curve = Curve("e", "l", "s", np.arange(2), np.array([50, 300]), np.ones((2, 2)))
+    time = found.spec.budget.counted
+    drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], "s", palette.looks(["s"], "s"), "return", time)
+    figure = drawn.groups[0].panels[0].figure
+    texts = [text.get_text() for text in figure.texts]
+    assert texts[:4] == ["0", "100", "200", "300"]
+    assert "episodes" in texts
+    console = Console(record=True, file=StringIO())
+    PlainReporter(console).begin(found.populations, [], 1)
+    assert "8 runs to do, 2,400 episodes, 1 worker." in console.export_text()
+
+
+def test_a_sentence_names_a_few_strategies_and_counts_the_others():
+    assert words.some(["a", "b", "c"]) == "a, b and c"
+    assert words.some([f"s{i}" for i in range(12)]) == "s0, s1, s2, s3, s4, s5, s6 and 5 others"

@@ -1,0 +1,56 @@
+"""A dry run: the whole grid, times that fit, and nothing left behind."""
+
+import pytest
+
+from replaylab.errors import ConfigError
+from replaylab.study.execution.calibration import Speed, _pace
+from replaylab.study.execution.estimate import Cell, Estimate
+from tests.study.tiny import pretend, study
+
+
+def test_a_dry_run_tells_the_grid_and_writes_nothing(tmp_path):
+    made = study(tmp_path / "out", environments=["CartPole-v1", "tests.study.failing:Fails-v0"])
+    found = made.estimate(workers=2, seconds=0.4)
+    assert not (tmp_path / "out").exists()
+    lines = str(found).splitlines()
+    assert lines[0] == "environments: CartPole-v1, tests.study.failing:Fails-v0"
+    assert lines[3:5] == [
+        "seeds: 4 each; 16 runs in all",
+        "0 runs are there already; 16 to do in 8 populations, 4,800 steps",
+    ]
+    assert "  CartPole-v1 · dqn · uniform: 4 runs of 300 steps, " in lines[5]
+    assert lines[7] == "  tests.study.failing:Fails-v0 · dqn · uniform: FAILS: RuntimeError: it broke"
+    short, long = found.seconds
+    assert 0 < short <= long
+    assert lines[-2].startswith("expected time: ")
+    assert lines[-1].startswith("expected disk: ")
+
+
+def test_what_is_there_is_not_timed(tmp_path):
+    made = study(tmp_path)
+    pretend(made, 1.0)
+    found = made.estimate()
+    assert found.todo == ()
+    assert found.seconds == (0.0, 0.0)
+    assert "all there" in str(found)
+
+
+def test_time_and_disk_by_hand(tmp_path):
+    """Four populations of 300 steps and three evaluations, each 1 + 3 + 3·2 s, to two workers: 2·10 s."""
+    made = study(tmp_path)
+    speed = Speed(start=1.0, step=0.01, evaluation=2.0, longest=50.0, limit=500.0, bytes=7.0)
+    of = {s: tuple(p for p in made.populations if p.strategy == s) for s in made.spec.strategies}
+    cells = tuple(Cell("CartPole-v1", "dqn", s, of[s], speed) for s in of)
+    found = Estimate(made.spec, cells, tuple(made.populations), (), 2)
+    assert found.seconds == pytest.approx((20.0, 2 * (1 + 3 + 60)))
+    assert found.bytes == 4 * 300 * 7
+
+
+def test_the_evaluation_is_told_from_the_steps():
+    times = [(100, 1.0), (200, 2.0), (300, 3.0), (400, 9.0)]
+    assert _pace(times, 400, 10.5) == {"step": 0.01, "evaluation": 5.0, "start": pytest.approx(1.5)}
+
+
+def test_workers_must_be_at_least_one(tmp_path):
+    with pytest.raises(ConfigError, match=r"^`workers` must be at least 1, but got 0$"):
+        study(tmp_path).estimate(workers=0)

@@ -1,0 +1,86 @@
+"""A study grows without repeating what is there."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from replaylab.study.plan.seed_chunks import cut
+from tests.study.tiny import rows, study
+
+LAKE = {
+    "environments": ["FrozenLake-v1"],
+    "population": 4,
+    "seeds": 5,
+    "learners": {"q": {"type": "q_learning", "batch_size": 4}},
+}
+MORE = {"seeds": 12}
+
+
+def seeds_of(populations, strategy="uniform"):
+    return [p.seeds for p in populations if p.strategy == strategy]
+
+
+def test_a_study_extended_runs_each_seed_once_and_has_the_rows_of_one_run_in_one_go(tmp_path):
+    small = study(tmp_path / "grown", **LAKE)
+    assert small.run(workers=1).complete
+    grown = study(tmp_path / "grown", **LAKE | MORE)
+    summary = grown.run(workers=1)
+    assert seeds_of(summary.kept) == [(0, 1, 2, 3), (4,)]
+    assert seeds_of(summary.ran) == [(5, 6, 7), (8, 9, 10, 11)]
+    assert seeds_of(grown.populations) == [(0, 1, 2, 3), (4,), (5, 6, 7), (8, 9, 10, 11)]
+    whole = study(tmp_path / "whole", **LAKE | MORE)
+    assert seeds_of(whole.populations) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
+    assert whole.run(workers=1).complete
+    np.testing.assert_equal(rows(grown), rows(whole))  # NaN included
+    assert grown.run(workers=1).ran == ()
+    assert small.present == small.populations, "the smaller study is still there"
+
+
+def test_a_strategy_and_an_environment_more(tmp_path):
+    table = LAKE | {"seeds": 2}
+    assert study(tmp_path, **table).run(workers=1).complete
+    more = table | {"strategies__none": {"type": "online"}}
+    assert {p.strategy for p in study(tmp_path, **more).run(workers=1).ran} == {"none"}
+    more["environments"] = ["CliffWalking-v1", "FrozenLake-v1"]
+    summary = study(tmp_path, **more).run(workers=1)
+    assert {p.environment for p in summary.ran} == {"CliffWalking-v1"}
+    assert {p.environment for p in summary.kept} == {"FrozenLake-v1"}
+    found = rows(study(tmp_path, **more))
+    places = zip(*(found[k] for k in ("environment", "strategy", "seed", "step", "metric")), strict=True)
+    assert set(Counter(places).values()) == {1}
+
+
+def test_a_changed_setting_takes_nothing_of_what_is_there(tmp_path):
+    assert study(tmp_path, **LAKE).run(workers=1).complete
+    changed = LAKE | MORE | {"learners": {"q": {"type": "q_learning", "batch_size": 5}}}
+    assert seeds_of(study(tmp_path, **changed).populations) == [(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)]
+    assert study(tmp_path, **changed).present == []
+
+
+def test_another_population_keeps_what_is_there(tmp_path):
+    assert study(tmp_path, **LAKE).run(workers=1).complete
+    assert seeds_of(study(tmp_path, **LAKE | MORE | {"population": 10}).populations) == [
+        (0, 1, 2, 3),
+        (4,),
+        (5, 6, 7, 8, 9),
+        (10, 11),
+    ]
+
+
+def test_whatever_is_there_and_whatever_runs_next_the_rest_of_the_plan_stands():
+    """For random histories: each seed once, what was planned stays planned, and only what lacked is new."""
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        seeds = tuple(random.permutation(20)[: random.integers(1, 20)].tolist())
+        there = [tuple(random.permutation(20)[: random.integers(1, 5)].tolist()) for _ in range(random.integers(0, 6))]
+        size = int(random.integers(1, 8))
+        planned = cut(seeds, size, there)
+        assert sorted(s for chunk in planned for s in chunk) == sorted(seeds)
+        ran = [chunk for chunk in planned if random.random() < 0.5]
+        assert cut(seeds, size, [*ran, *there]) == planned
+
+
+@pytest.mark.parametrize(("seeds", "size"), [((3, 1, 2), 2), (tuple(range(7)), 3), ((5,), 10)])
+def test_where_nothing_is_there_the_seeds_are_cut_in_their_order(seeds, size):
+    assert cut(seeds, size) == [seeds[i : i + size] for i in range(0, len(seeds), size)]

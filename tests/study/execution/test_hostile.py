@@ -1,0 +1,236 @@
+"""What a user's own code may do to a study: raise, exit, hang, give no numbers."""
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from replaylab.commands import main as cli
+from replaylab.errors import SpecError, StorageError
+from replaylab.study import Spec
+from replaylab.study.results.atomic_files import whole_file
+from replaylab.writing import writing
+from tests.study.execution.test_runner import workers_of
+from tests.study.tiny import study, table
+
+HOSTILE = "tests.study.execution.hostile"
+FILE = """
+name = "tiny"
+environments = ["{env}"]
+seeds = {seeds}
+population = 3
+[budget]
+steps = 60
+[evaluation]
+every = 30
+episodes = 1
+[measures]
+every = 0
+[learners.dqn]
+type = "{learner}"
+[strategies.uniform]
+type = "{strategy}"
+"""
+MODULES = {
+    "raises": ("def f():\n    raise RuntimeError('no luck')\nf()\n", "line 2: RuntimeError: no luck"),
+    "no Python": ("def (:\n", "line 1: SyntaxError: "),
+    "no text": ("\0", "SyntaxError: |ValueError: "),
+    "exits": ("import sys\nsys.exit(0)\n", "line 2: SystemExit: 0"),
+    "imports nothing": (
+        "import no_such_module_at_all\n",
+        "ModuleNotFoundError: No module named 'no_such_module_at_all'",
+    ),
+    "cannot be made": (
+        "from dataclasses import dataclass\nfrom replaylab.replay import CustomSampler\n"
+        "@dataclass(frozen=True)\nclass Mine(CustomSampler):\n    a: int = 0\n"
+        "    def __post_init__(self):\n        raise KeyError('a')\n",
+        "`strategies.uniform` cannot be made: .*line 7: KeyError: 'a'",
+    ),
+    "no plain data": (
+        "from dataclasses import dataclass\nfrom replaylab.replay import CustomSampler\n"
+        "@dataclass(frozen=True)\nclass Mine(CustomSampler):\n    a: object = object()\n",
+        "every field of .* must be plain data",
+    ),
+    "no such type": (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "from replaylab.replay import CustomSampler\n"
+        "@dataclass(frozen=True)\nclass Mine(CustomSampler):\n    a: Nothing = 0\n",
+        "the types of the fields of .* cannot be read: name 'Nothing' is not defined",
+    ),
+}
+
+
+def write(folder: Path, env="CartPole-v1", seeds=2, learner="dqn", strategy="uniform") -> list[str]:
+    """Write a study file and return the arguments that run it."""
+    file = folder / "study.toml"
+    file.write_text(FILE.format(env=env, seeds=seeds, learner=learner, strategy=strategy))
+    return ["study", "run", str(file), "--out", str(folder / "out"), "--workers", "1"]
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_a_module_that_cannot_be_imported_is_a_sentence(kind, tmp_path, monkeypatch, capsys):
+    text, message = MODULES[kind]
+    name = f"own_{kind.replace(' ', '_')}"
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SpecError, match=message):
+        Spec.from_table(table(strategies={"uniform": {"type": f"{name}:Mine"}}))
+    assert cli.main(write(tmp_path, strategy=f"{name}:Mine")) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["../x:Y", "x..y:Z", "a b:C", "/tmp/x:Y", ":Y", "x\\u0000:Y", "x:", "x:y:z", "é-:Y"])
+def test_a_type_that_is_no_module_is_a_sentence(kind, tmp_path, capsys):
+    for part in ("learner", "strategy"):
+        assert cli.main(write(tmp_path, **{part: kind})) == 2
+        told = capsys.readouterr().err
+        assert ".type` must name a" in told or "has no class" in told
+        assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("env", ["Exits", "ExitsWhenMade"])
+def test_an_environment_that_exits_is_a_failure(env, tmp_path, capfd):
+    code = cli.main(write(tmp_path, env=f"{HOSTILE}:{env}-v0"))
+    told = capfd.readouterr().err
+    assert (code, "SystemExit: 0" in told) == ((1, True) if env == "Exits" else (2, True))
+    assert not list((tmp_path / "out").glob("runs/*"))
+
+
+@pytest.mark.parametrize("env", ["Exits", "ExitsWhenMade"])
+def test_an_environment_that_exits_while_one_trains_is_a_failure(env, capfd):
+    code = cli.main(["train", "--env", f"{HOSTILE}:{env}-v0", "--seeds", "2", "--steps", "50"])
+    assert code == (1 if env == "Exits" else 2)
+    assert "SystemExit: 0" in capfd.readouterr().err
+
+
+def test_a_dry_run_of_what_fails_is_no_success(tmp_path, capfd):
+    command = write(tmp_path, env=f"{HOSTILE}:Exits-v0")
+    assert cli.main([*command, "--dry-run"]) == 1
+    assert "FAILS: SystemExit: 0" in capfd.readouterr().out
+
+
+def test_a_dry_run_knows_the_time_limit_of_an_environment_in_a_module(tmp_path):
+    """In a process of its own, where nothing has imported the module."""
+    command = [*write(tmp_path, f"{HOSTILE}:Calm-v0"), "--dry-run"]
+    code = f"from replaylab.commands.main import main; raise SystemExit(main({command}))"
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert "expected time: " in made.stdout
+    (cell,) = study(tmp_path, environments=[f"{HOSTILE}:Calm-v0"], seeds=1).estimate(workers=1, seconds=0.1).cells[:1]
+    assert cell.speed.limit == 50
+
+
+@pytest.mark.no_sanitizer
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_ctrl_c_ends_a_study_whose_environment_hangs(more, tmp_path):
+    command = [sys.executable, "-m", "replaylab", *write(tmp_path, env=f"{HOSTILE}:Hangs-v0"), *more]
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to it
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard)
+    try:
+        until = time.monotonic() + 60
+        while not workers_of(run.pid) and time.monotonic() < until:
+            time.sleep(0.05)
+        victims = workers_of(run.pid)
+        assert victims
+        time.sleep(2.0)  # into the environment's step
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate(timeout=60)
+    finally:
+        run.kill()
+    assert (run.returncode, err) == (130, "replaylab: interrupted; the same command goes on from here.\n")
+    assert not any(Path(f"/proc/{victim}").exists() for victim in victims)
+
+
+def test_a_seed_without_numbers_is_named(tmp_path):
+    made = study(
+        tmp_path, environments=[f"{HOSTILE}:NoReward-v0"], strategies={"uniform": {"type": "uniform"}}, seeds=6
+    )
+    failures = made.run(workers=1).failures
+    assert failures
+    for one in failures:
+        wanted = f"`reward` of {HOSTILE}:NoReward-v0 must be finite, but seed {one.population.seeds[0]} got nan in "
+        assert wanted in one.traceback
+
+
+@pytest.mark.parametrize("seeds", [10**12, 100_001, "[0, 0]"])
+def test_seeds_that_no_study_can_have_are_a_sentence(seeds, tmp_path, capsys):
+    assert cli.main(write(tmp_path, seeds=seeds)) == 2
+    assert "`seeds` must " in capsys.readouterr().err
+
+
+def test_as_many_seeds_as_there_may_be_are_read_at_once(tmp_path):
+    began = time.process_time()
+    Spec.from_table(table(seeds=list(range(100_000))))
+    assert time.process_time() - began < 5.0  # comparing each with all others takes minutes
+
+
+def small_files(most: int):
+    """Let a process and its children write no file longer than this, which is what a full disk is like."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+
+@pytest.mark.parametrize("most", [100, 4_000])
+def test_rows_that_cannot_be_written_are_a_sentence(most, tmp_path):
+    """First nothing fits, then all but the rows: those that come after the first are not trained for nothing."""
+    command = [sys.executable, "-m", "replaylab", *write(tmp_path, seeds=60)]
+    made = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, preexec_fn=partial(small_files, most), cwd=tmp_path
+    )
+    assert made.returncode == 2
+    assert made.stderr.splitlines()[-1].startswith(f"replaylab: {tmp_path / 'out'}")
+    assert "cannot be written: File too large." in made.stderr
+    assert "Traceback" not in made.stderr + made.stdout
+    assert made.stdout.count("FAILED") <= 1
+    assert not list(tmp_path.rglob("*.unfinished"))
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc/nowhere"])
+def test_a_place_that_cannot_be_a_folder_is_a_sentence(place, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    command = write(tmp_path)
+    command[command.index("--out") + 1] = str(tmp_path / place)
+    assert cli.main(command) == 2
+    told = capsys.readouterr().err
+    assert "cannot be written: " in told
+    assert told.count("\n") == 1
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["runs", "timing", "failures", "study.json", "machine.json"])
+def test_something_else_in_the_place_of_a_part_is_a_sentence(name, tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).mkdir() if name.endswith(".json") else (out / name).write_text("mine")
+    assert cli.main(write(tmp_path)) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"replaylab: {out}")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="the superuser may write everywhere")
+def test_results_that_may_not_be_written_are_a_sentence(tmp_path, capsys):
+    (tmp_path / "out").mkdir(mode=0o500)
+    assert cli.main(write(tmp_path)) == 2
+    assert "Give another place, or the right to write there." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO, None])
+def test_every_refusal_names_the_place(code):
+    with pytest.raises(StorageError, match=r"^some/where cannot be written: .*\.$"), writing("some/where"):
+        raise OSError(code, os.strerror(code)) if code else OSError("odd")
+
+
+def test_names_as_long_as_they_may_be_make_files(tmp_path):
+    long = {"strategies": {"s" * 60: {"type": "uniform"}}, "baseline": "s" * 60}
+    made = study(tmp_path, learners={"l" * 60: {"type": "dqn"}}, **long)
+    longest = made.populations[0].model_copy(update={"environment": "e" * 100})
+    with whole_file(made.file_of(longest)) as temporary:
+        temporary.write_text("x")
+    assert made.file_of(longest).read_text() == "x"

@@ -1,0 +1,128 @@
+"""`kill -9` of a study and all its workers at random times: what is there in the end equals an unbroken run."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from replaylab.study import Study
+from replaylab.study.results.atomic_files import sweep
+from tests.study.execution.test_runner import start, wait_for, workers_of
+from tests.study.tiny import rows, study
+
+TABULAR = {
+    "environments": ["FrozenLake-v1"],
+    "seeds": 7,
+    "population": 1,
+    "budget": {"steps": 1_500},
+    "learners": {"q": {"type": "q_learning", "batch_size": 4}},
+}
+NETWORKS = {"seeds": 6, "population": 2, "budget": {"steps": 8_000}, "strategies__none": {"type": "online"}}
+
+
+def kill_all(run: subprocess.Popen[bytes]) -> None:
+    """Kill a run and its workers, each with -9, and wait until all are gone."""
+    victims = [run.pid, *workers_of(run.pid)]
+    for victim in victims:
+        os.kill(victim, signal.SIGKILL)
+    run.wait()
+    wait_for(lambda: not any(Path(f"/proc/{victim}").exists() for victim in victims))
+
+
+def check(made: Study, unbroken: Study, kills: int) -> None:
+    """What is left is what an unbroken run leaves."""
+    assert kills == 10
+    assert made.run(workers=2).complete
+    np.testing.assert_equal(rows(made), rows(unbroken))
+    runs, timing = ({f.stem for f in (made.folder / name).iterdir()} for name in ("runs", "timing"))
+    assert runs == {f.stem for f in (unbroken.folder / "runs").iterdir()}
+    assert timing <= runs  # how long a population took is lost if the kill comes just after its rows are there
+    assert not list(made.folder.rglob("*.unfinished"))
+
+
+def whole(made: Study) -> int:
+    """Read all files that are there, and return how many."""
+    found = made.present
+    assert not found or np.isfinite(made.results().aggregate("count(*) as n").fetchnumpy()["n"]).all()
+    return len(found)
+
+
+@pytest.mark.no_sanitizer
+def test_ten_kills_of_a_study_of_tables(tmp_path):
+    """Half of the kills come at any time, half a moment after one more population is there, to span it all."""
+    clock = random.Random(5)
+    unbroken = study(tmp_path / "unbroken", **TABULAR)
+    assert unbroken.run(workers=2).complete
+    made = study(tmp_path / "killed", **TABULAR)
+    seen = []
+    for turn in range(10):
+        run = start(made.folder, **TABULAR)
+        if turn % 2:
+            time.sleep(clock.uniform(0.0, 1.5))
+        else:
+            there = whole(made)
+            wait_for(lambda run=run, there=there: len(made.present) > there or run.poll() is not None)
+            time.sleep(clock.uniform(0.0, 0.1))
+        kill_all(run)
+        seen.append(whole(made))
+    assert 0 < seen[0] < seen[4] <= len(unbroken.populations)
+    check(made, unbroken, len(seen))
+
+
+@pytest.mark.slow
+@pytest.mark.no_sanitizer
+def test_ten_kills_of_a_study_of_networks(tmp_path):
+    """Kills at any time, while processes start, train, write or end."""
+    clock = random.Random(6)
+    unbroken = study(tmp_path / "unbroken", **NETWORKS)
+    began = time.monotonic()
+    assert unbroken.run(workers=2).complete
+    whole_run = time.monotonic() - began
+    made = study(tmp_path / "killed", **NETWORKS)
+    kills = 0
+    for _ in range(10):
+        run = start(made.folder, **NETWORKS)
+        time.sleep(clock.uniform(0.0, 0.6) * whole_run)
+        kill_all(run)
+        whole(made)
+        kills += 1
+    check(made, unbroken, kills)
+
+
+WRITER = textwrap.dedent(
+    """
+    import os, signal, sys
+    from pathlib import Path
+    from replaylab.study.results.atomic_files import whole_file
+    with whole_file(Path(sys.argv[1])) as temporary:
+        temporary.write_text("half")
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+)
+
+
+def test_killed_while_writing_a_file_is_not_there_and_its_half_is_swept_up(tmp_path):
+    target = tmp_path / "runs" / "x.parquet"
+    assert subprocess.run([sys.executable, "-c", WRITER, str(target)], check=False).returncode == -signal.SIGKILL
+    (left,) = target.parent.iterdir()
+    assert left.name.endswith(".unfinished")
+    assert not list(target.parent.glob("*.parquet"))
+    sweep(tmp_path)
+    assert not list(target.parent.iterdir())
+
+
+def test_a_study_that_was_killed_can_be_opened(tmp_path):
+    """The first thing that a run writes is the study, so a folder is never without it."""
+    run = start(tmp_path, **TABULAR)
+    wait_for(lambda: workers_of(run.pid))
+    kill_all(run)
+    assert Study.from_folder(tmp_path).spec == study(tmp_path, **TABULAR).spec
+    assert json.loads((tmp_path / "study.json").read_text())["name"] == "tiny"

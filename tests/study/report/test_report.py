@@ -1,0 +1,231 @@
+"""The report: self-contained, escaped, reproducible, with every number beside it, and made without torch."""
+
+import csv
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from replaylab.commands.main import main
+from replaylab.errors import SpecError
+from replaylab.study import Study
+from tests.study.tiny import pretend, study
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory) -> Study:
+    found = study(tmp_path_factory.mktemp("reported"), seeds=10, population=5, strategies__none={"type": "online"})
+    pretend(found, 30.0)
+    found.report()
+    return found
+
+
+@pytest.fixture(scope="module")
+def page(reported) -> str:
+    return (reported.folder / "report.html").read_text()
+
+
+class Page(HTMLParser):
+    """Collects tags, and checks that they close in order."""
+
+    VOID = frozenset({"meta", "br", "img", "link", "input", "hr"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_it_is_well_formed_and_its_ids_are_unique(page):
+    parser = Page()
+    parser.feed(page)
+    assert parser.open == []
+    ids = [attrs["id"] for _, attrs in parser.tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert len(re.findall(r"url\(#", page)) > 10
+    for used in re.findall(r"url\(#([^)]*)\)", page) + re.findall(r'href="#([^"]*)"', page):
+        assert used in ids
+
+
+def test_it_loads_nothing(page):
+    parser = Page()
+    parser.feed(page)
+    assert not any(tag in ("link", "img", "iframe", "object") for tag, _ in parser.tags)
+    assert "default-src 'none'" in page
+    assert not any("src" in attrs for _, attrs in parser.tags)
+    assert "@import" not in page
+    assert not re.findall(r"url\((?!#)", page)
+
+
+def test_every_link_leads_to_a_file_beside_it(page, reported):
+    links = {link for link in re.findall(r' href="([^"#]*)"', page) if not link.startswith("http")}
+    assert len(links) >= 12
+    assert all((reported.folder / link).stat().st_size > 0 for link in links)
+
+
+def test_words_come_before_figures(page):
+    assert page.index("What came out") < page.index("<svg")
+    assert "came out higher than uniform" in page
+    assert "Not matched: transitions replayed" in page
+
+
+def test_text_of_the_study_is_escaped(page):
+    assert "A &lt;tiny&gt; study &amp; its &#34;quotes&#34;" in page
+    assert "<tiny>" not in page
+
+
+def test_figures_keep_text_as_text_and_take_the_page_s_colours(page, reported):
+    assert ">environment steps</text>" in page
+    assert ">prioritized</text>" in page
+    svgs = "".join(re.findall(r"<svg.*?</svg>", page, re.DOTALL))
+    assert set(re.findall(r"#[0-9a-f]{6}", svgs)) <= {"#ffffff"}
+    assert "DejaVu" not in svgs
+    alone = (reported.folder / "figures" / "learning_curves.svg").read_text()
+    assert "var(" not in alone
+    assert "#d55e00" in alone or "#0072b2" in alone
+
+
+def test_every_figure_is_there_for_the_web_for_slides_and_as_numbers(page, reported):
+    keys = re.findall(r'<figure id="([^"]*)"', page)
+    assert {"learning_curves", "every_run", "levels", "differences", "improvement"} <= set(keys)
+    for key in keys:
+        alone = ElementTree.parse(reported.folder / "figures" / f"{key}.svg").getroot()
+        with Image.open(reported.folder / "figures" / f"{key}.png") as image:
+            assert image.info["dpi"] == pytest.approx((160, 160), abs=0.1)
+            assert image.width == pytest.approx(float(alone.get("width")) * 160 / 72, abs=4)
+            assert image.height == pytest.approx(float(alone.get("height")) * 160 / 72, abs=4)
+            darkest, lightest = image.convert("L").getextrema()
+        assert darkest < 100
+        assert lightest == 255
+
+
+def test_coordinates_are_short(reported):
+    drawn = (reported.folder / "figures" / "every_run.svg").read_text()
+    paths = re.findall(r' d="([^"]*)"', drawn)
+    assert len(paths) > 30
+    assert not re.findall(r"\.\d\d", " ".join(paths))
+
+
+def test_the_numbers_beside_it_are_whole(reported):
+    with (reported.folder / "tables" / "differences.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["strategy"], r["measure"], r["verdict"]) for r in rows] == [
+        ("prioritized", "final", "higher"),
+        ("none", "final", "higher"),
+        ("prioritized", "area", "higher"),
+        ("none", "area", "higher"),
+    ]
+    assert float(rows[0]["p_holm"]) == 2 * float(rows[0]["p"]) == 4 / 2**10
+    with (reported.folder / "figures" / "every_run.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 3 * 10 * 3
+
+
+def test_the_same_data_make_the_same_bytes(reported):
+    files = [f for f in reported.folder.rglob("*") if f.suffix in (".html", ".svg", ".png", ".csv")]
+    before = {f: f.read_bytes() for f in files}
+    Study.from_folder(reported.folder).report()
+    assert {f: f.read_bytes() for f in files} == before
+
+
+def test_it_goes_to_another_folder_and_leaves_the_results_alone(tmp_path):
+    found = study(tmp_path / "results", seeds=4)
+    pretend(found, 10.0)
+    before = {file: file.stat().st_mtime_ns for file in sorted(found.folder.rglob("*"))}
+    moved = found.folder.rename(tmp_path / "moved")
+    moved.chmod(0o555)
+    try:
+        assert main(["study", "report", str(moved), "--out", str(tmp_path / "deep" / "out")]) == 0
+    finally:
+        moved.chmod(0o755)
+    assert {found.folder / f.relative_to(moved): f.stat().st_mtime_ns for f in sorted(moved.rglob("*"))} == before
+    there = {str(f.relative_to(tmp_path / "deep" / "out")) for f in (tmp_path / "deep" / "out").rglob("*.*")}
+    assert {"report.html", "figures/levels.svg", "figures/levels.csv", "tables/levels.csv"} <= there
+
+
+def test_it_needs_no_training_code(reported):
+    code = (
+        "import sys; from replaylab.commands.main import main; assert main(['study', 'report', sys.argv[1]]) == 0;"
+        "assert not {'torch', 'gymnasium', 'replaylab.learners'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(reported.folder)], check=True, capture_output=True)
+
+
+def test_a_part_of_a_study_is_reported_as_a_part(tmp_path):
+    found = study(tmp_path, seeds=4)
+    pretend(found, 10.0)
+    for population in found.populations[2:]:
+        found.file_of(population).unlink()
+    page = found.report().read_text()
+    assert "Incomplete: 4 of 8 runs are missing." in page
+    assert "cannot reach p &lt; 0.05" in page
+
+
+def test_without_the_baseline_nothing_is_compared(tmp_path):
+    found = study(tmp_path)
+    pretend(found, 10.0)
+    for population in found.populations:
+        if population.strategy == "uniform":
+            found.file_of(population).unlink()
+    page = found.report().read_text()
+    assert "The runs of the baseline, uniform, are missing" in page
+    assert "What came out" not in page
+
+
+def test_two_environments_and_learners(tmp_path):
+    found = study(
+        tmp_path,
+        environments=["CartPole-v1", "CartPole-v0"],
+        learners__slow={"type": "dqn", "learning_rate": 1e-5},
+    )
+    pretend(found, 10.0)
+    page = found.report().read_text()
+    assert page.count("<p>On CartPole-v") == 4
+    assert "<p>On CartPole-v0 with slow, by the final level" in page
+
+
+def test_many_environments_are_listed_by_name(tmp_path):
+    names = ["CartPole-v1", "CartPole-v0", "Acrobot-v1", "MountainCar-v0"]
+    found = study(tmp_path, environments=names, seeds=6)
+    pretend(found, 10.0)
+    page = found.report().read_text()
+    assert "<dt>environments</dt><dd>[&#34;CartPole-v1&#34;, &#34;CartPole-v0&#34;" in page
+    assert "<dt>seeds</dt><dd>0 to 5</dd>" in page
+
+
+def test_a_folder_without_a_study(tmp_path):
+    with pytest.raises(SpecError) as caught:
+        Study.from_folder(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}: holds no study (there is no study.json). Give the folder a `replaylab study run` "
+        f"wrote, such as results/quick."
+    )
+
+
+def test_a_study_that_was_never_run(tmp_path):
+    with pytest.raises(SpecError, match=r"holds no results of these settings yet\. Run the study first\.$"):
+        study(tmp_path).report()
+
+
+def test_without_figure_files_the_page_has_the_figures_and_no_links_to_them(tmp_path):
+    found = study(tmp_path)
+    pretend(found, 30.0)
+    alone = found.report(tmp_path / "alone", figure_files=False)
+    assert sorted(one.name for one in alone.parent.iterdir()) == ["report.html", "tables"]
+    page = alone.read_text()
+    assert 'href="figures/' not in page
+    assert 'href="figures/' in found.report(tmp_path / "whole").read_text()
+    assert page.count("<svg") > 5

@@ -1,0 +1,173 @@
+"""Damaged results: named wherever they are read, set aside and run again by the next run."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from replaylab.commands import main as cli
+from replaylab.errors import SpecError, StorageError
+from replaylab.study import Study
+from replaylab.study.results import records
+from replaylab.study.results.store import damage, read_metadata
+from tests.study.tiny import pretend, rows, study
+
+DAMAGES = {
+    "truncated": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "flipped": lambda file: file.write_bytes(_flipped(file.read_bytes(), file.stat().st_size // 3)),
+    "emptied": lambda file: file.write_bytes(b""),
+    "other bytes": lambda file: file.write_bytes(bytes(range(256))),
+    "other JSON": lambda file: file.write_text('[{"a": 1e999}, null]'),
+    "nested": lambda file: file.write_text("[" * 100_000),
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
+}
+TABLES = {
+    "environments": ["FrozenLake-v1"],
+    "learners": {"q": {"type": "q_learning", "batch_size": 4}},
+    "measures__every": 0,
+}
+
+
+def _flipped(content: bytes, at: int, bit: int = 0) -> bytes:
+    changed = bytearray(content)
+    changed[at] ^= 1 << bit
+    return bytes(changed)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Study:
+    made = study(tmp_path_factory.mktemp("whole"), **TABLES)
+    pretend(made, 5.0)
+    for population in made.populations:
+        timing = {"seconds": 1.5, "environment_steps": 600}
+        records.write(made.folder / "timing" / f"{population.id}.json", timing)
+    made.report(made.folder, figure_files=False)
+    return made
+
+
+@pytest.fixture
+def made(whole, tmp_path) -> Study:
+    """A copy that may be damaged."""
+    return Study(whole.spec, Path(shutil.copytree(whole.folder, tmp_path / "copy")))
+
+
+def test_any_changed_bit_and_any_lost_end_is_seen(made):
+    file = made.file_of(made.populations[0])
+    content, chance = file.read_bytes(), random.Random(3)
+    assert damage(file) is None
+    for at in (0, 4, *range(5, len(content), 53), len(content) - 1):
+        file.write_bytes(_flipped(content, at, chance.randrange(8)))
+        assert damage(file), f"byte {at}"
+        file.write_bytes(content[:at])
+        assert damage(file), f"cut at {at}"
+    start = content.rindex(b"replaylab_sha256")
+    for at in range(start, start + 18 + 64):
+        file.write_bytes(_flipped(content, at))
+        assert damage(file), f"byte {at} of the checksum's own entry"
+
+
+def test_rows_of_other_settings_under_a_file_s_name_are_seen(made):
+    one, other = (made.file_of(p) for p in made.populations[:2])
+    shutil.copy(other, one)
+    with pytest.raises(StorageError, match="it holds the rows of other settings than its name says"):
+        made.results()
+
+
+def test_results_of_versions_without_checksums_are_read(made):
+    before = rows(made)
+    for file in map(made.file_of, made.populations):
+        table = pq.read_table(file)
+        told = json.loads(table.schema.metadata[b"replaylab"])
+        del told["sealed"]
+        pq.write_table(table.replace_schema_metadata({b"replaylab": json.dumps(told)}), file, compression="zstd")
+    assert rows(made) == before
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(StorageError, match=f"^{file} is damaged: "):
+        made.results()
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+@pytest.mark.parametrize("name", ["study.json", "machine.json", "timing", "runs"])
+def test_a_report_of_damaged_results_is_a_sentence(made, name, kind, capsys):
+    file = {
+        "timing": made.folder / "timing" / f"{made.populations[0].id}.json",
+        "runs": made.file_of(made.populations[0]),
+    }.get(name, made.folder / name)
+    DAMAGES[kind](file)
+    code = cli.main(["study", "report", str(made.folder), "--out", str(made.folder / "out"), "--no-figure-files"])
+    told = capsys.readouterr().err
+    if kind == "a folder" and name != "study.json":
+        assert code == 0  # as if it were not there
+        return
+    assert code == 2
+    assert str(file) in told
+    assert told.startswith("replaylab: ")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["runs", "timing", "machine.json"])
+def test_a_report_without_some_records_is_there(made, name, capsys):
+    path = made.folder / name
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    code = cli.main(["study", "report", str(made.folder), "--out", str(made.folder / "out"), "--no-figure-files"])
+    assert code == (2 if name == "runs" else 0)
+    assert "holds no results of these settings yet" in capsys.readouterr().err or name != "runs"
+
+
+@pytest.mark.parametrize("kind", ["flipped", "a folder"])
+def test_a_run_sets_damaged_rows_aside_and_trains_them_again(made, kind):
+    victim = made.populations[1]
+    file = made.file_of(victim)
+    DAMAGES[kind](file)
+    for used in (made.results, made.report, made.estimate) if kind != "a folder" else ():
+        with pytest.raises(StorageError, match=f"^{file} is damaged: .*`replaylab study run` moves what is damaged"):
+            used()
+    summary = made.run(workers=1)
+    assert summary.complete
+    assert [p.id for p in summary.ran] == [victim.id]
+    (one,) = summary.damaged
+    assert (one.file, one.moved_to) == (file, made.folder / "damaged" / file.name)
+    assert one.moved_to.exists()
+    assert damage(file) is None
+    assert len(made.present) == len(made.populations)
+    assert made.run(workers=1).damaged == ()
+
+
+def test_what_is_damaged_twice_is_kept_twice(made, capfd):
+    file = made.file_of(made.populations[0])
+    for _ in range(2):
+        file.write_bytes(b"damaged")
+        made._set_aside_damaged()
+    stem = made.populations[0].id
+    assert sorted(f.name for f in (made.folder / "damaged").iterdir()) == [f"{stem}.1.parquet", f"{stem}.parquet"]
+
+
+def test_damaged_rows_of_a_smaller_study_are_seen(whole, made):
+    """Their settings cannot be read any more, so they are named rather than left out."""
+    larger = study(made.folder, **TABLES, seeds=6, population=3)
+    file = made.file_of(made.populations[0])
+    assert read_metadata(file)["identity"]["seeds"] == [0, 1]
+    assert len(larger.present) > 0
+    file.write_bytes(b"damaged")
+    with pytest.raises(StorageError, match=f"^{file} is damaged"):
+        larger.results()
+    assert [one.file for one in larger._set_aside_damaged()] == [file]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '"tiny"', "{}", "\0", "[" * 100_000])
+def test_a_damaged_record_of_the_study_is_not_overwritten(made, text):
+    record = made.folder / "study.json"
+    record.write_text(text)
+    with pytest.raises(SpecError, match=r"study.json: is damaged, so it does not tell whether .* remove study.json"):
+        made.run()
+    assert record.read_text() == text
+
+
+def test_a_folder_with_patterns_in_its_name_is_read(whole, tmp_path):
+    for name in ("a[1]", "a1", "what*", "what ever?"):
+        shutil.copytree(whole.folder, tmp_path / name)
+    for name in ("a[1]", "what*"):
+        assert len(rows(Study.from_folder(tmp_path / name))["seed"]) == len(rows(whole)["seed"])

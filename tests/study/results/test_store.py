@@ -1,0 +1,58 @@
+"""Files on disk: whole or absent, documented, in a fixed order."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from replaylab.study.results.atomic_files import sweep, whole_file, write_text
+from replaylab.study.results.store import SCHEMA, open_rows, write_population
+from tests.study.tiny import study
+
+
+def test_a_file_whose_writer_fails_is_not_there(tmp_path):
+    target = tmp_path / "sub" / "file.txt"
+    write_text(target, "old")
+
+    def fail_half_way():
+        with whole_file(target) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    assert target.read_text() == "old"
+    assert [p.name for p in target.parent.iterdir()] == ["file.txt"]
+
+
+def test_sweep_removes_only_leftovers(tmp_path):
+    write_text(tmp_path / "runs" / "kept.parquet", "x")
+    (tmp_path / "runs" / ".kept.parquet.1.unfinished").write_text("y")
+    sweep(tmp_path)
+    assert [p.name for p in (tmp_path / "runs").iterdir()] == ["kept.parquet"]
+
+
+def test_rows_come_sorted_whatever_the_order_they_were_logged_in(tmp_path):
+    population = study(tmp_path).populations[0]
+    columns = {
+        "seed": np.array([1, 0, 0, 0]),
+        "step": np.array([5, 9, 2, 2]),
+        "metric": np.array(["b", "a", "b", "a"]),
+        "value": np.array([1.0, 2.0, np.nan, 4.0]),
+    }
+    file = tmp_path / study(tmp_path).file_of(population).name
+    write_population(file, population, columns, {"python": "3.11"})
+    table = pq.read_table(file)
+    assert table.column("seed").to_pylist() == [0, 0, 0, 1]
+    assert table.column("metric").to_pylist() == ["a", "a", "b", "b"]
+    assert table.column("step").to_pylist() == [2, 9, 2, 5]
+    assert [f.metadata[b"meaning"] for f in table.schema] == [f.metadata[b"meaning"] for f in SCHEMA]
+    assert open_rows([file]).filter("metric = 'a' and seed = 0").order("step").fetchnumpy()["value"].tolist() == [4, 2]
+
+
+def test_the_same_rows_make_the_same_bytes(tmp_path):
+    population = study(tmp_path).populations[0]
+    columns = {k: np.array([1, 2]) for k in ("seed", "step", "value")} | {"metric": np.array(["a", "b"])}
+    files = [tmp_path / f"{i}.parquet" for i in range(2)]
+    for file in files:
+        write_population(file, population, columns, {})
+    assert files[0].read_bytes() == files[1].read_bytes()

@@ -1,0 +1,138 @@
+"""Samplers and learners of one's own in a study file."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from replaylab.commands.train import single
+from replaylab.errors import SpecError
+from replaylab.study import Spec, Study
+from replaylab.study.spec.custom_components import CODE
+from tests.study.tiny import rows, study, table
+
+OWN = "tests.study.own_parts"
+TABLES = {
+    "environments": ["FrozenLake-v1"],
+    "seeds": 2,
+    "learners": {"mine": {"type": f"{OWN}:HalfAlpha", "batch_size": 4}},
+    "strategies": {"uniform": {"type": "uniform"}, "fresh": {"type": f"{OWN}:Fresh", "power": 2}},
+}
+SAMPLER = """
+from dataclasses import dataclass
+from replaylab.replay import CustomSampler
+
+@dataclass(frozen=True)
+class Mine(CustomSampler):
+    power: float = {default}
+
+    def law(self, view, batch_size):
+        wanted = (1.0 + view.ages) ** -self.power
+        return wanted / wanted.sum()
+"""
+
+
+def test_they_are_trained_in_workers(tmp_path):
+    made = study(tmp_path, **TABLES)
+    (_, fresh) = made.populations
+    assert fresh.strategy_part.options["power"] == 2.0
+    assert fresh.learner_part.options["alpha"] == 0.5
+    assert made.run(workers=2).complete
+    found = rows(made)
+    assert set(found["strategy"]) == {"uniform", "fresh"}
+    assert "eval/mean_reward" in found["metric"]
+    assert Study.from_folder(tmp_path) == made
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (
+            "nowhere:Mine",
+            "there is no module 'nowhere' in .*, nor is one installed. Run the command where nowhere.py is",
+        ),
+        (f"{OWN}:Fersh", f"{OWN} has no class 'Fersh'."),
+        (f"{OWN}:THING", "has no class 'THING'"),
+        (f"{OWN}:HalfAlpha", "HalfAlpha is not derived from replaylab.replay.CustomSampler."),
+        (f"{OWN}:NoDataclass", r"NoDataclass is no dataclass. Write @dataclass\(frozen=True\) above it."),
+        ("__main__:Mine", "workers cannot import __main__. Write the class into a file of its own."),
+        (":Mine", "but got .:Mine.\\."),
+        ("relative.:Mine", "but got .relative.:Mine.\\."),
+    ],
+)
+def test_what_is_no_sampler_is_refused(kind, message):
+    with pytest.raises(SpecError, match=f"^study: `strategies.mine.type` must name a sampler.*{message}"):
+        Spec.from_table(table(strategies__mine={"type": kind}))
+
+
+def test_what_is_no_learner_is_refused():
+    with pytest.raises(SpecError, match=r"`learners.mine.type` must name a learner.* has no method `agents`"):
+        Spec.from_table(table(learners__mine={"type": f"{OWN}:Fresh"}))
+
+
+def test_one_population_by_hand_takes_them_too():
+    made = single(
+        environment="FrozenLake-v1",
+        strategy=f"{OWN}:Fresh",
+        strategy_options=["power=3"],
+        learner=f"{OWN}:HalfAlpha",
+        learner_options=["batch_size=4"],
+        seeds=[0],
+        steps=100,
+        eval_every=50,
+        eval_episodes=1,
+    )
+    assert (made.learner, made.strategy, made.strategy_part.options["power"]) == ("HalfAlpha", "Fresh", 3.0)
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(SpecError, match=r"unknown key `strategies.mine.pover`; did you mean `power`\?"):
+        Spec.from_table(table(strategies__mine={"type": f"{OWN}:Fresh", "pover": 1}))
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """A file my_own.py in the current folder, and a way to write other code into it."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+
+    def write(default: float) -> None:
+        sys.modules.pop("my_own", None)
+        Path("my_own.py").write_text(SAMPLER.format(default=default) + "#" * round(default))
+
+    write(1.0)
+    yield write
+    sys.modules.pop("my_own", None)
+
+
+MINE = TABLES | {"learners": {"q": {"type": "q_learning", "batch_size": 4}}}
+MINE |= {"strategies": {"uniform": {"type": "uniform"}, "mine": {"type": "my_own:Mine", "power": 0.5}}}
+
+
+def test_changed_code_never_mixes(module, tmp_path):
+    made = study(tmp_path / "out", **MINE)
+    assert made.run(workers=1).complete
+    module(2.0)  # the option is given, so that only the code is another
+    assert made.present == made.populations, "what is there stays readable"
+    changed = study(tmp_path / "out", **MINE)
+    assert [p.strategy for p in changed.present] == ["uniform"]
+    with pytest.raises(SpecError, match="The module my_own has changed since the study was read"):
+        Study(made.spec, tmp_path / "other").run(workers=1)
+    assert [p.strategy for p in changed.run(workers=1).ran] == ["mine"]
+
+
+def test_results_are_read_without_the_module(module, tmp_path):
+    made = study(tmp_path / "out", **MINE)
+    assert made.run(workers=1).complete
+    Path("my_own.py").unlink()
+    sys.modules.pop("my_own")
+    opened = Study.from_folder(tmp_path / "out")
+    assert len(opened.present) == 2
+    np.testing.assert_equal(rows(opened), rows(made))
+    assert CODE in opened.populations[1].strategy_part.options
+    assert opened.run().ran == (), "nothing is missing"
+    with pytest.raises(SpecError, match="The module my_own cannot be imported: No module named 'my_own'"):
+        Study(opened.spec, tmp_path / "other").run()

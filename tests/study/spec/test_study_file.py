@@ -1,0 +1,177 @@
+"""A study file: what is filled in, and every message word for word."""
+
+from pathlib import Path
+
+import pytest
+
+from replaylab.errors import SpecError
+from replaylab.replay import Linear, Prioritized
+from replaylab.study import Spec, Study
+from replaylab.study.catalog import find, shipped
+from replaylab.study.spec.components import STRATEGIES, build
+from tests.study.tiny import table
+
+
+def test_every_default_is_filled_in_and_survives_the_round_trip():
+    spec = Spec.from_table(table())
+    assert spec.strategies["prioritized"].options == {
+        "alpha": 0.6,
+        "beta": {"type": "linear", "start": 0.4, "end": 1.0, "until": 1.0},
+        "epsilon": 1e-6,
+        "normalize": "buffer",
+        "block_length": 1,
+    }
+    assert spec.seeds == (0, 1, 2, 3)
+    assert spec.runs == 8
+    assert Spec.model_validate_json(spec.model_dump_json()) == spec
+    assert build(spec.strategies["prioritized"], STRATEGIES) == Prioritized(beta=Linear(0.4, 1.0))
+
+
+def test_a_spec_is_frozen():
+    with pytest.raises(ValueError, match="frozen"):
+        Spec.from_table(table()).name = "other"
+
+
+MESSAGES = [
+    ({"budget": {}}, "`budget` must hold either `steps` or `episodes`, but got {}."),
+    (
+        {"strategies__prioritized__budget": {"episodes": 3}},
+        "`strategies.prioritized.budget` must be in steps, as `budget` is.",
+    ),
+    (
+        {"strategies__prioritized__environments": ["Taxi-v4"]},
+        "`environments` must hold every environment that is spoken of, but lacks 'Taxi-v4'.",
+    ),
+    (
+        {"strategies__prioritized__learner": {"gama": 0.5}},
+        None,
+    ),
+    ({"strategies__prioritized__transforms": [{"type": "nstep"}]}, None),
+    (
+        {"seds": 3},
+        "unknown key `seds`; did you mean `seeds`? Allowed here: name, title, question, environments, "
+        "learners, strategies, overrides, origins, env_options, seeds, population, baseline, budget, evaluation, "
+        "logging, measures, scores, contrasts.",
+    ),
+    (
+        {"evaluation__evry": 3},
+        "unknown key `evaluation.evry`; did you mean `every`? Allowed here: every, episodes, held_out, value_error.",
+    ),
+    (
+        {"strategies__prioritized__alfa": 3},
+        "unknown key `strategies.prioritized.alfa`; did you mean `alpha`? Allowed here: alpha, beta, "
+        "epsilon, "
+        "normalize, block_length, new_steps.",
+    ),
+    (
+        {"strategies__x": {"type": "online", "zzz": 3}},
+        "unknown key `strategies.x.zzz`. No options are allowed here.",
+    ),
+    (
+        {"strategies__prioritized__beta": {"type": "linear", "stat": 1.0}},
+        "unknown key `strategies.prioritized.beta.stat`; did you mean `start`? Allowed here: start, end, until.",
+    ),
+    (
+        {"strategies__prioritized__beta": {"type": "linear", "start": 1.0}},
+        "`strategies.prioritized.beta` needs `end`.",
+    ),
+    (
+        {"strategies__prioritized__beta": "fast"},
+        "`strategies.prioritized.beta` must be a number or a schedule, but got 'fast'.",
+    ),
+    (
+        {"strategies__prioritized__alpha": 3.0},
+        "`strategies.prioritized`: `alpha` of Prioritized must be in [0, 1], but got 3.0",
+    ),
+    (
+        {"strategies__uniform__type": "prioritised"},
+        "`strategies.uniform.type` must be one of online, none, sliding_window, uniform, combined, "
+        "shuffled_epochs, recency, geometric, reverse_sweep, blocks, sticky, "
+        "prioritized, rank_based, greedy, lap, relo, anti_prioritized, permuted, oracle, "
+        "but got 'prioritised'; did you mean `prioritized`?",
+    ),
+    (
+        {"strategies__x": {"alpha": 1}},
+        "`strategies.x` must be a table with a `type`, such as {type = \"uniform\"}, but got {'alpha': 1}.",
+    ),
+    (
+        {"learners__dqn__gamma": "high"},
+        "`learners.dqn.gamma` must be a valid number, but got 'high'.",
+    ),
+    ({"learners__dqn__batch_size": 1.5}, None),
+    ({"learners__dqn__batch_size": True}, "`learners.dqn.batch_size` must be a valid integer, but got True."),
+    ({"learners__dqn__hidden": [True]}, "`learners.dqn.hidden` must be a valid integer, but got [True]."),
+    ({"learners__dqn__gamma": True}, "`learners.dqn.gamma` must be a valid number, but got True."),
+    ({"learners__dqn__double": 1}, "`learners.dqn.double` must be a valid boolean, but got 1."),
+    ({"seeds": [True]}, None),
+    ({"budget": {"steps": True}}, "`budget.steps` must be a valid integer, but got True."),
+    ({"seeds": 0}, "`seeds` must be a count of at least 1, or a list of seeds, but got 0."),
+    ({"seeds": [3, 3]}, "`seeds` must hold each entry once, but 3 is there more than once, but got [3, 3]."),
+    ({"seeds": []}, "`seeds` must have at least one entry, but got []."),
+    ({"environments": []}, "`environments` must have at least one entry, but got []."),
+    ({"environments": "CartPole-v1"}, "`environments` must be a list, but got 'CartPole-v1'."),
+    ({"budget__steps": 0}, "`budget.steps` must be greater than or equal to 1, but got 0."),
+    ({"budget": 5}, "`budget` must be a table, but got 5."),
+    (
+        {"baseline": "none"},
+        "`baseline` must name one of the strategies (uniform, prioritized), but got 'none'.",
+    ),
+    ({"budget__steps": 50}, "`evaluation.every` must be at most `budget.steps` = 50, but got 100."),
+    (
+        {"name": "a b"},
+        "`name` must be made of letters, digits and _ . + -, and start with a letter or digit, but got 'a b'.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), MESSAGES, ids=[str(c) for c, _ in MESSAGES])
+def test_a_wrong_value_names_file_key_rule_value_and_mend(changes, message):
+    with pytest.raises(SpecError) as caught:
+        Spec.from_table(table(**changes), source="my.toml")
+    if message is not None:
+        assert str(caught.value) == f"my.toml: {message}"
+
+
+def test_a_missing_table():
+    without = table()
+    del without["budget"]
+    with pytest.raises(SpecError, match=r"^my.toml: `budget` is missing. Add it\.$"):
+        Spec.from_table(without, source="my.toml")
+
+
+def test_several_mistakes_are_told_at_once():
+    with pytest.raises(SpecError) as caught:
+        Spec.from_table(table(seds=1, budget__steps=0), source="s")
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_files_that_are_no_study(tmp_path):
+    with pytest.raises(SpecError, match=r"gone\.toml: cannot be read: No such file or directory\.$"):
+        Spec.from_toml(tmp_path / "gone.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("name = ")
+    with pytest.raises(SpecError, match=r"broken\.toml: is not valid TOML: Invalid value \(at end of document\)\.$"):
+        Spec.from_toml(broken)
+
+
+def test_shipped_studies_are_found_by_name_and_are_valid():
+    assert "quick" in shipped()
+    for name, file in shipped().items():
+        assert Spec.from_toml(file).name == name
+    assert find("quick") == shipped()["quick"]
+    assert Study.from_toml("quick").folder == Path("results/quick")
+
+
+def test_a_name_that_does_not_exist():
+    with pytest.raises(SpecError) as caught:
+        find("quik")
+    assert str(caught.value).startswith(
+        "There is no study file 'quik', and no shipped study of that name. Did you mean `quick`? Shipped: "
+    )
+
+
+def test_quick_has_the_four_strategies_and_ten_paired_seeds():
+    spec = Spec.from_toml(find("quick"))
+    assert [p.type for p in spec.strategies.values()] == ["online", "uniform", "prioritized", "combined"]
+    assert len(spec.seeds) >= 10
+    assert spec.baseline == "uniform"
