@@ -62,18 +62,19 @@ def test_the_step_guard_says_that_it_struck():
 @pytest.mark.parametrize(("truncate", "ended"), [(False, "terminated"), (True, "truncated")])
 def test_an_end_in_the_last_step_allowed_is_an_end(truncate, ended):
     env = Counter(last=9, truncate=truncate)
-    episode = play(env, lambda obs: obs % 2, max_steps=9)
+    episode = play(env, lambda obs: 5 + obs % 2, max_steps=9)
     assert (episode.steps, episode.ended, episode.episode_return) == (9, ended, 4.5)
-    assert env.actions == [5, 6, 5, 6, 5, 6, 5, 6, 5], "actions are counted from the space's first"
+    assert env.actions == [5, 6, 5, 6, 5, 6, 5, 6, 5]
     assert [int(frame[0, 0, 0]) for frame in episode.frames] == list(range(10))
     assert env.closed
 
 
 def test_the_greedy_policy_of_one_replica():
     class Agents:
-        def q_values(self, obs):
+        def act(self, obs, explore):
             assert obs["x"].shape == (3, 1, 2)
-            return np.stack([[[0.0, 1.0, 1.0]], [[5.0, 1.0, 2.0]], [[0.0, obs["x"][2].sum(), 0.6]]])
+            assert not explore
+            return np.array([[1], [0], [1 + (obs["x"][2].sum() < 0.6)]])
 
     obs = {"x": np.array([0.5, 0.5])}
     assert [greedy(Agents(), 3, r)(obs) for r in range(3)] == [1, 0, 1]

@@ -132,12 +132,12 @@ class BitFlipRuns:
         """Return how many of 100 greedy episodes of each replica reach their goal, (R,)."""
         episodes = Episodes.start(self.n, TEST_EPISODES, self._tests)
         for step in range(self.n):
-            episodes.step(self.agents.q_values(episodes.obs).argmax(-1), last=step == self.n - 1)
+            episodes.step(self.agents.act(episodes.obs, explore=False), last=step == self.n - 1)
         reached: npt.NDArray[np.int64] = np.count_nonzero(~episodes.running, axis=1)
         return reached
 
     def _explore(self, episodes: Episodes) -> npt.NDArray[np.int64]:
-        action: npt.NDArray[np.int64] = self.agents.q_values(episodes.obs).argmax(-1)
+        action: npt.NDArray[np.int64] = self.agents.act(episodes.obs, explore=False)
         for r, rng in enumerate(self._exploration):
             at_random = rng.random(EPISODES) < EPSILON
             action[r, at_random] = rng.integers(self.n, size=EPISODES)[at_random]

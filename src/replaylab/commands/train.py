@@ -244,7 +244,7 @@ class _Film:
 
     def __init__(self, population: Population, path: Path) -> None:
         self.population, self.path, self.told = population, path, "was not played"
-        self._play(lambda _: 0, 1)
+        self._play(None, 1)
 
     def __call__(self, ended: list[int], agents: Agents) -> None:
         """Hear of seeds that are trained."""
@@ -256,7 +256,7 @@ class _Film:
         episode = self._play(greedy(agents, len(ended), ended.index(first)), self.max_steps)
         self.told = f"{episode}: {write_video(self.path, episode.frames, episode.fps)}"
 
-    def _play(self, policy: Callable[[Any], int], max_steps: int) -> Episode:
+    def _play(self, policy: Callable[[Any], Any] | None, max_steps: int) -> Episode:
         from replaylab.watch import play
 
         population = self.population

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from replaylab.arguments import function, instance, mapping, optional, shown, takes, whole
 from replaylab.envs.pixels.atari import is_atari, make_atari, whole_games
 from replaylab.errors import ConfigError, MissingExtraError
-from replaylab.learners.api.protocols import Agents, each
+from replaylab.learners.api.protocols import Policy, each
 from replaylab.replay.data.arrays import MOST
 
-Policy = Callable[[Any], int]
-"""Takes one observation, returns an action counted from 0."""
+ActionOf = Callable[[Any], Any]
+"""Takes one observation, returns an action of the environment's action space."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Episode:
 )
 def play(
     env: str | gym.Env[Any, Any],
-    policy: Policy,
+    policy: ActionOf | None = None,
     *,
     seed: int = 0,
     max_steps: int = 1_000,
@@ -64,7 +64,7 @@ def play(
     Args:
         env: A registered name, of Atari games too; or an environment made with ``render_mode="rgb_array"``, wrapped
             as the policy needs it, which is closed at the end.
-        policy: What is done. A greedy policy may walk in circles for ever: see `max_steps`.
+        policy: What is done; None: random actions. A greedy policy may walk in circles for ever: see `max_steps`.
         seed: Of the environment.
         max_steps: The guard: an episode is cut after so many steps, and says so.
         env_options: For the constructor, where a name is given.
@@ -85,11 +85,11 @@ def play(
 
 
 @takes(replicas=whole(most=MOST), replica=whole(0))
-def greedy(agents: Agents, replicas: int, replica: int = 0) -> Policy:
-    """Return the greedy policy of one replica of trained agents; of equal actions it takes the first.
+def greedy(policy: Policy, replicas: int, replica: int = 0) -> ActionOf:
+    """Return what one replica of a policy does without exploration.
 
     Args:
-        agents: As `train` left them.
+        policy: Trained agents, as `train` left them.
         replicas: R.
         replica: Which.
     """
@@ -98,11 +98,11 @@ def greedy(agents: Agents, replicas: int, replica: int = 0) -> Policy:
     if replica >= replicas:
         raise ConfigError(f"`replica` must be below `replicas`, but got (replica={replica}, replicas={replicas})")
 
-    def policy(obs: Any) -> int:
+    def action_of(obs: Any) -> Any:
         rows = each(lambda x: np.broadcast_to(x, (replicas, 1, *np.shape(x))).copy(), obs)
-        return int(agents.q_values(rows)[replica, 0].argmax())
+        return policy.act(rows, explore=False)[replica, 0]
 
-    return policy
+    return action_of
 
 
 def _make(env_id: str, options: Mapping[str, Any]) -> gym.Env[Any, Any]:
@@ -119,15 +119,16 @@ def _make(env_id: str, options: Mapping[str, Any]) -> gym.Env[Any, Any]:
         ) from error
 
 
-def _play(env: gym.Env[Any, Any], policy: Policy, seed: int, max_steps: int) -> Episode:
+def _play(env: gym.Env[Any, Any], policy: ActionOf | None, seed: int, max_steps: int) -> Episode:
     if env.render_mode != "rgb_array":
         raise ConfigError(f'`env` must be made with render_mode="rgb_array", but it has {env.render_mode!r}')
-    first = int(getattr(env.action_space, "start", 0))
     obs, _ = env.reset(seed=seed)
+    env.action_space.seed(seed)
     frames, total = [_frame(env)], 0.0
+    action_of = policy or (lambda _: env.action_space.sample())
     ended: Literal["terminated", "truncated", "step guard"] = "step guard"
     while ended == "step guard" and len(frames) <= max_steps:
-        obs, reward, terminated, truncated, _ = env.step(policy(obs) + first)
+        obs, reward, terminated, truncated, _ = env.step(action_of(obs))
         total += float(reward)
         frames.append(_frame(env))
         if terminated or truncated:

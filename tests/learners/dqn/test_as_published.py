@@ -100,8 +100,10 @@ def test_truncation_terminates_stops_the_bootstrap(buffers):
     assert cut.any(axis=1).all()
     first = cut.argmax(axis=1)
     batch = buffers[0].as_batch(first[:, None])
-    agents = DQN(**SETTINGS, gamma=1.0).agents(corridor.Corridor.observation_space, spaces.Discrete(2), SEEDS)
-    q = agents.q_values(batch.obs)[np.arange(3), 0, batch.action[:, 0]]
+    agents = DQN(**SETTINGS, gamma=1.0).agents(
+        corridor.Corridor.observation_space, corridor.Corridor.action_space, SEEDS
+    )
+    q = agents.q_values(batch.obs)[np.arange(3), 0, batch.action[:, 0] - corridor.Corridor.action_space.start]
     np.testing.assert_allclose(agents.probe(batch).td_error[:, 0], batch.reward[:, 0] - q, rtol=1e-6)
 
 
@@ -123,7 +125,7 @@ def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):
 
         best = q(agents.core.online[r], next_obs).argmax()
         target = reward + 0.9 * (not terminated) * q(agents.core.target[r], next_obs)[best]
-        return target - q(agents.core.online[r], obs)[action]
+        return target - q(agents.core.online[r], obs)[action - corridor.Corridor.action_space.start]
 
     def spy(add, **step):
         agents, final = made[0].agents, step["final_obs"]

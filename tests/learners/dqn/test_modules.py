@@ -179,7 +179,7 @@ def test_a_device_that_is_not_there_is_told(device):
 
 def test_a_perceptron_on_another_device_starts_as_the_cores():
     learner = settings(dueling=True, hidden=(9, 5))
-    ours, theirs = learner.agents(BOX, ACTIONS, [3]), module_agents(learner, BOX, 3, [3])
+    ours, theirs = learner.agents(BOX, ACTIONS, [3]), module_agents(learner, BOX, ACTIONS, [3])
     obs = batch_of(1).obs
     np.testing.assert_allclose(theirs.q_values(obs), ours.q_values(obs), rtol=1e-5, atol=1e-6)
 

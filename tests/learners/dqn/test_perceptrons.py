@@ -121,7 +121,7 @@ def test_gradients_equal_autograds(changes, rows, kernels):
     but rounding.
     """
     learner = replace(SETTINGS, learning_rate=1e-6, **changes)
-    ours, theirs = learner.agents(BOX, ACTIONS, [3, 4]), module_agents(learner, BOX, 3, [3, 4])
+    ours, theirs = learner.agents(BOX, ACTIONS, [3, 4]), module_agents(learner, BOX, ACTIONS, [3, 4])
     for update in range(4):
         batch = batch_of(2, rows, seed=update)
         np.testing.assert_allclose(ours.q_values(batch.obs), theirs.q_values(batch.obs), rtol=1e-4, atol=1e-5)
@@ -136,7 +136,7 @@ def test_gradients_equal_autograds(changes, rows, kernels):
 def test_adam_equals_pytorchs(kernels):
     """A linear network and a squared loss give any gradient one likes, however small or large."""
     learner = replace(SETTINGS, hidden=(), loss="squared", learning_rate=1e-2)
-    ours, theirs = learner.agents(BOX, ACTIONS, [0]), module_agents(learner, BOX, 3, [0])
+    ours, theirs = learner.agents(BOX, ACTIONS, [0]), module_agents(learner, BOX, ACTIONS, [0])
     scales = np.float32([1e-4, 1e-2, 1.0, 1e2])
     for update in range(200):
         batch = batch_of(1, 8, seed=update, terminated=np.ones((1, 8), bool))

@@ -9,9 +9,9 @@ from tests.learners.tabular import corridor
 SEEDS = [4, 2]
 
 
-def agents(learner, inputs, seeds):
+def agents(learner, inputs, seeds, start=0):
     box = gym.spaces.Box(-1.0, 1.0, (inputs,))
-    return learner.agents(box, gym.spaces.Discrete(2), seeds)
+    return learner.agents(box, gym.spaces.Discrete(2, start=start), seeds)
 
 
 def played(env_id, population, r, seed, part, episodes=3):
@@ -31,8 +31,8 @@ def played(env_id, population, r, seed, part, episodes=3):
 
 
 def test_equals_greedy_episodes_in_the_single_environment():
-    for env_id, inputs in (("CartPole-v1", 4), (corridor.ENV_ID, 2)):
-        population = agents(DQN(hidden=(32,)), inputs, SEEDS)
+    for env_id, inputs, start in (("CartPole-v1", 4, 0), (corridor.ENV_ID, 2, 3)):
+        population = agents(DQN(hidden=(32,)), inputs, SEEDS, start)
         evaluation = Evaluation(env_id, 3)
         for part in range(2):
             reward, length = evaluation(population, SEEDS, part)

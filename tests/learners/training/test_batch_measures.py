@@ -146,7 +146,7 @@ def test_the_dials_show(long):
 
 MAKERS = {
     "perceptron": lambda: DQN(hidden=(5,), loss="squared", max_grad_norm=0.01).agents(BOX, ACTIONS, [0, 1]),
-    "module": lambda: module_agents(DQN(hidden=(5,), max_grad_norm=0.01), BOX, 3, [0, 1]),
+    "module": lambda: module_agents(DQN(hidden=(5,), max_grad_norm=0.01), BOX, ACTIONS, [0, 1]),
 }
 
 
@@ -171,7 +171,7 @@ def test_a_probe_is_autograds_gradient_row_by_row(make):
 
 def test_a_perceptrons_probe_is_the_modules():
     settings = DQN(hidden=(6, 5), dueling=True)
-    core, module = settings.agents(BOX, ACTIONS, [3]), module_agents(settings, BOX, 3, [3])
+    core, module = settings.agents(BOX, ACTIONS, [3]), module_agents(settings, BOX, ACTIONS, [3])
     ours, theirs = core.probe(batch_of(1)), module.probe(batch_of(1))
     np.testing.assert_allclose(np.sort(ours.gradient), np.sort(theirs.gradient), atol=1e-5)
     np.testing.assert_allclose(ours.td_error, theirs.td_error, atol=1e-5)

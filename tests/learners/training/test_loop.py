@@ -64,12 +64,11 @@ def test_what_is_stored_is_what_happened(buffers, mode, env_id):
     for r, seed in enumerate(seeds):
         steps = stored(buffers[0], r)
         env = gym.make(env_id)
-        first = env.action_space.start
         obs, _ = env.reset(seed=numbers(seed, Stream.ENV_RESET, 1)[0])
         returns = [0.0]
         for t in range(len(steps["action"])):
             np.testing.assert_array_equal(steps["obs"][t], obs)
-            obs, reward, terminated, truncated, _ = env.step(steps["action"][t] + first)
+            obs, reward, terminated, truncated, _ = env.step(steps["action"][t])
             np.testing.assert_array_equal(steps["next_obs"][t], obs)
             assert (steps["reward"][t], steps["terminated"][t], steps["truncated"][t]) == (
                 reward,

@@ -1,13 +1,18 @@
-"""ε-greedy exploration, each replica by its own random stream."""
+"""ε-greedy policies of action values, each replica by its own random stream."""
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
 from replaylab.envs.vector.generators import packed, unpack
+from replaylab.learners.api.protocols import Obs, State
 from replaylab.learners.api.random_streams import Stream, generator
+from replaylab.replay import Schedule
+from replaylab.replay.data.schedules import as_schedule
 
 
 class EpsilonGreedy:
@@ -57,3 +62,57 @@ class EpsilonGreedy:
         self._before = packed(self._generators)
         self._draws = np.stack([g.random((self.BLOCK, 2)) for g in self._generators], axis=1)
         self._next = 0
+
+
+class EpsilonGreedyAgents(ABC):
+    """What agents that act by action values have in common: ε, and the greedy and the ε-greedy policy.
+
+    Args:
+        epsilon: The learner's: a number or a schedule over training progress.
+        actions: The action space, of A actions counted from its start.
+        seeds: One for each replica.
+
+    Attributes:
+        epsilon: Chance of a random action now, a number or float (R,).
+        first_action: The number of the first of the A actions.
+    """
+
+    def __init__(self, epsilon: float | Schedule, actions: spaces.Discrete, seeds: Sequence[int]) -> None:
+        self._schedule = as_schedule(epsilon)
+        self.epsilon: float | npt.NDArray[np.floating[Any]] = self._schedule(0.0)
+        self.first_action, self._dtype = int(actions.start), actions.dtype
+        self._explore = EpsilonGreedy(seeds)
+
+    @abstractmethod
+    def q_values(self, obs: Obs) -> npt.NDArray[np.floating[Any]]:
+        """Return Q(s, ·), float (R, N, A), for observations (R, N, ...)."""
+
+    def act(self, obs: Obs, explore: bool) -> npt.NDArray[np.integer[Any]]:
+        """Return the best actions (R, N), of equal ones the first; or, exploring with N = 1, ε-greedy ones."""
+        q = self.q_values(obs)
+        index = self._explore(q[:, 0], self.epsilon)[:, None] if explore else q.argmax(-1)
+        actions: npt.NDArray[np.integer[Any]] = (index + self.first_action).astype(self._dtype, copy=False)
+        return actions
+
+    def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
+        """Set ε."""
+        if isinstance(progress, float):
+            self.epsilon = self._schedule(progress)
+        else:
+            self.epsilon = np.array([self._schedule(one) for one in progress.tolist()])
+
+    def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:
+        """Return ε."""
+        return {"rollout/exploration_rate": self.epsilon}
+
+    def index_of(self, action: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
+        """Return which of the A actions these are, counted from 0."""
+        return action - self.first_action if self.first_action else action
+
+    def exploration_state(self) -> State:
+        """Return where the exploration streams are."""
+        return {f"exploration_{name}": array for name, array in self._explore.state().items()}
+
+    def restore_exploration(self, state: State) -> None:
+        """Go on from what `exploration_state` returned."""
+        self._explore.restore({name: state[f"exploration_{name}"] for name in ("streams", "next")})

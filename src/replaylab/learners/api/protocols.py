@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import Space
 
-from replaylab.replay import Batch, Schedule
+from replaylab.replay import Batch
 
 Obs = Any
 """An array, or a nested mapping of arrays."""
@@ -46,23 +46,22 @@ class Step:
 
     Attributes:
         obs: What was seen, (R, ...).
-        action: What was done, counted from 0, int64 (R,).
+        action: What was done, in the action space's own dtype and shape, (R, ...).
         reward: float (R,).
         next_obs: What came of it, (R, ...); where an episode ended its true last observation.
         terminated: bool (R,).
         truncated: bool (R,).
-        next_action: What the behaviour policy does next, in next_obs, int64 (R,); of no meaning where the episode
-            ended.
+        next_action: What the behaviour policy does next, in next_obs, (R, ...); of no meaning where the episode ended.
         where: Replicas that really stepped, bool (R,); the others' rows mean nothing.
     """
 
     obs: Obs
-    action: npt.NDArray[np.int64]
+    action: npt.NDArray[Any]
     reward: npt.NDArray[Any]
     next_obs: Obs
     terminated: npt.NDArray[np.bool_]
     truncated: npt.NDArray[np.bool_]
-    next_action: npt.NDArray[np.int64]
+    next_action: npt.NDArray[Any]
     where: npt.NDArray[np.bool_]
 
 
@@ -71,13 +70,30 @@ class Update:
     """What an update saw, before it changed the parameters.
 
     Attributes:
+        td_error: δ of every drawn row, float (R, B): what goes back to the sampler.
+    """
+
+    td_error: npt.NDArray[np.floating[Any]]
+
+    def metrics(self) -> Mapping[str, npt.ArrayLike]:
+        """Return what else there is to tell of the update, each number or (R,), by its metric's name.
+
+        It is called only for the updates that are looked at.
+        """
+        return {}
+
+
+@dataclass(frozen=True)
+class ValueUpdate(Update):
+    """An update of action values.
+
+    Attributes:
         td_error: δ = y − Q(s, a), float (R, B).
         slope: ℓ'(δ), float (R, B).
         q: Q(s, a), float (R, B).
         weight: Importance weights, float32 (R, B).
     """
 
-    td_error: npt.NDArray[np.floating[Any]]
     slope: npt.NDArray[np.floating[Any]]
     q: npt.NDArray[np.floating[Any]]
     weight: npt.NDArray[np.float32]
@@ -87,6 +103,11 @@ class Update:
         """Mean over the batch of weight·ℓ(δ), float (R,); for both losses ℓ(δ) = ℓ'(δ)·(δ − ℓ'(δ)/2)."""
         loss: npt.NDArray[np.floating[Any]] = (self.weight * self.slope * (self.td_error - self.slope / 2)).mean(1)
         return loss
+
+    def metrics(self) -> Mapping[str, npt.ArrayLike]:
+        """Return the loss, and the mean, least and largest Q(s, a) of the batch."""
+        q = self.q
+        return {"train/loss": self.loss, "train/q_mean": q.mean(1), "train/q_min": q.min(1), "train/q_max": q.max(1)}
 
 
 def row_loss(kind: Loss, td_error: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
@@ -108,26 +129,36 @@ class Probe:
     gradient: npt.NDArray[np.floating[Any]]
 
 
-class Agents(Protocol):
+class Policy(Protocol):
+    """What acts: all that evaluation, playing and video need to know."""
+
+    def act(self, obs: Obs, explore: bool) -> npt.NDArray[Any]:
+        """Return actions (R, N, ...), of the action space's own dtype and shape, for observations (R, N, ...).
+
+        Args:
+            obs: What each replica sees in its N environments.
+            explore: Whether to act as in training, by the replicas' exploration streams, which then move on; N is 1.
+                Else the policy acts as well as it can, draws nothing and changes nothing.
+        """
+
+
+class Agents(Policy, Protocol):
     """R agents; what replica r does depends on its own seed and steps alone."""
 
     updates: int
     """How often `update` was called."""
 
-    epsilon: float | npt.NDArray[Any]
-    """Chance of a random action now, a number or (R,); the loop sets it, for learners whose target is their policy."""
+    def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
+        """Hear how far training is, in [0, 1], one number or (R,): before each turn, for schedules such as ε's."""
 
-    def q_values(self, obs: Obs) -> npt.NDArray[Any]:
-        """Return Q(s, ·), float (R, N, A), for observations (R, N, ...)."""
+    def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:
+        """Return how the agents explore now, each number or (R,), by its metric's name."""
 
     def observe(self, step: Step) -> None:
         """Learn from one new step of each replica: the online update. Called only if the learner is `online`."""
 
     def update(self, batch: Batch) -> Update:
         """Learn from a drawn batch, its columns (R, B, ...), all replicas in one call."""
-
-    def probe(self, batch: Batch) -> Probe:
-        """Return what `update` would see and do; changes nothing, no random stream either."""
 
     def state(self) -> State:
         """Return everything that decides what comes next, copied."""
@@ -136,11 +167,30 @@ class Agents(Protocol):
         """Go on, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
 
 
-class TargetAgents(Agents, Protocol):
+@runtime_checkable
+class ProbedAgents(Agents, Protocol):
+    """Agents that measures can look into (`train`'s `measure_every`)."""
+
+    def probe(self, batch: Batch) -> Probe:
+        """Return what `update` would see and do; changes nothing, no random stream either."""
+
+
+@runtime_checkable
+class ValueAgents(Agents, Protocol):
+    """Agents that act by the values of Discrete actions."""
+
+    def q_values(self, obs: Obs) -> npt.NDArray[Any]:
+        """Return Q(s, ·), float (R, N, A), for observations (R, N, ...)."""
+
+
+class TargetAgents(ValueAgents, Protocol):
     """Agents with a target network, which samplers such as `ReLo` need."""
 
     loss: Loss
     """ℓ."""
+
+    def index_of(self, action: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.integer[Any]]:
+        """Return which of the A actions these are, counted from 0."""
 
     def target_q_values(self, obs: Obs) -> npt.NDArray[Any]:
         """Return Q⁻(s, ·), the target network's values, float (R, N, A), for observations (R, N, ...)."""
@@ -148,10 +198,10 @@ class TargetAgents(Agents, Protocol):
 
 def target_values(agents: TargetAgents, batch: Batch) -> npt.NDArray[Any]:
     """Return Q⁻(s, a) of a batch's rows, float (R, B): before an update, which may move the target network."""
-    return np.take_along_axis(agents.target_q_values(batch.obs), batch.action[..., None], axis=2)[..., 0]
+    return np.take_along_axis(agents.target_q_values(batch.obs), agents.index_of(batch.action)[..., None], axis=2)[..., 0]
 
 
-def reducible_loss(agents: TargetAgents, update: Update, target_q: npt.NDArray[Any]) -> npt.NDArray[np.floating[Any]]:
+def reducible_loss(agents: TargetAgents, update: ValueUpdate, target_q: npt.NDArray[Any]) -> npt.NDArray[np.floating[Any]]:
     """Return ℓ(y − Q(s, a)) − ℓ(y − Q⁻(s, a)) of an update's rows, float (R, B).
 
     Args:
@@ -164,7 +214,6 @@ def reducible_loss(agents: TargetAgents, update: Update, target_q: npt.NDArray[A
     return row_loss(agents.loss, td_error) - row_loss(agents.loss, under_target)
 
 
-@runtime_checkable
 class Learner(Protocol):
     """Settings of a learner: a frozen dataclass."""
 
@@ -187,10 +236,6 @@ class Learner(Protocol):
     @property
     def gradient_steps(self) -> int:
         """Updates in a turn of learning, each from a batch of its own."""
-
-    @property
-    def epsilon(self) -> float | Schedule:
-        """Chance of a random action, a number or a schedule over training progress."""
 
     @property
     def online(self) -> bool:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gymnasium import Space
 
 from replaylab.arguments import FINITE, check, flag, optional
-from replaylab.learners.api.protocols import Agents, Step, each
+from replaylab.learners.api.protocols import Agents, ProbedAgents, Step, each
 from replaylab.learners.dqn.settings import DQN
 from replaylab.replay import Batch, ReplayBuffer
 
@@ -78,7 +78,7 @@ class DQNAsPublished(DQN):
             buffer: Where it is stored.
         """
         if self.stale_priorities and buffer.sampler.wants_feedback:
-            buffer.update_priorities(ids[:, None], agents.probe(_batch(step, ids)).td_error)
+            buffer.update_priorities(ids[:, None], cast("ProbedAgents", agents).probe(_batch(step, ids)).td_error)
         if self.target_each_episode:
             cast("_WithTarget", agents).copy_target(step.terminated | step.truncated)
 

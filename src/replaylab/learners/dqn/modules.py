@@ -19,25 +19,26 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 
 from replaylab.errors import ConfigError
+from replaylab.learners.api.exploration import EpsilonGreedyAgents
 from replaylab.learners.api.observations import Inputs, are_pixels, as_they_are
-from replaylab.learners.api.protocols import Obs, Probe, State, Step, Update
+from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, numbers
 from replaylab.learners.dqn.networks import FilteredPerceptron, NatureNetwork, Perceptron
 from replaylab.learners.dqn.perceptrons import bootstrap_discount
 from replaylab.replay import Batch
-from replaylab.replay.data.schedules import as_schedule
 
 if TYPE_CHECKING:
     from replaylab.learners.dqn.settings import DQN
 
 
-class ModuleAgents:
+class ModuleAgents(EpsilonGreedyAgents):
     """R deep Q-learners with PyTorch modules; see `Agents` for the methods.
 
     Args:
         learner: The settings.
         make: Returns the network of a replica, from its seed.
         inputs: What the networks see of observations (R, N, ...).
+        actions: The action space.
         seeds: One for each replica.
     """
 
@@ -46,13 +47,14 @@ class ModuleAgents:
         learner: "DQN",
         make: Callable[[int], nn.Module],
         inputs: Callable[[Obs], npt.NDArray[Any]],
+        actions: spaces.Discrete,
         seeds: Sequence[int],
     ) -> None:
+        super().__init__(learner.epsilon, actions, seeds)
         self.device = usable_device(learner.device)
         self._inputs, self._gamma, self.loss = inputs, learner.gamma, learner.loss
         self.learners = [_ModuleLearner(learner, make(seed).to(self.device)) for seed in seeds]
         self.updates = 0
-        self.epsilon: float | npt.NDArray[Any] = as_schedule(learner.epsilon)(0.0)
 
     def q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
         """Return Q(s, ·) (R, N, A) for observations (R, N, ...)."""
@@ -65,13 +67,13 @@ class ModuleAgents:
     def observe(self, step: Step) -> None:
         """Do nothing: a deep learner learns from batches."""
 
-    def update(self, batch: Batch) -> Update:
+    def update(self, batch: Batch) -> ValueUpdate:
         """Do one step of deep Q-learning in every replica, on its own batch (R, B, ...)."""
         columns = self._columns(batch)
         self.updates += 1
         seen = [one.update(self.updates, *(c[r] for c in columns)) for r, one in enumerate(self.learners)]
         td_error, slope, q = torch.stack(seen, 1).numpy(force=True)
-        return Update(td_error, slope, q, batch.weight)
+        return ValueUpdate(td_error, slope, q, batch.weight)
 
     def probe(self, batch: Batch) -> Probe:
         """Return what `update` would see and do, by copies of the modules, which may count what they see."""
@@ -90,13 +92,14 @@ class ModuleAgents:
         """Return the modules' states, the optimisers' averages and the count of updates, copied."""
         states = [one.state() for one in self.learners]
         stacked = {name: np.stack([state[name].numpy(force=True) for state in states]) for name in states[0]}
-        return stacked | {"updates": np.array(self.updates)}
+        return stacked | self.exploration_state() | {"updates": np.array(self.updates)}
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         self.updates = int(state["updates"])
+        self.restore_exploration(state)
         for r, one in enumerate(self.learners):
-            mine = {name: torch.tensor(array[r]) for name, array in state.items() if name != "updates"}
+            mine = {name: torch.tensor(array[r]) for name, array in state.items() if "." in name}  # of the modules
             one.restore(mine, self.updates)
 
     def _values(self, networks: Sequence[nn.Module], obs: Obs) -> npt.NDArray[np.float32]:
@@ -105,8 +108,8 @@ class ModuleAgents:
             return np.stack([network(x[r]).numpy(force=True) for r, network in enumerate(networks)])
 
     def _columns(self, batch: Batch) -> list[Tensor]:
-        discount = bootstrap_discount(batch, self._gamma)
-        arrays = (self._inputs(batch.obs), batch.action, batch.reward, self._inputs(batch.next_obs), discount)
+        discount, action = bootstrap_discount(batch, self._gamma), self.index_of(batch.action)
+        arrays = (self._inputs(batch.obs), action, batch.reward, self._inputs(batch.next_obs), discount)
         return [self._tensor(array) for array in (*arrays, batch.weight)]
 
     def _tensor(self, array: npt.NDArray[Any]) -> Tensor:
@@ -218,12 +221,13 @@ def usable_device(name: str) -> torch.device:
     return device
 
 
-def module_agents(learner: "DQN", space: Space[Any], num_actions: int, seeds: Sequence[int]) -> ModuleAgents:
+def module_agents(learner: "DQN", space: Space[Any], actions: spaces.Discrete, seeds: Sequence[int]) -> ModuleAgents:
     """Return agents with the network that the learner asks for: its own module, or ours for pixels or for numbers.
 
     Raises:
         ConfigError: The network cannot see such observations.
     """
+    num_actions = int(actions.n)
     boxed = isinstance(space, spaces.Box) and (learner.module is not None or learner.filters > 0 or are_pixels(space))
     inputs = None if boxed else Inputs(space)
 
@@ -242,4 +246,4 @@ def module_agents(learner: "DQN", space: Space[Any], num_actions: int, seeds: Se
             module: nn.Module = learner.module(space, num_actions)
             return module
 
-    return ModuleAgents(learner, make, as_they_are if inputs is None else inputs, seeds)
+    return ModuleAgents(learner, make, as_they_are if inputs is None else inputs, actions, seeds)

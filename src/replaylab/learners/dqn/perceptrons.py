@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
 from replaylab._core import QLearners
+from replaylab.learners.api.exploration import EpsilonGreedyAgents
 from replaylab.learners.api.observations import Inputs
-from replaylab.learners.api.protocols import Obs, Probe, State, Step, Update
+from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.replay import Batch
-from replaylab.replay.data.schedules import as_schedule
 
 if TYPE_CHECKING:
     from replaylab.learners.dqn.settings import DQN
@@ -31,26 +32,26 @@ _STILL = {"learning_rate": 0.0, "target_period": 2**62, "max_grad_norm": inf}
 """Settings by which an update changes no network."""
 
 
-class PerceptronAgents:
+class PerceptronAgents(EpsilonGreedyAgents):
     """R deep Q-learners with perceptrons; see `Agents` for the methods.
 
     Args:
         learner: The settings.
         inputs: What the networks see of an observation.
-        num_actions: A.
-        seeds: One for each replica, of which its `Stream.INITIAL_WEIGHTS` is used.
+        actions: The action space.
+        seeds: One for each replica, of which its `Stream.INITIAL_WEIGHTS` and `Stream.EXPLORATION` are used.
     """
 
-    def __init__(self, learner: "DQN", inputs: Inputs, num_actions: int, seeds: Sequence[int]) -> None:
+    def __init__(self, learner: "DQN", inputs: Inputs, actions: spaces.Discrete, seeds: Sequence[int]) -> None:
         least, most = learner.target_range or (-inf, inf)
         self._inputs, self._gamma, self.loss = inputs, learner.gamma, learner.loss
+        super().__init__(learner.epsilon, actions, seeds)
         self.updates = 0
-        self.epsilon: float | npt.NDArray[Any] = as_schedule(learner.epsilon)(0.0)
         settings: dict[str, Any] = {
             "shape": inputs.space.shape if learner.filters else (inputs.size,),
             "filters": learner.filters,
             "hidden": list(learner.hidden),
-            "actions": num_actions,
+            "actions": int(actions.n),
             "replicas": len(seeds),
             "dueling": learner.dueling,
             "is_double": learner.double,
@@ -84,11 +85,11 @@ class PerceptronAgents:
     def observe(self, step: Step) -> None:
         """Do nothing: a deep learner learns from batches."""
 
-    def update(self, batch: Batch) -> Update:
+    def update(self, batch: Batch) -> ValueUpdate:
         """Do one step of deep Q-learning in every replica, on its own batch (R, B, ...)."""
         td_error, slope, q = self._updated(self.core, batch)
         self.updates = self.core.updates
-        return Update(td_error, slope, q, batch.weight)
+        return ValueUpdate(td_error, slope, q, batch.weight)
 
     def probe(self, batch: Batch) -> Probe:
         """Return what `update` would see and do: by the same code, in a copy of the networks that stays as it is."""
@@ -103,13 +104,15 @@ class PerceptronAgents:
 
     def state(self) -> State:
         """Return the networks' parameters, the optimiser's averages and the count of updates, copied."""
-        return {"updates": np.array(self.updates)} | {name: getattr(self.core, name).copy() for name in _ARRAYS}
+        networks = {name: getattr(self.core, name).copy() for name in _ARRAYS}
+        return networks | self.exploration_state() | {"updates": np.array(self.updates)}
 
     def restore(self, state: State) -> None:
         """Go on from what `state` returned."""
         for name in _ARRAYS:
             getattr(self.core, name)[:] = state[name]
         self.updates = self.core.updates = int(state["updates"])
+        self.restore_exploration(state)
 
     def _copy(self) -> QLearners:
         """Return networks of the same kind, to put parameters into."""
@@ -121,7 +124,9 @@ class PerceptronAgents:
         """Update a core's networks, and return δ, ℓ'(δ) and Q(s, a), each (R, B)."""
         obs, next_obs = self._inputs(batch.obs), self._inputs(batch.next_obs)
         discount = bootstrap_discount(batch, self._gamma)
-        return core.update(obs, batch.action, batch.reward, next_obs, discount, batch.weight)
+        return core.update(
+            obs, np.asarray(self.index_of(batch.action), np.int64), batch.reward, next_obs, discount, batch.weight
+        )
 
 
 def initial_blocks(

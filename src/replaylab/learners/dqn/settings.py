@@ -146,7 +146,7 @@ class DQN:
                 f"are in {observation_space}; set `filters` to 0, or use gymnasium.wrappers.TransformObservation"
             )
         if self.module is None and self.device == "cpu" and (self.filters or not are_pixels(observation_space)):
-            return PerceptronAgents(self, Inputs(observation_space), int(action_space.n), seeds)
+            return PerceptronAgents(self, Inputs(observation_space), action_space, seeds)
         from replaylab.learners.dqn.modules import module_agents  # PyTorch, only now that it is needed
 
-        return module_agents(self, observation_space, int(action_space.n), seeds)
+        return module_agents(self, observation_space, action_space, seeds)

@@ -8,13 +8,13 @@ import numpy.typing as npt
 
 from replaylab.envs import make_vector_env
 from replaylab.envs.pixels.atari import whole_games
-from replaylab.learners.api.protocols import Agents, each
+from replaylab.learners.api.protocols import Policy, each
 from replaylab.learners.api.random_streams import Stream, numbers
 from replaylab.learners.training.finite import check_obs
 
 
 class Evaluation:
-    """Plays whole episodes without exploration; of several best actions the first is taken.
+    """Plays whole episodes without exploration.
 
     The n-th evaluation of a seed always starts from the same episodes, drawn from its `Stream.EVALUATION`:
     strategies are compared on equal starts, and how often one evaluates changes nothing else.
@@ -34,7 +34,7 @@ class Evaluation:
         self._env: Any = None
 
     def __call__(
-        self, agents: Agents, seeds: Sequence[int], number: int
+        self, policy: Policy, seeds: Sequence[int], number: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return each replica's mean return and mean episode length, float64 (R,), in the evaluation of this number.
 
@@ -45,15 +45,14 @@ class Evaluation:
         total = len(seeds) * self.episodes
         if self._env is None or self._env.num_envs != total:
             self._env = make_vector_env(self.env_id, total, **self.env_options)
-        first_action = int(getattr(self._env.single_action_space, "start", 0))
         starts = [one for seed in seeds for one in numbers(seed, Stream.EVALUATION, self.episodes, number)]
         obs, _ = self._env.reset(seed=starts)
         players = [seed for seed in seeds for _ in range(self.episodes)]
         returns, lengths = np.zeros(total), np.zeros(total)
         running = np.ones(total, np.bool_)
         for _ in range(self.max_steps):
-            q = agents.q_values(each(lambda part: part.reshape(*shape, *part.shape[1:]), obs))
-            obs, reward, terminated, truncated, _ = self._env.step(q.argmax(-1).reshape(-1) + first_action)
+            action = policy.act(each(lambda part: part.reshape(*shape, *part.shape[1:]), obs), explore=False)
+            obs, reward, terminated, truncated, _ = self._env.step(action.reshape(total, *action.shape[2:]))
             returns += running * reward
             lengths += running
             running &= ~(terminated | truncated)

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.envs import make_vector_env
-from replaylab.learners.api.protocols import Agents, Obs
+from replaylab.learners.api.actions import random_actions
+from replaylab.learners.api.protocols import Obs, ValueAgents
 from replaylab.learners.api.random_streams import Stream, generator, numbers
 
 GAP = 10
@@ -32,9 +33,8 @@ class HeldOut:
     ) -> None:
         self._row = {seed: r for r, seed in enumerate(seeds)}
         env = make_vector_env(env_id, len(seeds), **dict(env_options or {}))
-        space: Any = env.single_action_space
         draws = [generator(seed, Stream.HELD_OUT) for seed in seeds]
-        actions = space.start + np.stack([draw.integers(space.n, size=(states, GAP)) for draw in draws], 2)
+        actions = np.stack([random_actions(env.single_action_space, draw, (states, GAP)) for draw in draws], 2)
         starts: Any = [numbers(seed, Stream.HELD_OUT, 1, 0)[0] for seed in seeds]
         obs, _ = env.reset(seed=starts)
         seen = []
@@ -45,7 +45,7 @@ class HeldOut:
         env.close()
         self._obs = _stacked(seen)
 
-    def __call__(self, agents: Agents, seeds: Sequence[int]) -> npt.NDArray[np.float64]:
+    def __call__(self, agents: ValueAgents, seeds: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the mean of max_a Q(s, a) over the states of each of these seeds, float64 (R,)."""
         rows = np.array([self._row[seed] for seed in seeds])
         mean: npt.NDArray[np.float64] = agents.q_values(_rows(self._obs, rows)).max(-1).mean(-1, dtype=np.float64)

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError
-from replaylab.learners.api.protocols import Agents, Learner
+from replaylab.learners.api.protocols import Learner, ValueAgents
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 
 
@@ -53,7 +53,7 @@ class OptimumDistance:
         self._obs = states + int(space.start)
         self._optimal = optimal_values(table, gamma)[states]
 
-    def __call__(self, agents: Agents, seeds: Sequence[int]) -> npt.NDArray[np.float64]:
+    def __call__(self, agents: ValueAgents, seeds: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the distance of each replica, float64 (R,)."""
         q = agents.q_values(np.broadcast_to(self._obs, (len(seeds), len(self._obs))))
         distance: npt.NDArray[np.float64] = np.sqrt(((q - self._optimal) ** 2).mean((1, 2)))

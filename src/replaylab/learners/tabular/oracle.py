@@ -40,7 +40,7 @@ def gain(agents: TabularAgents, replica: int, exact: Floats, steps: Mapping[str,
     learner, q = agents.learner, agents.q[replica]
     epsilon = 0.0 if learner.target == "greedy" else np.broadcast_to(agents.epsilon, len(agents.q))[replica]
     value = (1.0 - epsilon) * q.max(1) + epsilon * q.mean(1)
-    where = (steps["obs"] - agents.first_state) * q.shape[1] + steps["action"]
+    where = (steps["obs"] - agents.first_state) * q.shape[1] + agents.index_of(steps["action"])
     discount = learner.gamma * ~steps["terminated"]
     before, wanted = q.ravel()[where], exact.ravel()[where]
     target = steps["reward"] + discount * value[steps["next_obs"] - agents.first_state]

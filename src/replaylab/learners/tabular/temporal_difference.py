@@ -16,7 +16,8 @@ from gymnasium import Space, spaces
 from replaylab._core import update_tables
 from replaylab.arguments import FINITE, FRACTION, NOT_NEGATIVE, check, flag, number, whole
 from replaylab.errors import ConfigError
-from replaylab.learners.api.protocols import Probe, State, Step, Update
+from replaylab.learners.api.exploration import EpsilonGreedyAgents
+from replaylab.learners.api.protocols import Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, sequence
 from replaylab.replay import Batch, Schedule
 from replaylab.replay.data.schedules import CHANCE, as_schedule
@@ -89,7 +90,7 @@ class Tabular(ABC):
             )
         if not isinstance(action_space, spaces.Discrete):
             raise ConfigError(f"tables need Discrete actions, but these are in {action_space}")
-        return TabularAgents(self, observation_space, int(action_space.n), seeds)
+        return TabularAgents(self, observation_space, action_space, seeds)
 
     @property
     @abstractmethod
@@ -141,32 +142,31 @@ class ExpectedSarsa(Tabular):
         return "expected"
 
 
-class TabularAgents:
+class TabularAgents(EpsilonGreedyAgents):
     """R tables of action values, each replica as if it were alone.
 
     Args:
         learner: The settings.
         observation_space: S states, counted from its start.
-        num_actions: A.
-        seeds: One for each replica: `Stream.INITIAL_WEIGHTS`, and `Stream.NEXT_ACTION` for SARSA.
+        action_space: A actions, counted from its start.
+        seeds: One for each replica: `Stream.INITIAL_WEIGHTS`, `Stream.EXPLORATION`, and `Stream.NEXT_ACTION` for SARSA.
 
     Attributes:
         q: Action values, float64 (R, S, A).
-        epsilon: Chance of a random action now, a number or float (R,); whoever acts sets it.
         updates: How often `update` was called.
         first_state: The number of the first of the S states.
     """
 
     def __init__(
-        self, learner: Tabular, observation_space: spaces.Discrete, num_actions: int, seeds: Sequence[int]
+        self, learner: Tabular, observation_space: spaces.Discrete, action_space: spaces.Discrete, seeds: Sequence[int]
     ) -> None:
-        shape = (int(observation_space.n), num_actions)
+        super().__init__(learner.epsilon, action_space, seeds)
+        shape = (int(observation_space.n), int(action_space.n))
         self.learner = learner
         self.q = np.full((len(seeds), *shape), learner.initial_value)
         if learner.initial_std > 0.0:
             noise = [generator(seed, Stream.INITIAL_WEIGHTS).standard_normal(shape) for seed in seeds]
             self.q += learner.initial_std * np.stack(noise)
-        self.epsilon: float | npt.NDArray[np.floating[Any]] = as_schedule(learner.epsilon)(0.0)
         self.updates = 0
         self.first_state = int(observation_space.start)
         self._replicas = np.arange(len(seeds))[:, None]
@@ -181,10 +181,10 @@ class TabularAgents:
     def observe(self, step: Step) -> None:
         """Learn from one new step of each replica that stepped."""
         where = step.where
-        next_action = np.where(step.terminated | step.truncated, DRAW, step.next_action)
+        next_action = np.where(step.terminated | step.truncated, DRAW, self.index_of(step.next_action))
         self._learn(
             obs=np.where(where, step.obs, self.first_state)[:, None],
-            action=np.where(where, step.action, 0)[:, None],
+            action=np.where(where, step.action, self.first_action)[:, None],
             reward=np.where(where, step.reward, 0.0)[:, None],
             discount=(self.learner.gamma * ~step.terminated)[:, None],
             next_obs=np.where(where, step.next_obs, self.first_state)[:, None],
@@ -192,11 +192,11 @@ class TabularAgents:
             next_action=np.where(where, next_action, 0)[:, None],
         )
 
-    def update(self, batch: Batch) -> Update:
+    def update(self, batch: Batch) -> ValueUpdate:
         """Learn from a drawn batch, its columns (R, B): obs, action, reward, next_obs, terminated, weight."""
         td_error, q = self._replay(batch, batch.weight)
         self.updates += 1
-        return Update(td_error, td_error, q, batch.weight)
+        return ValueUpdate(td_error, td_error, q, batch.weight)
 
     def probe(self, batch: Batch) -> Probe:
         """Return the TD errors by the table as it is, and the gradient of mean weight·δ²/2 by its S·A values."""
@@ -204,7 +204,7 @@ class TabularAgents:
         still.q, still._streams = self.q.copy(), self._streams.copy()
         td_error, _ = still._replay(batch, np.zeros_like(batch.weight))
         gradient = np.zeros((len(self.q), self.q[0].size))
-        cells = (batch.obs - self.first_state) * self.q.shape[-1] + batch.action
+        cells = (batch.obs - self.first_state) * self.q.shape[-1] + self.index_of(batch.action)
         np.add.at(gradient, (self._replicas, cells), -batch.weight * td_error / td_error.shape[1])
         return Probe(td_error, gradient)
 
@@ -216,12 +216,13 @@ class TabularAgents:
             "epsilon": epsilon,
             "next_action_stream": self._streams.copy(),
             "updates": np.array(self.updates),
-        }
+        } | self.exploration_state()
 
     def restore(self, state: State) -> None:
         """Go on, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
         self.q, self._streams = state["q"].copy(), state["next_action_stream"].copy()
         self.epsilon, self.updates = state["epsilon"].copy(), int(state["updates"])
+        self.restore_exploration(state)
 
     def _replay(
         self, batch: Batch, weight: npt.NDArray[np.float32]
@@ -246,7 +247,7 @@ class TabularAgents:
         update_tables(
             q=self.q,
             obs=_integers(obs, self.first_state),
-            action=_integers(action),
+            action=_integers(action, self.first_action),
             reward=_reals(reward),
             discount=_reals(discount),
             next_obs=_integers(next_obs, self.first_state),

@@ -8,7 +8,7 @@ Shapes: R replicas, K moments, B rows, D features.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from gymnasium import Space
 from replaylab import measures
 from replaylab.errors import ConfigError
 from replaylab.learners.api.observations import Inputs
-from replaylab.learners.api.protocols import Agents, Probe, Update, pick
+from replaylab.learners.api.protocols import Probe, ProbedAgents, Update, pick
 from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.learners.training.state import Run
 from replaylab.replay import Batch, ReplayBuffer
@@ -93,7 +93,7 @@ class Measuring:
         kept = [one for one in kept if one["age"].shape == kept[-1]["age"].shape]
         if len(kept) < 2:
             return {}
-        numbers = _of_law(kept) | _of_use(run.buffer) | _of_probes(kept, run.agents)
+        numbers = _of_law(kept) | _of_use(run.buffer) | _of_probes(kept, cast("ProbedAgents", run.agents))
         if kept[0]["age"].shape[1] > 1:
             self._features = self._features or _Features(run.env.single_observation_space)
             numbers |= self._of_pairs(kept) | self._features.numbers(kept)
@@ -190,7 +190,7 @@ def _of_use(buffer: ReplayBuffer) -> Numbers:
     }
 
 
-def _of_probes(kept: list[Kept], agents: Agents) -> Numbers:
+def _of_probes(kept: list[Kept], agents: ProbedAgents) -> Numbers:
     """By the parameters of now: TD errors, and how far the batches' mean gradients lie apart."""
     errors: dict[str, list[npt.NDArray[Any]]] = {"drawn": [], "uniform": []}
 

@@ -25,12 +25,12 @@ FLAGS = ("_terminations", "_truncations", "_autoreset_envs")
 
 
 class Remembering(gym.Wrapper[Any, Any, Any, Any]):
-    """Remembers the random stream of the last reset and the Discrete actions since."""
+    """Remembers the random stream of the last reset and the actions since."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
         self.stream = np.zeros(6, np.uint64)
-        self.actions: list[int] = []
+        self.actions: list[npt.NDArray[Any]] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Reset, and take note."""
@@ -40,10 +40,10 @@ class Remembering(gym.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, and take note."""
-        self.actions.append(int(action))
+        self.actions.append(np.array(action))
         return self.env.step(action)
 
-    def again(self, stream: npt.NDArray[np.uint64], actions: npt.NDArray[np.int64]) -> Any:
+    def again(self, stream: npt.NDArray[np.uint64], actions: npt.NDArray[Any]) -> Any:
         """Reset with this stream, take these actions, and return the last observation."""
         self.env.unwrapped.np_random = unpack(stream[None])[0]
         obs, _ = self.reset()
@@ -80,7 +80,8 @@ def state_of(env: Any) -> State:
         return state
     ones: Any = env.envs
     lengths = np.array([len(one.actions) for one in ones])
-    actions = np.zeros((len(ones), lengths.max()), np.int64)
+    space = env.single_action_space
+    actions = np.zeros((len(ones), lengths.max(), *space.shape), space.dtype)
     for row, one in zip(actions, ones, strict=True):
         row[: len(one.actions)] = one.actions
     streams = np.stack([one.stream for one in ones])

@@ -17,6 +17,8 @@ from replaylab.learners.api.protocols import (
     Obs,
     Step,
     TargetAgents,
+    ValueAgents,
+    ValueUpdate,
     each,
     reducible_loss,
     target_values,
@@ -37,7 +39,7 @@ from replaylab.learners.training.state import Job, Run, states_of, true_next_obs
 from replaylab.replay import Sampler, Transform
 from replaylab.replay.data.arrays import MOST
 
-Look = Callable[[Agents, Sequence[int]], npt.NDArray[np.float64]]
+Look = Callable[[Any, Sequence[int]], npt.NDArray[np.float64]]
 """What an evaluation tells besides returns: agents and their seeds → a number for each, (R,)."""
 
 PROGRESS_PERIOD = 100
@@ -138,7 +140,7 @@ def train(
         held_out: States whose values each evaluation tells, see `HeldOut`; 0: none.
         value_error: Whether each evaluation tells how far the values are from the optimal ones, see `OptimumDistance`;
             for environments that are a table.
-        log_every: Between two looks at the update, the batch and ε.
+        log_every: Between two looks at the update, the batch and the exploration.
         visits: Whether to count in which of its states (Discrete observations) each replica acts.
         measure_every: Environment steps, whatever the budget counts, between two rounds of the measures of what is
             replayed; None: they are not taken. They change nothing else, and cost as ``docs/measures.md`` says.
@@ -186,6 +188,12 @@ def train(
         continuing.check(run.env, env_id, "`save_every`")
     if total_episodes is not None and len(seeds) > 1:
         continuing.check(run.env, env_id, "a budget of episodes for several seeds at once")
+    if (held_out or value_error) and not isinstance(run.agents, ValueAgents):
+        told = "held_out" if held_out else "value_error"
+        raise ConfigError(f"`{told}` tells of Q(s, a), which {type(learner).__name__} does not have; leave it out")
+    if measure_every is not None and not isinstance(run.agents, ProbedAgents):
+        name = type(learner).__name__
+        raise ConfigError(f"`measure_every` needs agents with `probe`, but those of {name} have none; leave it out")
     evaluation = Evaluation(env_id, eval_episodes, env_options=env_options)
     looks: dict[str, Look] = {}
     if held_out and eval_every:
@@ -223,12 +231,12 @@ def turn(run: Run, recorder: Recorder) -> None:
     """Take one step in every environment, and learn."""
     learner, agents, clock, env = run.job.learner, run.agents, run.clock, run.env
     clock.step()
-    agents.epsilon = epsilon = run.epsilon
+    agents.set_progress(clock.progress)
     obs = run.obs
-    action = run.explore(agents.q_values(each(lambda part: part[:, None], obs))[:, 0], epsilon)
+    action = agents.act(each(lambda part: part[:, None], obs), explore=True)[:, 0]
     run.observe_waiting(action)
 
-    next_obs, reward, terminated, truncated, infos = env.step(action + run.first_action)
+    next_obs, reward, terminated, truncated, infos = env.step(action)
     ended, final_obs = terminated | truncated, infos.get("final_obs")
     check_step(reward, next_obs, final_obs, ended, run.job.env_id, run.seeds, clock.steps)
     ids = _store(run, action, next_obs, reward, terminated, truncated, final_obs)
@@ -248,13 +256,13 @@ def turn(run: Run, recorder: Recorder) -> None:
     if clock.steps >= learner.learning_starts and clock.steps % learner.train_period == 0:
         for _ in range(learner.gradient_steps if learner.batch_size else 0):
             _replay(run, recorder)
-        recorder.look(clock, epsilon)
+        recorder.look(clock, agents.exploration_metrics())
         recorder.measure(run)
 
 
 def _store(
     run: Run,
-    action: npt.NDArray[np.int64],
+    action: npt.NDArray[Any],
     next_obs: Obs,
     reward: npt.NDArray[Any],
     terminated: npt.NDArray[np.bool_],

@@ -98,15 +98,15 @@ class Recorder:
         self.replayed += batch.id.shape[1]
         self._latest = (update, batch)
 
-    def look(self, clock: Clock, epsilon: float | Floats) -> None:
-        """Look closely at the newest update of those replicas that a look is due for."""
+    def look(self, clock: Clock, exploration: Mapping[str, npt.ArrayLike]) -> None:
+        """Look closely at the newest update of those replicas that a look is due for, and at how they explore."""
         passed = clock.now // self.log_every
         due = passed > self.looked
         if not due.any():
             return
         self.looked = passed
         numbers: dict[str, npt.ArrayLike] = {
-            "rollout/exploration_rate": epsilon,
+            **exploration,
             "train/updates": self.updates,
             "replay/transitions_replayed": self.replayed,
         }
@@ -204,10 +204,7 @@ def _of_update(update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> d
     error = np.abs(update.td_error)
     spread = np.percentile(error, PERCENTILES, axis=1)
     return {
-        "train/loss": update.loss,
-        "train/q_mean": update.q.mean(1),
-        "train/q_min": update.q.min(1),
-        "train/q_max": update.q.max(1),
+        **update.metrics(),
         "train/td_error_mean": error.mean(1),
         "train/td_error_median": np.median(error, axis=1),
         "train/td_error_max": error.max(1),

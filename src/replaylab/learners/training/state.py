@@ -14,7 +14,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from replaylab.envs import make_vector_env
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners.api.clock import Clock
-from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.api.observations import are_pixels
 from replaylab.learners.api.protocols import Agents, Learner, Step, pick
 from replaylab.learners.api.random_streams import Stream, numbers
@@ -28,14 +27,12 @@ from replaylab.replay import (
     NStep,
     ReplayBuffer,
     Sampler,
-    Schedule,
     Transform,
 )
 from replaylab.replay import (
     Sequence as Sequences,
 )
 from replaylab.replay.data.fields import LEAST_COMPRESSED
-from replaylab.replay.data.schedules import as_schedule
 from replaylab.replay.samplers.basic import FeedbackKind
 
 
@@ -69,11 +66,6 @@ class Job:
                 f"`stale_priorities` stores the TD error of each new step, but {self.sampler} wants "
                 f"L_online − L_target; take `Prioritized`, or leave the switch off"
             )
-
-    @cached_property
-    def epsilon(self) -> Schedule:
-        """ε over progress."""
-        return as_schedule(self.learner.epsilon)
 
     @cached_property
     def feedback(self) -> FeedbackKind | None:
@@ -120,24 +112,14 @@ class Run:
         continuing.prepare(self.env)
         self.agents = _agents(job, self.env, self.seeds)
         _check_feedback(job, self.agents)
-        self.explore = EpsilonGreedy(self.seeds)
         self.buffer = _buffer(job, self.env, self.seeds, self.agents) if buffer is None else buffer
         if isinstance(self.buffer.sampler, TrueErrorOracle):
             self.buffer.sampler.watch(self.agents, self.buffer)  # type: ignore[arg-type]  # of() made sure
         self.waiting: Step | None = None
         starts = [numbers(seed, Stream.ENV_RESET, 1)[0] for seed in self.seeds]
         self.obs, _ = self.env.reset(seed=starts)  # type: ignore[arg-type]  # vector environments take a list
-        self.first_action = int(getattr(self.env.single_action_space, "start", 0))
         self.first_state = int(getattr(self.env.single_observation_space, "start", 0))
         self.disabled = self.env.metadata["autoreset_mode"] is AutoresetMode.DISABLED
-
-    @property
-    def epsilon(self) -> float | npt.NDArray[np.float64]:
-        """ε now: one number, or of each replica (R,)."""
-        progress = self.clock.progress
-        if isinstance(progress, float):
-            return self.job.epsilon(progress)
-        return np.array([self.job.epsilon(one) for one in progress.tolist()])
 
     def part(self, rows: npt.NDArray[np.bool_]) -> "Run":
         """Return a run of some of the replicas, which go on as they would have here."""
@@ -157,15 +139,13 @@ class Run:
 
     def state(self) -> dict[str, Any]:
         """Return everything but the buffer as nested arrays, (R, ...) or numbers equal for all."""
-        parts = {"agents": self.agents, "explore": self.explore, "clock": self.clock}
-        state = {name: part.state() for name, part in parts.items()}  # type: ignore[attr-defined]
+        state: dict[str, Any] = {"agents": self.agents.state(), "clock": self.clock.state()}
         state |= {"env": continuing.state_of(self.env), "obs": {"": self.obs}}
         return state if self.waiting is None else state | {"waiting": dict(vars(self.waiting))}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned."""
         self.agents.restore(state["agents"])
-        self.explore.restore(state["explore"])
         self.clock.restore(state["clock"])
         continuing.restore(self.env, state["env"])
         self.obs = state["obs"][""]
@@ -182,7 +162,7 @@ class Run:
             self.agents.observe(replace(step, where=step.where & ended))
         self.waiting = replace(step, where=step.where & ~ended)
 
-    def observe_waiting(self, action: npt.NDArray[np.int64]) -> None:
+    def observe_waiting(self, action: npt.NDArray[Any]) -> None:
         """Let the agents learn from the step that waited for this action."""
         if self.waiting is not None:
             self.agents.observe(replace(self.waiting, next_action=action))
