@@ -1,7 +1,16 @@
 """Learners that train many replicas at once, and the loop that trains them."""
 
-from replaylab.learners.api.protocols import Agents, Learner, Step, Update
-from replaylab.learners.api.random_streams import Stream
+from replaylab.learners.api.protocols import (
+    Agents,
+    Learner,
+    Policy,
+    ProbedAgents,
+    Step,
+    Update,
+    ValueAgents,
+    ValueUpdate,
+)
+from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.learners.dqn.as_published import DQNAsPublished
 from replaylab.learners.dqn.settings import DQN
 from replaylab.learners.metrics.metrics import Metrics
@@ -15,10 +24,15 @@ __all__ = [
     "ExpectedSarsa",
     "Learner",
     "Metrics",
+    "Policy",
+    "ProbedAgents",
     "QLearning",
     "Sarsa",
     "Step",
     "Stream",
     "Update",
+    "ValueAgents",
+    "ValueUpdate",
+    "generator",
     "train",
 ]

@@ -143,7 +143,11 @@ class Policy(Protocol):
 
 
 class Agents(Policy, Protocol):
-    """R agents; what replica r does depends on its own seed and steps alone."""
+    """R agents; what replica r does depends on its own seed and steps alone.
+
+    A class that derives from this one need not define what it has no use for: `set_progress`, `exploration_metrics` and
+    `observe` then do nothing.
+    """
 
     updates: int
     """How often `update` was called."""
@@ -153,6 +157,7 @@ class Agents(Policy, Protocol):
 
     def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:
         """Return how the agents explore now, each number or (R,), by its metric's name."""
+        return {}
 
     def observe(self, step: Step) -> None:
         """Learn from one new step of each replica: the online update. Called only if the learner is `online`."""
