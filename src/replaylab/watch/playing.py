@@ -93,8 +93,8 @@ def greedy(policy: Policy, replicas: int, replica: int = 0) -> ActionOf:
         replicas: R.
         replica: Which.
     """
-    if not callable(getattr(agents, "q_values", None)):
-        raise ConfigError(f"`agents` must be agents, as `train` leaves them, but got {shown(agents)}")
+    if not isinstance(policy, Policy):
+        raise ConfigError(f"`policy` must be agents, as `train` leaves them, but got {shown(policy)}")
     if replica >= replicas:
         raise ConfigError(f"`replica` must be below `replicas`, but got (replica={replica}, replicas={replicas})")
 

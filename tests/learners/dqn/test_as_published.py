@@ -4,7 +4,6 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 from torch import nn
 
 from replaylab.errors import ConfigError

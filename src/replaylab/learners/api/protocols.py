@@ -129,6 +129,7 @@ class Probe:
     gradient: npt.NDArray[np.floating[Any]]
 
 
+@runtime_checkable
 class Policy(Protocol):
     """What acts: all that evaluation, playing and video need to know."""
 
@@ -203,10 +204,14 @@ class TargetAgents(ValueAgents, Protocol):
 
 def target_values(agents: TargetAgents, batch: Batch) -> npt.NDArray[Any]:
     """Return Q⁻(s, a) of a batch's rows, float (R, B): before an update, which may move the target network."""
-    return np.take_along_axis(agents.target_q_values(batch.obs), agents.index_of(batch.action)[..., None], axis=2)[..., 0]
+    return np.take_along_axis(agents.target_q_values(batch.obs), agents.index_of(batch.action)[..., None], axis=2)[
+        ..., 0
+    ]
 
 
-def reducible_loss(agents: TargetAgents, update: ValueUpdate, target_q: npt.NDArray[Any]) -> npt.NDArray[np.floating[Any]]:
+def reducible_loss(
+    agents: TargetAgents, update: ValueUpdate, target_q: npt.NDArray[Any]
+) -> npt.NDArray[np.floating[Any]]:
     """Return ℓ(y − Q(s, a)) − ℓ(y − Q⁻(s, a)) of an update's rows, float (R, B).
 
     Args:
@@ -219,6 +224,7 @@ def reducible_loss(agents: TargetAgents, update: ValueUpdate, target_q: npt.NDAr
     return row_loss(agents.loss, td_error) - row_loss(agents.loss, under_target)
 
 
+@runtime_checkable
 class Learner(Protocol):
     """Settings of a learner: a frozen dataclass."""
 

@@ -20,7 +20,7 @@ from replaylab.learners.api.exploration import EpsilonGreedyAgents
 from replaylab.learners.api.protocols import Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, sequence
 from replaylab.replay import Batch, Schedule
-from replaylab.replay.data.schedules import CHANCE, as_schedule
+from replaylab.replay.data.schedules import CHANCE
 
 Target = Literal["greedy", "sampled", "expected"]
 """What stands for the next state: max Q(s', ·), or Q of an ε-greedy action, or the mean of that."""

@@ -8,7 +8,7 @@ Shapes: R replicas, K moments, B rows, D features.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -93,7 +93,9 @@ class Measuring:
         kept = [one for one in kept if one["age"].shape == kept[-1]["age"].shape]
         if len(kept) < 2:
             return {}
-        numbers = _of_law(kept) | _of_use(run.buffer) | _of_probes(kept, cast("ProbedAgents", run.agents))
+        numbers = _of_law(kept) | _of_use(run.buffer)
+        if isinstance(run.agents, ProbedAgents):
+            numbers |= _of_probes(kept, run.agents)
         if kept[0]["age"].shape[1] > 1:
             self._features = self._features or _Features(run.env.single_observation_space)
             numbers |= self._of_pairs(kept) | self._features.numbers(kept)

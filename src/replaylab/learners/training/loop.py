@@ -18,7 +18,6 @@ from replaylab.learners.api.protocols import (
     Step,
     TargetAgents,
     ValueAgents,
-    ValueUpdate,
     each,
     reducible_loss,
     target_values,
@@ -191,9 +190,6 @@ def train(
     if (held_out or value_error) and not isinstance(run.agents, ValueAgents):
         told = "held_out" if held_out else "value_error"
         raise ConfigError(f"`{told}` tells of Q(s, a), which {type(learner).__name__} does not have; leave it out")
-    if measure_every is not None and not isinstance(run.agents, ProbedAgents):
-        name = type(learner).__name__
-        raise ConfigError(f"`measure_every` needs agents with `probe`, but those of {name} have none; leave it out")
     evaluation = Evaluation(env_id, eval_episodes, env_options=env_options)
     looks: dict[str, Look] = {}
     if held_out and eval_every:
