@@ -32,8 +32,8 @@ METRICS = Metrics(
 
 
 class Agent:
-    def q_values(self, obs):
-        return np.zeros((*obs.shape[:2], 3))
+    def act(self, obs, explore):
+        return np.zeros(obs.shape[:2], np.int64)
 
 
 def stand(_):
@@ -50,7 +50,7 @@ CALLS = [
     Call(by_episode, {"metrics": METRICS, "metric": "m"}, {"metric": "text nul"}),
     Call(ewma, {"values": [1.0, 2.0]}, {"span": "3.5 huge True".replace(" True", "")}),
     Call(running_mean, {"values": [1.0, 2.0]}),
-    Call(greedy, {"agents": Agent(), "replicas": 2}, {"replica": "0"}),
+    Call(greedy, {"policy": Agent(), "replicas": 2}, {"replica": "0"}),
     Call(learning_curves, {"returns": {"a": [1.0, 2.0]}}, {"baseline": "None", "span": "3.5 huge", "unit": "text nul"}),
     Call(visit_map, {"visits": {"a": np.ones(4)}, "grid": GRID}, {"unit": "text nul"}),
     Call(value_map, {"values": np.ones(4), "grid": GRID}, {"title": "text nul"}),

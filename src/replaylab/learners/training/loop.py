@@ -17,7 +17,9 @@ from replaylab.learners.api.protocols import (
     Obs,
     Step,
     TargetAgents,
+    Update,
     ValueAgents,
+    ValueUpdate,
     each,
     reducible_loss,
     target_values,
@@ -291,8 +293,9 @@ def _replay(run: Run, recorder: Recorder) -> None:
     if run.job.feedback == "reducible_loss":
         agents = cast("TargetAgents", run.agents)  # the run made sure
         old = target_values(agents, batch)
-        update = agents.update(batch)
-        run.buffer.update_priorities(batch.id, reducible_loss(agents, update, old))
+        seen = cast("ValueUpdate", agents.update(batch))
+        run.buffer.update_priorities(batch.id, reducible_loss(agents, seen, old))
+        update: Update = seen
     else:
         update = run.agents.update(batch)
         if run.job.feedback is not None:
