@@ -179,7 +179,7 @@ def one_of(*words: str) -> Rule[str]:
     def take(value: Any) -> str:
         if not isinstance(value, str) or value not in words:
             quoted = [f'"{word}"' for word in words]
-            raise Unfit(f"{', '.join(quoted[:-1])} or {quoted[-1]}")
+            raise Unfit(" or ".join([", ".join(quoted[:-1]), quoted[-1]][len(quoted) == 1 :]))
         return str(value)
 
     return take

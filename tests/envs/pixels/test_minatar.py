@@ -198,9 +198,9 @@ def test_pictures_show_every_thing_in_its_colour():
     ("options", "message"),
     [
         ({"game": "pong"}, "`game` must be asterix, breakout, freeway, seaquest or space_invaders, but got 'pong'"),
-        ({"sticky_action_prob": 1.5}, r"`sticky_action_prob` must be a chance, in \[0, 1\], but got 1.5"),
-        ({"sticky_action_prob": float("nan")}, "`sticky_action_prob` must be a chance"),
-        ({"render_mode": "human"}, "`render_mode` must be None or \"rgb_array\", but got 'human'"),
+        ({"sticky_action_prob": 1.5}, r"`sticky_action_prob` must be in \[0, 1\], but got 1.5"),
+        ({"sticky_action_prob": float("nan")}, "`sticky_action_prob` must be in"),
+        ({"render_mode": "human"}, "`render_mode` must be \"rgb_array\"(, or None)?, but got 'human'"),
         ({"max_episode_steps": 0}, "`max_episode_steps` must be at least 1, but got 0"),
     ],
 )

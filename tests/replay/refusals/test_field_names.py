@@ -58,7 +58,7 @@ def test_keys_that_no_text_holds(bad):
         assert refusal({name: Field()}) == f"a field's name must be an identifier, but got {name!r}"
 
 
-@pytest.mark.parametrize("bad", [None, 1.5, True, b"x", (1,), np.int64(3), frozenset()], ids=repr)
+@pytest.mark.parametrize("bad", [None, 1.5, True, b"x", (1,), frozenset()], ids=repr)
 def test_keys_that_are_no_names(bad):
     assert refusal({"x": {bad: Field()}}) == (
         f"the keys in field `x` must be strings (or whole numbers), but one is {bad!r}"
