@@ -55,11 +55,12 @@ fuzz: $(VENV)/.test
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 lint: $(VENV)/.dev
-	@echo "==> ruff, clang-format, mypy, stubs"
+	@echo "==> ruff, clang-format, mypy, layers, stubs"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/clang-format --dry-run -Werror cpp/*/*.cpp cpp/*/*.hpp
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m nanobind.stubgen -q -m replaylab._core -o build/_core.pyi
 	@diff $(STUBS) build/_core.pyi || { echo "$(STUBS) is not what the core has; run: make stubs"; exit 1; }
 

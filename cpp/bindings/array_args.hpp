@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "support/error.hpp"
 #include "bindings/gil.hpp"
 #include "storage/row_store.hpp"
+#include "support/error.hpp"
 
 namespace replaylab {
 

@@ -16,13 +16,13 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/batch_memory.hpp"
 #include "bindings/array_args.hpp"
+#include "bindings/batch_memory.hpp"
 #include "bindings/declared.hpp"
-#include "support/error.hpp"
 #include "bindings/held.hpp"
-#include "replay/replay.hpp"
 #include "bindings/state_arrays.hpp"
+#include "replay/replay.hpp"
+#include "support/error.hpp"
 
 namespace replaylab {
 

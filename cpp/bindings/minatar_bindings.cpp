@@ -9,8 +9,8 @@
 #include <string>
 #include <tuple>
 
-#include "support/error.hpp"
 #include "games/minatar.hpp"
+#include "support/error.hpp"
 
 namespace nb = nanobind;
 

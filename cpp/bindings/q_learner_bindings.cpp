@@ -7,9 +7,9 @@
 
 #include <memory>
 
-#include "support/error.hpp"
 #include "bindings/gil.hpp"
 #include "learning/q_learners.hpp"
+#include "support/error.hpp"
 
 namespace nb = nanobind;
 

@@ -5,9 +5,9 @@
 
 #include <optional>
 
-#include "support/error.hpp"
 #include "bindings/gil.hpp"
 #include "learning/tabular.hpp"
+#include "support/error.hpp"
 
 namespace replaylab {
 
@@ -70,7 +70,8 @@ void bind_tabular(nb::module_& module) {
                nb::arg("reward"), nb::arg("discount"), nb::arg("next_obs"), nb::arg("step_size"),
                nb::arg("epsilon"), nb::arg("next_action").none(), nb::arg("streams").none(),
                nb::arg("td_error"), nb::arg("q_before"),
-               "Update R tables of action values, row after row; see replaylab.learners.tabular.temporal_difference.");
+               "Update R tables of action values, row after row; see "
+               "replaylab.learners.tabular.temporal_difference.");
 }
 
 }  // namespace replaylab

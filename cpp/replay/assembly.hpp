@@ -8,9 +8,9 @@
 
 #include "storage/episodes.hpp"
 #include "storage/next_rows.hpp"
-#include "support/random.hpp"
 #include "storage/ring.hpp"
 #include "storage/row_store.hpp"
+#include "support/random.hpp"
 
 namespace replaylab {
 

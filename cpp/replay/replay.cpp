@@ -5,9 +5,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "replay/replay_layout.hpp"
 #include "support/error.hpp"
 #include "support/prefetch.hpp"
-#include "replay/replay_layout.hpp"
 
 namespace replaylab {
 

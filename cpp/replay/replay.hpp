@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "replay/assembly.hpp"
+#include "samplers/sampler.hpp"
 #include "storage/episodes.hpp"
 #include "storage/mapped_rows.hpp"
 #include "storage/next_rows.hpp"
-#include "support/random.hpp"
 #include "storage/ring.hpp"
 #include "storage/row_store.hpp"
-#include "samplers/sampler.hpp"
+#include "support/random.hpp"
 #include "support/turns.hpp"
 
 namespace replaylab {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "support/error.hpp"
 #include "replay/replay.hpp"
+#include "support/error.hpp"
 
 namespace replaylab {
 

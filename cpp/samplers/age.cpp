@@ -3,10 +3,10 @@
 #include <array>
 #include <vector>
 
-#include "samplers/blocks.hpp"
+#include "indexes/blocks.hpp"
+#include "samplers/sampler.hpp"
 #include "support/error.hpp"
 #include "support/power.hpp"
-#include "samplers/sampler.hpp"
 
 namespace replaylab {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "support/error.hpp"
 #include "samplers/sampler.hpp"
+#include "support/error.hpp"
 
 namespace replaylab {
 

@@ -2,8 +2,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "storage/episodes.hpp"
 #include "samplers/prioritized.hpp"
+#include "storage/episodes.hpp"
 
 namespace replaylab {
 

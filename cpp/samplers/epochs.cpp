@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "samplers/blocks.hpp"
+#include "indexes/blocks.hpp"
 #include "samplers/sampler.hpp"
 
 namespace replaylab {

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "samplers/block_index.hpp"
+#include "indexes/block_index.hpp"
 #include "samplers/sampler.hpp"
 
 namespace replaylab {

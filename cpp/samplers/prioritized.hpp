@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "samplers/block_index.hpp"
+#include "indexes/block_index.hpp"
+#include "indexes/sum_tree.hpp"
 #include "samplers/sampler.hpp"
-#include "samplers/sum_tree.hpp"
 
 namespace replaylab {
 

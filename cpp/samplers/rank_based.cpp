@@ -6,12 +6,12 @@
 #include <unordered_set>
 #include <vector>
 
-#include "samplers/blocks.hpp"
+#include "indexes/blocks.hpp"
+#include "indexes/rank_index.hpp"
+#include "samplers/prioritized.hpp"
+#include "samplers/sampler.hpp"
 #include "support/error.hpp"
 #include "support/power.hpp"
-#include "samplers/prioritized.hpp"
-#include "samplers/rank_index.hpp"
-#include "samplers/sampler.hpp"
 
 namespace replaylab {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "samplers/block_index.hpp"
+#include "indexes/block_index.hpp"
+#include "indexes/rank_index.hpp"
+#include "indexes/sum_tree.hpp"
 #include "support/error.hpp"
-#include "samplers/rank_index.hpp"
-#include "samplers/sum_tree.hpp"
 
 namespace replaylab {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "support/random.hpp"
 #include "storage/ring.hpp"
+#include "support/random.hpp"
 #include "support/state.hpp"
 
 namespace replaylab {

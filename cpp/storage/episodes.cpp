@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "support/error.hpp"
 #include "storage/ring.hpp"
+#include "support/error.hpp"
 
 namespace replaylab {
 

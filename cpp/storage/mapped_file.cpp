@@ -1,6 +1,6 @@
 // The file of the rows: making it, opening it, its locks, and bringing it to disk.
-#include "support/error.hpp"
 #include "storage/mapped_layout.hpp"
+#include "support/error.hpp"
 
 #if !defined(__linux__)
 

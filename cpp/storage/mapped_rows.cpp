@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "support/error.hpp"
 #include "storage/mapped_layout.hpp"
+#include "support/error.hpp"
 
 #if defined(REPLAYLAB_PROBE)
 void between_stores();  // a test's: kills this process, or lets it wait, between any two stores

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "support/arena.hpp"
 #include "storage/row_store.hpp"
+#include "support/arena.hpp"
 #include "support/state.hpp"
 
 namespace replaylab {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "support/error.hpp"
 #include "storage/lz4.hpp"
+#include "support/error.hpp"
 #include "support/prefetch.hpp"
 
 namespace replaylab {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "support/arena.hpp"
 #include "storage/mapped_rows.hpp"
 #include "storage/packed_log.hpp"
+#include "support/arena.hpp"
 #include "support/state.hpp"
 
 namespace replaylab {

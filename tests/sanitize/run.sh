@@ -14,7 +14,7 @@ cd "$(dirname "$0")/../.."
 python=$1 jobs=${2:-2}
 root=$PWD/build/sanitize
 cxx=${CXX:-c++}
-threads=(tests/replay/laws/test_law_9_threads.py)
+threads=(tests/replay/threads/test_law_9_threads.py)
 for file in tests/replay/*/test_*thread*.py tests/replay/test_*prefetch*.py; do
     if [[ -e $file && $file != "${threads[0]}" ]]; then threads+=("$file"); fi
 done

@@ -74,7 +74,8 @@ class StudyRun:
         from rich.console import Console
 
         from replaylab.study import Study
-        from replaylab.study.execution.progress import duration, reporter_for
+        from replaylab.study.execution.progress import reporter_for
+        from replaylab.study.results.durations import duration
 
         console = Console()
         study = Study.from_toml(self.study, self.out)
@@ -228,7 +229,7 @@ class TrainCommand:
         from rich.console import Console
 
         from replaylab.commands.train import single, to_go_on, train_and_tell
-        from replaylab.study.plan.preflight import check_population
+        from replaylab.study.execution.preflight import check_population
 
         folder = self.resume or self.save
         population = to_go_on(self.resume) if self.resume else self._population(single)
@@ -323,8 +324,8 @@ def _check_place(command: str, option: str, path: Path | None, *, is_file: bool)
 
 def _tell(study: Study, report: Path) -> None:
     """Print what came out, in words, and where the report is."""
-    from replaylab.study.analysis.visit_shares import compared
     from replaylab.study.report import looks
+    from replaylab.study.report.visit_shares import compared
 
     told = [*study.answers(), *compared(study.results(), study.spec.baseline)]
     before = looks.warning(study, looks.seeds_of(study.curves()))

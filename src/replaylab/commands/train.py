@@ -16,12 +16,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from replaylab import statistics
 from replaylab.errors import SnapshotError, SpecError
 from replaylab.study.analysis import comparisons as analysis
-from replaylab.study.execution.progress import duration
 from replaylab.study.execution.worker import train_population
 from replaylab.study.plan.populations import Population, plan
 from replaylab.study.report import sentences as words
 from replaylab.study.results import atomic_files as files
 from replaylab.study.results import provenance
+from replaylab.study.results.durations import duration
 from replaylab.study.results.store import write_population
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, Catalogue, Part, resolve
 from replaylab.study.spec.errors import first_fault

@@ -11,18 +11,20 @@ import numpy.typing as npt
 
 from replaylab.arguments import checked, flag, mapping
 from replaylab.errors import ConfigError, FieldError
+from replaylab.replay import display as show
 from replaylab.replay import prefetch as ahead
 from replaylab.replay.buffer_config import Declaration
 from replaylab.replay.data import seeding
-from replaylab.replay.data.arrays import MOST, ids_array, positive
+from replaylab.replay.data.arrays import MOST, checked_progress, ids_array, positive
 from replaylab.replay.data.batch import Batch, copy_batch
 from replaylab.replay.data.fields import Tree, flatten
 from replaylab.replay.data.memory import check_batch_memory
-from replaylab.replay.data.spaces import autoreset_of_env, fields_of_env, single_frames
 from replaylab.replay.introspection import Introspective
 from replaylab.replay.samplers.basic import Sampler
 from replaylab.replay.samplers.custom import CustomSampler, CustomState, flags_of
 from replaylab.replay.samplers.laber import LaBER, Rescorer
+from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
+from replaylab.replay.stats import ReplayStats, stats_of
 from replaylab.replay.storage.mapped import Storage
 from replaylab.replay.storage.retention import Retention
 from replaylab.replay.transforms.transforms import FrameStack, Transform
@@ -369,6 +371,24 @@ class ReplayBuffer(Introspective):
         if self._made.sequence is not None and rows.size:  # a sequence's id is that of its oldest stored step
             rows = self._core.blocks(rows, True)[..., 0]
         return self._made.batch(columns | {"weight": np.ones(rows.shape, np.float32), "id": rows})
+
+    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> ReplayStats:
+        """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).
+
+        Args:
+            batch_size: B, for the figures of a law that depends on it; None: they are None.
+            progress: Training progress, likewise.
+        """
+        batch_size = None if batch_size is None else positive("batch_size", batch_size, most=MOST)
+        if progress is not None:
+            checked_progress(progress, self.replicas)
+        return stats_of(self, batch_size, progress)
+
+    def __repr__(self) -> str:
+        return show.text(self)
+
+    def _repr_html_(self) -> str:
+        return show.html(self)
 
     def _recorded(self, values: Mapping[str, Any], length: int, store: Callable[[], Any]) -> Any:
         """Store steps, and let a custom sampler's record take note of them."""

@@ -1,15 +1,12 @@
 """How a buffer shows itself: one line of text, and a table for notebooks."""
 
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from replaylab.replay.data.fields import Field, flatten
 from replaylab.replay.data.memory import size_text
-
-if TYPE_CHECKING:
-    from replaylab.replay.introspection import Introspective
+from replaylab.replay.introspection import Introspective
 
 STYLE = (
     "font:13px/1.5 system-ui,sans-serif;color:inherit;display:inline-block;max-width:60em;padding:10px 14px;"
@@ -19,7 +16,7 @@ CELL = "text-align:left;vertical-align:top;padding:1px 18px 1px 0;background:non
 DIM = "opacity:.65"
 
 
-def text(buffer: "Introspective") -> str:
+def text(buffer: Introspective) -> str:
     """Return a buffer in one line."""
     axes = [f"{n} {name}" for n, name in ((buffer.replicas, "replicas"), (buffer.num_envs, "envs")) if n]
     parts = [f"{_stored(buffer)} of {buffer.capacity:,} steps", *axes, size_text(buffer.nbytes), repr(buffer.sampler)]
@@ -27,7 +24,7 @@ def text(buffer: "Introspective") -> str:
     return f"ReplayBuffer({', '.join(parts)}, fields: {', '.join(path for path, _ in _leaves(buffer))})"
 
 
-def html(buffer: "Introspective") -> str:
+def html(buffer: Introspective) -> str:
     """Return a buffer as a self-contained table in its page's own colours."""
     share = 100.0 * float(np.mean(buffer.size)) / buffer.capacity
     bar = (
@@ -66,11 +63,11 @@ def _row(cells: tuple[str, ...], tag: str, dim_first: bool = False) -> str:
     return f'<tr style="background:none">{"".join(made)}</tr>'
 
 
-def _leaves(buffer: "Introspective") -> list[tuple[str, Field]]:
+def _leaves(buffer: Introspective) -> list[tuple[str, Field]]:
     return list(flatten(buffer.fields))
 
 
-def _options(buffer: "Introspective") -> dict[str, str]:
+def _options(buffer: Introspective) -> dict[str, str]:
     """Return what was chosen beside the sampler, where it is not the usual."""
     options = {}
     if buffer.transforms:
@@ -84,6 +81,6 @@ def _options(buffer: "Introspective") -> dict[str, str]:
     return options
 
 
-def _stored(buffer: "Introspective") -> str:
+def _stored(buffer: Introspective) -> str:
     sizes = np.unique(buffer.size)
     return f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"

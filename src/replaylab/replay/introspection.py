@@ -6,12 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError
-from replaylab.replay import display as show
 from replaylab.replay.data.arrays import MOST, checked_progress, ids_array, positive
 from replaylab.replay.data.fields import without_missing
 from replaylab.replay.persistence import Persistent
 from replaylab.replay.samplers.custom import CustomState
-from replaylab.replay.stats import ReplayStats, stats_of
 
 
 class Introspective(Persistent):
@@ -65,18 +63,6 @@ class Introspective(Persistent):
                 own = self._block_law(self._custom, blocks, batch_size) * (blocks[..., 0] == rows)
         return np.asarray(own).reshape(law.shape)
 
-    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> ReplayStats:
-        """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).
-
-        Args:
-            batch_size: B, for the figures of a law that depends on it; None: they are None.
-            progress: Training progress, likewise.
-        """
-        batch_size = None if batch_size is None else positive("batch_size", batch_size, most=MOST)
-        if progress is not None:
-            checked_progress(progress, self.replicas)
-        return stats_of(self, batch_size, progress)
-
     @property
     def columns(self) -> dict[str, Any]:
         """Read-only views of every field by slot, ``[R] C *field.shape``; id i lies in slot i mod C.
@@ -116,12 +102,6 @@ class Introspective(Persistent):
         Compressed values are counted as they are, without the packing's few per cent.
         """
         return self._core.most_nbytes + (0 if self._custom is None else self._custom.nbytes)
-
-    def __repr__(self) -> str:
-        return show.text(self)
-
-    def _repr_html_(self) -> str:
-        return show.html(self)
 
     def _blocks(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the ids of each id's sequence block, (R, n) → (R, n, stride), oldest first, then −1."""

@@ -171,7 +171,7 @@ class Persistent(Declared):
         Raises:
             ConfigError: The rows are in this process's memory.
         """
-        return handle_of(self.storage, self._made.arguments())
+        return handle_of(type(self), self.storage, self._made.arguments())
 
     def __reduce__(self) -> Any:
         return Handle.open, (self.handle(),)

@@ -11,21 +11,27 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from threading import RLock, get_ident
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from replaylab.errors import ConfigError
 from replaylab.replay.data.batch import Batch
-from replaylab.replay.forks import watch
-
-if TYPE_CHECKING:
-    from replaylab.replay.buffer import ReplayBuffer
+from replaylab.replay.data.forks import watch
 
 Progress = float | Callable[[int], float] | None
 """Training progress: a number, or a function of a batch's number that gives one."""
 
 
+class Drawable(Protocol):
+    """A buffer, as far as batches are drawn ahead from it."""
+
+    _core: Any
+
+    def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:
+        """Draw a batch; see `ReplayBuffer.sample`."""
+
+
 def batches(
-    buffer: "ReplayBuffer", batch_size: int, prefetch: int, total: int | None, progress: Progress, pin_memory: bool
+    buffer: "Drawable", batch_size: int, prefetch: int, total: int | None, progress: Progress, pin_memory: bool
 ) -> Generator[Batch, None, None]:
     """Yield batches; see `ReplayBuffer.batches`."""
     numbers = count() if total is None else range(total)
@@ -60,7 +66,7 @@ class Drawer:
 
     _guard = RLock()  # a garbage collection inside it may close an iterator
 
-    def __init__(self, buffer: "ReplayBuffer") -> None:
+    def __init__(self, buffer: "Drawable") -> None:
         self._buffer = buffer
         self._core = buffer._core
         self._sample = buffer.sample
@@ -71,7 +77,7 @@ class Drawer:
         watch(self)
 
     @classmethod
-    def of(cls, buffer: "ReplayBuffer") -> "Drawer":
+    def of(cls, buffer: "Drawable") -> "Drawer":
         """Return the buffer's drawer, for one iterator more."""
         with cls._guard:
             drawer: Drawer = buffer.__dict__.get("_drawer") or cls(buffer)

@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError
 from replaylab.replay.data.schedules import as_schedule
+from replaylab.replay.introspection import Introspective
 from replaylab.replay.samplers.basic import Mixture, Sampler
 from replaylab.replay.transforms.transforms import Sequence
-
-if TYPE_CHECKING:
-    from replaylab.replay.introspection import Introspective
 
 Count = int | npt.NDArray[np.int64]
 Figure = float | npt.NDArray[np.float64]
@@ -82,7 +80,7 @@ class ReplayStats:
         return "\n".join([head, *(f"  {name:{width}}  {_text(value)}" for name, value in named)])
 
 
-def stats_of(buffer: "Introspective", batch_size: int | None, progress: float | None) -> ReplayStats:
+def stats_of(buffer: Introspective, batch_size: int | None, progress: float | None) -> ReplayStats:
     """Return a buffer's figures; see `ReplayBuffer.stats`."""
     state = buffer._core.state()
     replicas = [_Replica(state, f"replica{r}.", buffer.capacity) for r in range(buffer.replicas or 1)]
@@ -97,7 +95,7 @@ def stats_of(buffer: "Introspective", batch_size: int | None, progress: float | 
     )
 
 
-def replay_counts(buffer: "Introspective") -> list[npt.NDArray[np.int64]]:
+def replay_counts(buffer: Introspective) -> list[npt.NDArray[np.int64]]:
     """Return how often each stored step was drawn, replica by replica, (N,) in no stated order.
 
     Raises:
@@ -177,7 +175,7 @@ def _law_is_known(sampler: Sampler, batch_size: int | None, progress: float | No
 
 
 def _laws(
-    buffer: "Introspective", replicas: list[_Replica], batch_size: int | None, progress: float | None
+    buffer: Introspective, replicas: list[_Replica], batch_size: int | None, progress: float | None
 ) -> list[tuple[Floats, Floats]]:
     """Return for each replica the chances of all it can draw, oldest first, and their ages."""
     ids = np.full((len(replicas), max(len(one.ids) for one in replicas)), -1, np.int64)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from replaylab.study.execution.progress import runs_of
+from replaylab.study.plan.populations import runs_of
 
 if TYPE_CHECKING:
-    from replaylab.study.study import Study
+    from replaylab.study.report.reported import ReportedStudy
 
 
-def html_of(study: Study) -> str:
+def html_of(study: ReportedStudy) -> str:
     """Return the study's heading, the runs that are there, the answers and a link to the report, as HTML."""
     spec, present = study.spec, study.present
     lines = [f"<strong>{escape(spec.title or spec.name)}</strong>", escape(spec.question), _state(study)]
@@ -23,7 +23,7 @@ def html_of(study: Study) -> str:
     return "\n".join(f"<p>{line}</p>" for line in lines if line)
 
 
-def _state(study: Study) -> str:
+def _state(study: ReportedStudy) -> str:
     spec, there = study.spec, runs_of(study.present)
     failed = len(list((study.folder / "failures").glob("*.txt")))
     state = f"{there} of {spec.runs} runs are there"

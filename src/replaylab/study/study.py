@@ -16,14 +16,14 @@ from replaylab.arguments import NOT_NEGATIVE, check, flag, instance, optional, p
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study.catalog import find
 from replaylab.study.execution.estimate import CALIBRATION_SECONDS, Estimate, estimate
+from replaylab.study.execution.preflight import check_all
 from replaylab.study.execution.progress import reporter_in_python
+from replaylab.study.execution.run_records import Recorder
 from replaylab.study.execution.runner import Failure, Reporter, run_populations
 from replaylab.study.notebook import html_of
 from replaylab.study.plan.populations import Population, plan
-from replaylab.study.plan.preflight import check_all
 from replaylab.study.results import atomic_files as files
 from replaylab.study.results import provenance, records
-from replaylab.study.results.run_records import Recorder
 from replaylab.study.spec.errors import first_fault
 from replaylab.study.spec.study_file import Spec
 from replaylab.writing import writing

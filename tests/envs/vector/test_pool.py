@@ -12,9 +12,9 @@ from replaylab.learners import DQN, train
 from replaylab.learners.api.random_streams import numbers
 from replaylab.replay import Uniform
 from replaylab.study import Spec
+from replaylab.study.execution.preflight import check_population
 from replaylab.study.execution.worker import train_population
 from replaylab.study.plan.populations import plan
-from replaylab.study.plan.preflight import check_population
 
 
 def test_a_missing_pool_is_told_with_the_command(monkeypatch):

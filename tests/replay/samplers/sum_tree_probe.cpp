@@ -4,7 +4,7 @@
 #include <vector>
 
 #define private public  // both ways down, portable and AVX2, are to be compared
-#include "samplers/sum_tree.hpp"
+#include "indexes/sum_tree.hpp"
 #undef private
 #include "support/dispatch.hpp"
 

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 def library(tmp_path_factory):
     """The compiled tree."""
     path = tmp_path_factory.mktemp("sum_tree") / "probe.so"
-    sources = [Path(__file__).with_name("sum_tree_probe.cpp"), CORE / "samplers/sum_tree.cpp"]
+    sources = [Path(__file__).with_name("sum_tree_probe.cpp"), CORE / "indexes/sum_tree.cpp"]
     flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-w", f"-I{CORE}"]
     subprocess.run([*COMPILER.split(), *flags, *map(str, sources), "-o", str(path)], check=True)
     probe = ctypes.CDLL(str(path))

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tests.replay.laws.alone import run_alone
+from tests.replay.threads.alone import run_alone
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is no storage elsewhere")
 

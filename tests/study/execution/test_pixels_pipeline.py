@@ -7,8 +7,8 @@ from PIL import Image
 from replaylab.commands import main as cli
 from replaylab.commands import train as single
 from replaylab.study.catalog import find
+from replaylab.study.execution.preflight import check_population
 from replaylab.study.plan import populations as plan
-from replaylab.study.plan.preflight import check_population
 from replaylab.study.spec.study_file import Spec
 from tests.learners.dqn import pixels
 

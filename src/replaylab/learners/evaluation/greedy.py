@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from replaylab.envs import make_vector_env
 from replaylab.envs.pixels.atari import whole_games
+from replaylab.learners.api.finite import check_obs
 from replaylab.learners.api.protocols import Policy, each
 from replaylab.learners.api.random_streams import Stream, numbers
-from replaylab.learners.training.finite import check_obs
 
 
 class Evaluation:

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from replaylab.arguments import Unfit, flag, function, instance, mapping, optional, place, takes, text, tuple_of, whole
 from replaylab.errors import ConfigError
+from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.protocols import (
     Agents,
     Learner,
@@ -34,7 +35,6 @@ from replaylab.learners.training import checkpoint
 from replaylab.learners.training import env_state as continuing
 from replaylab.learners.training.batch_measures import Measuring
 from replaylab.learners.training.env_hindsight import EnvHindsight
-from replaylab.learners.training.finite import check_obs, check_step
 from replaylab.learners.training.metrics_recorder import OnMetrics, Recorder
 from replaylab.learners.training.state import Job, Run, states_of, true_next_obs
 from replaylab.replay import Sampler, Transform

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from replaylab.errors import ConfigError
 from replaylab.replay.data.fields import Tree, map_leaves
-from replaylab.replay.data.spaces import autoreset_of_env
+from replaylab.replay.spaces import autoreset_of_env
 
 Bools = npt.NDArray[np.bool_]
 FIRST, LAST = 0, 2

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError
-from replaylab.replay.forks import DrawLock
+from replaylab.replay.data.forks import DrawLock
 
 Seed = int | np.random.SeedSequence | Sequence[int] | None
 

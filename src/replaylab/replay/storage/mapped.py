@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from replaylab import _core
 from replaylab.arguments import Unfit, check, encodable, flag, optional, place, whole
@@ -15,9 +15,6 @@ from replaylab.replay.data.memory import core_fields, machine_memory
 from replaylab.replay.samplers.basic import Sampler
 from replaylab.replay.samplers.custom import CustomSampler
 from replaylab.replay.storage.retention import Reservoir, Retention
-
-if TYPE_CHECKING:
-    from replaylab.replay.buffer import ReplayBuffer
 
 SHARED_FOLDER = Path("/dev/shm")
 MOST_WRITERS = 4_000
@@ -206,13 +203,12 @@ def _file_name(value: object) -> str:
 class Handle:
     """What another process needs to open the same rows; it can be pickled."""
 
+    kind: type[Any]
     options: Mapping[str, Any]
 
-    def open(self, **changes: Any) -> "ReplayBuffer":
+    def open(self, **changes: Any) -> Any:
         """Return a buffer on the same rows; `changes` are options of `ReplayBuffer`, such as `sampler` or `seed`."""
-        from replaylab.replay.buffer import ReplayBuffer
-
-        return ReplayBuffer(**{**self.options, **changes})
+        return self.kind(**{**self.options, **changes})
 
 
 def checked_storage(
@@ -241,8 +237,8 @@ def checked_storage(
     return storage
 
 
-def handle_of(storage: Storage | None, options: Mapping[str, Any]) -> Handle:
-    """Return the handle of a buffer made with these arguments.
+def handle_of(kind: type[Any], storage: Storage | None, options: Mapping[str, Any]) -> Handle:
+    """Return the handle of a buffer of this class, made with these arguments.
 
     Raises:
         ConfigError: Its rows are in its own process's memory.
@@ -252,7 +248,7 @@ def handle_of(storage: Storage | None, options: Mapping[str, Any]) -> Handle:
             "the rows of this buffer are in its own process's memory, where no other can see them; make it with "
             "storage=SharedMemory(name) or storage=MemoryMap(path)"
         )
-    return Handle({**options, "storage": opened(storage)})
+    return Handle(kind, {**options, "storage": opened(storage)})
 
 
 def opened(storage: Storage | None) -> Storage | None:

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from replaylab.study.execution.calibration import Speed
-from replaylab.study.execution.progress import duration, runs_of
 from replaylab.study.execution.worker_process import ENDED, WorkerProcess
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.populations import Population, runs_of
+from replaylab.study.results.durations import duration
 from replaylab.study.spec.study_file import Spec
 
 CALIBRATION_SECONDS = 5.0

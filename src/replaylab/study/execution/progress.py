@@ -10,7 +10,8 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.text import Text
 
 from replaylab.study.execution.runner import Failure, Reporter
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.populations import Population, runs_of
+from replaylab.study.results.durations import duration
 
 _COUNTED = {"steps": "environment steps", "episodes": "episodes"}
 _SPLIT = "{} raised; now each seed is trained alone"
@@ -26,11 +27,6 @@ def steps_of(populations: Sequence[Population]) -> int:
 def unit_of(populations: Sequence[Population]) -> str:
     """Return what the budgets of a study's populations count, which is the same for all."""
     return populations[0].unit if populations else "steps"
-
-
-def runs_of(populations: Sequence[Population]) -> int:
-    """Return the number of runs in these populations."""
-    return sum(len(p.seeds) for p in populations)
 
 
 def reporter_for(console: Console) -> Reporter:
@@ -236,13 +232,3 @@ def _opening(todo: Sequence[Population], done: Sequence[Population], workers: in
 def _standing(tally: _Tally) -> str:
     left = "" if tally.left is None or tally.left < 1 else f", {duration(tally.left)} left"
     return f"{tally.runs}/{tally.total_runs} runs, {tally.speed:,.0f} {tally.unit}/s{left}"
-
-
-def duration(seconds: float) -> str:
-    """Return a span of time for people: ``8 s``, ``2 min 05 s``, ``1 h 04 min``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

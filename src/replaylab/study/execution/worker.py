@@ -22,8 +22,8 @@ from typing import Any, TextIO
 
 from replaylab.errors import ReplayError, StorageError
 from replaylab.study.execution.calibration import calibrate
+from replaylab.study.execution.preflight import check_population
 from replaylab.study.plan.populations import Population
-from replaylab.study.plan.preflight import check_population
 from replaylab.study.results.provenance import versions
 from replaylab.study.results.store import write_population
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, build

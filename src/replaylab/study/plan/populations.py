@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product, zip_longest
 from typing import Any, Literal
 
@@ -149,3 +149,8 @@ def _settings(identity: Mapping[str, Any]) -> str:
 
 def _canonical(table: Mapping[str, Any]) -> str:
     return json.dumps(table, sort_keys=True, separators=(",", ":"))
+
+
+def runs_of(populations: Sequence[Population]) -> int:
+    """Return the number of runs in these populations."""
+    return sum(len(p.seeds) for p in populations)

@@ -16,7 +16,7 @@ from replaylab.study.report import sentences as words
 from replaylab.study.results import records
 
 if TYPE_CHECKING:
-    from replaylab.study.study import Study
+    from replaylab.study.report.reported import ReportedStudy
 
 _NAME = "looks"
 
@@ -26,14 +26,14 @@ def seeds_of(curves: Sequence[Curve]) -> list[int]:
     return [int(seed) for seed in np.unique(np.concatenate([c.seeds for c in curves]))]
 
 
-def note(study: Study, seeds: Sequence[int]) -> None:
+def note(study: ReportedStudy, seeds: Sequence[int]) -> None:
     """Write into the study's folder that it was reported with these seeds."""
     looks = _looks(study)
     if list(seeds) not in looks:
         records.write(study.folder / f"{_NAME}.json", {"seeds": [*looks, list(seeds)]})
 
 
-def warning(study: Study, seeds: Sequence[int]) -> str | None:
+def warning(study: ReportedStudy, seeds: Sequence[int]) -> str | None:
     """Return what to say where the study was reported with other seeds than these before, or None."""
     others = [len(look) for look in _looks(study) if look != list(seeds)]
     if not others:
@@ -46,6 +46,6 @@ def warning(study: Study, seeds: Sequence[int]) -> str | None:
     )
 
 
-def _looks(study: Study) -> list[list[int]]:
+def _looks(study: ReportedStudy) -> list[list[int]]:
     found: list[list[int]] = study.record(_NAME).get("seeds", [])
     return found

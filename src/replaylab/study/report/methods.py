@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from replaylab import statistics
 from replaylab.statistics.bootstrap import MOST_ENUMERATED, MOST_RESAMPLES, STEADY
 from replaylab.study.analysis import comparisons as analysis
-from replaylab.study.execution.progress import duration
 from replaylab.study.report import sentences as words
+from replaylab.study.results.durations import duration
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
-    from replaylab.study.study import Study
+    from replaylab.study.report.reported import ReportedStudy
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ _CONTRASTS = (
 )
 
 
-def of(study: Study) -> Methods:
+def of(study: ReportedStudy) -> Methods:
     """Return the methods of a study, from its settings and records."""
     machine = [(k, v) for part in study.record("machine").values() for k, v in part.items()]
     compute = _compute(study)
@@ -117,7 +117,7 @@ def _statistics(spec: Spec) -> list[str]:
     ]
 
 
-def _settings(study: Study) -> list[tuple[str, str]]:
+def _settings(study: ReportedStudy) -> list[tuple[str, str]]:
     """Every setting of the study as (key path, value), as in its file."""
     skipped = {"name", "title", "question"}
     plain = study.spec.model_dump(mode="json", exclude=skipped)
@@ -134,7 +134,7 @@ def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
         yield path, json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
 
 
-def _compute(study: Study) -> str | None:
+def _compute(study: ReportedStudy) -> str | None:
     """Return the computing time of the populations that are there, or None where it was not recorded."""
     times = [study.record(f"timing/{p.id}") for p in study.present]
     times = [t for t in times if t]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from replaylab.study.study import Study
+    from replaylab.study.report.reported import ReportedStudy
 
 _KINDS = {SMALL: "small", MEDIUM: "medium", WIDE: "wide"}
 
@@ -78,7 +78,7 @@ class Page:
 
     def __init__(
         self,
-        study: Study,
+        study: ReportedStudy,
         rows: duckdb.DuckDBPyRelation,
         curves: Sequence[Curve],
         out: Path,

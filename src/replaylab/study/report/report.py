@@ -27,7 +27,7 @@ from replaylab.study.results.atomic_files import write_text
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replaylab.study.study import Study
+    from replaylab.study.report.reported import ReportedStudy
 
 SECTIONS: tuple[Callable[[Page, Told], Section | None], ...] = (
     sections.learning,
@@ -41,7 +41,7 @@ SECTIONS: tuple[Callable[[Page, Told], Section | None], ...] = (
 """What stands between the answer and the methods, in this order; a section that has nothing to show is None."""
 
 
-def write_report(study: Study, out: Path, *, figure_files: bool = True) -> Path:
+def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) -> Path:
     """Write ``report.html``, ``figures/`` and ``tables/`` into a folder and return the page's path.
 
     Args:
@@ -101,7 +101,7 @@ def _warnings(page: Page) -> list[str]:
     return found
 
 
-def _versions_of_files(study: Study) -> set[str]:
+def _versions_of_files(study: ReportedStudy) -> set[str]:
     from replaylab.study.results.store import read_metadata
 
     versions = (read_metadata(study.file_of(p))["versions"] for p in study.present)

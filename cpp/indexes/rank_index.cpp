@@ -1,4 +1,4 @@
-#include "samplers/rank_index.hpp"
+#include "indexes/rank_index.hpp"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.replay.laws.alone import run_alone
+from tests.replay.threads.alone import run_alone
 
 SETUP = """
 from replaylab.replay import MemoryMap, Prioritized

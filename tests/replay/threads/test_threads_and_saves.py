@@ -9,7 +9,7 @@ import pytest
 
 from replaylab.errors import SnapshotError
 from replaylab.replay import CustomSampler, Field, Prioritized, ReplayBuffer, snapshot
-from tests.replay.laws.alone import run_alone
+from tests.replay.threads.alone import run_alone
 
 
 def test_figures_beside_a_save_or_stats_do_not_wait_for_each_other():

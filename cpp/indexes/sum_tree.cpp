@@ -1,4 +1,4 @@
-#include "samplers/sum_tree.hpp"
+#include "indexes/sum_tree.hpp"
 
 #include <algorithm>
 #include <cstring>

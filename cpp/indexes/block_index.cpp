@@ -1,4 +1,4 @@
-#include "samplers/block_index.hpp"
+#include "indexes/block_index.hpp"
 
 namespace replaylab {
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "samplers/blocks.hpp"
+#include "indexes/blocks.hpp"
 
 namespace replaylab {
 

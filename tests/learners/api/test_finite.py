@@ -5,7 +5,7 @@ import pytest
 
 from replaylab.errors import NonFiniteError
 from replaylab.learners import DQN, QLearning, train
-from replaylab.learners.training.finite import check_obs, check_step
+from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.replay import Prioritized, Uniform
 from tests.study.execution import hostile
 

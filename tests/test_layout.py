@@ -1,0 +1,45 @@
+"""The rooms of the code: in `cpp/` each includes only those below it, and none is overfull."""
+
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("support", "storage", "indexes", "samplers", "replay", "games", "learning", "bindings")
+"""From below to above; `games` and `learning` include nothing of the replay."""
+
+APART = {"games": {"support"}, "learning": {"support"}}
+MOST = 16
+
+
+def includes():
+    for path in sorted((ROOT / "cpp").glob("*/*.?pp")):
+        for found in re.findall(r'#include "(\w+)/', path.read_text()):
+            yield path, found
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_includes_only_those_below_it(room):
+    below = APART.get(room, set(ROOMS[: ROOMS.index(room)])) | {room}
+    wrong = [f"{path.relative_to(ROOT)} includes {found}/" for path, found in includes() if path.parent.name == room]
+    assert not [line for line in wrong if line.split()[-1].rstrip("/") not in below]
+
+
+def test_every_room_is_known_and_every_include_names_one():
+    assert {path.parent.name for path in (ROOT / "cpp").glob("*/*.?pp")} == set(ROOMS)
+    assert {found for _, found in includes()} <= set(ROOMS)
+    bare = [path for path in (ROOT / "cpp").glob("*/*.?pp") if re.search(r'#include "\w+\.hpp"', path.read_text())]
+    assert not bare
+
+
+def test_no_folder_is_overfull_and_no_file_too_long():
+    listed = subprocess.run(["git", "ls-files", "src", "cpp"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    if not listed:
+        pytest.skip("not a checkout")
+    files = [Path(name) for name in listed if (ROOT / name).is_file()]
+    assert not {folder: count for folder, count in Counter(path.parent for path in files).items() if count > MOST}
+    code = [path for path in files if path.suffix in {".py", ".cpp", ".hpp"}]
+    assert not [path for path in code if len((ROOT / path).read_text().splitlines()) > 500]
