@@ -233,7 +233,8 @@ def test_train_saves_and_goes_on(tmp_path, capsys):
 
 def test_tables_are_trained_without_pytorch(tmp_path):
     options = ["train", "--env", "FrozenLake-v1", "--learner", "sarsa", "--steps", "60", "--seeds", "2"]
-    code = f"import sys; from replaylab import cli; assert cli.main({options}) == 0; assert 'torch' not in sys.modules"
+    code = f"import sys; from replaylab.commands import main; assert main.main({options}) == 0; "
+    code += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
 
 

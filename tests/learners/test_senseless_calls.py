@@ -5,7 +5,7 @@ import pytest
 
 from replaylab import learners
 from replaylab.errors import StorageError
-from replaylab.learners import DQN, DQNAsPublished, ExpectedSarsa, QLearning, Sarsa, train
+from replaylab.learners import DQN, DQNAsPublished, ExpectedSarsa, QLearning, Sarsa, Stream, generator, train
 from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import Uniform
 from tests.senseless import NUMBERS, TRUTH, Call, wrongs
@@ -38,6 +38,7 @@ CONFIGURATIONS = [
     Call(QLearning, {}, TABLE),
     Call(Sarsa, {}, TABLE),
     Call(ExpectedSarsa, {}, TABLE),
+    Call(generator, {"seed": 1, "stream": Stream.EXPLORATION}, {"seed": "0 huge"}),
     Call(EnvHindsight, {}, {"ratio": "0 3.5 huge"}),
 ]
 
@@ -100,7 +101,8 @@ class TestCalls:
             train(**trained(learner=DQN))
 
 
-MADE = {"Agents", "Learner", "Metrics", "Step", "Stream", "Update"}
+PROTOCOLS = {"Agents", "Learner", "Policy", "ProbedAgents", "ValueAgents"}
+MADE = PROTOCOLS | {"Metrics", "Step", "Stream", "Update", "ValueUpdate"}
 """Protocols, and what the library makes."""
 
 

@@ -46,7 +46,7 @@ class Episode:
 
 @takes(
     env=instance((str, gym.Env), "the name of an environment, or one of Gymnasium's"),
-    policy=function("an observation"),
+    policy=optional(function("an observation")),
     seed=whole(0, 2**32 - 1),
     max_steps=whole(),
     env_options=optional(mapping),

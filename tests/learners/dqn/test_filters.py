@@ -57,7 +57,7 @@ def batch_of(replicas, rows, shape=SHAPE, seed=0):
 @pytest.mark.parametrize("rows", [1, 19, 32])
 def test_gradients_equal_autograds(changes, rows, kernels):
     learner = replace(SETTINGS, **changes)
-    ours, theirs = learner.agents(BOX, CHOICES, [3, 4]), module_agents(learner, BOX, ACTIONS, [3, 4])
+    ours, theirs = learner.agents(BOX, CHOICES, [3, 4]), module_agents(learner, BOX, CHOICES, [3, 4])
     for update in range(3):
         batch = batch_of(2, rows, seed=update)
         np.testing.assert_allclose(ours.q_values(batch.obs), theirs.q_values(batch.obs), rtol=1e-4, atol=1e-5)

@@ -126,7 +126,7 @@ def test_whatever_leaves_the_core_reaches_python_as_an_error():
     out = run_alone(
         """
         from replaylab import errors
-        from replaylab.replay import arrays
+        from replaylab.replay.data import arrays
         buffer = ReplayBuffer(10, {"x": Field()}, seed=0)
         arrays.steps_of = lambda *args: "many"
         try:

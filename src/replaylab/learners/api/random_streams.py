@@ -4,6 +4,7 @@ from enum import IntEnum, unique
 
 import numpy as np
 
+from replaylab.arguments import instance, seed_number, takes
 from replaylab.errors import ConfigError
 from replaylab.replay.data import seeding
 
@@ -39,6 +40,7 @@ def sequence(seed: int, stream: Stream, *further: int) -> np.random.SeedSequence
     return np.random.SeedSequence(int(seed), spawn_key=(int(stream), *further))
 
 
+@takes(seed=seed_number, stream=instance(Stream, "a Stream"))
 def generator(seed: int, stream: Stream, *further: int) -> np.random.Generator:
     """Return a generator at the start of the seed's stream, or of a numbered part of it."""
     return np.random.Generator(np.random.PCG64(sequence(seed, stream, *further)))

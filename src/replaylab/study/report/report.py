@@ -110,7 +110,7 @@ def _versions_of_files(study: ReportedStudy) -> set[str]:
 
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("replaylab", "study"),
+        loader=jinja2.PackageLoader("replaylab", "study/report/templates"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
