@@ -156,11 +156,14 @@ def test_the_test_can_fail():
 
 def ticks_inside(call):
     """Count how often this thread gets to run strictly inside `call`, which runs in another thread."""
-    begin, end, ticks = [], [], []
+    begin, end, ticks, errors = [], [], [], []
 
     def work():
         begin.append(time.perf_counter())
-        call()
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
         end.append(time.perf_counter())
 
     worker = threading.Thread(target=work)
@@ -169,6 +172,8 @@ def ticks_inside(call):
         ticks.append(time.perf_counter())
         time.sleep(0.001)
     worker.join()
+    if errors:
+        raise errors[0]
     margin = 0.1 * (end[0] - begin[0])
     return sum(begin[0] + margin < tick < end[0] - margin for tick in ticks)
 

@@ -278,7 +278,8 @@ samplers = {
     "oracle": Oracle(lambda ids: (ask(ids), -ids)[1]),
     "laber": LaBER(lambda pool: (ask(pool.id), np.ones(len(pool.id)))[1]),
 }
-buffer = ReplayBuffer(1000, {"x": Field()}, sampler=samplers[sys.argv[1]], seed=0)
+# Never full: the step that a callback's own `add` drops may be one that is drawn.
+buffer = ReplayBuffer(100_000, {"x": Field()}, sampler=samplers[sys.argv[1]], seed=0)
 buffer.extend(x=np.arange(50.0))
 """
 

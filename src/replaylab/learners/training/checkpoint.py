@@ -31,7 +31,7 @@ from replaylab.replay import manifest as sealed
 from replaylab.replay.samplers.custom import CustomSampler
 from replaylab.writing import writing
 
-FORMAT, VERSION = "replaylab-run", 1
+FORMAT, VERSION = "replaylab-run", 2
 BUFFERS = ("buffer-0", "buffer-1")
 
 
