@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import Space
 
-from replaylab.replay import Batch
+from replaylab.replay import Batch, ReplayBuffer, Sampler
 
 Obs = Any
 """An array, or a nested mapping of arrays."""
@@ -262,3 +262,47 @@ class Learner(Protocol):
         Raises:
             ConfigError: A space cannot be handled; the message names it and says what to do.
         """
+
+
+@runtime_checkable
+class StoringLearner(Learner, Protocol):
+    """A learner with a say in what is stored, and in what is done once it is."""
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether what is found of batches goes back to the sampler, as usual."""
+
+    def kept(
+        self, reward: npt.NDArray[Any], terminated: npt.NDArray[np.bool_], truncated: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Return reward, terminated and truncated of a step as they are stored; all (R,)."""
+
+    def after(self, step: Step, ids: npt.NDArray[np.int64], agents: Agents, buffer: ReplayBuffer) -> None:
+        """Do what is done once a step is stored.
+
+        Args:
+            step: The step as it is stored, with its true next observation.
+            ids: Its number in each replica, −1 where there is none, int64 (R,).
+            agents: Of this learner.
+            buffer: Where it is stored.
+        """
+
+
+@runtime_checkable
+class EnvSampler(Protocol):
+    """What becomes a sampler once the environment and the agents are known, such as an oracle."""
+
+    def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> Sampler:
+        """Return the sampler.
+
+        Raises:
+            ConfigError: It cannot be one for this environment or these agents.
+        """
+
+
+@runtime_checkable
+class WatchingSampler(Protocol):
+    """A sampler that looks at the agents when it draws."""
+
+    def watch(self, agents: Any, buffer: ReplayBuffer) -> None:
+        """Draw from this buffer, one replica an agent, by these agents as they are at each draw."""

@@ -57,6 +57,11 @@ class DQNAsPublished(DQN):
         settings = replace(self, target_period=NEVER) if self.target_each_episode else self
         return DQN.agents(settings, observation_space, action_space, seeds)
 
+    @property
+    def feeds_back(self) -> bool:
+        """Whether TD errors of batches go back to the sampler."""
+        return not self.stale_priorities
+
     def kept(
         self, reward: npt.NDArray[Any], terminated: Bools, truncated: Bools
     ) -> tuple[npt.NDArray[Any], Bools, Bools]:

@@ -14,9 +14,11 @@ from replaylab.errors import ConfigError
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.protocols import (
     Agents,
+    EnvSampler,
     Learner,
     Obs,
     Step,
+    StoringLearner,
     TargetAgents,
     Update,
     ValueAgents,
@@ -25,12 +27,10 @@ from replaylab.learners.api.protocols import (
     reducible_loss,
     target_values,
 )
-from replaylab.learners.dqn.as_published import DQNAsPublished
 from replaylab.learners.evaluation.greedy import Evaluation
 from replaylab.learners.evaluation.held_out import HeldOut
 from replaylab.learners.evaluation.value_error import OptimumDistance
 from replaylab.learners.metrics.metrics import Metrics
-from replaylab.learners.tabular.oracle import EnvOracle
 from replaylab.learners.training import checkpoint
 from replaylab.learners.training import env_state as continuing
 from replaylab.learners.training.batch_measures import Measuring
@@ -71,7 +71,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
 @takes(
     env_id=text,
     learner=_learner,
-    sampler=instance((Sampler, EnvOracle), "a sampler such as Uniform()"),
+    sampler=instance((Sampler, EnvSampler), "a sampler such as Uniform()"),
     seeds=_seeds,
     total_steps=COUNT,
     total_episodes=COUNT,
@@ -94,7 +94,7 @@ def _seeds(value: Any) -> tuple[int, ...]:
 def train(
     env_id: str,
     learner: Learner,
-    sampler: Sampler | EnvOracle,
+    sampler: Sampler | EnvSampler,
     seeds: Sequence[int],
     total_steps: int | None = None,
     *,
@@ -267,10 +267,10 @@ def _store(
     truncated: npt.NDArray[np.bool_],
     final_obs: Any,
 ) -> npt.NDArray[np.int64]:
-    """Store what came of an action, the way a flawed learner does if it is one, and return the steps' ids."""
-    flawed = run.job.learner if isinstance(run.job.learner, DQNAsPublished) else None
-    if flawed is not None:
-        reward, terminated, truncated = flawed.kept(reward, terminated, truncated)
+    """Store what came of an action, as a learner with a say in it wants it, and return the steps' ids."""
+    storing = run.job.learner if isinstance(run.job.learner, StoringLearner) else None
+    if storing is not None:
+        reward, terminated, truncated = storing.kept(reward, terminated, truncated)
     ids: npt.NDArray[np.int64] = run.buffer.add(
         obs=run.obs,
         action=action,
@@ -280,10 +280,10 @@ def _store(
         truncated=truncated,
         final_obs=final_obs,
     )
-    if flawed is not None:
+    if storing is not None:
         true_next = true_next_obs(next_obs, final_obs, terminated | truncated)
         step = Step(run.obs, action, reward, true_next, terminated, truncated, action, where=ids >= 0)
-        flawed.after(step, ids, run.agents, run.buffer)
+        storing.after(step, ids, run.agents, run.buffer)
     return ids
 
 

@@ -15,10 +15,8 @@ from replaylab.envs import make_vector_env
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.observations import are_pixels
-from replaylab.learners.api.protocols import Agents, Learner, Step, pick
+from replaylab.learners.api.protocols import Agents, EnvSampler, Learner, Step, StoringLearner, WatchingSampler, pick
 from replaylab.learners.api.random_streams import Stream, numbers
-from replaylab.learners.dqn.as_published import DQNAsPublished
-from replaylab.learners.tabular.oracle import EnvOracle, TrueErrorOracle
 from replaylab.learners.training import env_state as continuing
 from replaylab.learners.training.env_hindsight import EnvHindsight, transforms_for
 from replaylab.replay import (
@@ -42,7 +40,7 @@ class Job:
 
     env_id: str
     learner: Learner
-    sampler: Sampler | EnvOracle
+    sampler: Sampler | EnvSampler
     total_steps: int | None = None
     total_episodes: int | None = None
     transforms: Sequence[Transform | EnvHindsight] = ()
@@ -51,7 +49,7 @@ class Job:
     measure_every: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.sampler, EnvOracle) and self.transforms:
+        if not isinstance(self.sampler, Sampler) and self.transforms:
             raise ConfigError("the oracle scores steps as they are stored; leave the transforms out")
         for one in self.transforms:
             if isinstance(one, Sequences):
@@ -60,19 +58,22 @@ class Job:
             if isinstance(one, NStep) and gamma not in (None, one.gamma):
                 raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {one.gamma}")
 
-        stale = isinstance(self.learner, DQNAsPublished) and self.learner.stale_priorities
-        if stale and isinstance(self.sampler, Sampler) and self.sampler.feedback_kind != "td_error":
+        if not self.feeds_back and isinstance(self.sampler, Sampler) and self.sampler.feedback_kind != "td_error":
             raise ConfigError(
                 f"`stale_priorities` stores the TD error of each new step, but {self.sampler} wants "
                 f"L_online − L_target; take `Prioritized`, or leave the switch off"
             )
 
+    @property
+    def feeds_back(self) -> bool:
+        """Whether the learner lets what is found of batches go back to the sampler."""
+        return not isinstance(self.learner, StoringLearner) or self.learner.feeds_back
+
     @cached_property
     def feedback(self) -> FeedbackKind | None:
         """What goes back from batches to the sampler; None: nothing."""
-        stale = isinstance(self.learner, DQNAsPublished) and self.learner.stale_priorities
-        sampler = self.sampler
-        return sampler.feedback_kind if isinstance(sampler, Sampler) and sampler.wants_feedback and not stale else None
+        wanted = isinstance(self.sampler, Sampler) and self.sampler.wants_feedback and self.feeds_back
+        return self.sampler.feedback_kind if wanted and isinstance(self.sampler, Sampler) else None
 
     def __str__(self) -> str:
         return ", ".join(f"{one.name}={getattr(self, one.name)!s}" for one in fields(self))
@@ -113,8 +114,8 @@ class Run:
         self.agents = _agents(job, self.env, self.seeds)
         _check_feedback(job, self.agents)
         self.buffer = _buffer(job, self.env, self.seeds, self.agents) if buffer is None else buffer
-        if isinstance(self.buffer.sampler, TrueErrorOracle):
-            self.buffer.sampler.watch(self.agents, self.buffer)  # type: ignore[arg-type]  # of() made sure
+        if isinstance(self.buffer.sampler, WatchingSampler):
+            self.buffer.sampler.watch(self.agents, self.buffer)
         self.waiting: Step | None = None
         starts = [numbers(seed, Stream.ENV_RESET, 1)[0] for seed in self.seeds]
         self.obs, _ = self.env.reset(seed=starts)  # type: ignore[arg-type]  # vector environments take a list
@@ -219,9 +220,9 @@ def _check_feedback(job: Job, agents: Agents) -> None:
 
 
 def _sampler(job: Job, agents: Agents) -> Sampler:
-    if isinstance(job.sampler, EnvOracle):
-        return job.sampler.of(job.env_id, job.env_options, agents)
-    return job.sampler
+    if isinstance(job.sampler, Sampler):
+        return job.sampler
+    return job.sampler.of(job.env_id, job.env_options, agents)
 
 
 def _buffer(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int], agents: Agents) -> ReplayBuffer:
