@@ -63,7 +63,9 @@ CALLS = [
     Call(write_frames, {"folder": "frames", "frames": [FRAME]}, {"folder": "text"}),
     Call(write_video, {"path": "video.gif", "frames": [FRAME, FRAME + 1]}, {"path": "text"}),
     Call(
-        play, lambda: {"env": mountain_car(), "policy": stand, "max_steps": 1}, {"seed": "0", "env_options": "None {}"}
+        play,
+        lambda: {"env": mountain_car(), "policy": stand, "max_steps": 1},
+        {"policy": "None", "seed": "0", "env_options": "None {}"},
     ),
 ]
 
