@@ -13,9 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from replaylab.envs import make_vector_env
-from replaylab.learners import QLearning
-from replaylab.learners.api.exploration import EpsilonGreedy
-from replaylab.learners.api.protocols import Step
+from replaylab.learners import QLearning, Step
 from replaylab.replay import ReplayBuffer
 from replaylab.statistics import share_distance_test
 from replaylab.watch import Grid, play, save, value_map, visit_map, write_frames, write_video
@@ -34,14 +32,13 @@ def train(learner: QLearning, seeds: list[int], episodes: int) -> tuple[np.ndarr
     R = len(seeds)
     env = make_vector_env("CliffWalking-v1", R)
     agents = learner.agents(env.single_observation_space, env.single_action_space, seeds)
-    explore = EpsilonGreedy(seeds)
     buffer = ReplayBuffer.for_env(env, learner.capacity, replicas=R, seed=seeds)
     visits, q, left = np.zeros((R, 48), np.int64), np.zeros((R, 48, 4)), np.full(R, episodes)
     step, (obs, _) = 0, env.reset(seed=seeds)
     while left.any():
         step += 1
         visits[np.arange(R), obs] += left > 0
-        action = explore(agents.q_values(obs[:, None])[:, 0], learner.epsilon)
+        action = agents.act(obs[:, None], explore=True)[:, 0]
         next_obs, reward, terminated, truncated, infos = env.step(action)
         ended = terminated | truncated
         if learner.online:

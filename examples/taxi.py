@@ -14,9 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from replaylab.envs import make_vector_env
-from replaylab.learners import QLearning
-from replaylab.learners.api.exploration import EpsilonGreedy
-from replaylab.learners.api.protocols import Step
+from replaylab.learners import QLearning, Step
 from replaylab.replay import Online, ReplayBuffer, Sampler, Uniform
 from replaylab.watch import learning_curves, running_mean, save
 
@@ -32,13 +30,13 @@ def train(learner: QLearning, sampler: Sampler, seeds: list[int], episodes: int)
     R = len(seeds)
     env = make_vector_env("Taxi-v4", R, max_episode_steps=10_000)
     agents = learner.agents(env.single_observation_space, env.single_action_space, seeds)
-    explore = EpsilonGreedy(seeds)
     buffer = ReplayBuffer.for_env(env, learner.capacity, replicas=R, sampler=sampler, seed=seeds)
     returns, episode, total = np.full((R, episodes), np.nan), np.zeros(R, np.int64), np.zeros(R)
     step, (obs, _) = 0, env.reset(seed=seeds)
     while (episode < episodes).any():  # seeds that have finished go on, unrecorded, until the last one has
         step += 1
-        action = explore(agents.q_values(obs[:, None])[:, 0], 0.25 * 0.99**episode)
+        agents.epsilon = 0.25 * 0.99**episode
+        action = agents.act(obs[:, None], explore=True)[:, 0]
         next_obs, reward, terminated, truncated, infos = env.step(action)
         ended = terminated | truncated
         end = np.where(ended, infos["final_obs"], next_obs).astype(np.int64) if ended.any() else next_obs
