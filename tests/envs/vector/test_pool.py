@@ -79,8 +79,8 @@ def test_both_are_the_same_learning_problem(pool, env_id):
 def variables(env_id, obs):
     obs = obs.astype(np.float64)
     if env_id != "Acrobot-v1":
-        return obs.T
-    return np.stack([np.arctan2(obs[:, 1], obs[:, 0]), np.arctan2(obs[:, 3], obs[:, 2]), obs[:, 4], obs[:, 5]])
+        return obs
+    return np.stack([np.arctan2(obs[:, 1], obs[:, 0]), np.arctan2(obs[:, 3], obs[:, 2]), obs[:, 4], obs[:, 5]], axis=1)
 
 
 def test_a_pools_copy_depends_on_its_own_seed(pool):
