@@ -18,8 +18,8 @@ from replaylab.study.catalog import find
 from replaylab.study.execution.estimate import CALIBRATION_SECONDS, Estimate, estimate
 from replaylab.study.execution.preflight import check_all
 from replaylab.study.execution.progress import reporter_in_python
-from replaylab.study.execution.run_records import Recorder
-from replaylab.study.execution.runner import Failure, Reporter, run_populations
+from replaylab.study.execution.result_writer import Recorder
+from replaylab.study.execution.coordinator import Failure, Reporter, run_populations
 from replaylab.study.notebook import html_of
 from replaylab.study.plan.populations import Population, plan
 from replaylab.study.results import atomic_files as files

@@ -17,7 +17,7 @@ from replaylab.errors import SpecError, StorageError
 from replaylab.study import Spec
 from replaylab.study.results.atomic_files import whole_file
 from replaylab.writing import writing
-from tests.study.execution.test_runner import workers_of
+from tests.study.execution.test_study_run import workers_of
 from tests.study.tiny import study, table
 
 HOSTILE = "tests.study.execution.hostile"

@@ -15,7 +15,7 @@ import pytest
 
 from replaylab.study import Study
 from replaylab.study.results.atomic_files import sweep
-from tests.study.execution.test_runner import start, wait_for, workers_of
+from tests.study.execution.test_study_run import start, wait_for, workers_of
 from tests.study.tiny import rows, study
 
 TABULAR = {

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from replaylab.study.execution.calibration import Speed
-from replaylab.study.execution.worker_process import ENDED, WorkerProcess
+from replaylab.study.execution.local.worker_process import ENDED, WorkerProcess
 from replaylab.study.plan.populations import Population, runs_of
 from replaylab.study.results.durations import duration
 from replaylab.study.spec.study_file import Spec

@@ -7,7 +7,7 @@ from typing import Any
 
 from replaylab import errors
 from replaylab.errors import MissingExtraError, NonFiniteError, ReplayError, SpecError
-from replaylab.study.execution.worker_process import ENDED, WorkerProcess
+from replaylab.study.execution.local.worker_process import ENDED, WorkerProcess
 from replaylab.study.plan.populations import Population
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, build
 

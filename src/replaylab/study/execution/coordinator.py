@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from replaylab.errors import StorageError
-from replaylab.study.execution.worker_process import ENDED, WorkerProcess
+from replaylab.study.execution.local.worker_process import ENDED, WorkerProcess
 from replaylab.study.plan.populations import Population
 
 _SECONDS_TO_STOP = 10.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from replaylab.errors import StorageError
 from replaylab.study.execution.progress import Silent
-from replaylab.study.execution.runner import Failure, Reporter
+from replaylab.study.execution.coordinator import Failure, Reporter
 from replaylab.study.plan.populations import Population
 from replaylab.study.results import atomic_files as files
 from replaylab.study.results import records

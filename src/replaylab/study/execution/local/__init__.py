@@ -1,0 +1,1 @@
+"""Executors on this machine: worker processes, or the calling process itself."""
