@@ -94,7 +94,7 @@ def spec(seeds: int, environments: int, strategies: int) -> Spec:
 def make(folder: Path, found: Spec) -> Study:
     """Write the made-up results and return their study."""
     study = Study(found, folder)
-    study._write_record()
+    study._there.write_records()
     order = list(found.strategies)
     for population in study.populations:
         strategy = order.index(population.strategy)

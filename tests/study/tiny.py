@@ -49,7 +49,7 @@ def rows(found: Study) -> dict[str, list[Any]]:
 def pretend(found: Study, gain: float, runs_differ: float = 5.0) -> None:
     """Write made-up results: uniform ends near 100, every other strategy ``gain`` higher, paired by seed."""
     grid = np.arange(found.spec.evaluation.every, found.spec.budget.steps + 1, found.spec.evaluation.every)
-    found._write_record()
+    found._there.write_records()
     for population in found.populations:
         columns: dict[str, list[Any]] = {"seed": [], "step": [], "metric": [], "value": []}
         for seed in population.seeds:

@@ -19,7 +19,11 @@ for _library in ("duckdb", "filelock", "jinja2", "matplotlib", "pyarrow", "pydan
             f'replaylab.study needs {_library}, which is not installed. Run: pip install "replaylab[lab]"'
         )
 
+from replaylab.study.execution.executor import Executor  # noqa: E402
+from replaylab.study.execution.local.in_process import InProcess  # noqa: E402
+from replaylab.study.execution.local.processes import LocalProcesses  # noqa: E402
+from replaylab.study.execution.study_run import RunSummary  # noqa: E402
 from replaylab.study.spec.study_file import Spec  # noqa: E402
-from replaylab.study.study import Study, Summary  # noqa: E402
+from replaylab.study.study import Study  # noqa: E402
 
-__all__ = ["Spec", "Study", "Summary"]
+__all__ = ["Executor", "InProcess", "LocalProcesses", "RunSummary", "Spec", "Study"]

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from filelock import FileLock, Timeout
-
 from replaylab.arguments import NOT_NEGATIVE, check, flag, instance, optional, place, takes, text, whole
-from replaylab.errors import ConfigError, MissingExtraError, SpecError
+from replaylab.errors import MissingExtraError, SpecError
 from replaylab.study.catalog import find
 from replaylab.study.execution.estimate import CALIBRATION_SECONDS, Estimate, estimate
-from replaylab.study.execution.preflight import check_all
+from replaylab.study.execution.executor import Executor
 from replaylab.study.execution.progress import reporter_in_python
-from replaylab.study.execution.result_writer import Recorder
-from replaylab.study.execution.coordinator import Failure, Reporter, run_populations
+from replaylab.study.execution.reporter import Reporter
+from replaylab.study.execution.study_run import RunSummary, chosen_executor, run_study
 from replaylab.study.notebook import html_of
-from replaylab.study.plan.populations import Population, plan
-from replaylab.study.results import atomic_files as files
-from replaylab.study.results import provenance, records
+from replaylab.study.plan.populations import Population
+from replaylab.study.results import records
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.spec.errors import first_fault
 from replaylab.study.spec.study_file import Spec
-from replaylab.writing import writing
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,32 +31,9 @@ if TYPE_CHECKING:
     from replaylab.study.analysis.contrast_answers import Answers
 
 
-@dataclass(frozen=True)
-class Damaged:
-    """A file of results that was not what had been written, and where it is now; its runs are missing ones."""
-
-    file: Path
-    why: str
-    moved_to: Path
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a call of `Study.run` did."""
-
-    ran: tuple[Population, ...]
-    kept: tuple[Population, ...]
-    failures: tuple[Failure, ...]
-    seconds: float
-    damaged: tuple[Damaged, ...] = ()
-
-    @property
-    def complete(self) -> bool:
-        """Whether every population of the study is there."""
-        return not self.failures
-
-
 FOLDER = optional(place("a folder"))
+WORKERS = optional(whole())
+EXECUTOR = optional(instance(Executor, "an executor, such as LocalProcesses() or InProcess()"))
 REPORTER = optional(instance(Reporter, "a reporter, with its methods"))
 
 
@@ -128,146 +100,74 @@ class Study:
 
     @property
     def populations(self) -> list[Population]:
-        """Every population of the study, there or not; those that are there are kept, however they were cut."""
-        regular = plan(self.spec)
-        there = [p for p in regular if self.file_of(p).is_file()]
-        if len(there) == len(regular):
-            return regular
-        return plan(self.spec, [p.identity for p in there] + self._cut_otherwise(regular))
-
-    def _cut_otherwise(self, regular: Sequence[Population]) -> list[dict[str, Any]]:
-        """Return the identities of what earlier, smaller studies left in the folder."""
-        from replaylab.study.results.store import read_metadata
-
-        known = {p.id for p in regular}
-        return [read_metadata(file)["identity"] for file in self._files() if file.stem not in known]
-
-    def _files(self) -> list[Path]:
-        """Return the files of the study's cells, of whatever settings and seeds, in their order."""
-        prefixes = {p.prefix for p in plan(self.spec)}
-        files = sorted((self.folder / "runs").glob("*.parquet"))
-        return [file for file in files if f"{file.stem.rpartition('.')[0]}." in prefixes]
-
-    def file_of(self, population: Population) -> Path:
-        """Return where the population's rows are, or will be."""
-        return self.folder / "runs" / f"{population.id}.parquet"
+        """Every population of the study, there or not; those that are there are kept, however they were chunked."""
+        return self._there.populations
 
     @property
     def present(self) -> list[Population]:
         """The populations whose rows are there."""
-        return [p for p in self.populations if self.file_of(p).is_file()]
+        return self._there.present
 
-    @takes(workers=optional(whole()), show=optional(flag), reporter=REPORTER)
-    def run(self, *, workers: int | None = None, show: bool | None = None, reporter: Reporter | None = None) -> Summary:
+    def file_of(self, population: Population) -> Path:
+        """Return where the population's rows are, or will be."""
+        return self._there.file_of(population)
+
+    @property
+    def _there(self) -> StudyFolder:
+        return StudyFolder(self.spec, self.folder)
+
+    @takes(workers=WORKERS, executor=EXECUTOR, show=optional(flag), reporter=REPORTER)
+    def run(
+        self,
+        *,
+        workers: int | None = None,
+        executor: Executor | None = None,
+        show: bool | None = None,
+        reporter: Reporter | None = None,
+    ) -> RunSummary:
         """Run what is missing and return what was done; safe to kill at any moment and call again.
 
         Args:
             workers: processes, one thread each; by default one for each core that this process may use. It changes
                 only the time.
+            executor: where populations are trained, in place of ``workers`` local processes: `InProcess`, say, under a
+                debugger. It changes no number, and is closed at the end.
             show: whether to show the progress: live on a terminal, as plain lines elsewhere; None: in notebooks only.
             reporter: hears of the progress, in place of `show`.
 
         Raises:
-            ConfigError: ``workers`` is below 1, or another run is at work in the folder.
+            ConfigError: ``workers`` is below 1, or given with ``executor``, or another run is at work in the folder.
             SpecError: the folder holds another study, or the study cannot be run.
             StorageError: the folder cannot be written, or cannot any more; what is there stays.
         """
-        import time
+        return run_study(self._there, chosen_executor(workers, executor), reporter or reporter_in_python(show))
 
-        workers = workers or provenance.cores()
-        began = time.perf_counter()
-        with self._owned():
-            self._write_record()
-            files.clear(self.folder / "failures")
-            damaged = self._set_aside_damaged()
-            planned = self.populations
-            kept = [p for p in planned if self.file_of(p).is_file()]
-            there = {p.id for p in kept}
-            todo = [p for p in planned if p.id not in there]
-            check_all({(p.environment, p.learner, p.strategy): p for p in todo}.values())
-            seconds, failures = self._run(todo, kept, workers, reporter or reporter_in_python(show))
-            ran = tuple(p for p in self.populations if p.id in seconds)
-        return Summary(ran, tuple(kept), tuple(failures), time.perf_counter() - began, damaged)
-
-    def _set_aside_damaged(self) -> tuple[Damaged, ...]:
-        """Move files of results that are not what was written into ``damaged/``, so that their runs are missing."""
-        from replaylab.study.results.store import damage
-
-        found = [(file, why) for file in self._files() if (why := damage(file)) is not None]
-        return tuple(Damaged(file, why, files.set_aside(file, self.folder / "damaged")) for file, why in found)
-
-    @takes(workers=optional(whole()), seconds=NOT_NEGATIVE)
-    def estimate(self, *, workers: int | None = None, seconds: float = CALIBRATION_SECONDS) -> Estimate:
+    @takes(workers=WORKERS, executor=EXECUTOR, seconds=NOT_NEGATIVE)
+    def estimate(
+        self,
+        *,
+        workers: int | None = None,
+        executor: Executor | None = None,
+        seconds: float = CALIBRATION_SECONDS,
+    ) -> Estimate:
         """Return what `run` would do and take, without writing anything: the grid, the time, the disk.
 
         Every kind of cell is trained for a share of ``seconds``, in as many workers as the study would have.
 
         Args:
             workers: as in `run`.
+            executor: as in `run`.
             seconds: how long to train; how long starting the workers takes comes on top.
 
         Raises:
-            ConfigError: ``workers`` is below 1.
+            ConfigError: ``workers`` is below 1, or given with ``executor``.
             StorageError: results that are there are damaged.
         """
         from replaylab.study.results.store import check
 
+        chosen = chosen_executor(workers, executor)
         check(self.file_of(p) for p in self.present)
-        return estimate(self.spec, self.populations, self.present, workers or provenance.cores(), seconds)
-
-    def _run(
-        self, todo: list[Population], kept: list[Population], workers: int, reporter: Reporter
-    ) -> tuple[dict[str, float], list[Failure]]:
-        if not todo:
-            return {}, []
-        reporter.begin(todo, kept, min(workers, len(todo)))
-        try:
-            outcome = run_populations(todo, self.file_of, workers, Recorder(self.folder, reporter))
-        finally:
-            reporter.end()
-        return outcome
-
-    @contextmanager
-    def _owned(self) -> Iterator[None]:
-        """Hold the folder's lock; the system takes it back from an owner that dies."""
-        lock = FileLock(self.folder / ".lock", timeout=0)
-        with writing(self.folder):
-            for name in ("runs", "timing", "failures"):
-                (self.folder / name).mkdir(parents=True, exist_ok=True)
-            try:
-                lock.acquire()
-            except Timeout:
-                raise ConfigError(
-                    f"Another `replaylab study run` is at work in {self.folder}. Wait until it ends, or give "
-                    f"this one another folder (--out)."
-                ) from None
-        try:
-            files.sweep(self.folder)
-            yield
-        finally:
-            lock.release()
-
-    def _write_record(self) -> None:
-        record = self.folder / "study.json"
-        if record.is_file():
-            there = self._name_there(record)
-            if there != self.spec.name:
-                raise SpecError(
-                    f"{self.folder} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
-                )
-        records.write(record, self.spec.model_dump(mode="json"))
-        machine = {"versions": provenance.versions(), "hardware": provenance.hardware()}
-        records.write(self.folder / "machine.json", machine)
-
-    def _name_there(self, record: Path) -> object:
-        """Return the name of the study that a folder's record tells of."""
-        try:
-            return records.opened(record.read_bytes())["name"]
-        except (OSError, ValueError, KeyError) as error:
-            raise SpecError(
-                f"{record}: is damaged, so it does not tell whether {self.folder} holds the study {self.spec.name!r}. "
-                f"If it does, remove study.json: the same command writes it again."
-            ) from error
+        return estimate(self.spec, self.populations, self.present, chosen, seconds)
 
     def results(self) -> duckdb.DuckDBPyRelation:
         """Return all rows as a DuckDB relation: ``.arrow()``, ``.df()``, ``.fetchnumpy()``, or query it.

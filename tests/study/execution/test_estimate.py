@@ -4,7 +4,7 @@ import pytest
 
 from replaylab.errors import ConfigError
 from replaylab.study.execution.calibration import Speed, _pace
-from replaylab.study.execution.estimate import Cell, Estimate
+from replaylab.study.execution.estimate import CellEstimate, Estimate
 from tests.study.tiny import pretend, study
 
 
@@ -40,7 +40,7 @@ def test_time_and_disk_by_hand(tmp_path):
     made = study(tmp_path)
     speed = Speed(start=1.0, step=0.01, evaluation=2.0, longest=50.0, limit=500.0, bytes=7.0)
     of = {s: tuple(p for p in made.populations if p.strategy == s) for s in made.spec.strategies}
-    cells = tuple(Cell("CartPole-v1", "dqn", s, of[s], speed) for s in of)
+    cells = tuple(CellEstimate("CartPole-v1", "dqn", s, of[s], speed) for s in of)
     found = Estimate(made.spec, cells, tuple(made.populations), (), 2)
     assert found.seconds == pytest.approx((20.0, 2 * (1 + 3 + 60)))
     assert found.bytes == 4 * 300 * 7

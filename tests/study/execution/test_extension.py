@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from replaylab.study.plan.seed_chunks import cut
+from replaylab.study.plan.seed_chunks import chunked
 from tests.study.tiny import rows, study
 
 LAKE = {
@@ -75,12 +75,12 @@ def test_whatever_is_there_and_whatever_runs_next_the_rest_of_the_plan_stands():
         seeds = tuple(random.permutation(20)[: random.integers(1, 20)].tolist())
         there = [tuple(random.permutation(20)[: random.integers(1, 5)].tolist()) for _ in range(random.integers(0, 6))]
         size = int(random.integers(1, 8))
-        planned = cut(seeds, size, there)
+        planned = chunked(seeds, size, there)
         assert sorted(s for chunk in planned for s in chunk) == sorted(seeds)
         ran = [chunk for chunk in planned if random.random() < 0.5]
-        assert cut(seeds, size, [*ran, *there]) == planned
+        assert chunked(seeds, size, [*ran, *there]) == planned
 
 
 @pytest.mark.parametrize(("seeds", "size"), [((3, 1, 2), 2), (tuple(range(7)), 3), ((5,), 10)])
 def test_where_nothing_is_there_the_seeds_are_cut_in_their_order(seeds, size):
-    assert cut(seeds, size) == [seeds[i : i + size] for i in range(0, len(seeds), size)]
+    assert chunked(seeds, size) == [seeds[i : i + size] for i in range(0, len(seeds), size)]

@@ -16,7 +16,7 @@ from replaylab.plotting import palette, svg
 from replaylab.statistics import Interval
 from replaylab.study import Spec
 from replaylab.study.execution.progress import LiveReporter
-from replaylab.study.execution.coordinator import Failure
+from replaylab.study.execution.reporter import Failure
 from replaylab.study.report import figures
 from replaylab.study.report.contrast_section import _keys
 from tests.study.tiny import pretend, study, table

@@ -140,7 +140,7 @@ def test_what_is_damaged_twice_is_kept_twice(made, capfd):
     file = made.file_of(made.populations[0])
     for _ in range(2):
         file.write_bytes(b"damaged")
-        made._set_aside_damaged()
+        made._there.set_aside_damaged()
     stem = made.populations[0].id
     assert sorted(f.name for f in (made.folder / "damaged").iterdir()) == [f"{stem}.1.parquet", f"{stem}.parquet"]
 
@@ -154,7 +154,7 @@ def test_damaged_rows_of_a_smaller_study_are_seen(whole, made):
     file.write_bytes(b"damaged")
     with pytest.raises(StorageError, match=f"^{file} is damaged"):
         larger.results()
-    assert [one.file for one in larger._set_aside_damaged()] == [file]
+    assert [one.file for one in larger._there.set_aside_damaged()] == [file]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '"tiny"', "{}", "\0", "[" * 100_000])

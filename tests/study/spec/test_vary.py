@@ -86,7 +86,7 @@ def test_study_json_round_trips_with_its_factors(tmp_path):
     spec = made.spec
     assert Spec.model_validate_json(spec.model_dump_json()) == spec
     assert Spec.from_table(spec.model_dump(mode="json")) == spec
-    made._write_record()
+    made._there.write_records()
     assert type(made).from_folder(tmp_path) == made
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from replaylab.study.execution.worker import train_population
 from replaylab.study.plan.populations import Population
+from replaylab.study.results.store import encoded
 
 _FIRST = {"steps": 400, "episodes": 4}
 """Budget of the first, shortest training; it also warms everything up."""
@@ -65,9 +65,6 @@ def _limit(environment: str) -> float | None:
 
 def _trained(population: Population, budget: int) -> dict[str, float]:
     """Train for a budget that ends with one evaluation, and return what it took."""
-    from replaylab.study.execution.worker import train_population
-    from replaylab.study.results.store import write_population
-
     brief = _brief(population, budget)
     skipped = brief.learner_part.options.get("learning_starts", 0) if brief.unit == "steps" else 0
     times: list[tuple[int, float]] = []
@@ -85,10 +82,7 @@ def _trained(population: Population, budget: int) -> dict[str, float]:
     began = time.perf_counter()
     columns = train_population(brief, on_step, on_metrics)
     took = time.perf_counter() - began
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "rows.parquet")
-        write_population(file, brief, columns, {})
-        size = file.stat().st_size
+    size = len(encoded(brief, columns, {}))
     return {"budget": budget, "size": size, "longest": max(lengths)} | _pace(times, budget, took)
 
 

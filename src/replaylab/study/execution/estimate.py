@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from replaylab.study.execution.calibration import Speed
-from replaylab.study.execution.local.worker_process import ENDED, WorkerProcess
+from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Raised, TimeTask
+from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.plan.populations import Population, runs_of
 from replaylab.study.results.durations import duration
 from replaylab.study.spec.study_file import Spec
@@ -21,7 +22,7 @@ Kind = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellEstimate:
     """One environment, learner and strategy: what is missing of it, and what that would take."""
 
     environment: str
@@ -56,7 +57,7 @@ class Estimate:
     """What `Study.run` would do, and what it would take; printed, it is ``replaylab study run --dry-run``."""
 
     spec: Spec
-    cells: tuple[Cell, ...]
+    cells: tuple[CellEstimate, ...]
     todo: tuple[Population, ...]
     kept: tuple[Population, ...]
     workers: int
@@ -68,7 +69,7 @@ class Estimate:
         return short, long
 
     @property
-    def failing(self) -> tuple[Cell, ...]:
+    def failing(self) -> tuple[CellEstimate, ...]:
         """Cells that cannot be trained."""
         return tuple(cell for cell in self.cells if isinstance(cell.speed, str))
 
@@ -105,7 +106,7 @@ class Estimate:
         return "\n".join(lines)
 
 
-def _line(cell: Cell, unit: str) -> str:
+def _line(cell: CellEstimate, unit: str) -> str:
     label = f"  {cell.environment} · {cell.learner} · {cell.strategy}: "
     if cell.speed is None:
         return label + "all there"
@@ -120,18 +121,18 @@ def _size(size: float) -> str:
 
 
 def estimate(
-    spec: Spec, populations: Sequence[Population], kept: Sequence[Population], workers: int, seconds: float
+    spec: Spec, populations: Sequence[Population], kept: Sequence[Population], executor: Executor, seconds: float
 ) -> Estimate:
-    """Train each kind of cell that misses runs for its share of the seconds, in as many workers as there will be."""
+    """Train each kind of cell that misses runs for its share of the seconds, with as many workers as there will be."""
     there = {p.id for p in kept}
     todo = [p for p in populations if p.id not in there]
     missing: dict[Kind, list[Population]] = {_kind(p): [] for p in populations}
     for p in todo:
         missing[_kind(p)].append(p)
     wanted = [of[0] for of in missing.values() if of]
-    workers = max(1, min(workers, len(todo)))
-    speeds = dict(zip(map(_kind, wanted), _speeds(wanted, workers, seconds), strict=True))
-    cells = tuple(Cell(*kind, tuple(of), speeds.get(kind)) for kind, of in missing.items())
+    workers = max(1, min(executor.slots, len(todo)))
+    speeds = dict(zip(map(_kind, wanted), _speeds(wanted, workers, executor, seconds), strict=True))
+    cells = tuple(CellEstimate(*kind, tuple(of), speeds.get(kind)) for kind, of in missing.items())
     return Estimate(spec, cells, tuple(todo), tuple(kept), workers)
 
 
@@ -139,27 +140,25 @@ def _kind(population: Population) -> Kind:
     return population.environment, population.learner, population.strategy
 
 
-def _speeds(wanted: Sequence[Population], workers: int, seconds: float) -> list[Speed | str]:
-    """Measure with all workers busy: as in the study, they share the machine's caches and memory."""
-    if not wanted:
-        return []
-    each = seconds * min(workers, len(wanted)) / len(wanted)
-    shares = [list(wanted[i::workers]) or [wanted[i % len(wanted)]] for i in range(workers)]
-    started = [WorkerProcess() for _ in shares]
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            measured = list(pool.map(lambda worker, share: _measured(worker, share, each), started, shares))
-        finally:  # an interrupt has to end the workers, or the pool would wait for them
-            for worker in started:
-                worker.end()
-    return [measured[i % workers][i // workers] for i in range(len(wanted))]
+def _speeds(wanted: Sequence[Population], workers: int, executor: Executor, seconds: float) -> list[Speed | str]:
+    """Measure with all workers busy, if need be with what is measured already: as in the study, they share caches."""
+    each = seconds * min(workers, len(wanted)) / max(len(wanted), 1)
+    measured: dict[int, Speed | str] = {}
+    queue = TaskQueue(executor)
 
+    def take(index: int, event: Event) -> None:
+        match event:
+            case Finished(result):
+                measured[index] = Speed.model_validate_json(result)
+            case Raised(traceback):
+                measured[index] = traceback
+            case Lost(reason):
+                measured[index] = f"{reason}."
 
-def _measured(worker: WorkerProcess, share: Sequence[Population], seconds: float) -> list[Speed | str]:
-    found: list[Speed | str] = []
-    for population in share:
-        answer = worker.ask(population, seconds=seconds)
-        if answer["event"] == ENDED:
-            return found + [f"The worker process {answer['how']}."] * (len(share) - len(found))
-        found.append(Speed(**answer["speed"]) if "speed" in answer else answer["traceback"])
-    return found
+    for index in range(max(workers, len(wanted)) if wanted else 0):
+        queue.put(TimeTask(wanted[index % len(wanted)], each), partial(take, index))
+    try:
+        queue.run()
+    finally:
+        executor.close()
+    return [measured[index] for index in range(len(wanted))]

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from replaylab import errors
 from replaylab.errors import MissingExtraError, NonFiniteError, ReplayError, SpecError
-from replaylab.study.execution.local.worker_process import ENDED, WorkerProcess
+from replaylab.study.execution.executor import CheckTask, Event, Executor, Raised
+from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.plan.populations import Population
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, build
 
 
-def check_all(populations: Iterable[Population]) -> None:
+def check_all(populations: Iterable[Population], executor: Executor) -> None:
     """Raise as `check_population` does for the first population that cannot be run.
 
-    They are tried in a worker: what hangs, crashes or exits there can be ended, and does not end this process.
+    They are tried where they would be trained: what hangs, crashes or exits in a worker can be ended, and does not end
+    this process. What ends its worker is no refusal: its own run tells it.
     """
-    worker = None
-    try:
-        for one in populations:
-            worker = worker or WorkerProcess()
-            message = worker.ask(one, check=True)
-            if message["event"] == ENDED:  # its own run tells it
-                worker.end()
-                worker = None
-            elif "refused" in message:
-                raise getattr(errors, message["refused"], SpecError)(message["message"])
-    finally:
-        if worker is not None:
-            worker.end()
+    events: dict[int, Event] = {}
+    told = 0
+    queue = TaskQueue(executor)
+
+    def checked(index: int, event: Event) -> None:
+        nonlocal told
+        events[index] = event
+        while told in events:  # in their order, however they end
+            first = events[told]
+            if isinstance(first, Raised) and first.refused is not None:
+                raise getattr(errors, first.refused, SpecError)(first.message)
+            told += 1
+
+    for index, one in enumerate(populations):
+        queue.put(CheckTask(one), partial(checked, index))
+    queue.run()
 
 
 def check_population(population: Population) -> None:

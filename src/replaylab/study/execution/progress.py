@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from replaylab.study.execution.coordinator import Failure, Reporter
+from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.plan.populations import Population, runs_of
 from replaylab.study.results.durations import duration
 

@@ -1,49 +1,54 @@
-"""What a run writes beside its rows: the time each population took, and tracebacks."""
+"""What a run writes into the study's folder: rows, times, machines, tracebacks; workers write nothing."""
 
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
 from replaylab.errors import StorageError
-from replaylab.study.execution.progress import Silent
-from replaylab.study.execution.coordinator import Failure, Reporter
+from replaylab.study.execution.executor import Finished
+from replaylab.study.execution.reporter import Failure
 from replaylab.study.plan.populations import Population
 from replaylab.study.results import atomic_files as files
 from replaylab.study.results import records
+from replaylab.study.results.folder import StudyFolder
 
 
-class Recorder(Silent):
-    """Passes events on, and writes times and tracebacks into the study's folder."""
+class ResultWriter:
+    """Writes what workers hand back, each file wholly or not at all."""
 
-    def __init__(self, folder: Path, reporter: Reporter) -> None:
+    def __init__(self, folder: StudyFolder) -> None:
         self._folder = folder
-        self._reporter = reporter
+        self._known: set[str] = set()
+        """Digests of the machines that the folder is known to name."""
 
-    def progress(self, population: Population, step: int) -> None:
-        """Pass it on."""
-        self._reporter.progress(population, step)
+    def write_rows(self, population: Population, finished: Finished) -> None:
+        """Put a population's Parquet file in its place.
 
-    def split(self, population: Population) -> None:
-        """Pass it on."""
-        self._reporter.split(population)
+        Raises:
+            StorageError: it cannot be written.
+        """
+        with files.whole_file(self._folder.file_of(population)) as temporary:
+            temporary.write_bytes(finished.result)
 
-    def finished(self, population: Population, seconds: float) -> None:
-        """Write down the time; a budget in episodes counts episodes."""
+    def write_time(self, population: Population, finished: Finished) -> None:
+        """Write down how long it took, and where; a budget in episodes counts episodes."""
         total = population.steps * len(population.seeds)
-        timing = {
+        machine = finished.machine
+        time = {
             "population": population.id,
             "runs": len(population.seeds),
             "environment_steps" if population.unit == "steps" else "episodes": total,
-            "seconds": round(seconds, 3),
-            f"{population.unit}_per_second": round(total / seconds, 1),
+            "seconds": round(finished.seconds, 3),
+            f"{population.unit}_per_second": round(total / finished.seconds, 1),
+            "machine": machine.digest,
         }
         with contextlib.suppress(StorageError):  # on a full disk the rows of others may still fit, without their times
-            records.write(self._folder / "timing" / f"{population.id}.json", timing)
-        self._reporter.finished(population, seconds)
+            if machine.digest not in self._known:
+                self._folder.write_machine(machine)
+                self._known.add(machine.digest)
+            records.write(self._folder.path / "timing" / f"{population.id}.json", time)
 
-    def failed(self, failure: Failure) -> None:
+    def write_failure(self, failure: Failure) -> None:
         """Write down the traceback."""
         with contextlib.suppress(StorageError):  # it is shown at the end, too
-            files.write_text(self._folder / "failures" / f"{failure.population.id}.txt", failure.traceback)
-        self._reporter.failed(failure)
+            files.write_text(self._folder.path / "failures" / f"{failure.population.id}.txt", failure.traceback)

@@ -1,7 +1,7 @@
 """What a study has to run: populations, each known by a hash of what decides its numbers.
 
 A population is one call of the training loop: one environment, one learner, one strategy, a chunk of the
-seeds. Chunks are cut by the study file (`population`) and by what is there already, never by the number of workers:
+seeds. Chunks are made by the study file (`population`) and by what is there already, never by the number of workers:
 floating-point sums may depend on how many replicas share an array, so a chunk's make-up belongs to what identifies it.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from replaylab.study.plan.seed_chunks import Seeds, cut
+from replaylab.study.plan.seed_chunks import Seeds, chunked
 from replaylab.study.spec.components import Part
 from replaylab.study.spec.study_file import Spec
 
@@ -96,7 +96,7 @@ def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Population
     Args:
         spec: the study.
         found: identities of populations that are there; those of the study's settings are kept as they are, and only
-            seeds that none of them holds are cut into new ones.
+            seeds that none of them holds make new ones.
     """
     there: dict[str, list[Seeds]] = {}
     for identity in found:
@@ -108,7 +108,7 @@ def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Population
             for s in spec.strategies
             if environment in spec.environments_of(s) and learner in spec.learners_of(s)
         ]
-        chunks = [cut(spec.seeds, spec.population, there.get(_settings(cell.identity), ())) for cell in cells]
+        chunks = [chunked(spec.seeds, spec.population, there.get(_settings(cell.identity), ())) for cell in cells]
         for row in zip_longest(*chunks):  # seed by seed through all strategies, so that what is there can be paired
             populations += [c.model_copy(update={"seeds": seeds}) for c, seeds in zip(cells, row, strict=True) if seeds]
     return populations

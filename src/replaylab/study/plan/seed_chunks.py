@@ -1,4 +1,4 @@
-"""How the seeds of a cell are cut into populations, given the ones that are on disk already."""
+"""How the seeds of a cell are divided into populations, given the ones that are on disk already."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable
 Seeds = tuple[int, ...]
 
 
-def cut(seeds: Seeds, size: int, there: Iterable[Seeds] = ()) -> list[Seeds]:
+def chunked(seeds: Seeds, size: int, there: Iterable[Seeds] = ()) -> list[Seeds]:
     """Return chunks that hold each seed once: those that are there, and what is missing in new ones.
 
-    The seeds are cut every ``size``, in their order; where nothing is there, that is all. A chunk that is there is kept
-    as it is, whatever its size, if no seed of it is unwanted or in a chunk kept before; the seeds that a regular chunk
-    then lacks make one new chunk. So no seed ever runs twice, and running some of the new chunks leaves the others as
-    they were.
+    The seeds are divided every ``size``, in their order; where nothing is there, that is all. A chunk that is there is
+    kept as it is, whatever its size, if no seed of it is unwanted or in a chunk kept before; the seeds that a regular
+    chunk then lacks make one new chunk. So no seed ever runs twice, and running some of the new chunks leaves the
+    others as they were.
 
     Example:
-        >>> cut((0, 1, 2, 3, 4), 4)
+        >>> chunked((0, 1, 2, 3, 4), 4)
         [(0, 1, 2, 3), (4,)]
-        >>> cut((0, 1, 2, 3, 4, 5, 6, 7, 8), 4, there=[(0, 1, 2, 3), (4,)])
+        >>> chunked((0, 1, 2, 3, 4, 5, 6, 7, 8), 4, there=[(0, 1, 2, 3), (4,)])
         [(0, 1, 2, 3), (4,), (5, 6, 7), (8,)]
     """
     regular = [seeds[i : i + size] for i in range(0, len(seeds), size)]

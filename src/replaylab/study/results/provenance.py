@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 import platform
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _LIBRARIES = ("replaylab", "numpy", "torch", "gymnasium", "scipy", "duckdb", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a worker is made of: library versions and hardware, each by name."""
+
+    versions: dict[str, str]
+    hardware: dict[str, str]
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits that tell it from others; machines alike in all that is recorded count as one."""
+        plain = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(plain.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def this_machine() -> Machine:
+    """Return the record of the machine that this process runs on, made once."""
+    return Machine(versions(), hardware())
 
 
 def versions() -> dict[str, str]:

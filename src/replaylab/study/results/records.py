@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from replaylab.errors import StorageError
 from replaylab.study.results import atomic_files as files
+from replaylab.study.results.provenance import Machine
 from replaylab.study.spec.errors import first_fault
 
 _SEAL = "sha256"
@@ -23,9 +24,19 @@ class _Timing(BaseModel):
     seconds: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
     environment_steps: Annotated[int, Field(ge=0)] = 0
     episodes: Annotated[int, Field(ge=0)] = 0
+    machine: str | None = None
+    """Digest of the machine, which ``machine.json`` knows."""
 
 
-MACHINE: TypeAdapter[Any] = TypeAdapter(dict[str, dict[str, str]])
+class _Machines(BaseModel):
+    """What ``machine.json`` has to hold: the machine that ran the study last, and others that took part, by digest."""
+
+    versions: dict[str, str]
+    hardware: dict[str, str]
+    others: dict[str, Machine] = {}
+
+
+MACHINE: TypeAdapter[Any] = TypeAdapter(_Machines)
 TIMING: TypeAdapter[Any] = TypeAdapter(_Timing)
 LOOKS: TypeAdapter[Any] = TypeAdapter(dict[str, list[list[int]]])
 SHAPES = {"machine": MACHINE, "looks": LOOKS}
@@ -75,6 +86,14 @@ def read(path: Path, shape: TypeAdapter[Any]) -> dict[str, Any]:
             f"writes machine.json again."
         ) from error
     return record
+
+
+def machines_of(record: Mapping[str, Any]) -> dict[str, Machine]:
+    """Return the machines that a record ``machine`` tells of, by digest; first the one that ran last."""
+    if not record:
+        return {}
+    own = Machine(record["versions"], record["hardware"])
+    return {own.digest: own} | {digest: Machine(**fields) for digest, fields in record.get("others", {}).items()}
 
 
 def _digest(record: Mapping[str, Any]) -> str:

@@ -27,12 +27,10 @@ class Seal(enum.Enum):
     BROKEN = enum.auto()
 
 
-def seal(path: Path) -> None:
-    """Write the checksum of a file that has a `BLANK` entry into it."""
-    content = path.read_bytes()
-    with path.open("r+b") as file:
-        file.seek(content.rindex(_MARK) + len(_MARK))
-        file.write(hashlib.sha256(content).hexdigest().encode())
+def seal(content: bytearray) -> None:
+    """Write the checksum of a file's bytes, which have a `BLANK` entry, into them."""
+    start = content.rindex(_MARK) + len(_MARK)
+    content[start : start + 64] = hashlib.sha256(content).hexdigest().encode()
 
 
 def seal_of(path: Path) -> Seal:

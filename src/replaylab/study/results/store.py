@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,20 @@ SCHEMA = pa.schema(
 def write_population(
     path: Path, population: Population, columns: Mapping[str, NDArray[Any]], versions: Mapping[str, str]
 ) -> None:
-    """Write a population's rows, wholly or not at all.
+    """Write a population's rows, wholly or not at all; arguments as those of `encoded`.
+
+    Raises:
+        StorageError: they cannot be written.
+    """
+    content = encoded(population, columns, versions)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def encoded(population: Population, columns: Mapping[str, NDArray[Any]], versions: Mapping[str, str]) -> bytes:
+    """Return a population's rows as a Parquet file with its checksum.
 
     Args:
-        path: the file to make.
         population: whose rows these are.
         columns: seed int64, step int64, metric str, value float64; each of shape (rows,).
         versions: library versions, kept in the file's metadata.
@@ -82,11 +93,13 @@ def write_population(
             {_METADATA_KEY: json.dumps({"identity": population.identity, "versions": dict(versions), "sealed": True})}
         ),
     )
-    with whole_file(path) as temporary:
-        with pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer:
-            writer.write_table(table)
-            writer.add_key_value_metadata(BLANK)
-        seal(temporary)
+    stream = BytesIO()
+    with pq.ParquetWriter(stream, table.schema, compression="zstd") as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(BLANK)
+    content = bytearray(stream.getbuffer())
+    seal(content)
+    return bytes(content)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

@@ -1,74 +1,62 @@
-"""A worker process, seen from its parent: a job goes in, messages come out."""
+"""A worker process, seen from its parent: a task goes in, events come out."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
-from replaylab.study.plan.populations import Population
-
-ENDED = "ended"
-"""Event of the message that stands for a worker that died; its ``how`` says of what."""
+from replaylab.study.execution.executor import Event, Finished, Lost, Progress, Raised, Task
+from replaylab.study.execution.local.messages import read_message, write_message
+from replaylab.study.results.provenance import this_machine
 
 _SECONDS_TO_END = 10.0
 
 
 class WorkerProcess:
-    """A process that waits for jobs: JSON lines in, JSON lines out (`replaylab.study.execution.worker`).
+    """A process that performs tasks, one at a time (`replaylab.study.execution.local.worker_main`).
 
     It has a session of its own, so that Ctrl-C reaches the parent alone, and so that whatever it has started itself is
-    killed with it.
+    killed with it. It is a fresh interpreter, and holds no state between tasks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_event: Callable[[WorkerProcess, Event], None]) -> None:
+        """Start it.
+
+        Args:
+            on_event: called from a thread of this object with what happens, and at last with `Lost`: the process ended.
+        """
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "replaylab.study.execution.worker"],
+            [sys.executable, "-m", "replaylab.study.execution.local.worker_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
             env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             start_new_session=True,
         )
         self._killed = False
+        self._on_event = on_event
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
-    def ask(
-        self, population: Population, on_progress: Callable[[dict[str, Any]], None] | None = None, **job: Any
-    ) -> dict[str, Any]:
-        """Give it a population and return its last message; of a worker that dies, an `ENDED` one.
+    @property
+    def alive(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
 
-        Args:
-            population: what the job is about.
-            on_progress: hears of the messages before the last one.
-            **job: what is to be done, see `replaylab.study.execution.worker`.
-        """
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps({"population": population.model_dump(mode="json"), **job}) + "\n")
-            process.stdin.flush()
-            for line in process.stdout:
-                message: dict[str, Any] = json.loads(line)
-                if message["event"] != "progress":
-                    return message
-                if on_progress is not None:
-                    on_progress(message)
-        except (BrokenPipeError, json.JSONDecodeError):
-            pass  # it died while being spoken to, or in the middle of a line
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return {"event": ENDED, "how": _ending(process.wait(_SECONDS_TO_END))}
-        return {"event": ENDED, "how": "stopped answering"}
+    def send(self, task: Task) -> None:
+        """Give it a task; one that has died takes none, which is told as its end."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            write_message(self._process.stdin, task)  # type: ignore[arg-type]  # typeshed: IO[Any]
 
     def kill(self) -> None:
-        """Kill it, and what it has started; from any thread, and more than once."""
+        """Kill it, and what it has started; more than once, if need be."""
         if not self._killed and hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -79,9 +67,21 @@ class WorkerProcess:
         """Kill it and wait until it is gone."""
         self.kill()
         self._process.wait()
+        self._listener.join(_SECONDS_TO_END)
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()  # type: ignore[union-attr]  # both are there
+
+    def _listen(self) -> None:
+        stdout: Any = self._process.stdout
+        with contextlib.suppress(ValueError, OSError):  # a message was cut off, or someone else wrote there
+            while (message := read_message(stdout)) is not None:
+                assert isinstance(message, Progress | Finished | Raised)
+                self._on_event(self, message)
+        how = "stopped answering"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            how = _ending(self._process.wait(_SECONDS_TO_END))
+        self._on_event(self, Lost(f"The worker process {how}", machine=this_machine()))
 
 
 def _ending(code: int) -> str:

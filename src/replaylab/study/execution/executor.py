@@ -1,0 +1,131 @@
+"""The seam between a study and the places where its populations run.
+
+A `TaskQueue` decides what runs next and what runs again; an `Executor` carries tasks to workers, and brings back what
+came of them. What a worker does with a task is the same everywhere: `replaylab.study.execution.perform.perform`. It
+hands back bytes; only the process that runs the study writes files, so workers need no disk in common with it.
+
+Tasks and events are frozen and can be pickled. `replaylab.study.execution.local` has the executors of one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from replaylab.study.plan.populations import Population
+from replaylab.study.results.provenance import Machine
+
+
+@dataclass(frozen=True)
+class TrainTask:
+    """Train a population; the result is its Parquet file (`replaylab.study.results.store`)."""
+
+    population: Population
+
+
+@dataclass(frozen=True)
+class CheckTask:
+    """Try whether a population can be trained at all; the result is empty, a refusal is `Raised` with ``refused``."""
+
+    population: Population
+
+
+@dataclass(frozen=True)
+class TimeTask:
+    """Measure how fast a population trains; the result is a `replaylab.study.execution.calibration.Speed` as JSON."""
+
+    population: Population
+    seconds: float
+    """How long to train."""
+
+
+Task = TrainTask | CheckTask | TimeTask
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The task goes on: every run of the population has taken ``step`` steps (episodes, with a budget in episodes)."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The task is done."""
+
+    result: bytes
+    """What it gives, see the task."""
+
+    seconds: float
+    """How long the worker was at it."""
+
+    machine: Machine
+    """Where the worker is."""
+
+
+@dataclass(frozen=True)
+class Raised:
+    """The task raised, and would raise again; its worker lives."""
+
+    traceback: str
+    machine: Machine
+    refused: str | None = None
+    """Name of the error in `replaylab.errors`, if it is one of those."""
+
+    message: str = ""
+    """The error's message, where ``refused`` is given."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The task's worker ended without an answer."""
+
+    reason: str
+    """What happened, without a full stop: ``The worker process was killed by SIGKILL``."""
+
+    retriable: bool = False
+    """Whether the cause lay outside the task (a machine went away), so that it is worth another try. False where the
+    task itself may have ended its worker, and would end the next one too."""
+
+    machine: Machine | None = None
+    """Where the worker was, if that is known."""
+
+
+Event = Progress | Finished | Raised | Lost
+Handler = Callable[[int, Event], None]
+"""Takes a task's ticket and what happened to it."""
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Performs tasks somewhere, at most `slots` at a time.
+
+    All methods are called from one thread. Each ticket gets any number of `Progress`, then exactly one of `Finished`,
+    `Raised` and `Lost`, unless `close` comes first. An event of a ticket that has ended (a machine that was given up
+    answers late) is ignored by the caller, so an executor need not filter it. Which worker performs a task, and what it
+    performed before, must not change the result.
+
+    `tests/study/execution/executor_conformance.py` holds an executor to this.
+    """
+
+    @property
+    def slots(self) -> int:
+        """How many tasks it works on at once, at least 1; it may change while the executor works."""
+
+    def submit(self, task: Task) -> int:
+        """Take a task, without waiting for it, and return its ticket: a number that is never used again.
+
+        It is called with fewer than `slots` tasks in flight.
+        """
+
+    def wait(self, handle: Handler) -> None:
+        """Wait until something happens to a task in flight, and call ``handle`` with it, in this thread.
+
+        It may call it several times, or return without having called it. There is at least one task in flight.
+        ``handle`` may call `submit`, except while it is given a `Progress`. What ``handle`` raises passes through, and
+        so does ``KeyboardInterrupt``.
+        """
+
+    def close(self) -> None:
+        """Give up the tasks in flight and end the workers, with whatever they started; tasks may be submitted again."""

@@ -1,0 +1,59 @@
+"""Tasks and events between a process and its workers: a line of JSON each, and after it the bytes of a result, if any.
+
+The line holds the message's type, its fields, and how many bytes follow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, BinaryIO
+
+from replaylab.study.execution.executor import CheckTask, Finished, Lost, Progress, Raised, Task, TimeTask, TrainTask
+from replaylab.study.plan.populations import Population
+from replaylab.study.results.provenance import Machine
+
+Message = Task | Progress | Finished | Raised | Lost
+
+_TYPES = {kind.__name__: kind for kind in (TrainTask, CheckTask, TimeTask, Progress, Finished, Raised, Lost)}
+_NESTED: dict[str, Callable[[Any], Any]] = {
+    "population": Population.model_validate,
+    "machine": lambda fields: None if fields is None else Machine(**fields),
+}
+
+
+def write_message(stream: BinaryIO, message: Message) -> None:
+    """Write a message and flush it."""
+    fields = dict(vars(message))
+    result: bytes = fields.pop("result", b"")
+    head = {"message": type(message).__name__, "fields": fields, "bytes": len(result)}
+    stream.write(json.dumps(head, default=_plain).encode() + b"\n" + result)
+    stream.flush()
+
+
+def read_message(stream: BinaryIO) -> Message | None:
+    """Return the next message; None: the stream has ended, if need be in the middle of one.
+
+    Raises:
+        ValueError: what came is no message.
+    """
+    line = stream.readline()
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        head = json.loads(line)
+        kind = _TYPES[head["message"]]
+        fields = {name: _NESTED.get(name, lambda value: value)(value) for name, value in head["fields"].items()}
+        if kind is Finished:
+            fields["result"] = stream.read(head["bytes"])
+            if len(fields["result"]) < head["bytes"]:
+                return None
+        message: Message = kind(**fields)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"no message: {line[:80]!r}") from error
+    return message
+
+
+def _plain(one: Population | Machine) -> dict[str, Any]:
+    return one.model_dump(mode="json") if isinstance(one, Population) else asdict(one)

@@ -1,0 +1,88 @@
+"""The executor of worker processes on this machine."""
+
+from __future__ import annotations
+
+import queue
+from itertools import count
+
+from replaylab.arguments import optional, takes, whole
+from replaylab.study.execution.executor import Event, Handler, Lost, Progress, Task
+from replaylab.study.execution.local.worker_process import WorkerProcess
+from replaylab.study.results import provenance
+
+
+class LocalProcesses:
+    """Performs tasks in worker processes of one thread each, started when they are needed and kept until `close`.
+
+    A worker that dies is `Lost` for good (not retriable): on one machine it is most likely the task that ended it.
+
+    Example:
+        >>> LocalProcesses(workers=4).slots
+        4
+    """
+
+    @takes(workers=optional(whole()))
+    def __init__(self, workers: int | None = None) -> None:
+        """Start nothing yet.
+
+        Args:
+            workers: how many processes; by default one for each core that this process may use.
+
+        Raises:
+            ConfigError: ``workers`` is below 1.
+        """
+        self._slots = workers or provenance.cores()
+        self._tickets = count()
+        self._events: queue.SimpleQueue[tuple[WorkerProcess, Event]] = queue.SimpleQueue()
+        self._idle: list[WorkerProcess] = []
+        self._busy: dict[WorkerProcess, int] = {}
+
+    def __repr__(self) -> str:
+        return f"LocalProcesses(workers={self._slots})"
+
+    @property
+    def slots(self) -> int:
+        """How many processes."""
+        return self._slots
+
+    def submit(self, task: Task) -> int:
+        """Give a task to a process that has none, or to a new one."""
+        worker = self._free_worker()
+        ticket = self._busy[worker] = next(self._tickets)
+        worker.send(task)
+        return ticket
+
+    def wait(self, handle: Handler) -> None:
+        """Wait for what a process tells, or for its end."""
+        worker, event = self._events.get()
+        if isinstance(event, Progress):
+            handle(self._busy[worker], event)
+            return
+        ticket = self._busy.pop(worker, None)
+        if isinstance(event, Lost):
+            worker.end()
+            if worker in self._idle:
+                self._idle.remove(worker)
+        else:
+            self._idle.append(worker)
+        if ticket is not None:  # None: a worker without a task died
+            handle(ticket, event)
+
+    def close(self) -> None:
+        """Kill the processes, with all that they have started."""
+        workers = [*self._idle, *self._busy]
+        self._idle, self._busy = [], {}
+        self._events = queue.SimpleQueue()
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.end()
+
+    def _free_worker(self) -> WorkerProcess:
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.alive:
+                return worker
+            worker.end()
+        events = self._events  # of a worker that is closed, the last words go to a queue that nobody reads
+        return WorkerProcess(lambda worker, event: events.put((worker, event)))

@@ -1,0 +1,60 @@
+"""What a worker does with a task, in whatever process or on whatever machine it is."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable
+
+from replaylab.errors import ReplayError
+from replaylab.study.execution.calibration import calibrate
+from replaylab.study.execution.executor import CheckTask, Finished, Raised, Task, TimeTask, TrainTask
+from replaylab.study.execution.preflight import check_population
+from replaylab.study.execution.worker import train_population
+from replaylab.study.plan.populations import Population
+from replaylab.study.results.provenance import this_machine
+from replaylab.study.results.store import encoded
+
+_REPORT_SECONDS = 0.2
+"""At most one report of progress in this time."""
+
+
+def perform(task: Task, on_progress: Callable[[int], None]) -> Finished:
+    """Do a task, and raise what it raises: anything, where the environment or the user's own code does.
+
+    Args:
+        task: what to do.
+        on_progress: called now and then with the steps that every run has taken.
+    """
+    began = time.perf_counter()
+    match task:
+        case TrainTask(population):
+            result = _train(population, on_progress)
+        case CheckTask(population):
+            check_population(population)
+            result = b""
+        case TimeTask(population, seconds):
+            result = calibrate(population, seconds).model_dump_json().encode()
+    return Finished(result, time.perf_counter() - began, this_machine())
+
+
+def raised(error: BaseException) -> Raised:
+    """Return the event of a task that raised."""
+    text = "".join(traceback.format_exception(error))
+    if isinstance(error, ReplayError):
+        return Raised(text, this_machine(), type(error).__name__, str(error))
+    return Raised(text, this_machine())
+
+
+def _train(population: Population, on_progress: Callable[[int], None]) -> bytes:
+    """Train a population and return its Parquet file."""
+    last = time.perf_counter()
+
+    def on_step(step: int) -> None:
+        nonlocal last
+        now = time.perf_counter()
+        if now - last >= _REPORT_SECONDS:
+            last = now
+            on_progress(int(step))
+
+    return encoded(population, train_population(population, on_step), this_machine().versions)

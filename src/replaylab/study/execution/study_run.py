@@ -1,0 +1,83 @@
+"""A run of a study: what is missing is checked, trained and written, whoever performs it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from replaylab.errors import ConfigError
+from replaylab.study.execution.coordinator import run_populations
+from replaylab.study.execution.executor import Executor
+from replaylab.study.execution.local.processes import LocalProcesses
+from replaylab.study.execution.preflight import check_all
+from replaylab.study.execution.reporter import Failure, Reporter
+from replaylab.study.execution.result_writer import ResultWriter
+from replaylab.study.plan.populations import Population
+from replaylab.study.results import atomic_files as files
+from replaylab.study.results.folder import Damaged, StudyFolder
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a call of `Study.run` did."""
+
+    ran: tuple[Population, ...]
+    kept: tuple[Population, ...]
+    failures: tuple[Failure, ...]
+    seconds: float
+    damaged: tuple[Damaged, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every population of the study is there."""
+        return not self.failures
+
+
+def run_study(folder: StudyFolder, executor: Executor, reporter: Reporter) -> RunSummary:
+    """Run what is missing in a study's folder; see `Study.run`. The executor is closed at the end, however it ends."""
+    began = time.perf_counter()
+    with folder.owned():
+        folder.write_records()
+        files.clear(folder.path / "failures")
+        damaged = folder.set_aside_damaged()
+        planned = folder.populations
+        kept = [p for p in planned if folder.file_of(p).is_file()]
+        there = {p.id for p in kept}
+        todo = [p for p in planned if p.id not in there]
+        seconds, failures = _train(folder, todo, kept, executor, reporter) if todo else ({}, [])
+        ran = tuple(p for p in folder.populations if p.id in seconds)
+    return RunSummary(ran, tuple(kept), tuple(failures), time.perf_counter() - began, damaged)
+
+
+def _train(
+    folder: StudyFolder,
+    todo: Sequence[Population],
+    kept: Sequence[Population],
+    executor: Executor,
+    reporter: Reporter,
+) -> tuple[dict[str, float], list[Failure]]:
+    try:
+        check_all({(p.environment, p.learner, p.strategy): p for p in todo}.values(), executor)
+        reporter.begin(todo, kept, min(executor.slots, len(todo)))
+        try:
+            return run_populations(todo, executor, ResultWriter(folder), reporter)
+        finally:
+            reporter.end()
+    finally:
+        executor.close()
+
+
+def chosen_executor(workers: int | None, executor: Executor | None) -> Executor:
+    """Return the executor that is asked for: one that is given, or else local processes.
+
+    Raises:
+        ConfigError: both are given.
+    """
+    if executor is None:
+        return LocalProcesses(workers)
+    if workers is not None:
+        raise ConfigError(
+            f"`workers` must be left out where an `executor` is given, which has its own number, but got {workers:,}"
+        )
+    return executor

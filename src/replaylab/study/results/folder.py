@@ -1,0 +1,147 @@
+"""A study's folder: what is where, whose it is, and what in it is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from replaylab.errors import ConfigError, SpecError, StorageError
+from replaylab.study.plan.populations import Population, plan
+from replaylab.study.results import atomic_files as files
+from replaylab.study.results import records
+from replaylab.study.results.provenance import Machine, this_machine
+from replaylab.study.spec.study_file import Spec
+from replaylab.writing import writing
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A file of results that was not what had been written, and where it is now; its runs are missing ones."""
+
+    file: Path
+    why: str
+    moved_to: Path
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """The folder that a study's results live in; only its owner (`owned`) writes there."""
+
+    spec: Spec
+    path: Path
+
+    @property
+    def populations(self) -> list[Population]:
+        """Every population of the study, there or not; those that are there are kept, however they were chunked."""
+        regular = plan(self.spec)
+        there = [p for p in regular if self.file_of(p).is_file()]
+        if len(there) == len(regular):
+            return regular
+        return plan(self.spec, [p.identity for p in there] + self._chunked_otherwise(regular))
+
+    @property
+    def present(self) -> list[Population]:
+        """The populations whose rows are there."""
+        return [p for p in self.populations if self.file_of(p).is_file()]
+
+    def file_of(self, population: Population) -> Path:
+        """Return where the population's rows are, or will be."""
+        return self.path / "runs" / f"{population.id}.parquet"
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Hold the folder's lock; the system takes it back from an owner that dies.
+
+        Raises:
+            ConfigError: another run is at work in the folder.
+            StorageError: the folder cannot be written.
+        """
+        lock = FileLock(self.path / ".lock", timeout=0)
+        with writing(self.path):
+            for name in ("runs", "timing", "failures"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire()
+            except Timeout:
+                raise ConfigError(
+                    f"Another `replaylab study run` is at work in {self.path}. Wait until it ends, or give "
+                    f"this one another folder (--out)."
+                ) from None
+        try:
+            files.sweep(self.path)
+            yield
+        finally:
+            lock.release()
+
+    def write_records(self) -> None:
+        """Write the study's settings, and the machine that runs it.
+
+        Raises:
+            SpecError: the folder holds another study, or what does not tell which.
+            StorageError: it cannot be written.
+        """
+        record = self.path / "study.json"
+        if record.is_file():
+            there = self._name_there(record)
+            if there != self.spec.name:
+                raise SpecError(
+                    f"{self.path} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
+                )
+        records.write(record, self.spec.model_dump(mode="json"))
+        self._write_machines(this_machine(), self._machines())
+
+    def write_machine(self, machine: Machine) -> None:
+        """Write down a machine that has run a population, unless it is there already.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        known = self._machines()
+        if machine.digest not in known:
+            self._write_machines(this_machine(), {**known, machine.digest: machine})
+
+    def set_aside_damaged(self) -> tuple[Damaged, ...]:
+        """Move files of results that are not what was written into ``damaged/``, so that their runs are missing."""
+        from replaylab.study.results.store import damage
+
+        found = [(file, why) for file in self._files() if (why := damage(file)) is not None]
+        return tuple(Damaged(file, why, files.set_aside(file, self.path / "damaged")) for file, why in found)
+
+    def _chunked_otherwise(self, regular: Sequence[Population]) -> list[dict[str, Any]]:
+        """Return the identities of what earlier, smaller studies left in the folder."""
+        from replaylab.study.results.store import read_metadata
+
+        known = {p.id for p in regular}
+        return [read_metadata(file)["identity"] for file in self._files() if file.stem not in known]
+
+    def _files(self) -> list[Path]:
+        """Return the files of the study's populations, of whatever settings and seeds, in their order."""
+        prefixes = {p.prefix for p in plan(self.spec)}
+        found = sorted((self.path / "runs").glob("*.parquet"))
+        return [file for file in found if f"{file.stem.rpartition('.')[0]}." in prefixes]
+
+    def _name_there(self, record: Path) -> object:
+        """Return the name of the study that a folder's record tells of."""
+        try:
+            return records.opened(record.read_bytes())["name"]
+        except (OSError, ValueError, KeyError) as error:
+            raise SpecError(
+                f"{record}: is damaged, so it does not tell whether {self.path} holds the study {self.spec.name!r}. "
+                f"If it does, remove study.json: the same command writes it again."
+            ) from error
+
+    def _machines(self) -> dict[str, Machine]:
+        """Return the machines that are written down, by digest; none where the record is damaged."""
+        try:
+            return records.machines_of(records.read(self.path / "machine.json", records.MACHINE))
+        except StorageError:
+            return {}
+
+    def _write_machines(self, own: Machine, known: dict[str, Machine]) -> None:
+        others = {digest: asdict(machine) for digest, machine in known.items() if digest != own.digest}
+        records.write(self.path / "machine.json", {**asdict(own), **({"others": others} if others else {})})
