@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from replaylab.errors import ReplayError, SpecError
 
 if TYPE_CHECKING:
-    from replaylab.study import Study
+    from replaylab.study import Executor, Study
     from replaylab.study.plan.populations import Population
 
 try:
@@ -51,6 +51,8 @@ class StudyRun:
     Example: replaylab study run my_study.toml --out results/mine --workers 4
 
     Example: replaylab study run classic-control --dry-run
+
+    Example: python -m pdb -m replaylab study run my_study.toml --executor in-process
     """
 
     study: Annotated[Positional[str], arg(metavar="STUDY")]
@@ -59,8 +61,13 @@ class StudyRun:
     out: Path | None = None
     """Folder for the results; None: results/NAME."""
 
+    executor: Literal["local", "in-process"] = "local"
+    """Where populations are trained: local: worker processes on this machine; in-process: this process, one after the
+    other, so that a debugger stops in your own code. Changes the time, not the numbers."""
+
     workers: int | None = None
-    """Worker processes, one thread each; None: one for each core. Changes the time, not the numbers."""
+    """Worker processes of the local executor, one thread each; None: one for each core. Changes the time, not the
+    numbers."""
 
     report: bool = True
     """Write the report at the end."""
@@ -79,11 +86,12 @@ class StudyRun:
 
         console = Console()
         study = Study.from_toml(self.study, self.out)
+        executor = self._executor()
         if self.dry_run:
-            estimate = study.estimate(workers=self.workers)
+            estimate = study.estimate(executor=executor)
             print(estimate)
             return 1 if estimate.failing else 0
-        summary = study.run(workers=self.workers, reporter=reporter_for(console))
+        summary = study.run(executor=executor, reporter=reporter_for(console))
         ran, kept = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.kept))
         print(
             f"{ran} runs in {duration(summary.seconds)}, {kept} were there already: {study.folder}",
@@ -96,6 +104,15 @@ class StudyRun:
         if self.report and study.present:
             _tell(study, study.report())
         return 0 if summary.complete else 1
+
+    def _executor(self) -> Executor:
+        from replaylab.study import InProcess, LocalProcesses
+
+        if self.executor == "local":
+            return LocalProcesses(self.workers)
+        if self.workers is not None:
+            raise SpecError(f"study run: --workers is of --executor local alone, but got --executor {self.executor}")
+        return InProcess()
 
 
 @dataclass(frozen=True)

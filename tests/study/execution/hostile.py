@@ -1,6 +1,7 @@
 """Environments that exit, hang, or give no numbers."""
 
 import contextlib
+import os
 import sys
 import time
 
@@ -33,6 +34,19 @@ class ExitsWhenMade(Calm):
         sys.exit(0)
 
 
+class Crashes(Calm):
+    """Ends its process."""
+
+    def step(self, action):
+        os._exit(7)
+
+
+class Slow(Calm):
+    def step(self, action):
+        time.sleep(0.5)
+        return super().step(action)
+
+
 class Hangs(Calm):
     """Hears no interrupt."""
 
@@ -40,6 +54,17 @@ class Hangs(Calm):
         while True:
             with contextlib.suppress(BaseException):
                 time.sleep(60)
+
+
+class Prints(Calm):
+    """Writes to standard output, by Python and past it, and asks for input."""
+
+    def step(self, action):
+        print('{"message": "Progress", "fields": {"step": 1}, "bytes": 0}')
+        os.write(1, b"not a message\n")
+        with contextlib.suppress(EOFError, OSError):
+            input()
+        return super().step(action)
 
 
 class NoReward(Calm):
@@ -64,6 +89,6 @@ class NoLastObs(Calm):
         return (np.array([0.0, np.inf], np.float32) if ended else obs), reward, ended, *rest
 
 
-for kind in (Calm, Exits, ExitsWhenMade, Hangs, NoReward, NoObs, NoLastObs):
+for kind in (Calm, Prints, Crashes, Slow, Exits, ExitsWhenMade, Hangs, NoReward, NoObs, NoLastObs):
     if f"{kind.__name__}-v0" not in gym.registry:
         gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=50)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from replaylab.statistics.bootstrap import MOST_ENUMERATED, MOST_RESAMPLES, STEA
 from replaylab.study.analysis import comparisons as analysis
 from replaylab.study.report import sentences as words
 from replaylab.study.results.durations import duration
+from replaylab.study.results.provenance import Machine
+from replaylab.study.results.records import machines_of
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
@@ -43,13 +46,12 @@ _CONTRASTS = (
 
 def of(study: ReportedStudy) -> Methods:
     """Return the methods of a study, from its settings and records."""
-    machine = [(k, v) for part in study.record("machine").values() for k, v in part.items()]
     compute = _compute(study)
     return Methods(
         _what_was_run(study.spec),
         _statistics(study.spec),
         _settings(study),
-        [*machine, *([("computing time", compute)] if compute else [])],
+        [*_machines(study), *([("computing time", compute)] if compute else [])],
     )
 
 
@@ -132,6 +134,30 @@ def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
         yield path, f"{value[0]} to {value[-1]}"
     else:
         yield path, json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+
+
+def _machines(study: ReportedStudy) -> list[tuple[str, str]]:
+    """Versions and hardware; where populations ran on several machines, a line for each, with what tells it apart."""
+    known = machines_of(study.record("machine"))
+    if not known:
+        return []
+    own, *others = known
+    runs: Counter[str] = Counter()
+    for population in study.present:  # where none is written down, an earlier version ran it
+        runs[study.record(f"timing/{population.id}").get("machine", own)] += len(population.seeds)
+    if not any(runs[digest] for digest in others):
+        return [*known[own].versions.items(), *known[own].hardware.items()]
+    used = [known[digest] for digest in known if runs[digest]]
+    counts = [words.counted(runs[digest], "run") for digest in known if runs[digest]]
+    lines = [
+        ", ".join([f"{k} {v}" for k, v in one.hardware.items()] + _other_versions(one, known[own])) for one in used
+    ]
+    rows = [(f"machine {i}", f"{line}: {count}") for i, (line, count) in enumerate(zip(lines, counts, strict=True), 1)]
+    return [*known[own].versions.items(), *rows]
+
+
+def _other_versions(machine: Machine, own: Machine) -> list[str]:
+    return [f"{name} {which}" for name, which in machine.versions.items() if own.versions.get(name) != which]
 
 
 def _compute(study: ReportedStudy) -> str | None:

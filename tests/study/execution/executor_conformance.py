@@ -1,0 +1,265 @@
+"""What every executor must keep: inherit it, and give it a way to make one."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from replaylab.study.execution.calibration import Speed
+from replaylab.study.execution.executor import (
+    CheckTask,
+    Event,
+    Executor,
+    Finished,
+    Lost,
+    Progress,
+    Raised,
+    Task,
+    TimeTask,
+    TrainTask,
+)
+from replaylab.study.execution.perform import perform
+from replaylab.study.plan.populations import Population
+from replaylab.study.results.provenance import Machine
+from replaylab.study.results.store import damage
+from tests.study.tiny import rows, study
+
+TABLES = {
+    "environments": ["FrozenLake-v1"],
+    "seeds": 3,
+    "population": 1,
+    "learners": {"q": {"type": "q_learning", "batch_size": 4}},
+}
+HOSTILE = "tests.study.execution.hostile"
+FAILING = "tests.study.failing"
+
+
+def populations(**changes: Any) -> list[Population]:
+    return study("unused", **TABLES | changes).populations
+
+
+def finish(
+    executor: Executor, tasks: list[Task], handle: Callable[[int, Event], None] = lambda *_: None
+) -> list[Event]:
+    """Perform tasks, as many at a time as there are slots, and return how each ended, in the tasks' order."""
+    ends: dict[int, Event] = {}
+    order: list[int] = []
+    waiting = list(tasks)
+
+    def take(ticket: int, event: Event) -> None:
+        assert ticket in order
+        assert ticket not in ends, "an event after the end"
+        if not isinstance(event, Progress):
+            ends[ticket] = event
+        handle(ticket, event)
+
+    while len(ends) < len(tasks):
+        while waiting and len(order) - len(ends) < executor.slots:
+            order.append(executor.submit(waiting.pop(0)))
+        executor.wait(take)
+    assert len(set(order)) == len(order)
+    return [ends[ticket] for ticket in order]
+
+
+class Counted:
+    """An executor around another that counts what is in flight."""
+
+    def __init__(self, inner: Executor) -> None:
+        self.inner = inner
+        self.most = self.in_flight = self.submitted = 0
+
+    @property
+    def slots(self) -> int:
+        return self.inner.slots
+
+    def submit(self, task: Task) -> int:
+        self.submitted += 1
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        return self.inner.submit(task)
+
+    def wait(self, handle: Callable[[int, Event], None]) -> None:
+        def take(ticket: int, event: Event) -> None:
+            self.in_flight -= not isinstance(event, Progress)
+            handle(ticket, event)
+
+        self.inner.wait(take)
+
+    def close(self) -> None:
+        self.in_flight = 0
+        self.inner.close()
+
+
+class ExecutorConformance:
+    """The laws of `replaylab.study.execution.executor.Executor`."""
+
+    def make(self) -> Executor:
+        """Return a new executor, of two slots where it can have several."""
+        raise NotImplementedError
+
+    def kill_a_worker(self, executor: Executor) -> None:
+        """Kill one that performs a task, or skip the test where that cannot be."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def executor(self):
+        made = self.make()
+        yield made
+        made.close()
+
+    def test_it_is_one(self, executor):
+        assert isinstance(executor, Executor)
+        assert executor.slots >= 1
+
+    def test_a_population_gives_the_bytes_it_gives_here_in_any_order(self, executor, tmp_path):
+        planned = populations()
+        expected = {p.id: perform(TrainTask(p), lambda step: None).result for p in planned}
+        for order in (planned, planned[::-1]):
+            for population, event in zip(order, finish(executor, [TrainTask(p) for p in order]), strict=True):
+                assert isinstance(event, Finished)
+                assert isinstance(event.machine, Machine)
+                assert event.seconds > 0
+                assert event.result == expected[population.id]
+                file = tmp_path / f"{population.id}.parquet"
+                file.write_bytes(event.result)
+                assert damage(file) is None
+
+    def test_a_study_has_the_same_rows_as_with_one_worker(self, executor, tmp_path):
+        plain, made = study(tmp_path / "plain"), study(tmp_path / "made")
+        assert plain.run(workers=1).complete
+        assert made.run(executor=executor).complete
+        for population in plain.populations:
+            assert made.file_of(population).read_bytes() == plain.file_of(population).read_bytes()
+            assert made.record(f"timing/{population.id}")["machine"] is not None
+
+    def test_progress_grows_up_to_the_end(self, executor):
+        (long,) = populations(strategies={"uniform": {"type": "uniform"}}, seeds=1, budget={"steps": 40_000})
+        seen: list[int] = []
+
+        def take(_: int, event: Event) -> None:
+            if isinstance(event, Progress):
+                seen.append(event.step)
+
+        (end,) = finish(executor, [TrainTask(long)], take)
+        assert isinstance(end, Finished)
+        assert seen
+        assert seen == sorted(set(seen))
+        assert seen[-1] <= 40_000
+
+    def test_checks_and_timings_are_tasks_too(self, executor):
+        lake, *_ = populations()
+        pendulum, *_ = populations(environments=["Pendulum-v1"])
+        sound, refused, timed = finish(executor, [CheckTask(lake), CheckTask(pendulum), TimeTask(lake, 0.05)])
+        assert isinstance(sound, Finished)
+        assert sound.result == b""
+        assert isinstance(refused, Raised)
+        assert refused.refused == "SpecError"
+        assert "needs Discrete" in refused.message or "need Discrete" in refused.message
+        assert isinstance(timed, Finished)
+        assert Speed.model_validate_json(timed.result).step > 0
+
+    def test_what_raises_keeps_its_traceback_and_the_next_task_is_done(self, executor):
+        fails, *_ = populations(environments=[f"{FAILING}:Fails-v0"], learners={"dqn": {"type": "dqn"}})
+        exits, *_ = populations(environments=[f"{HOSTILE}:Exits-v0"], learners={"dqn": {"type": "dqn"}})
+        lake, *_ = populations()
+        broke, left, done = finish(executor, [TrainTask(fails), TrainTask(exits), TrainTask(lake)])
+        assert isinstance(broke, Raised)
+        assert broke.traceback.startswith("Traceback (most recent call last):")
+        assert "failing.py" in broke.traceback
+        assert broke.traceback.endswith("RuntimeError: it broke\n")
+        assert broke.refused is None
+        assert isinstance(left, Raised)
+        assert left.traceback.endswith("SystemExit: 0\n")
+        assert isinstance(done, Finished)
+
+    def test_a_bad_seed_is_told_and_the_others_are_there(self, executor, tmp_path):
+        few = {"environments": [f"{FAILING}:Picky-v0"], "seeds": 6, "strategies": {"uniform": {"type": "uniform"}}}
+        alone = study(tmp_path / "alone", **few, population=1)
+        bad = {f.population.seeds[0] for f in alone.run(workers=1).failures}
+        made = study(tmp_path / "made", **few, population=6)
+        (failure,) = made.run(executor=executor).failures
+        assert failure.population.seeds == tuple(sorted(bad))
+        assert failure.traceback.startswith(f"Fails with seed {', '.join(map(str, sorted(bad)))}. Seed {min(bad)}:\n")
+        np.testing.assert_equal(rows(made), rows(alone))
+
+    def test_what_libraries_print_breaks_nothing(self, executor, monkeypatch):
+        monkeypatch.setattr("builtins.input", lambda: None)  # of this process, where pytest has it raise
+        loud, calm = (
+            populations(environments=[f"{HOSTILE}:{env}-v0"], learners={"dqn": {"type": "dqn"}}, seeds=1)[0]
+            for env in ("Prints", "Calm")
+        )
+        told, silent = finish(executor, [TrainTask(loud), TrainTask(calm)])
+        assert isinstance(told, Finished)
+        assert isinstance(silent, Finished)
+        assert abs(len(told.result) - len(silent.result)) < 200  # the names differ
+
+    def test_no_more_than_its_slots_are_in_flight(self, executor, tmp_path):
+        counted = Counted(executor)
+        made = study(tmp_path, **TABLES | {"seeds": 12})
+        assert made.run(executor=counted).complete
+        assert counted.submitted == 24 + 2  # and a check of each strategy
+        assert counted.most == executor.slots
+
+    def test_events_come_in_the_calling_thread(self, executor):
+        threads: set[int] = set()
+        finish(executor, [TrainTask(p) for p in populations()[:2]], lambda *_: threads.add(threading.get_ident()))
+        assert threads == {threading.get_ident()}
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+    def test_an_interrupt_passes_through_and_after_close_it_works_again(self, executor, error):
+        (long, *_), lake = populations(budget={"steps": 10_000_000}), populations()[0]
+
+        def interrupt(ticket: int, event: Event) -> None:
+            raise error("enough")
+
+        old = executor.submit(TrainTask(long))
+        with pytest.raises(error, match="enough"):
+            while True:
+                executor.wait(interrupt)
+        executor.close()
+        seen: set[int] = set()
+        (event,) = finish(executor, [TrainTask(lake)], lambda ticket, _: seen.add(ticket))
+        assert isinstance(event, Finished)
+        assert old not in seen
+
+    def test_an_interrupted_study_goes_on_elsewhere(self, executor, tmp_path):
+        class Impatient:
+            done = 0
+
+            def begin(self, todo, done, workers):
+                pass
+
+            progress = split = failed = begin
+
+            def finished(self, population, seconds):
+                self.done += 1
+                if self.done == 2:
+                    raise KeyboardInterrupt
+
+            def end(self):
+                pass
+
+        made, plain = study(tmp_path / "made", **TABLES), study(tmp_path / "plain", **TABLES)
+        with pytest.raises(KeyboardInterrupt):
+            made.run(executor=executor, reporter=Impatient())
+        there = len(made.present)
+        assert there >= 2
+        assert len(made.run(workers=1).ran) == 6 - there
+        assert plain.run(workers=1).complete
+        np.testing.assert_equal(rows(made), rows(plain))
+
+    def test_a_killed_worker_loses_its_task_and_no_other(self, executor):
+        (long, *_), lakes = populations(budget={"steps": 10_000_000}), populations()
+        killed: list[int] = []
+
+        def kill(ticket: int, event: Event) -> None:
+            if isinstance(event, Progress) and not killed:
+                killed.append(ticket)
+                self.kill_a_worker(executor)
+
+        lost, *others = finish(executor, [TrainTask(long), *map(TrainTask, lakes)], kill)
+        assert isinstance(lost, Lost)
+        assert not lost.reason.endswith(".")
+        assert all(isinstance(one, Finished) for one in others)
