@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from replaylab.arguments import NOT_NEGATIVE, check, flag, instance, optional, place, takes, text, whole
+from replaylab.arguments import NOT_NEGATIVE, Unfit, check, flag, instance, optional, place, takes, text, whole
 from replaylab.errors import MissingExtraError, SpecError
 from replaylab.study.catalog import find
 from replaylab.study.execution.estimate import CALIBRATION_SECONDS, Estimate, estimate
@@ -33,8 +33,14 @@ if TYPE_CHECKING:
 
 FOLDER = optional(place("a folder"))
 WORKERS = optional(whole())
-EXECUTOR = optional(instance(Executor, "an executor, such as LocalProcesses() or InProcess()"))
 REPORTER = optional(instance(Reporter, "a reporter, with its methods"))
+
+
+def _executor(value: Any) -> Executor:
+    """An executor, and not its class."""
+    if isinstance(value, type) or not isinstance(value, Executor):
+        raise Unfit("an executor, such as LocalProcesses() or InProcess()")
+    return value
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ class Study:
     def _there(self) -> StudyFolder:
         return StudyFolder(self.spec, self.folder)
 
-    @takes(workers=WORKERS, executor=EXECUTOR, show=optional(flag), reporter=REPORTER)
+    @takes(workers=WORKERS, executor=optional(_executor), show=optional(flag), reporter=REPORTER)
     def run(
         self,
         *,
@@ -142,7 +148,7 @@ class Study:
         """
         return run_study(self._there, chosen_executor(workers, executor), reporter or reporter_in_python(show))
 
-    @takes(workers=WORKERS, executor=EXECUTOR, seconds=NOT_NEGATIVE)
+    @takes(workers=WORKERS, executor=optional(_executor), seconds=NOT_NEGATIVE)
     def estimate(
         self,
         *,

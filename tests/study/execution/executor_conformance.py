@@ -1,7 +1,6 @@
 """What every executor must keep: inherit it, and give it a way to make one."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from replaylab.study.execution.executor import (
     Event,
     Executor,
     Finished,
+    Handler,
     Lost,
     Progress,
     Raised,
@@ -40,9 +40,7 @@ def populations(**changes: Any) -> list[Population]:
     return study("unused", **TABLES | changes).populations
 
 
-def finish(
-    executor: Executor, tasks: list[Task], handle: Callable[[int, Event], None] = lambda *_: None
-) -> list[Event]:
+def finish(executor: Executor, tasks: list[Task], handle: Handler = lambda *_: None) -> list[Event]:
     """Perform tasks, as many at a time as there are slots, and return how each ended, in the tasks' order."""
     ends: dict[int, Event] = {}
     order: list[int] = []
@@ -80,7 +78,7 @@ class Counted:
         self.most = max(self.most, self.in_flight)
         return self.inner.submit(task)
 
-    def wait(self, handle: Callable[[int, Event], None]) -> None:
+    def wait(self, handle: Handler) -> None:
         def take(ticket: int, event: Event) -> None:
             self.in_flight -= not isinstance(event, Progress)
             handle(ticket, event)
@@ -135,7 +133,7 @@ class ExecutorConformance:
             assert made.record(f"timing/{population.id}")["machine"] is not None
 
     def test_progress_grows_up_to_the_end(self, executor):
-        (long,) = populations(strategies={"uniform": {"type": "uniform"}}, seeds=1, budget={"steps": 40_000})
+        (long,) = populations(strategies={"uniform": {"type": "uniform"}}, seeds=1, budget={"steps": 4_000})
         seen: list[int] = []
 
         def take(_: int, event: Event) -> None:
@@ -146,7 +144,7 @@ class ExecutorConformance:
         assert isinstance(end, Finished)
         assert seen
         assert seen == sorted(set(seen))
-        assert seen[-1] <= 40_000
+        assert seen[-1] <= 4_000
 
     def test_checks_and_timings_are_tasks_too(self, executor):
         lake, *_ = populations()
@@ -197,9 +195,9 @@ class ExecutorConformance:
 
     def test_no_more_than_its_slots_are_in_flight(self, executor, tmp_path):
         counted = Counted(executor)
-        made = study(tmp_path, **TABLES | {"seeds": 12})
+        made = study(tmp_path, **TABLES | {"seeds": 5})
         assert made.run(executor=counted).complete
-        assert counted.submitted == 24 + 2  # and a check of each strategy
+        assert counted.submitted == 10 + 2  # and a check of each strategy
         assert counted.most == executor.slots
 
     def test_events_come_in_the_calling_thread(self, executor):
@@ -215,9 +213,13 @@ class ExecutorConformance:
             raise error("enough")
 
         old = executor.submit(TrainTask(long))
-        with pytest.raises(error, match="enough"):
-            while True:
+        heard: list[BaseException] = []
+        while not heard:
+            try:
                 executor.wait(interrupt)
+            except error as caught:
+                heard.append(caught)
+        assert str(heard[0]) == "enough"
         executor.close()
         seen: set[int] = set()
         (event,) = finish(executor, [TrainTask(lake)], lambda ticket, _: seen.add(ticket))

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import gymnasium as gym
 import pytest
@@ -64,7 +65,7 @@ class Watched(gym.Env):
     """Notes which thread steps it."""
 
     observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(2)
-    threads: set[int] = set()
+    threads: ClassVar[set[int]] = set()
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

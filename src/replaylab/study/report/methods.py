@@ -141,23 +141,23 @@ def _machines(study: ReportedStudy) -> list[tuple[str, str]]:
     known = machines_of(study.record("machine"))
     if not known:
         return []
-    own, *others = known
+    own = next(iter(known))
     runs: Counter[str] = Counter()
     for population in study.present:  # where none is written down, an earlier version ran it
-        runs[study.record(f"timing/{population.id}").get("machine", own)] += len(population.seeds)
-    if not any(runs[digest] for digest in others):
-        return [*known[own].versions.items(), *known[own].hardware.items()]
-    used = [known[digest] for digest in known if runs[digest]]
-    counts = [words.counted(runs[digest], "run") for digest in known if runs[digest]]
-    lines = [
-        ", ".join([f"{k} {v}" for k, v in one.hardware.items()] + _other_versions(one, known[own])) for one in used
-    ]
-    rows = [(f"machine {i}", f"{line}: {count}") for i, (line, count) in enumerate(zip(lines, counts, strict=True), 1)]
-    return [*known[own].versions.items(), *rows]
+        runs[study.record(f"timing/{population.id}").get("machine") or own] += len(population.seeds)
+    used = [digest for digest in known if runs[digest]] or [own]
+    versions = known[used[0]].versions
+    if len(used) == 1:
+        return [*versions.items(), *known[used[0]].hardware.items()]
+    rows = [(f"machine {i}", _in_a_line(known[one], versions, runs[one])) for i, one in enumerate(used, 1)]
+    return [*versions.items(), *rows]
 
 
-def _other_versions(machine: Machine, own: Machine) -> list[str]:
-    return [f"{name} {which}" for name, which in machine.versions.items() if own.versions.get(name) != which]
+def _in_a_line(machine: Machine, versions: dict[str, str], runs: int) -> str:
+    """Return a machine's hardware, the versions that are not those of the first, and how much ran there."""
+    other = {name: which for name, which in machine.versions.items() if versions.get(name) != which}
+    table = ", ".join(f"{name} {value}" for name, value in [*machine.hardware.items(), *other.items()])
+    return f"{table}: {words.counted(runs, 'run')}"
 
 
 def _compute(study: ReportedStudy) -> str | None:

@@ -56,4 +56,4 @@ def read_message(stream: BinaryIO) -> Message | None:
 
 
 def _plain(one: Population | Machine) -> dict[str, Any]:
-    return one.model_dump(mode="json") if isinstance(one, Population) else asdict(one)
+    return one.model_dump() if isinstance(one, Population) else asdict(one)  # mode="json" makes infinities None
