@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict
 
 from replaylab.study.execution.worker import train_population
 from replaylab.study.plan.populations import Population
-from replaylab.study.results.store import encoded
 
 _FIRST = {"steps": 400, "episodes": 4}
 """Budget of the first, shortest training; it also warms everything up."""
@@ -65,6 +64,8 @@ def _limit(environment: str) -> float | None:
 
 def _trained(population: Population, budget: int) -> dict[str, float]:
     """Train for a budget that ends with one evaluation, and return what it took."""
+    from replaylab.study.results.store import encoded  # heavy
+
     brief = _brief(population, budget)
     skipped = brief.learner_part.options.get("learning_starts", 0) if brief.unit == "steps" else 0
     times: list[tuple[int, float]] = []

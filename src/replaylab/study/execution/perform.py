@@ -13,7 +13,6 @@ from replaylab.study.execution.preflight import check_population
 from replaylab.study.execution.worker import train_population
 from replaylab.study.plan.populations import Population
 from replaylab.study.results.provenance import this_machine
-from replaylab.study.results.store import encoded
 
 _REPORT_SECONDS = 0.2
 """At most one report of progress in this time."""
@@ -48,6 +47,8 @@ def raised(error: BaseException) -> Raised:
 
 def _train(population: Population, on_progress: Callable[[int], None]) -> bytes:
     """Train a population and return its Parquet file."""
+    from replaylab.study.results.store import encoded  # heavy
+
     last = time.perf_counter()
 
     def on_step(step: int) -> None:
