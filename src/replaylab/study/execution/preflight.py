@@ -1,4 +1,4 @@
-"""Whether a population can be run at all, told before anything is trained."""
+"""Whether a population can be run at all, passed before anything is trained."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def check_all(populations: Iterable[Population], executor: Executor) -> None:
     this process. What ends its worker is no refusal: its own run tells it.
     """
     events: dict[int, Event] = {}
-    told = 0
+    passed = 0
     queue = TaskQueue(executor)
 
     def checked(index: int, event: Event) -> None:
-        nonlocal told
+        nonlocal passed
         events[index] = event
-        while told in events:  # in their order, however they end
-            first = events[told]
+        while passed in events:  # in their order, however they end
+            first = events[passed]
             if isinstance(first, Raised) and first.refused is not None:
                 raise getattr(errors, first.refused, SpecError)(first.message)
-            told += 1
+            passed += 1
 
     for index, one in enumerate(populations):
         queue.put(CheckTask(one), partial(checked, index))
