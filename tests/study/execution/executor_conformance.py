@@ -133,7 +133,7 @@ class ExecutorConformance:
             assert made.record(f"timing/{population.id}")["machine"] is not None
 
     def test_progress_grows_up_to_the_end(self, executor):
-        (long,) = populations(strategies={"uniform": {"type": "uniform"}}, seeds=1, budget={"steps": 4_000})
+        (long,) = populations(strategies={"uniform": {"type": "uniform"}}, seeds=1, budget={"steps": 8_000})
         seen: list[int] = []
 
         def take(_: int, event: Event) -> None:
@@ -144,7 +144,7 @@ class ExecutorConformance:
         assert isinstance(end, Finished)
         assert seen
         assert seen == sorted(set(seen))
-        assert seen[-1] <= 4_000
+        assert seen[-1] <= 8_000
 
     def test_checks_and_timings_are_tasks_too(self, executor):
         lake, *_ = populations()
