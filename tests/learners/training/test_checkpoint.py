@@ -50,6 +50,7 @@ RUNS = {
         Prioritized(),
         {
             "total_steps": 90,
+            "eval_every": 40,
             "transforms": [NStep(3, 0.99), FrameStack(4, stacked_input=True)],
             "env_options": {"screen_size": 25, "episodic_life": True, "max_num_frames_per_episode": 100},
         },
@@ -89,7 +90,7 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
         def on_end(seeds, agents):
             ends.append((seeds, agents.state()))
 
-        return train(env_id, learner, sampler, [3, 5, 1], on_end=on_end, **OPTIONS, **options, **more)
+        return train(env_id, learner, sampler, [3, 5, 1], on_end=on_end, **OPTIONS | options | more)
 
     whole = run()
     expected, ends[:] = list(ends), []
