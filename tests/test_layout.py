@@ -1,5 +1,6 @@
 """The rooms of the code: in `cpp/` each includes only those below it, and none is overfull."""
 
+import ast
 import re
 import subprocess
 from collections import Counter
@@ -43,3 +44,15 @@ def test_no_folder_is_overfull_and_no_file_too_long():
     assert not {folder: count for folder, count in Counter(path.parent for path in files).items() if count > MOST}
     code = [path for path in files if path.suffix in {".py", ".cpp", ".hpp"}]
     assert not [path for path in code if len((ROOT / path).read_text().splitlines()) > 500]
+
+
+def test_no_function_is_too_long():
+    """Of 60 lines at most, without its docstring."""
+    long = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                documented = len((ast.get_docstring(node, clean=False) or "").splitlines())
+                lines = (node.end_lineno or 0) - node.lineno + 1 - documented
+                long += [f"{path.relative_to(ROOT)}: {node.name}, {lines} lines"] if lines > 60 else []
+    assert not long

@@ -6,7 +6,7 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 
 from replaylab.envs import make_atari, make_vector_env
-from replaylab.envs.pixels.atari import EpisodicLife, FireReset
+from replaylab.envs.pixels.atari import EpisodicLife, FireReset, StickyActions
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.replay import FrameStack, ReplayBuffer
 
@@ -59,6 +59,42 @@ def test_a_lost_life_ends_the_episode_and_not_the_game():
     env.step(2)
     env.reset(seed=3)
     assert env.unwrapped.actions == ["new"]
+
+
+class Frames(gym.Env):
+    """Remembers the action of every frame."""
+
+    observation_space, action_space = gym.spaces.Discrete(1), gym.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.actions = []
+        return 0, {}
+
+    def step(self, action):
+        self.actions.append(action)
+        return 0, 0.0, False, False, {}
+
+
+def test_an_action_sticks_with_its_chance_and_for_as_long_as_it_does():
+    """Given 1 and 2 in turn, a frame that does not do what is given repeats the frame before; NOOP at the start."""
+    env = StickyActions(Frames(), 0.25)
+    env.reset(seed=0)
+    for _ in range(10_000):
+        env.step(1)
+        env.step(2)
+    done = np.array(env.unwrapped.actions)
+    given = np.tile([1, 2], 10_000)
+    before = np.concatenate([[0], done[:-1]])
+    stuck = done != given
+    np.testing.assert_array_equal(done[stuck], before[stuck])
+    # A frame shows that it stuck where the one before did otherwise than given now: never if that one stuck to this.
+    could = before != given
+    assert abs(stuck[could].mean() - 0.25) < 5 * np.sqrt(0.25 * 0.75 / could.sum())
+    env.reset()
+    env.chance = 1.0
+    env.step(1)
+    assert env.unwrapped.actions == [0]
 
 
 @pytest.fixture
@@ -151,3 +187,50 @@ class TestWithTheEmulator:
         monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
         with pytest.raises(ConfigError, match=r"'ALE/Pong-v5' cannot be made: .*pong\.bin"):
             make_vector_env("ALE/Pong-v5", 1)
+
+
+GAMES = {
+    "sticky": ("ALE/Pong-v5", {}),
+    "lives": ("ALE/Breakout-v5", {"episodic_life": True, "clip_rewards": True}),
+    "frame by frame": ("ALE/SpaceInvaders-v5", {"frame_stack": 1, "frame_skip": 1}),
+    "no frame skipped by the game": ("PongNoFrameskip-v4", {"noop_max": 5}),
+}
+
+
+@pytest.mark.usefixtures("atari")
+@pytest.mark.parametrize("name", GAMES)
+def test_a_restored_game_goes_on_bit_for_bit_into_later_episodes(name):
+    env_id, options = GAMES[name]
+    one, other = make_atari(env_id, **options), make_atari(env_id, **options)
+    actions = np.random.default_rng(1)
+    one.reset(seed=3)
+    other.reset(seed=4)
+
+    def step(env, action):
+        obs, reward, terminated, truncated, _ = env.step(action)
+        return (env.reset()[0] if terminated or truncated else obs), reward, terminated, truncated
+
+    for _ in range(2):  # in an episode's middle, and beyond its end
+        for _ in range(311):
+            last = step(one, actions.integers(one.action_space.n))[0]
+        np.testing.assert_array_equal(other.restore(one.state()), last)
+        ends = 0
+        for action in actions.integers(one.action_space.n, size=3_600 // options.get("frame_skip", 4)):
+            mine, theirs = step(one, action), step(other, action)
+            np.testing.assert_array_equal(mine[0], theirs[0])
+            assert mine[1:] == theirs[1:]
+            ends += mine[2] or mine[3]
+        assert ends
+
+
+@pytest.mark.usefixtures("atari")
+def test_a_state_stays_as_it_was_taken():
+    env = make_atari("ALE/Pong-v5")
+    env.reset(seed=3)
+    state = env.state()
+    before = {name: part.copy() for name, part in state.items()}
+    for _ in range(20):
+        env.step(2)
+    assert all(np.array_equal(part, before[name]) for name, part in state.items())
+    env.restore(state)
+    assert all(np.array_equal(part, before[name]) for name, part in env.state().items())

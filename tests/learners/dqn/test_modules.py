@@ -10,7 +10,7 @@ from torch import nn
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN, train
 from replaylab.learners.dqn.modules import ModuleAgents, module_agents
-from replaylab.learners.dqn.networks import NatureNetwork, Perceptron
+from replaylab.learners.dqn.networks import PIXEL_LAYERS, Perceptron, PixelNetwork
 from replaylab.replay import Prioritized
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of, part
 
@@ -148,7 +148,7 @@ def test_pixels_go_through_the_network_of_2015(dueling):
     learner = settings(dueling=dueling)
     together, alone = learner.agents(PIXELS, ACTIONS, [2, 6]), learner.agents(PIXELS, ACTIONS, [6])
     network = alone.learners[0].online
-    assert isinstance(network, NatureNetwork)
+    assert isinstance(network, PixelNetwork)
     batch = pixel_batch(2)
     black, white = (np.full((1, 1, 4, 40, 36), value, np.uint8) for value in (0, 255))
     with torch.no_grad():
@@ -160,9 +160,36 @@ def test_pixels_go_through_the_network_of_2015(dueling):
         np.testing.assert_array_equal(seen.td_error[1], alone.update(part(batch, 1)).td_error[0])
 
 
-def test_the_network_for_pixels_has_its_papers_size():
-    count = sum(p.numel() for p in NatureNetwork((4, 84, 84), 18).parameters())
-    assert count == 1_693_362  # Mnih et al. 2015, with 18 actions
+@pytest.mark.parametrize(("name", "size"), [("nature", 1_693_362), ("data_efficient", 206_834)])
+def test_networks_for_pixels_have_their_papers_sizes(name, size):
+    """With 18 actions: Mnih et al. 2015; van Hasselt et al. 2019, 3,232 + 51,264 + 147,712 + 18 · 257."""
+    network = PixelNetwork((4, 84, 84), 18, PIXEL_LAYERS[name])
+    assert sum(p.numel() for p in network.parameters()) == size
+
+
+def test_the_data_efficient_network_is_two_layers_of_patches():
+    """Stride = side: each convolution is a dense layer on patches that do not overlap."""
+    space = spaces.Box(0, 255, (4, 50, 25), np.uint8)
+    agents = settings(pixel_network="data_efficient").agents(space, ACTIONS, [3])
+    network = agents.learners[0].online
+    obs = np.random.default_rng(0).integers(256, size=(1, 3, 4, 50, 25), dtype=np.uint8)
+    x = obs[0] / 255.0
+    for layer in (network.convolutions[0], network.convolutions[2]):
+        weight, bias = (p.detach().numpy().astype(float) for p in (layer.weight, layer.bias))
+        rows, channels, height, width = x.shape
+        patches = x.reshape(rows, channels, height // 5, 5, width // 5, 5)
+        x = np.maximum(np.einsum("bcyixj,fcij->bfyx", patches, weight) + bias[:, None, None], 0.0)
+    assert x.shape == (3, 64, 2, 1)
+    with torch.no_grad():
+        q = network.top(torch.from_numpy(x.reshape(3, -1)).float())
+    np.testing.assert_allclose(agents.q_values(obs)[0], q, rtol=1e-4, atol=1e-5)
+
+
+def test_an_image_too_small_for_a_network_is_told_with_the_least_side():
+    for name, least in (("nature", 36), ("data_efficient", 25)):
+        PixelNetwork((4, least, least), 2, PIXEL_LAYERS[name])
+        with pytest.raises(ConfigError, match=f"at least {least} × {least}"):
+            PixelNetwork((4, least, least - 1), 2, PIXEL_LAYERS[name])
 
 
 @pytest.mark.parametrize("shape", [(84, 84, 3), (4, 20, 84)])

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from replaylab.errors import ConfigError, SnapshotError, StorageError
 from replaylab.learners import DQN, QLearning, Sarsa, train
 from replaylab.learners.training import checkpoint
-from replaylab.replay import Linear, NStep, Prioritized, Uniform
+from replaylab.replay import FrameStack, Linear, NStep, Prioritized, Uniform
 from replaylab.replay import manifest as sealed
 from tests.learners.tabular import corridor
 
@@ -43,6 +44,17 @@ RUNS = {
     "next step": (corridor.ENV_ID, DEEP, Uniform(), {"total_steps": 90, "autoreset_mode": "NextStep"}),
     "disabled": (corridor.ENV_ID, DEEP, Uniform(), {"total_steps": 90, "autoreset_mode": "Disabled"}),
     "table": ("FrozenLake-v1", TABLE, Prioritized(beta=0.5), {"total_episodes": 9}),
+    "Atari": (
+        "ALE/Breakout-v5",
+        replace(DEEP, pixel_network="data_efficient", train_period=6),
+        Prioritized(),
+        {
+            "total_steps": 90,
+            "eval_every": 40,
+            "transforms": [NStep(3, 0.99), FrameStack(4, stacked_input=True)],
+            "env_options": {"screen_size": 25, "episodic_life": True, "max_num_frames_per_episode": 100},
+        },
+    ),
     "sarsa": ("FrozenLake-v1", Sarsa(epsilon=0.3), Uniform(), {"total_episodes": 9}),
 }
 OPTIONS = {"eval_every": 4, "eval_episodes": 1, "log_every": 3}
@@ -68,6 +80,9 @@ def killed(monkeypatch, after):
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
+    if name == "Atari":
+        pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
+        pytest.importorskip("cv2", reason="the extra `atari` is not installed")
     env_id, learner, sampler, options = RUNS[name]
     ends = []
 
@@ -75,7 +90,7 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
         def on_end(seeds, agents):
             ends.append((seeds, agents.state()))
 
-        return train(env_id, learner, sampler, [3, 5, 1], on_end=on_end, **OPTIONS, **options, **more)
+        return train(env_id, learner, sampler, [3, 5, 1], on_end=on_end, **OPTIONS | options | more)
 
     whole = run()
     expected, ends[:] = list(ends), []

@@ -6,7 +6,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation
 
-from replaylab.arguments import flag, takes, text, whole
+from replaylab.arguments import FRACTION, checked, flag, takes, text, whole
+from replaylab.envs.pixels.atari_state import SavedGame
 from replaylab.errors import ConfigError, MissingExtraError
 
 
@@ -49,7 +50,8 @@ def make_atari(
     buffer stores each frame once, given the stacks, with ``FrameStack(4, stacked_input=True)``.
 
     Args:
-        env_id: "ALE/Pong-v5" (which repeats the last action with a chance of 1/4) or "PongNoFrameskip-v4".
+        env_id: "ALE/Pong-v5" (which repeats the last action with a chance of 1/4, see `StickyActions`) or
+            "PongNoFrameskip-v4".
         frame_skip: Frames that an action lasts; the last two are seen, as their maximum.
         frame_stack: Frames in an observation; before an episode's first, the first is repeated.
         screen_size: Pixels of a side.
@@ -65,7 +67,9 @@ def make_atari(
     """
     _need_emulator(env_id)
     try:
-        env = gym.make(env_id, frameskip=1, **kwargs)
+        sticky = kwargs.pop("repeat_action_probability", gym.spec(env_id).kwargs.get("repeat_action_probability", 0.0))
+        env = gym.make(env_id, frameskip=1, repeat_action_probability=0.0, **kwargs)
+        env = StickyActions(env, checked("repeat_action_probability", sticky, FRACTION)) if sticky else env
         env = AtariPreprocessing(env, noop_max=noop_max, frame_skip=frame_skip, screen_size=screen_size)
     except gym.error.DependencyNotInstalled as error:
         raise _missing(env_id, error) from error
@@ -77,7 +81,37 @@ def make_atari(
         env = FireReset(env)
     if clip_rewards:
         env = ClipReward(env, -1, 1)
-    return FrameStackObservation(env, frame_stack) if frame_stack > 1 else env
+    return SavedGame(FrameStackObservation(env, frame_stack) if frame_stack > 1 else env)
+
+
+class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
+    """Repeats the action of the last frame, with some chance, in place of the one given. Source: Machado et al. 2018.
+
+    The emulator can do the same, but what it repeats is not in the state that it gives away, so that a restored game
+    would now and then go on otherwise. Here the chance is drawn from the environment's `np_random`.
+
+    Args:
+        env: A game whose every step is one frame.
+        chance: Of repeating.
+
+    Attributes:
+        last: The action of the last frame.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], chance: float) -> None:
+        super().__init__(env)
+        self.chance, self.last = chance, 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start a game, before which nothing (NOOP) was done."""
+        self.last = 0
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step by one frame, by this action or the last."""
+        if self.unwrapped.np_random.random() >= self.chance:
+            self.last = int(action)
+        return self.env.step(self.last)
 
 
 class FireReset(gym.Wrapper[Any, Any, Any, Any]):

@@ -23,7 +23,7 @@ from replaylab.learners.api.exploration import EpsilonGreedyAgents
 from replaylab.learners.api.observations import Inputs, are_pixels, as_they_are
 from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, numbers
-from replaylab.learners.dqn.networks import FilteredPerceptron, NatureNetwork, Perceptron
+from replaylab.learners.dqn.networks import PIXEL_LAYERS, FilteredPerceptron, Perceptron, PixelNetwork
 from replaylab.learners.dqn.perceptrons import bootstrap_discount
 from replaylab.replay import Batch
 
@@ -242,7 +242,8 @@ def module_agents(learner: "DQN", space: Space[Any], actions: spaces.Discrete, s
         with torch.random.fork_rng(devices=[]):  # PyTorch's own generator stays where it is
             torch.manual_seed(numbers(seed, Stream.INITIAL_WEIGHTS, 1)[0])
             if learner.module is None:
-                return NatureNetwork(space.shape or (), num_actions, dueling=learner.dueling)
+                layers = PIXEL_LAYERS[learner.pixel_network]
+                return PixelNetwork(space.shape or (), num_actions, layers, dueling=learner.dueling)
             module: nn.Module = learner.module(space, num_actions)
             return module
 

@@ -4,6 +4,7 @@ Shapes: B rows, A actions.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners.dqn.perceptrons import initial_blocks
+from replaylab.learners.dqn.perceptrons import PixelNetworkName, initial_blocks
 
 
 class Perceptron(nn.Module):
@@ -91,42 +92,63 @@ def _initialise(layers: Sequence[Any], draws: np.random.Generator) -> None:
         layer.bias.copy_(torch.from_numpy(next(blocks)))
 
 
-class NatureNetwork(nn.Module):
-    """The network for pixels of Mnih et al. 2015: three convolutions, then a hidden layer of 512.
+@dataclass(frozen=True)
+class PixelLayers:
+    """What a network for pixels is made of: convolutions, each (filters, side, stride), and a hidden layer above."""
+
+    convolutions: tuple[tuple[int, int, int], ...]
+    hidden: int
+
+
+PIXEL_LAYERS: dict[PixelNetworkName, PixelLayers] = {
+    "nature": PixelLayers(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih et al. 2015
+    "data_efficient": PixelLayers(((32, 5, 5), (64, 5, 5)), 256),  # van Hasselt, Hessel & Aslanides 2019
+}
+
+
+class PixelNetwork(nn.Module):
+    """A network for pixels: convolutions with relu, then a perceptron of one hidden layer.
 
     Args:
         shape: (channels, height, width) of the uint8 observations; scaled by 1/255 inside.
         num_actions: A.
+        layers: The convolutions and the hidden layer's width.
         dueling: As in `Perceptron`.
 
     Raises:
         ConfigError: The image is too small, or the channels come last.
     """
 
-    def __init__(self, shape: tuple[int, ...], num_actions: int, *, dueling: bool = False) -> None:
+    def __init__(self, shape: tuple[int, ...], num_actions: int, layers: PixelLayers, *, dueling: bool = False) -> None:
         super().__init__()
         channels, height, width = shape
-        if min(height, width) < 36:
+        least = _least_side(layers)
+        if min(height, width) < least:
             raise ConfigError(
-                f"the network for pixels needs observations (channels, height, width) of at least 36 × 36, but "
-                f"they have the shape {shape}; mend it with gymnasium.wrappers.TransformObservation, or set `module`"
+                f"the network for pixels needs observations (channels, height, width) of at least {least} × {least}, "
+                f"but they have the shape {shape}; mend it with gymnasium.wrappers.TransformObservation, or set "
+                "`module`"
             )
-        convolutions = nn.Sequential(
-            nn.Conv2d(channels, 32, 8, 4),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 4, 2),
-            nn.ReLU(),
-            nn.Conv2d(64, 64, 3),
-            nn.ReLU(),
-            nn.Flatten(),
-        )
+        parts: list[nn.Module] = []
+        for filters, side, stride in layers.convolutions:
+            parts += [nn.Conv2d(channels, filters, side, stride), nn.ReLU()]
+            channels = filters
+        convolutions = nn.Sequential(*parts, nn.Flatten())
         # Pixel by pixel: faster on processors and GPUs. PyTorch's annotations know nothing of it.
         self.convolutions = convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         features = self.convolutions(torch.zeros(1, *shape)).shape[1]
-        self.top = Perceptron(features, (512,), num_actions, dueling=dueling)
+        self.top = Perceptron(features, (layers.hidden,), num_actions, dueling=dueling)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return Q(s, ·) (B, A) for images uint8 (B, channels, height, width)."""
         images = x.to(torch.float32, memory_format=torch.channels_last)
         q: Tensor = self.top(self.convolutions(images / 255.0))
         return q
+
+
+def _least_side(layers: PixelLayers) -> int:
+    """Return the side of the smallest image that leaves each convolution at least one place."""
+    least = 1
+    for _, side, stride in reversed(layers.convolutions):
+        least = (least - 1) * stride + side
+    return least

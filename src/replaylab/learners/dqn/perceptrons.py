@@ -10,7 +10,7 @@ Shapes: R replicas, N observations, B drawn steps, A actions, P parameters of a 
 from collections.abc import Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ from replaylab.replay import Batch
 
 if TYPE_CHECKING:
     from replaylab.learners.dqn.settings import DQN
+
+PixelNetworkName = Literal["nature", "data_efficient"]
+"""The networks for pixels: of Mnih et al. 2015, or of van Hasselt, Hessel & Aslanides 2019."""
 
 _ARRAYS = ("online", "target", "mean", "square")
 

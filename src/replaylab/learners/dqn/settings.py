@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from gymnasium import Space, spaces
 
@@ -24,7 +24,7 @@ from replaylab.arguments import (
 from replaylab.errors import ConfigError
 from replaylab.learners.api.observations import Inputs, are_pixels
 from replaylab.learners.api.protocols import Agents, Loss
-from replaylab.learners.dqn.perceptrons import PerceptronAgents
+from replaylab.learners.dqn.perceptrons import PerceptronAgents, PixelNetworkName
 from replaylab.replay import Linear, Schedule
 from replaylab.replay.data.schedules import CHANCE
 
@@ -53,11 +53,12 @@ class DQN:
     fall back, and below 100 updates the values diverge; this is not so of the squared loss.
 
     The network is a perceptron, computed for all replicas by the compiled core, above a small convolution if
-    `filters` are asked for; else for pixels (three axes of uint8) it is the convolutional one of Mnih et al.; or it is
+    `filters` are asked for; else for pixels (three axes of uint8) it is a convolutional one (`pixel_network`); or it is
     yours (`module`). Of a goal environment it sees the observation and the desired goal.
 
     Sources: Mnih et al. 2015; van Hasselt, Guez & Silver 2016 (double); Wang et al. 2016 (dueling); Schaul et al.
-    2016 (weights); Andrychowicz et al. 2017 (clipped targets); Young & Tian 2019 (filters).
+    2016 (weights); Andrychowicz et al. 2017 (clipped targets); Young & Tian 2019 (filters); van Hasselt, Hessel &
+    Aslanides 2019 (data-efficient).
 
     Attributes:
         hidden: Widths of a perceptron's hidden layers.
@@ -83,6 +84,8 @@ class DQN:
             what is in no Box as a perceptron's inputs. None: the network described above.
         filters: Filters of 3 × 3, stride 1, with relu, below the hidden layers, for observations (channels, height,
             width), whose numbers stay as they are; 16 make the network of MinAtar's paper. 0: none.
+        pixel_network: For pixels "nature" (three convolutions below 512 units) or "data_efficient" (two of 5 × 5 with
+            stride 5 and 32 and 64 filters, below 256 units), whose update costs a third.
     """
 
     hidden: tuple[int, ...] = (128,)
@@ -104,6 +107,7 @@ class DQN:
     device: str = "cpu"
     module: Callable[[Any, int], Any] | None = None
     filters: int = 0
+    pixel_network: PixelNetworkName = "nature"
 
     online: ClassVar[bool] = False
     needs_next_action: ClassVar[bool] = False
@@ -117,6 +121,7 @@ class DQN:
             filters=whole(0),
             device=text,
             module=optional(MODULE),
+            pixel_network=one_of(*get_args(PixelNetworkName)),
         )
         check(self, learning_rate=POSITIVE, gamma=FRACTION, tau=SHARE, epsilon=CHANCE)
         check(self, max_grad_norm=optional(POSITIVE), target_range=optional(_range))

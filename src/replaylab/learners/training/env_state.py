@@ -4,9 +4,11 @@ The library's own vector environments keep all that decides their future in arra
 Gymnasium's `SyncVectorEnv`, and there each copy remembers how its episode came about: the random stream it was reset
 with, and the actions since. To put it back it is reset with that stream and takes those actions again. That is exact
 for environments that draw from their own `np_random` alone and keep nothing else from one episode to the next, as
-Gymnasium asks of them; what they show afterwards is compared with what they showed then.
+Gymnasium asks of them; what they show afterwards is compared with what they showed then. Copies with `state` and
+`restore` of their own, as Atari games, are asked instead.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -43,11 +45,18 @@ class Remembering(gym.Wrapper[Any, Any, Any, Any]):
         self.actions.append(np.array(action))
         return self.env.step(action)
 
-    def again(self, stream: npt.NDArray[np.uint64], actions: npt.NDArray[Any]) -> Any:
-        """Reset with this stream, take these actions, and return the last observation."""
-        self.env.unwrapped.np_random = unpack(stream[None])[0]
+    def state(self) -> State:
+        """Return the stream and the actions, copied."""
+        space: Any = self.action_space
+        actions = np.zeros((len(self.actions), *space.shape), space.dtype)
+        actions[:] = self.actions
+        return {"streams": self.stream.copy(), "actions": actions}
+
+    def restore(self, state: State) -> Any:
+        """Reset with that stream, take those actions, and return the last observation."""
+        self.env.unwrapped.np_random = unpack(state["streams"][None])[0]
         obs, _ = self.reset()
-        for action in actions:
+        for action in state["actions"]:
             obs = self.step(action)[0]
         return obs
 
@@ -55,13 +64,12 @@ class Remembering(gym.Wrapper[Any, Any, Any, Any]):
 def prepare(env: Env) -> None:
     """Let a vector environment remember what `state_of` needs; called before the first reset."""
     if isinstance(env, SyncVectorEnv):
-        env.envs = [Remembering(one) for one in env.envs]
+        env.envs = [one if _tells(one) else Remembering(one) for one in env.envs]
 
 
 def possible(env: Env) -> bool:
     """Return whether the environment can go on exactly from a saved state."""
-    emulated = isinstance(env, SyncVectorEnv) and any("ale_py" in str(e.spec and e.spec.entry_point) for e in env.envs)
-    return (_tells(env) or isinstance(env, SyncVectorEnv)) and not emulated
+    return _tells(env) or isinstance(env, SyncVectorEnv)
 
 
 def check(env: Env, env_id: str, purpose: str) -> None:
@@ -73,20 +81,41 @@ def check(env: Env, env_id: str, purpose: str) -> None:
         )
 
 
+def stacked(states: Sequence[State]) -> State:
+    """Return the states of E copies as one: arrays (E, ...), filled up with zeros where their lengths differ.
+
+    The lengths stand beside the array, as ``NAME.lengths``, int (E,).
+    """
+    whole: State = {}
+    for name in states[0]:
+        parts = [state[name] for state in states]
+        if parts[0].ndim == 0 or len({len(part) for part in parts}) == 1:
+            whole[name] = np.stack(parts)
+            continue
+        lengths = np.array([len(part) for part in parts])
+        whole[name] = np.zeros((len(parts), lengths.max(), *parts[0].shape[1:]), parts[0].dtype)
+        whole[f"{name}.lengths"] = lengths
+        for place, part in zip(whole[name], parts, strict=True):
+            place[: len(part)] = part
+    return whole
+
+
+def row(state: State, i: int) -> State:
+    """Return the state of copy i, as it was before `stacked`."""
+    return {
+        name: part[i, : state[f"{name}.lengths"][i]] if f"{name}.lengths" in state else part[i]
+        for name, part in state.items()
+        if name not in FLAGS and not name.endswith(".lengths")
+    }
+
+
 def state_of(env: Any) -> State:
     """Return what decides the future of a prepared environment, every array (E, ...)."""
     if _tells(env):
         state: State = env.state()
         return state
-    ones: Any = env.envs
-    lengths = np.array([len(one.actions) for one in ones])
-    space = env.single_action_space
-    actions = np.zeros((len(ones), lengths.max(), *space.shape), space.dtype)
-    for row, one in zip(actions, ones, strict=True):
-        row[: len(one.actions)] = one.actions
-    streams = np.stack([one.stream for one in ones])
     flags = {name: getattr(env, name).copy() for name in FLAGS}
-    return {"streams": streams, "actions": actions, "lengths": lengths, **flags}
+    return stacked([one.state() for one in env.envs]) | flags
 
 
 def restore(env: Any, state: State) -> None:
@@ -96,7 +125,7 @@ def restore(env: Any, state: State) -> None:
         return
     env.reset()
     for i, one in enumerate(env.envs):
-        env._env_obs[i] = one.again(state["streams"][i], state["actions"][i, : state["lengths"][i]])
+        env._env_obs[i] = one.restore(row(state, i))
     for name in FLAGS:
         setattr(env, name, state[name].copy())
 
