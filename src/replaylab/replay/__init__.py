@@ -7,6 +7,7 @@ from replaylab.replay.collect.streaming import ReplayStream
 from replaylab.replay.data.batch import Batch, release_batch_memory
 from replaylab.replay.data.fields import Field
 from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule
+from replaylab.replay.data.seeding import Seed
 from replaylab.replay.mixed import MixedReplay
 from replaylab.replay.protocols import (
     DivisibleReplay,
@@ -90,6 +91,7 @@ __all__ = [
     "Sampler",
     "SamplerReplay",
     "Schedule",
+    "Seed",
     "Sequence",
     "SharedMemory",
     "ShuffledEpochs",

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError, SnapshotError, StorageError
+from replaylab.files.manifest import folder_of, reading
 from replaylab.replay import snapshot
 from replaylab.replay.buffer_config import Declaration, Declared
 from replaylab.replay.config_json import config_from_json, is_custom
 from replaylab.replay.data.arrays import picked
 from replaylab.replay.data.seeding import PythonDraws
-from replaylab.replay.manifest import folder_of, reading
 from replaylab.replay.samplers.basic import Sampler
 from replaylab.replay.samplers.custom import CustomState
 from replaylab.replay.samplers.laber import Rescorer

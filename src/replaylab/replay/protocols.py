@@ -100,7 +100,7 @@ class Replay(Protocol):
         ...
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to a folder, in place of what was saved there before."""
+        """Write everything to files directly in a folder, in place of what was saved there before."""
         ...
 
 
@@ -167,18 +167,12 @@ def a_replay(value: Any) -> Replay:
     return value
 
 
-def needs(replay: Replay, ability: type[Any], what: str) -> None:
-    """Raise `ConfigError` unless a replay has an ability, one of the protocols here, that `what` needs.
-
-    Example:
-        >>> from replaylab import Field, ReplayBuffer
-        >>> needs(ReplayBuffer(2, {"x": Field()}), RestorableReplay, "ReplayStream.restore")
-    """
-    if not isinstance(replay, ability):
-        raise ConfigError(
-            f"{what} needs a {ability.__name__}, but {type(replay).__name__} has no "
-            f"{', '.join(f'`{name}`' for name in missing_of(replay, ability))}; use a ReplayBuffer, or add it"
-        )
+def lacking(replay: Replay, ability: type[Any], what: str) -> ConfigError:
+    """Return the error for a replay that has not the ability, one of the protocols here, which `what` needs."""
+    names = ", ".join(f"`{name}`" for name in missing_of(replay, ability))
+    return ConfigError(
+        f"{what} needs a {ability.__name__}, but {type(replay).__name__} has no {names}; use a ReplayBuffer, or add it"
+    )
 
 
 def missing_of(value: Any, protocol: type[Any]) -> list[str]:

@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from replaylab.study.results.atomic_files import sweep, whole_file, write_text
+from replaylab.files.atomic import whole_file, write_text
 from replaylab.study.results.store import SCHEMA, open_rows, write_population
+from replaylab.study.results.study_folder import sweep
 from tests.study.tiny import study
 
 

@@ -21,15 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import SnapshotError, StorageError
+from replaylab.files import manifest as sealed
+from replaylab.files import npy
+from replaylab.files.atomic import discard, make_folder, replacing, settle, settle_folder, writing
 from replaylab.learners.api.protocols import Agents
 from replaylab.learners.metrics.metrics import Metrics
 from replaylab.learners.training.env_hindsight import transforms_for
 from replaylab.learners.training.metrics_recorder import Recorder
 from replaylab.learners.training.state import Job, Run
-from replaylab.replay import ReplayBuffer, npy
-from replaylab.replay import manifest as sealed
+from replaylab.replay import ReplayBuffer
 from replaylab.replay.samplers.custom import CustomSampler
-from replaylab.writing import writing
 
 FORMAT, VERSION = "replaylab-run", 2
 BUFFERS = ("buffer-0", "buffer-1")
@@ -49,7 +50,7 @@ def save(folder: str | os.PathLike[str], run: Run, recorder: Recorder) -> None:
 
 def _save(path: Path, run: Run, recorder: Recorder) -> None:
     before = _manifest(path) if (path / "run.json").exists() else {}
-    made = sealed.make_folder(path)
+    made = make_folder(path)
     buffer = next(name for name in BUFFERS if name != before.get("buffer"))
     _tidy(path, before.get("state", {}).get("file"))
     state, fresh = path / f"state-{uuid4().hex}.npz", not (path / buffer).exists()
@@ -67,15 +68,15 @@ def _save(path: Path, run: Run, recorder: Recorder) -> None:
             "buffer": buffer,
             "state": sealed.listed(state),
         }
-        new = sealed.write(path / "run.json", manifest)
-        _checked(new)
-        new.replace(path / "run.json")
+        with replacing(path / "run.json", path / "run.json.new") as new:
+            sealed.write(new, manifest)
+            _checked(new)
     except BaseException:
         if fresh:
             rmtree(path / buffer, ignore_errors=True)
-        sealed.discard([state, *path.glob("run.json.new")], made)
+        discard([state], made)
         raise
-    sealed.settle_folder(path)
+    settle_folder(path)
     _tidy(path, state.name)
 
 
@@ -122,17 +123,14 @@ def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:
 def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]) -> None:
     """Write what each agent has learned to ``agents-SEED.npz``; `Agents.restore` takes the arrays, first axis 1."""
     path = sealed.folder_of(folder, "save_agents")
-    sealed.make_folder(path)
+    make_folder(path)
     state = agents.state()
     for r, seed in enumerate(seeds):
-        new = path / f"agents-{seed}.npz.new"
+        file = path / f"agents-{seed}.npz"
         with writing(path):
-            try:
+            with replacing(file, file.with_name(f"{file.name}.new")) as new:
                 _write_arrays(new, {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
-                sealed.put(new, path / f"agents-{seed}.npz")
-            except BaseException:
-                sealed.discard([new], [])
-                raise
+            settle_folder(path)
 
 
 def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> None:
@@ -179,13 +177,13 @@ def nested(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
 def _write_arrays(file: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     with file.open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)
-        sealed.settle(out)
+        settle(out)
 
 
 def _tidy(path: Path, kept: str | None) -> None:
     """Remove states that are no longer listed, and those of writes that were cut short."""
     ours = re.compile(r"state-[0-9a-f]{32}\.npz(\.new)?")
-    sealed.discard([one for one in path.glob("state-*") if ours.fullmatch(one.name) and one.name != kept], [])
+    discard([one for one in path.glob("state-*") if ours.fullmatch(one.name) and one.name != kept], [])
 
 
 def _manifest(path: Path) -> dict[str, Any]:
