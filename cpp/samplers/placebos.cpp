@@ -1,4 +1,6 @@
-// Prioritized draws of which no two fall into one episode.
+// Placebos: prioritized draws with one property taken away, which step has which priority, or that many rows
+// come from one episode.
+#include <algorithm>
 #include <unordered_set>
 #include <vector>
 
@@ -9,9 +11,88 @@ namespace replaylab {
 
 namespace {
 
-// A step whose episode has given one already is drawn again. Where that fails kTries times in a row, the
-// leaves of the episodes that have given are set to 0 until the batch is drawn; where nothing is left, a new
-// round begins.
+// The priorities of Prioritized, each belonging to another step: step π(a) is drawn with the priority that
+// step a earned. π is a uniformly random permutation; with several bins it stays inside each bin of
+// neighbouring slots, and among steps stored in the same round of the ring, which have about the same age.
+class Permuted : public Prioritized {
+  public:
+    Permuted(const SamplerConfig& config, std::int64_t capacity)
+        : Prioritized(config, capacity), image_(static_cast<std::size_t>(capacity)), origin_(image_.size()) {
+        const auto bins = static_cast<std::int64_t>(config.option("bins"));
+        in_rounds_ = bins > 1;
+        width_ = (capacity + bins - 1) / bins;
+    }
+
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
+              const Draw& out) override {
+        Prioritized::draw(ring, random, batch, beta, out);
+        for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = shown(out.slot[k]);
+    }
+    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+             const double* beta, double* out) const override {
+        std::vector<std::int64_t> origins;
+        for (std::int64_t k = 0; k < n; ++k) origins.push_back(leaf_of(slots[k]));
+        Prioritized::law(ring, origins.data(), n, batch, beta, out);
+    }
+    void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override {
+        in_blocks_ = ring.in_blocks();
+        for (std::int64_t k = 0; k < n; ++k) {
+            const std::int64_t slot = slots[k];
+            const bool filled = slot < filled_;
+            filled_ = std::max(filled_, slot + 1);
+            if (filled && in_rounds_)
+                pair(at(origin_, slot), at(image_, slot));  // the older steps close the gap
+            if (!filled || in_rounds_) pair(slot, slot);
+            // A random swap keeps a uniform permutation uniform and, over a growing set, makes it so.
+            const std::int64_t first = in_rounds_ ? slot / width_ * width_ : 0;
+            const std::int64_t last = in_rounds_ ? slot : filled_ - 1;
+            const std::int64_t other =
+                first + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(last - first + 1)));
+            const std::int64_t mine = at(image_, slot), its = at(image_, other);
+            pair(slot, its);
+            pair(other, mine);
+        }
+        Prioritized::stored(ring, random, slots, n);
+    }
+
+    void visit(StateVisitor& state) override {
+        Prioritized::visit(state);
+        state.visit("image", image_);
+        state.visit("origin", origin_);
+        state.visit("filled", filled_);
+    }
+    bool fits(const Ring& ring) const override {
+        if (!Prioritized::fits(ring) || filled_ != ring.size()) return false;
+        for (std::int64_t leaf = 0; leaf < filled_; ++leaf) {
+            const std::int64_t slot = shown(leaf);
+            if (slot < 0 || slot >= filled_ || leaf_of(slot) != leaf) return false;
+        }
+        return true;
+    }
+
+  protected:
+    std::int64_t shown(std::int64_t leaf) const override { return image_[static_cast<std::size_t>(leaf)]; }
+    std::int64_t leaf_of(std::int64_t slot) const override { return origin_[static_cast<std::size_t>(slot)]; }
+
+  private:
+    static std::int64_t& at(std::vector<std::int64_t>& map, std::int64_t slot) {
+        return map[static_cast<std::size_t>(slot)];
+    }
+    void pair(std::int64_t from, std::int64_t to) {
+        at(image_, from) = to;
+        at(origin_, to) = from;
+        if (in_blocks_) moved_.push_back(to);
+    }
+
+    std::vector<std::int64_t> image_, origin_;  // π and its inverse
+    bool in_rounds_, in_blocks_ = false;
+    std::int64_t width_;
+    std::int64_t filled_ = 0;
+};
+
+// Prioritized draws of which no two fall into one episode. A step whose episode has given one already is
+// drawn again. Where that fails kTries times in a row, the leaves of the episodes that have given are set to
+// 0 until the batch is drawn; where nothing is left, a new round begins.
 class Dispersed : public Prioritized {
   public:
     using Prioritized::Prioritized;
@@ -82,8 +163,10 @@ class Dispersed : public Prioritized {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_dispersed_sampler(const SamplerConfig& config, std::int64_t capacity) {
-    return config.kind == "dispersed" ? std::make_unique<Dispersed>(config, capacity) : nullptr;
+std::unique_ptr<Sampler> make_placebo(const SamplerConfig& config, std::int64_t capacity) {
+    if (config.kind == "permuted") return std::make_unique<Permuted>(config, capacity);
+    if (config.kind == "dispersed") return std::make_unique<Dispersed>(config, capacity);
+    return nullptr;
 }
 
 }  // namespace replaylab

@@ -18,12 +18,12 @@ from replaylab.replay.config_json import config_from_json
 from replaylab.replay.data.arrays import picked
 from replaylab.replay.data.seeding import PythonDraws
 from replaylab.replay.manifest import folder_of, reading
-from replaylab.replay.samplers.basic import Sampler
-from replaylab.replay.samplers.custom import CustomState
+from replaylab.replay.samplers.custom.state import CustomState
 from replaylab.replay.samplers.laber import Rescorer
+from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.storage.mapped import Handle, Storage, handle_of, opened
 from replaylab.replay.storage.retention import Reservoir
-from replaylab.replay.transforms.transforms import Transform
+from replaylab.replay.transforms.transform import Transform
 
 
 class Persistent(Declared):

@@ -28,7 +28,7 @@ from replaylab.learners.training.metrics_recorder import Recorder
 from replaylab.learners.training.state import Job, Run
 from replaylab.replay import ReplayBuffer, npy
 from replaylab.replay import manifest as sealed
-from replaylab.replay.samplers.custom import CustomSampler
+from replaylab.replay.samplers.custom.sampler import CustomSampler
 from replaylab.writing import writing
 
 FORMAT, VERSION = "replaylab-run", 2
