@@ -18,8 +18,8 @@
 
 #include "bindings/array_args.hpp"
 #include "bindings/batch_memory.hpp"
-#include "bindings/declared.hpp"
-#include "bindings/held.hpp"
+#include "bindings/config_args.hpp"
+#include "bindings/handles.hpp"
 #include "bindings/state_arrays.hpp"
 #include "replay/replay.hpp"
 #include "support/error.hpp"

@@ -17,34 +17,27 @@ from replaylab.replay.protocols import (
     SamplerReplay,
     StackedInputReplay,
 )
-from replaylab.replay.samplers.age import Geometric, Queue, Recency, ReverseSweep
-from replaylab.replay.samplers.basic import (
-    Combined,
-    Mixture,
-    Online,
-    Sampler,
-    ShuffledEpochs,
-    SlidingWindow,
-    Uniform,
-)
-from replaylab.replay.samplers.custom import CustomSampler, Oracle, View
-from replaylab.replay.samplers.dials import Blocks, Sticky
+from replaylab.replay.samplers.correlated import Blocks, Sticky
+from replaylab.replay.samplers.custom.sampler import CustomSampler, Oracle, View
 from replaylab.replay.samplers.laber import LaBER
-from replaylab.replay.samplers.priority import (
-    LAP,
-    AntiPrioritized,
-    Dispersed,
-    Greedy,
-    Permuted,
-    Prioritized,
-    RankBased,
-    ReLo,
-)
+from replaylab.replay.samplers.mixture import Mixture
+from replaylab.replay.samplers.online import Online, Queue, SlidingWindow
+from replaylab.replay.samplers.placebos import AntiPrioritized, Dispersed, Permuted
+from replaylab.replay.samplers.prioritized import LAP, Prioritized, ReLo
+from replaylab.replay.samplers.rank_based import Greedy, RankBased
+from replaylab.replay.samplers.recency import Geometric, Recency
+from replaylab.replay.samplers.reverse_sweep import ReverseSweep
+from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.samplers.shuffled_epochs import ShuffledEpochs
+from replaylab.replay.samplers.uniform import Combined, Uniform
 from replaylab.replay.stats import ReplayStats
 from replaylab.replay.storage.mapped import Handle, MemoryMap, SharedMemory, Storage
 from replaylab.replay.storage.retention import Fifo, Reservoir, Retention
+from replaylab.replay.transforms.frame_stack import FrameStack
 from replaylab.replay.transforms.hindsight import Hindsight
-from replaylab.replay.transforms.transforms import FrameStack, NStep, Sequence, Transform
+from replaylab.replay.transforms.n_step import NStep
+from replaylab.replay.transforms.sequence import Sequence
+from replaylab.replay.transforms.transform import Transform
 
 __all__ = [
     "AntiPrioritized",

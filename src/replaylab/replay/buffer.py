@@ -20,14 +20,16 @@ from replaylab.replay.data.batch import Batch, copy_batch
 from replaylab.replay.data.fields import Tree, flatten
 from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.introspection import Introspective
-from replaylab.replay.samplers.basic import Sampler
-from replaylab.replay.samplers.custom import CustomSampler, CustomState, flags_of
+from replaylab.replay.samplers.custom.sampler import CustomSampler
+from replaylab.replay.samplers.custom.state import CustomState, flags_of
 from replaylab.replay.samplers.laber import LaBER, Rescorer
+from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
 from replaylab.replay.stats import ReplayStats, replay_counts, stats_of
 from replaylab.replay.storage.mapped import Storage
 from replaylab.replay.storage.retention import Retention
-from replaylab.replay.transforms.transforms import FrameStack, Transform
+from replaylab.replay.transforms.frame_stack import FrameStack
+from replaylab.replay.transforms.transform import Transform
 
 
 class ReplayBuffer(Introspective):

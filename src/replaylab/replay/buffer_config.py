@@ -23,14 +23,20 @@ from replaylab.replay.data.fields import Field, Tree, check_fields, flatten_as, 
 from replaylab.replay.data.memory import check_memory, core_fields, machine_memory
 from replaylab.replay.data.schedules import as_schedule
 from replaylab.replay.data.seeding import Seed, sampling_streams
-from replaylab.replay.samplers.basic import Mixture, Sampler, Uniform
-from replaylab.replay.samplers.custom import CustomSampler
-from replaylab.replay.samplers.step_records import EACH
+from replaylab.replay.samplers.custom.records import EACH
+from replaylab.replay.samplers.custom.sampler import CustomSampler
+from replaylab.replay.samplers.mixture import Mixture
+from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.samplers.uniform import Uniform
 from replaylab.replay.storage.mapped import Storage, checked_storage
 from replaylab.replay.storage.retention import Fifo, Reservoir, Retention
+from replaylab.replay.transforms.frame_stack import FrameStack
 from replaylab.replay.transforms.hindsight import Hindsight, of_outcome
+from replaylab.replay.transforms.n_step import NStep
+from replaylab.replay.transforms.sequence import Sequence
 from replaylab.replay.transforms.stacked_input import check_first_stacks
-from replaylab.replay.transforms.transforms import FrameStack, NStep, Sequence, Transform, check_ends, transform_config
+from replaylab.replay.transforms.transform import Transform
+from replaylab.replay.transforms.transform_config import check_ends, transform_config
 
 Kind = TypeVar("Kind", bound=Transform)
 

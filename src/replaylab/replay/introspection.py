@@ -9,7 +9,7 @@ from replaylab.errors import ConfigError
 from replaylab.replay.data.arrays import MOST, checked_progress, ids_array, positive
 from replaylab.replay.data.fields import without_missing
 from replaylab.replay.persistence import Persistent
-from replaylab.replay.samplers.custom import CustomState
+from replaylab.replay.samplers.custom.state import CustomState
 
 
 class Introspective(Persistent):

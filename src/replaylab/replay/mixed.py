@@ -12,7 +12,7 @@ from replaylab.replay.data.arrays import MOST, ids_array, positive
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import flatten
 from replaylab.replay.protocols import Replay, SamplerReplay
-from replaylab.replay.samplers.basic import split_rows
+from replaylab.replay.samplers.mixture import split_rows
 
 
 class MixedReplay:

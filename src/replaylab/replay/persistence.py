@@ -18,12 +18,12 @@ from replaylab.replay.buffer_config import Declaration, Declared
 from replaylab.replay.config_json import config_from_json, is_custom
 from replaylab.replay.data.arrays import picked
 from replaylab.replay.data.seeding import PythonDraws
-from replaylab.replay.samplers.basic import Sampler
-from replaylab.replay.samplers.custom import CustomState
+from replaylab.replay.samplers.custom.state import CustomState
 from replaylab.replay.samplers.laber import Rescorer
+from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.storage.mapped import Handle, Storage, handle_of, opened
 from replaylab.replay.storage.retention import Reservoir
-from replaylab.replay.transforms.transforms import Transform
+from replaylab.replay.transforms.transform import Transform
 
 COMPARED = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
 """What must be equal for a buffer to go on from another's snapshot in place."""

@@ -11,7 +11,7 @@ from replaylab.arguments import Unfit
 from replaylab.errors import ConfigError
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import Tree
-from replaylab.replay.samplers.basic import Sampler
+from replaylab.replay.samplers.sampler import Sampler
 
 
 @runtime_checkable

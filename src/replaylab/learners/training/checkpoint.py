@@ -29,8 +29,7 @@ from replaylab.learners.metrics.metrics import Metrics
 from replaylab.learners.training.env_hindsight import transforms_for
 from replaylab.learners.training.metrics_recorder import Recorder
 from replaylab.learners.training.state import Job, Run
-from replaylab.replay import ReplayBuffer
-from replaylab.replay.samplers.custom import CustomSampler
+from replaylab.replay import CustomSampler, ReplayBuffer
 
 FORMAT, VERSION = "replaylab-run", 2
 BUFFERS = ("buffer-0", "buffer-1")

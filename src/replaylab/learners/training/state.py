@@ -31,7 +31,7 @@ from replaylab.replay import (
     Sequence as Sequences,
 )
 from replaylab.replay.data.fields import LEAST_COMPRESSED
-from replaylab.replay.samplers.basic import FeedbackKind
+from replaylab.replay.samplers.sampler import FeedbackKind
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from replaylab.replay.collect.env_adapter import EnvAdapter, Returned, spaces_of
 from replaylab.replay.data.arrays import fitted
 from replaylab.replay.data.fields import flatten, flatten_as, map_leaves, names_error, unflatten
 from replaylab.replay.protocols import Replay, a_replay
-from replaylab.replay.transforms.transforms import OUTCOME
+from replaylab.replay.transforms.transform import OUTCOME
 
 FROM_ENV = ("obs", "next_obs", *OUTCOME)
 """Fields whose values the environments give."""

@@ -15,7 +15,7 @@ from replaylab.replay.data.arrays import MOST
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import map_leaves
 from replaylab.replay.data.seeding import PythonDraws
-from replaylab.replay.samplers.basic import Sampler
+from replaylab.replay.samplers.sampler import Sampler
 
 Floats = npt.NDArray[np.float64]
 

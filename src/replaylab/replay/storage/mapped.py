@@ -12,8 +12,8 @@ from replaylab.arguments import Unfit, check, encodable, flag, optional, place, 
 from replaylab.errors import ConfigError, StorageError
 from replaylab.replay.data.fields import Field
 from replaylab.replay.data.memory import core_fields, machine_memory
-from replaylab.replay.samplers.basic import Sampler
-from replaylab.replay.samplers.custom import CustomSampler
+from replaylab.replay.samplers.custom.sampler import CustomSampler
+from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.storage.retention import Reservoir, Retention
 
 SHARED_FOLDER = Path("/dev/shm")

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.arguments import NOT_NEGATIVE, check, function, one_of, text
 from replaylab.errors import ConfigError, FieldError, ShapeError
-from replaylab.replay.transforms.transforms import OUTCOME, Fields, NStep, Transform, need_outcome
+from replaylab.replay.transforms.n_step import NStep
+from replaylab.replay.transforms.transform import OUTCOME, Fields, Transform, need_outcome
 
 Columns = dict[str, Any]
 Outcome = Callable[[Any, Any, Mapping[str, Any]], npt.ArrayLike]
