@@ -1,4 +1,7 @@
-"""The replay library: buffers, fields, samplers and schedules."""
+"""The replay library: buffers, fields, samplers and schedules.
+
+What is not named here is private to the library.
+"""
 
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.collect.recorder import ReplayRecorder
@@ -6,8 +9,8 @@ from replaylab.replay.collect.step_writer import StepWriter
 from replaylab.replay.collect.streaming import ReplayStream
 from replaylab.replay.data.batch import Batch, release_batch_memory
 from replaylab.replay.data.fields import Field
-from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule
-from replaylab.replay.data.seeding import Seed
+from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule, as_schedule, scheduled
+from replaylab.replay.data.seeding import ReplayStreamKey, Seed
 from replaylab.replay.mixed import MixedReplay
 from replaylab.replay.protocols import (
     DivisibleReplay,
@@ -18,7 +21,7 @@ from replaylab.replay.protocols import (
     StackedInputReplay,
 )
 from replaylab.replay.samplers.correlated import Blocks, Sticky
-from replaylab.replay.samplers.custom.sampler import CustomSampler, Oracle, View
+from replaylab.replay.samplers.custom.sampler import CustomSampler, Oracle, TopScores, View
 from replaylab.replay.samplers.laber import LaBER
 from replaylab.replay.samplers.mixture import Mixture
 from replaylab.replay.samplers.online import Online, Queue, SlidingWindow
@@ -27,12 +30,13 @@ from replaylab.replay.samplers.prioritized import LAP, Prioritized, ReLo
 from replaylab.replay.samplers.rank_based import Greedy, RankBased
 from replaylab.replay.samplers.recency import Geometric, Recency
 from replaylab.replay.samplers.reverse_sweep import ReverseSweep
-from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
 from replaylab.replay.samplers.shuffled_epochs import ShuffledEpochs
 from replaylab.replay.samplers.uniform import Combined, Uniform
 from replaylab.replay.stats import ReplayStats
-from replaylab.replay.storage.mapped import Handle, MemoryMap, SharedMemory, Storage
+from replaylab.replay.storage.mapped import MappedStorage, MemoryMap, SharedMemory
 from replaylab.replay.storage.retention import Fifo, Reservoir, Retention
+from replaylab.replay.storage.storage import Handle, Storage
 from replaylab.replay.transforms.frame_stack import FrameStack
 from replaylab.replay.transforms.hindsight import Hindsight
 from replaylab.replay.transforms.n_step import NStep
@@ -49,6 +53,7 @@ __all__ = [
     "Dispersed",
     "DivisibleReplay",
     "Exponential",
+    "FeedbackKind",
     "Field",
     "Fifo",
     "FrameStack",
@@ -60,6 +65,7 @@ __all__ = [
     "LAP",
     "LaBER",
     "Linear",
+    "MappedStorage",
     "MemoryMap",
     "MixedReplay",
     "Mixture",
@@ -77,6 +83,7 @@ __all__ = [
     "ReplayRecorder",
     "ReplayStats",
     "ReplayStream",
+    "ReplayStreamKey",
     "Reservoir",
     "RestorableReplay",
     "Retention",
@@ -93,8 +100,11 @@ __all__ = [
     "StepWriter",
     "Sticky",
     "Storage",
+    "TopScores",
     "Transform",
     "Uniform",
     "View",
+    "as_schedule",
     "release_batch_memory",
+    "scheduled",
 ]

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from inspect import isabstract
-from types import NoneType
 from typing import Any, get_origin
 
 import numpy as np
@@ -13,11 +12,11 @@ from replaylab.errors import SnapshotError
 from replaylab.replay.data.fields import Field, Tree
 from replaylab.replay.data.schedules import Schedule
 from replaylab.replay.samplers.sampler import Sampler
-from replaylab.replay.storage.mapped import Storage
+from replaylab.replay.storage.mapped import MappedStorage
 from replaylab.replay.storage.retention import Retention
 from replaylab.replay.transforms.transform import Transform
 
-BASES: tuple[type, ...] = (Sampler, Schedule, Transform, Retention, Storage)
+BASES: tuple[type, ...] = (Sampler, Schedule, Transform, Retention, MappedStorage)
 """Whose classes can be written down, by name."""
 
 
@@ -28,7 +27,12 @@ def fields_to_json(tree: Tree) -> Any:
     ``{"items": [[key, field], ...]}``.
     """
     if isinstance(tree, Mapping) and not all(isinstance(key, str) for key in tree):
-        return {"items": [[_key_to_json(key), fields_to_json(child)] for key, child in tree.items()]}
+        return {
+            "items": [
+                [key.item() if isinstance(key, np.generic) else key, fields_to_json(child)]
+                for key, child in tree.items()
+            ]
+        }
     if isinstance(tree, Mapping):
         return {"mapping": {key: fields_to_json(child) for key, child in tree.items()}}
     if isinstance(tree, tuple):
@@ -97,7 +101,7 @@ def config_from_json(value: Any) -> Any:
         return made(**_as_declared(made, options))
     raise SnapshotError(
         f"the snapshot's {value.get('custom', value.get('type'))} is none of this library's that can be written down; "
-        "pass it: ReplayBuffer.load(path, sampler=...) or load(path, transforms=...)"
+        "pass it: ReplayBuffer.load(path, sampler=...), load(path, transforms=...) or load(path, storage=...)"
     )
 
 
@@ -112,17 +116,3 @@ def _kinds() -> dict[str, type]:
         if ours and not any(get_origin(field.type) is Callable for field in dataclass_fields(kind)):
             found[kind.__name__] = kind
     return found
-
-
-def _key_to_json(key: Any) -> Any:
-    """Return the key of a mapping as a JSON value that is equal to it.
-
-    Raises:
-        SnapshotError: There is none.
-    """
-    plain = key.item() if isinstance(key, np.generic) else key
-    if not isinstance(plain, (str, int, float, bool, NoneType)):
-        raise SnapshotError(
-            f"the key {key!r} of a nested field cannot be written to a snapshot; use strings or whole numbers as keys"
-        )
-    return plain

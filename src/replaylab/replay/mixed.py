@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, IdError, ShapeError
-from replaylab.replay.data.arrays import MOST, ids_array, positive
+from replaylab.replay.data.arrays import ids_array, positive
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import flatten
 from replaylab.replay.protocols import Replay, SamplerReplay
@@ -170,7 +171,7 @@ class MixedReplay:
 
     def _split(self, batch_size: int) -> dict[int, int]:
         """Return the rows asked of each buffer that gives any."""
-        asked = split_rows(self._shares, positive("batch_size", batch_size, most=MOST))
+        asked = split_rows(self._shares, positive("batch_size", batch_size, most=LARGEST_AXIS))
         return {j: rows for j, rows in enumerate(asked) if rows}
 
     def _places(self, source: npt.ArrayLike, ids: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

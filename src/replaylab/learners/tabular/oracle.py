@@ -16,8 +16,7 @@ from replaylab.errors import ConfigError
 from replaylab.learners.api.protocols import Agents
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 from replaylab.learners.tabular.temporal_difference import TabularAgents
-from replaylab.replay import ReplayBuffer, View
-from replaylab.replay.samplers.custom.sampler import TopScores
+from replaylab.replay import ReplayBuffer, TopScores, View
 
 Floats = npt.NDArray[np.float64]
 

@@ -21,7 +21,6 @@ from replaylab.learners.api.protocols import Probe, ProbedAgents, Update, pick
 from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.learners.training.state import Run
 from replaylab.replay import Batch, ReplayBuffer
-from replaylab.replay.stats import replay_counts
 
 MOMENTS = 16
 """At most, for one look."""
@@ -185,7 +184,7 @@ def _of_law(kept: list[Kept]) -> Numbers:
 
 
 def _of_use(buffer: ReplayBuffer) -> Numbers:
-    counts = replay_counts(buffer)
+    counts = buffer.replay_counts()
     return {
         "never_replayed_share": np.array([measures.never_replayed_share(one) for one in counts]),
         "replay_gini": np.array([measures.gini(one) for one in counts]),

@@ -9,7 +9,20 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode
 
-from replaylab.arguments import Unfit, flag, function, instance, mapping, optional, place, takes, text, tuple_of, whole
+from replaylab.arguments import (
+    LARGEST_AXIS,
+    Unfit,
+    flag,
+    function,
+    instance,
+    mapping,
+    optional,
+    place,
+    takes,
+    text,
+    tuple_of,
+    whole,
+)
 from replaylab.errors import ConfigError
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.protocols import (
@@ -38,7 +51,6 @@ from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.learners.training.metrics_recorder import OnMetrics, Recorder
 from replaylab.learners.training.state import Job, Run, states_of, true_next_obs
 from replaylab.replay import Sampler, Transform
-from replaylab.replay.data.arrays import MOST
 
 Look = Callable[[Any, Sequence[int]], npt.NDArray[np.float64]]
 """What an evaluation tells besides returns: agents and their seeds → a number for each, (R,)."""
@@ -78,8 +90,8 @@ def _seeds(value: Any) -> tuple[int, ...]:
     transforms=tuple_of(instance((Transform, EnvHindsight), "a transform"), "a list or tuple of transforms"),
     env_options=optional(mapping),
     eval_every=COUNT,
-    eval_episodes=whole(most=MOST),
-    held_out=whole(0, MOST),
+    eval_episodes=whole(most=LARGEST_AXIS),
+    held_out=whole(0, LARGEST_AXIS),
     value_error=flag,
     log_every=whole(),
     visits=flag,

@@ -1,6 +1,5 @@
 """Everything that moves while R replicas are trained: environments, agents, buffer, streams, clock."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -20,6 +19,7 @@ from replaylab.learners.api.random_streams import Stream, numbers
 from replaylab.learners.training import env_state as continuing
 from replaylab.learners.training.env_hindsight import EnvHindsight, transforms_for
 from replaylab.replay import (
+    FeedbackKind,
     Field,
     FrameStack,
     NStep,
@@ -30,8 +30,6 @@ from replaylab.replay import (
 from replaylab.replay import (
     Sequence as Sequences,
 )
-from replaylab.replay.data.fields import LEAST_COMPRESSED
-from replaylab.replay.samplers.sampler import FeedbackKind
 
 
 @dataclass(frozen=True)
@@ -243,8 +241,8 @@ def _buffer(job: Job, env: VectorEnv[Any, Any, Any], seeds: Sequence[int], agent
 
 def _packed_pixels(space: Space[Any]) -> dict[str, Field]:
     """Return the fields of images, which are kept compressed, without loss; none where there are none, or tiny ones."""
-    shape = space.shape or ()
-    if not are_pixels(space) or math.prod(shape[1:]) < LEAST_COMPRESSED:
+    shape = space.shape or ()  # whose first axis may be a stack's, of which single frames are kept
+    if not are_pixels(space) or not Field(shape[1:], np.uint8).compressible:
         return {}
     field = Field(shape, np.uint8, compressed=True)
     return {"obs": field, "next_obs": field}

@@ -108,8 +108,8 @@ class StepWriter:
         """
         values = self._checked("end_episode", {"obs": obs}, list(self._after))
         asked = self._mask("where", True if where is None else where)
-        over, cut = self._mask("terminated", terminated), self._mask("truncated", truncated)
-        ids = self._store(values, asked, over, cut | ~over)
+        over, cut_off = self._mask("terminated", terminated), self._mask("truncated", truncated)
+        ids = self._store(values, asked, over, cut_off | ~over)
         self._kept_back &= ~asked
         return ids
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from replaylab import arguments
+from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, SnapshotError
 from replaylab.files.manifest import PLAIN, folder_of, whole
 from replaylab.replay import snapshot
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.collect.source_items import fields_of_step, steps_of
-from replaylab.replay.data.arrays import MOST, positive
+from replaylab.replay.data.arrays import positive
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.seeding import Seed
 from replaylab.replay.protocols import Replay, RestorableReplay, a_replay, lacking
@@ -74,7 +75,7 @@ class ReplayStream:
         self.drawn = 0
         self._buffer = None if isinstance(buffer, int | np.integer) else arguments.checked("buffer", buffer, a_replay)
         self._capacity = positive("buffer", buffer) if self._buffer is None else self._buffer.capacity
-        self._batch_size = positive("batch_size", batch_size, most=MOST)
+        self._batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
         self._warmup = self._batch_size if warmup is None else positive("warmup", warmup)
         self._progress = progress
         self._seed = seed

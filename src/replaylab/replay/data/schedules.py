@@ -106,12 +106,24 @@ class Exponential(Schedule):
 
 
 def as_schedule(value: float | Schedule) -> Schedule:
-    """Return a schedule as it is, and a number as a constant one."""
+    """Return a schedule as it is, and a number as a constant one.
+
+    Example:
+        >>> as_schedule(0.4)(0.9), as_schedule(Linear(0.4, 1.0))(0.5)
+        (0.4, 0.7)
+    """
     return value if isinstance(value, Schedule) else Constant(float(value))
 
 
 def scheduled(rule: Rule[float]) -> Rule[float | Schedule]:
-    """A number that keeps a rule, or a schedule whose values do."""
+    """Return the rule of an option that may change over a run: a number that keeps a rule, or a schedule that does.
+
+    Args:
+        rule: Of numbers, one of `replaylab.arguments` or a function of its kind.
+
+    Returns:
+        A rule: it returns the number or the schedule that it is given, and refuses others as `rule` does.
+    """
 
     def take(value: Any) -> float | Schedule:
         if not isinstance(value, Schedule):
@@ -121,6 +133,3 @@ def scheduled(rule: Rule[float]) -> Rule[float | Schedule]:
         return value
 
     return take
-
-
-CHANCE = scheduled(number("a chance, in [0, 1]", lambda chance: 0.0 <= chance <= 1.0))

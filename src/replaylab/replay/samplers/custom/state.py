@@ -55,11 +55,11 @@ class CustomState(PythonDraws):
         for record in self._records:
             record.clear()
 
-    def cut(self, where: Any, axes: tuple[int, int]) -> None:
+    def end_episode(self, where: Any, axes: tuple[int, int]) -> None:
         """Begin new episodes; `axes` are R, E."""
         asked = np.ones(axes, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(axes)
         for record, row in zip(self._records, asked, strict=True):
-            record.cut(row)
+            record.end_episode(row)
 
     def draw(self, batch_size: int, min_size: int) -> tuple[list[View], Ids, Floats]:
         """Return what was seen, ids and probabilities of a batch in every replica (R, B); `count` it afterwards."""
