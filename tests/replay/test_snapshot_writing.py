@@ -193,7 +193,7 @@ class TestFailures:
             "rows": "replaylab.files.npy.head_of",
             "state": "numpy.savez",
             "manifest": "json.dump",
-            "check": "replaylab.replay.buffer_config.Declaration.check_json",
+            "check": "replaylab.replay.buffer_config.BufferConfig.check_json",
             "rename": "pathlib.Path.replace",
         }
         buffer.extend(x=np.arange(50.0))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, MISSING, dataclass, field
 from dataclasses import fields as dataclass_fields
 from typing import Any, Literal, TypeVar
 
@@ -127,10 +127,13 @@ class BufferConfig:
         Raises:
             SnapshotError: One is not this library's, or holds functions, and is not given.
         """
+        wanted = [
+            one.name for one in dataclass_fields(cls) if one.init and (one.name in value or one.default is MISSING)
+        ]
         read = {
             name: fields_from_json(value[name]) if name == "fields" else config_from_json(value[name])
-            for name in cls.names()
-            if name in value and given.get(name) is None
+            for name in wanted
+            if given.get(name) is None
         }
         return read | {name: one for name, one in given.items() if one is not None}
 

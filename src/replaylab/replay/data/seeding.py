@@ -52,7 +52,7 @@ class PythonDraws:
 
 
 def sampling_generators(
-    seed: Seed, replicas: int | None, purpose: int = ReplayStreamKey.SAMPLING
+    seed: Seed, replicas: int | None, purpose: ReplayStreamKey = ReplayStreamKey.SAMPLING
 ) -> list[np.random.Generator]:
     """Return each replica's stream of a purpose as a NumPy generator, for samplers written in Python."""
     return [np.random.default_rng(_child(root, purpose)) for root in _roots(seed, replicas)]
