@@ -19,6 +19,7 @@ from replaylab.replay.protocols import (
     RestorableReplay,
     SamplerReplay,
     StackedInputReplay,
+    require,
 )
 from replaylab.replay.samplers.correlated import Blocks, Sticky
 from replaylab.replay.samplers.custom.sampler import CustomSampler, Oracle, TopScores, View
@@ -106,5 +107,6 @@ __all__ = [
     "View",
     "as_schedule",
     "release_batch_memory",
+    "require",
     "scheduled",
 ]

@@ -167,12 +167,31 @@ def a_replay(value: Any) -> Replay:
     return value
 
 
-def lacking(replay: Replay, ability: type[Any], what: str) -> ConfigError:
-    """Return the error for a replay that has not the ability, one of the protocols here, which `what` needs."""
-    names = ", ".join(f"`{name}`" for name in missing_of(replay, ability))
-    return ConfigError(
-        f"{what} needs a {ability.__name__}, but {type(replay).__name__} has no {names}; use a ReplayBuffer, or add it"
-    )
+def require(replay: Replay, ability: type[Any], what: str) -> Any:
+    """Return a replay, if it has the ability that `what` needs.
+
+    Args:
+        replay: Which.
+        ability: A protocol: `RestorableReplay`, `DivisibleReplay`, `InspectableReplay`, `SamplerReplay` or
+            `StackedInputReplay`.
+        what: What is to be done with it, as the message names it.
+
+    Raises:
+        ConfigError: It does not have the ability; the message names the members that are missing.
+
+    Example:
+        >>> from replaylab import Field, ReplayBuffer
+        >>> buffer = ReplayBuffer(2, {"x": Field()})
+        >>> require(buffer, RestorableReplay, "going on from a checkpoint") is buffer
+        True
+    """
+    if not isinstance(replay, ability):
+        names = ", ".join(f"`{name}`" for name in missing_of(replay, ability))
+        raise ConfigError(
+            f"{what} needs a {ability.__name__}, but {type(replay).__name__} has no {names}; use a ReplayBuffer, or "
+            "add it"
+        )
+    return replay
 
 
 def missing_of(value: Any, protocol: type[Any]) -> list[str]:

@@ -270,7 +270,9 @@ def test_pinning_is_a_matter_of_true_or_false(value):
 
 
 BASES = {"CustomSampler", "MappedStorage", "Retention", "Sampler", "Schedule", "TopScores", "Transform"}
-PROTOCOLS = {name for name in replay.__all__ if getattr(getattr(replay, name), "_is_protocol", False)}
+"""`require` names what a replay lacks, see tests/replay/collect/test_toy_replay.py."""
+
+PROTOCOLS = {"require"} | {name for name in replay.__all__ if getattr(getattr(replay, name), "_is_protocol", False)}
 RETURNED = {"Batch", "Handle", "ReplayStats", "View", "release_batch_memory"}
 """What the library makes, and hands out; and what has no arguments."""
 

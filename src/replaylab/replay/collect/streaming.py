@@ -19,7 +19,7 @@ from replaylab.replay.collect.source_items import fields_of_step, steps_of
 from replaylab.replay.data.arrays import positive
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.seeding import Seed
-from replaylab.replay.protocols import Replay, RestorableReplay, a_replay, lacking
+from replaylab.replay.protocols import Replay, RestorableReplay, a_replay, require
 
 MOST_STEPS = 2**62
 
@@ -202,9 +202,7 @@ class ReplayStream:
     def _load(self, place: Path) -> None:
         """Put a saved buffer's inside into the one here."""
         if self._buffer is not None:
-            if not isinstance(self._buffer, RestorableReplay):
-                raise lacking(self._buffer, RestorableReplay, f"{type(self).__name__}.restore")
-            self._buffer.restore(place)
+            require(self._buffer, RestorableReplay, f"{type(self).__name__}.restore").restore(place)
             return
         loaded = ReplayBuffer.load(place)
         if loaded.capacity != self._capacity:
