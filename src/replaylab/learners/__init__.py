@@ -13,7 +13,7 @@ from replaylab.learners.api.protocols import (
 from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.learners.dqn.as_published import DQNAsPublished
 from replaylab.learners.dqn.settings import DQN
-from replaylab.learners.metrics.metrics import Metrics
+from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.learners.tabular.temporal_difference import ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.training.loop import train
 

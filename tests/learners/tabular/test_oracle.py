@@ -15,7 +15,7 @@ from replaylab.learners.tabular.dynamic_programming import optimal_values
 from replaylab.learners.tabular.oracle import EnvOracle, TrueErrorOracle
 from replaylab.learners.training.loop import turn as take_turn
 from replaylab.learners.training.state import Job, Run
-from replaylab.learners.training.trial_run import check
+from replaylab.learners.training.preflight import check
 from replaylab.replay import Batch, NStep
 
 CLIFFWALK = "replaylab/BlindCliffwalk-v0"
