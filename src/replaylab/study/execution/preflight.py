@@ -43,8 +43,8 @@ def check_population(population: Population) -> None:
         MissingExtraError: what it needs is not installed.
     """
     from replaylab.learners.evaluation.value_error import OptimumDistance
-    from replaylab.learners.training.state import Job
     from replaylab.learners.training.preflight import check
+    from replaylab.learners.training.state import Job
 
     part = population
     learner, sampler = build(part.learner_part, LEARNERS), build(part.strategy_part, STRATEGIES)
