@@ -9,7 +9,8 @@ from replaylab.errors import ConfigError
 from replaylab.replay import Field, Fifo, NStep, Prioritized, ReplayBuffer, Uniform
 from replaylab.replay.buffer_config import BufferConfig, Configured
 
-FIELDS = {"x": Field(), "reward": Field(), "terminated": Field((), bool), "truncated": Field((), bool)}
+ENDS = {"terminated": Field((), bool), "truncated": Field((), bool)}
+FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), **ENDS}
 
 
 def parameters(function):
@@ -40,10 +41,9 @@ class TestTheConstructor:
         ],
     )
     def test_it_hands_every_option_over(self, name, value):
-        fields = FIELDS | {"obs": Field(), "next_obs": Field()}
-        buffer = ReplayBuffer(10, fields, **{name: value})
+        buffer = ReplayBuffer(10, FIELDS, **{name: value})
         assert buffer._config.arguments()[name] == value
-        assert ReplayBuffer(10, fields)._config.arguments()[name] != value
+        assert ReplayBuffer(10, FIELDS)._config.arguments()[name] != value
         if name != "count_replays":
             assert getattr(buffer, name) == value
 

@@ -96,3 +96,16 @@ class SavingToyReplay(ToyReplay):
 
     def restore(self, path):
         self.__dict__.update(pickle.loads((Path(path) / "toy.pickle").read_bytes()))
+
+
+def assert_same_steps(toy, buffer):
+    """The same steps under the same ids, the same ones dropped."""
+    assert len(toy) == len(buffer) > 0
+    np.testing.assert_array_equal(toy.size, buffer.size)
+    np.testing.assert_array_equal(toy.next_id, buffer.next_id)
+    least = min(map(len, toy.kept))
+    ids = np.array([[number for number, _ in kept[-least:]] for kept in toy.kept])
+    found = buffer.get(ids if toy.replicas is not None else ids[0])
+    for name in toy.fields:
+        theirs = np.array([[step[name] for _, step in kept[-least:]] for kept in toy.kept])
+        np.testing.assert_array_equal(theirs if toy.replicas is not None else theirs[0], found[name], err_msg=name)

@@ -187,9 +187,10 @@ def require(replay: Replay, ability: type[Any], what: str) -> Any:
     """
     if not isinstance(replay, ability):
         names = ", ".join(f"`{name}`" for name in missing_of(replay, ability))
+        article = "an" if ability.__name__.startswith("I") else "a"
         raise ConfigError(
-            f"{what} needs a {ability.__name__}, but {type(replay).__name__} has no {names}; use a ReplayBuffer, or "
-            "add it"
+            f"{what} needs {article} {ability.__name__}, but {type(replay).__name__} has no {names}; use a "
+            "ReplayBuffer, or add it"
         )
     return replay
 

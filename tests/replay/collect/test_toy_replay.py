@@ -21,7 +21,7 @@ from replaylab.replay import (
 )
 from replaylab.replay.protocols import missing_of
 from tests.replay.collect.scripted_env import MODES, SCRIPTS, ScriptedEnv, make_vector
-from tests.replay.toy_replay import SavingToyReplay, ToyReplay
+from tests.replay.toy_replay import SavingToyReplay, ToyReplay, assert_same_steps
 
 FLAG = Field((), bool)
 FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), "terminated": FLAG, "truncated": FLAG}
@@ -32,19 +32,6 @@ def as_buffer(toy):
     return ReplayBuffer(
         toy.capacity, toy.fields, num_envs=toy.num_envs, replicas=toy.replicas, autoreset=toy.autoreset, seed=0
     )
-
-
-def assert_same_steps(toy, buffer):
-    """The same steps under the same ids, the same ones dropped."""
-    assert len(toy) == len(buffer) > 0
-    np.testing.assert_array_equal(toy.size, buffer.size)
-    np.testing.assert_array_equal(toy.next_id, buffer.next_id)
-    least = min(map(len, toy.kept))
-    ids = np.array([[number for number, _ in kept[-least:]] for kept in toy.kept])
-    found = buffer.get(ids if toy.replicas is not None else ids[0])
-    for name in toy.fields:
-        theirs = np.array([[step[name] for _, step in kept[-least:]] for kept in toy.kept])
-        np.testing.assert_array_equal(theirs if toy.replicas is not None else theirs[0], found[name], err_msg=name)
 
 
 def test_it_is_a_replay():

@@ -1,6 +1,5 @@
 """Storages of the user's own: one on the library's base, in a folder of its choice, and one with no base at all."""
 
-import os
 import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,35 +27,26 @@ class RunStorage(MappedStorage):
 
 
 @dataclass(frozen=True)
-class AnonymousMemory:
-    """Rows in memory without a name, for this process and those that get its descriptor: the protocol, no base."""
+class BareStorage:
+    """A file, told by the protocol's members alone."""
 
-    descriptor: int
-    process: int
+    file: Path
     on_disk: bool = False
     headroom: int | None = 10
     writers: int = 4
     create: bool | None = None
     after_crash: bool = False
 
-    @classmethod
-    def make(cls):
-        return cls(os.memfd_create("rows"), os.getpid())
-
-    @property
-    def file(self):
-        return Path(f"/proc/{self.process}/fd/{self.descriptor}")
-
     def opened(self):
         return replace(self, create=False)
 
     def unlink(self):
-        os.close(self.descriptor)
+        self.file.unlink()
 
 
 @pytest.fixture(params=["on the base", "without a base"])
 def own(request, tmp_path):
-    storage = RunStorage(str(tmp_path), "a") if request.param == "on the base" else AnonymousMemory.make()
+    storage = RunStorage(str(tmp_path), "a") if request.param == "on the base" else BareStorage(tmp_path / "a")
     yield storage
     storage.unlink()
 
