@@ -21,7 +21,7 @@ def test_the_buffer_picks_rows_of_a_pool_by_the_rescoring_stream():
 
 def test_no_two_named_streams_share_a_key():
     """Of the replay library, of the learners and of the noisy environment, which spawn from one seed."""
-    replays = {name: key for name, key in vars(seeding).items() if name.isupper()}
+    replays = {one.name: one.value for one in ReplayStreamKey}
     assert set(replays) == {"SAMPLING", "RESCORING"}
     named = {one.name: one.value for one in Stream.__members__.values()} | {"NOISE": NOISE_KEY}
     assert replays.items() <= named.items()

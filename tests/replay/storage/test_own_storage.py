@@ -41,7 +41,7 @@ class BareStorage:
         return replace(self, create=False)
 
     def unlink(self):
-        self.file.unlink()
+        self.file.unlink(missing_ok=True)
 
 
 @pytest.fixture(params=["on the base", "without a base"])
