@@ -248,7 +248,7 @@ CALLS = [
         use=list,
     ),
     Call(StepWriter, lambda: {"buffer": ReplayBuffer(9, dict.fromkeys(("obs", "next_obs"), Field()) | ENDS)}),
-    Call(as_schedule, {"value": 0.5}),
+    Call(as_schedule, {"value": 0.5}, {"value": NUMBERS}),
     Call(scheduled, {"rule": float}),
     Call("push", {"step": {"x": 1.0}}, {}, stream),
     Call("restore", lambda: {"state": stream().state()}, {}, stream),
