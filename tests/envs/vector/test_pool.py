@@ -8,13 +8,14 @@ import pytest
 
 from replaylab.envs import make_vector_env
 from replaylab.errors import ConfigError, MissingExtraError
-from replaylab.learners import DQN, train
+from replaylab.learners import DQN
 from replaylab.learners.api.random_streams import numbers
 from replaylab.replay import Uniform
 from replaylab.study import Spec
 from replaylab.study.execution.preflight import check_population
 from replaylab.study.execution.worker import train_population
 from replaylab.study.plan.populations import plan
+from tests.learners.calls import train
 
 
 def test_a_missing_pool_is_told_with_the_command(monkeypatch):

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, SnapshotError, StorageError
-from replaylab.learners import DQN, QLearning, Sarsa, train
+from replaylab.learners import DQN, QLearning, Sarsa
 from replaylab.learners.training import checkpoint
 from replaylab.replay import Linear, NStep, Prioritized, Uniform
 from replaylab.replay import manifest as sealed
+from tests.learners.calls import train
 from tests.learners.tabular import corridor
 
 DEEP = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=40, target_period=7, epsilon=Linear(1.0, 0.1))

@@ -301,7 +301,7 @@ _MEASURES = (
         "Staleness of priorities",
         "reward",
         "absolute TD error now minus the one fed back when the row was drawn",
-        definition="mean of |δ| now minus |δ| fed back when the row was drawn, half the time between two looks ago on "
+        definition="mean of |δ| now minus |δ| fed back when the row was drawn, half the time between two rounds ago on "
         "average: how stale priorities are",
     ),
     Metric(
