@@ -48,9 +48,7 @@ def share(env_id: str, kind: str, *, seeds: int, steps: int, every: int) -> floa
     try:
         learner = DQN() if kind == "dqn" else QLearning(batch_size=32, capacity=2_000)
         sampler = Prioritized() if kind == "dqn" else Uniform()
-        config = TrainingConfig(
-            env_id, learner, sampler, steps, eval_every=None, log_every=500, measure_every=every
-        )
+        config = TrainingConfig(env_id, learner, sampler, steps, eval_every=None, log_every=500, measure_every=every)
         train(config, range(seeds))
     finally:
         BatchMeasures.after_learning = plain  # type: ignore[method-assign]

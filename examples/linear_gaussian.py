@@ -37,7 +37,7 @@ class LinearGaussian:
     gradient_steps: int = 1
     online: bool = False
     needs_next_action: bool = False
-    metrics: ClassVar = (Metric("rollout/exploration_sigma", "Exploration", "action", "standard deviation of the noise"),)
+    metrics: ClassVar = (Metric("rollout/exploration_sigma", "Exploration", "none", "σ of the noise, scaled"),)
 
     def agents(self, observation_space: gym.Space, action_space: gym.Space, seeds: list[int]) -> "LinearGaussianAgents":
         """Return R new agents, one a seed."""
