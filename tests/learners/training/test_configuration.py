@@ -74,7 +74,7 @@ def test_a_setting_that_came_later_is_no_part_of_ids_while_it_has_its_default():
         ({"total_steps": None}, "give either `total_steps` or `total_episodes`, but got None and None"),
         ({"total_episodes": 3}, "give either `total_steps` or `total_episodes`, but got 100 and 3"),
         ({"transforms": [NStep(3, 0.5)]}, "`gamma` of NStep must be the learner's, 0.99, but got 0.5"),
-        ({"transforms": [Sequence(3)]}, "leave Sequence out"),
+        ({"transforms": [Sequence(80)]}, "leave Sequence out"),
         ({"autoreset_mode": "Nextstep"}, "`autoreset_mode` of TrainingConfig must be"),
         ({"eval_episodes": 0}, "`eval_episodes` of TrainingConfig must be at least 1, but got 0"),
     ],
