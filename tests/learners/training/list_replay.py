@@ -12,7 +12,7 @@ NAMES = ("obs", "action", "reward", "next_obs", "terminated", "truncated")
 
 
 class ListReplay:
-    """Stores steps of R replicas in lists, and draws the newest one, B times."""
+    """Stores steps of R replicas in lists, and draws the newest one alone, as `Online` does."""
 
     num_envs = None
 
@@ -51,10 +51,9 @@ class ListReplay:
         raise NotImplementedError
 
     def sample(self, batch_size, *, progress=None):
-        columns = {name: np.array([[own[-1][name]] * batch_size for own in self.steps]) for name in NAMES}
+        columns = {name: np.array([[own[-1][name]] for own in self.steps]) for name in NAMES}
         columns["reward"] = columns["reward"].astype(np.float32)
-        shape = (self.replicas, batch_size)
-        ids = np.broadcast_to((self.next_id - 1)[:, None], shape).copy()
+        shape, ids = (self.replicas, 1), (self.next_id - 1)[:, None]
         return Batch(columns | {"weight": np.ones(shape, np.float32), "probability": np.ones(shape), "id": ids})
 
     def update_priorities(self, ids, td_error=None, *, priority=None):
