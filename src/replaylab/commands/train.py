@@ -16,11 +16,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from replaylab import statistics
 from replaylab.errors import SnapshotError, SpecError
+from replaylab.files.atomic import write_text
 from replaylab.study.analysis import comparisons as analysis
 from replaylab.study.execution.worker import train_population
 from replaylab.study.plan.populations import Population, plan
 from replaylab.study.report import sentences as words
-from replaylab.study.results import atomic_files as files
 from replaylab.study.results import provenance
 from replaylab.study.results.durations import duration
 from replaylab.study.results.store import write_population
@@ -176,7 +176,7 @@ def train_and_report(
         hooks.append(Checkpoints(save, save_every))
         if not resume:
             save.mkdir(parents=True, exist_ok=True)
-            files.write_text(save / "population.json", population.model_dump_json(indent=1))
+            write_text(save / "population.json", population.model_dump_json(indent=1))
     with ExitStack() as open_files:
         if tensorboard is not None:
             from replaylab.watch import TensorBoard

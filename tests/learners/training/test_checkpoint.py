@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, SnapshotError, StorageError
+from replaylab.files import manifest as sealed
 from replaylab.learners import DQN, QLearning, Sarsa
 from replaylab.learners.training import checkpoint
 from replaylab.replay import Linear, NStep, Prioritized, Uniform
-from replaylab.replay import manifest as sealed
 from tests.learners.calls import train
 from tests.learners.tabular import corridor
 

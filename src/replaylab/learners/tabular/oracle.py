@@ -17,8 +17,7 @@ from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 from replaylab.learners.tabular.temporal_difference import TabularAgents
-from replaylab.replay import ReplayBuffer, View
-from replaylab.replay.samplers.custom import TopScores
+from replaylab.replay import ReplayBuffer, TopScores, View
 
 Floats = npt.NDArray[np.float64]
 

@@ -20,8 +20,7 @@ from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
 from replaylab.learners.api.observations import Inputs
 from replaylab.learners.api.protocols import Probe, ProbedAgents, Update
 from replaylab.learners.api.random_streams import Stream, generator
-from replaylab.replay import Batch, InspectableReplay
-from replaylab.replay.protocols import needs
+from replaylab.replay import Batch, InspectableReplay, require
 
 MOMENTS = 16
 """At most, for one round."""
@@ -54,7 +53,7 @@ class BatchMeasures(Hook):
 
     def on_begin(self, run: TrainingRun) -> None:
         """Refuse a replay that shows no single steps."""
-        needs(run.replay, InspectableReplay, "`measure_every`")
+        require(run.replay, InspectableReplay, "`measure_every`")
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:  # noqa: ARG002
         """Take note of the last steps of episodes."""

@@ -22,6 +22,9 @@ import numpy.typing as npt
 
 from replaylab.arguments import optional, place, takes, whole
 from replaylab.errors import SnapshotError, StorageError
+from replaylab.files import manifest as sealed
+from replaylab.files import npy
+from replaylab.files.atomic import discard, make_folder, replacing, settle, settle_folder, writing
 from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents
 from replaylab.learners.metrics.metrics_table import Metrics
@@ -29,10 +32,7 @@ from replaylab.learners.training import env_state
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.hooks import Hooks
 from replaylab.learners.training.state import Run
-from replaylab.replay import RestorableReplay, npy
-from replaylab.replay import manifest as sealed
-from replaylab.replay.protocols import needs
-from replaylab.writing import writing
+from replaylab.replay import RestorableReplay, require
 
 FORMAT, VERSION = "replaylab-run", 2
 BUFFERS = ("buffer-0", "buffer-1")
@@ -52,7 +52,7 @@ def save(folder: str | os.PathLike[str], run: Run) -> None:
 
 def _save(path: Path, run: Run) -> None:
     before = _manifest(path) if (path / "run.json").exists() else {}
-    made = sealed.make_folder(path)
+    made = make_folder(path)
     buffer = next(name for name in BUFFERS if name != before.get("buffer"))
     _tidy(path, before.get("state", {}).get("file"))
     state, fresh = path / f"state-{uuid4().hex}.npz", not (path / buffer).exists()
@@ -70,15 +70,15 @@ def _save(path: Path, run: Run) -> None:
             "buffer": buffer,
             "state": sealed.listed(state),
         }
-        new = sealed.write(path / "run.json", manifest)
-        _checked(new)
-        new.replace(path / "run.json")
+        with replacing(path / "run.json", path / "run.json.new") as new:
+            sealed.write(new, manifest)
+            _checked(new)
     except BaseException:
         if fresh:
             rmtree(path / buffer, ignore_errors=True)
-        sealed.discard([state, *path.glob("run.json.new")], made)
+        discard([state], made)
         raise
-    sealed.settle_folder(path)
+    settle_folder(path)
     _tidy(path, state.name)
 
 
@@ -103,8 +103,7 @@ def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: H
     with sealed.reading(path, "run"):
         state = nested(sealed.read_arrays(path, manifest["state"], "checkpoint"))
     run = Run(configuration, manifest["seeds"], hooks)
-    needs(run.replay, RestorableReplay, "`resume`")
-    cast("RestorableReplay", run.replay).restore(path / manifest["buffer"])
+    require(run.replay, RestorableReplay, "`resume`").restore(path / manifest["buffer"])
     with sealed.reading(path, "run"):
         run.restore(state["run"])
         hooks.restore(state["recorder"])
@@ -138,7 +137,7 @@ class Checkpoints(Hook):
             raise StorageError(f"`folder` must be a folder, but {there} is a file: give another place, or move it away")
         if self.every is not None:
             env_state.check(run.env, run.env_id, "a checkpoint")
-            needs(run.replay, RestorableReplay, "a checkpoint")
+            require(run.replay, RestorableReplay, "a checkpoint")
             self._next = self._after(run, self.every)
 
     def before_turn(self, run: TrainingRun) -> None:
@@ -160,17 +159,14 @@ class Checkpoints(Hook):
 def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]) -> None:
     """Write what each agent has learned to ``agents-SEED.npz``; `Agents.restore` takes the arrays, first axis 1."""
     path = sealed.folder_of(folder, "save_agents")
-    sealed.make_folder(path)
+    make_folder(path)
     state = agents.state()
     for r, seed in enumerate(seeds):
-        new = path / f"agents-{seed}.npz.new"
+        file = path / f"agents-{seed}.npz"
         with writing(path):
-            try:
+            with replacing(file, file.with_name(f"{file.name}.new")) as new:
                 _write_arrays(new, {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
-                sealed.put(new, path / f"agents-{seed}.npz")
-            except BaseException:
-                sealed.discard([new], [])
-                raise
+            settle_folder(path)
 
 
 def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> None:
@@ -217,13 +213,13 @@ def nested(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
 def _write_arrays(file: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     with file.open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)
-        sealed.settle(out)
+        settle(out)
 
 
 def _tidy(path: Path, kept: str | None) -> None:
     """Remove states that are no longer listed, and those of writes that were cut short."""
     ours = re.compile(r"state-[0-9a-f]{32}\.npz(\.new)?")
-    sealed.discard([one for one in path.glob("state-*") if ours.fullmatch(one.name) and one.name != kept], [])
+    discard([one for one in path.glob("state-*") if ours.fullmatch(one.name) and one.name != kept], [])
 
 
 def _manifest(path: Path) -> dict[str, Any]:

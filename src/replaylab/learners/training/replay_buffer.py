@@ -1,6 +1,5 @@
 """The replay buffer that a learner's steps are stored in, unless the configuration makes another replay."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ from gymnasium.vector import VectorEnv
 
 from replaylab.learners.api.observations import are_pixels
 from replaylab.replay import Field, FrameStack, ReplayBuffer, Sampler, Transform
-from replaylab.replay.data.fields import LEAST_COMPRESSED
 
 
 def make_replay_buffer(
@@ -48,8 +46,8 @@ def make_replay_buffer(
 
 def _compressed_pixels(space: Space[Any]) -> dict[str, Field]:
     """Return the fields of images, which are kept compressed, without loss; none where there are none, or tiny ones."""
-    shape = space.shape or ()
-    if not are_pixels(space) or math.prod(shape[1:]) < LEAST_COMPRESSED:
+    shape = space.shape or ()  # whose first axis may be a stack's, of which single frames are kept
+    if not are_pixels(space) or not Field(shape[1:], np.uint8).compressible:
         return {}
     field = Field(shape, np.uint8, compressed=True)
     return {"obs": field, "next_obs": field}

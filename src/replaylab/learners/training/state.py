@@ -20,9 +20,7 @@ from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.env_hindsight import transforms_for
 from replaylab.learners.training.hooks import Hooks
 from replaylab.learners.training.replay_buffer import make_replay_buffer
-from replaylab.replay import DivisibleReplay, Replay, Sampler
-from replaylab.replay.protocols import needs
-from replaylab.replay.samplers.basic import FeedbackKind
+from replaylab.replay import DivisibleReplay, FeedbackKind, Replay, Sampler, require
 
 SEVERAL_IN_EPISODES = "a budget of episodes for several seeds at once"
 
@@ -78,7 +76,7 @@ class Run:
         _check_feedback(self)
         if self.configuration.total_episodes is not None and len(self.seeds) > 1:
             env_state.check(self.env, self.env_id, SEVERAL_IN_EPISODES)
-            needs(self.replay, DivisibleReplay, SEVERAL_IN_EPISODES)
+            require(self.replay, DivisibleReplay, SEVERAL_IN_EPISODES)
         steps = self.clock.steps
         check_obs(self.obs, self.env_id, self.seeds, f"step {steps:,}" if steps else "its first reset")
 

@@ -4,7 +4,7 @@ It reads populations as JSON lines on standard input, trains each, writes its fi
 lines on standard output. A job with ``seconds`` is only timed, for a dry run; one with ``check`` only tells whether it
 can be trained at all. When standard input closes,
 because the parent ended or was killed, the worker ends at once, in the middle of whatever it does: files
-appear only whole (`replaylab.study.results.atomic_files`), so nothing half-written remains.
+appear only whole (`replaylab.files.atomic`), so nothing half-written remains.
 """
 
 from __future__ import annotations
