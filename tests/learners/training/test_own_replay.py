@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, Checkpoints, TrainingConfig, train
-from replaylab.replay import ReplayBuffer, Uniform
+from replaylab.learners import DQN, Checkpoints, QLearning, TrainingConfig, train
+from replaylab.replay import Batch, Online, Prioritized, ReplayBuffer, Uniform
 from tests.replay.toy_replay import SavingToyReplay, ToyReplay, assert_same_steps
 
 LEARNER = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=40, target_period=7)
@@ -49,6 +49,42 @@ def test_the_same_steps_are_stored(mode):
     assert_same_steps(*made)
 
 
+class NewestToyReplay(ToyReplay):
+    """One that draws the newest step alone, as `Online` does."""
+
+    def sample(self, batch_size, *, progress=None):
+        newest = [kept[-1] for kept in self.kept]
+        columns = {name: np.array([[step[name]] for _, step in newest]) for name in self.fields}
+        columns["id"] = np.array([[number] for number, _ in newest])
+        shape = columns["id"].shape
+        return Batch(columns | {"probability": np.ones(shape), "weight": np.ones(shape, np.float32)})
+
+
+TABLE = QLearning(batch_size=3, learning_starts=3, epsilon=0.3, online=False)
+
+
+@pytest.mark.parametrize(("env_id", "learner"), [("CliffWalking-v1", TABLE), ("CartPole-v1", LEARNER)])
+def test_the_rows_are_those_of_a_buffer_that_draws_the_same(env_id, learner):
+    made = []
+    both = [
+        train(TrainingConfig(env_id, learner, Online(), 150, eval_every=None, log_every=20, make_replay=make), [3, 5])
+        for make in (maker(NewestToyReplay, made), None)
+    ]
+    for name, column in both[0].columns.items():
+        np.testing.assert_array_equal(column, both[1].columns[name])
+    assert made[0].next_id.tolist() == [150, 150]
+    assert made[0].feedback == []
+
+
+def test_feedback_goes_back_to_it():
+    made = []
+    settings = TrainingConfig(
+        "FrozenLake-v1", TABLE, Prioritized(), 50, eval_every=None, make_replay=maker(ToyReplay, made)
+    )
+    train(settings, [3])
+    assert len(made[0].feedback) == 48
+
+
 def test_it_learns_from_it():
     made = []
     table = train(config(maker(ToyReplay, made)), [3, 5])
@@ -76,3 +112,9 @@ def test_one_that_cannot_be_restored_says_so(tmp_path):
 def test_one_that_cannot_be_inspected_says_so():
     with pytest.raises(ConfigError, match="needs an InspectableReplay, but ToyReplay has no `as_batch`, `replay_c"):
         train(config(maker(ToyReplay, []), measure_every=20), [3])
+
+
+def test_one_that_cannot_be_divided_says_so():
+    episodes = {"steps": None, "total_episodes": 3}
+    with pytest.raises(ConfigError, match="needs a DivisibleReplay, but ToyReplay has no `part`"):
+        train(config(maker(ToyReplay, []), **episodes), [3, 5])

@@ -179,7 +179,7 @@ class Agents(Policy, Protocol):
 
 @runtime_checkable
 class ProbedAgents(Agents, Protocol):
-    """Agents that measures can look into (`train`'s `measure_every`)."""
+    """Agents that tell of batches without learning from them, as measures need (`measure_every`)."""
 
     def probe(self, batch: Batch) -> Probe:
         """Return what `update` would see and do; changes nothing, no random stream either."""

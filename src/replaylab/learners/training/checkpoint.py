@@ -136,8 +136,8 @@ class Checkpoints(Hook):
         if not there.is_dir():
             raise StorageError(f"`folder` must be a folder, but {there} is a file: give another place, or move it away")
         if self.every is not None:
-            env_state.check(run.env, run.env_id, "saving a run `every` so often")
-            require(run.replay, RestorableReplay, "saving a run `every` so often")
+            env_state.check(run.env, run.env_id, "a checkpoint")
+            require(run.replay, RestorableReplay, "a checkpoint")
             self._next = self._after(run, self.every)
 
     def before_turn(self, run: TrainingRun) -> None:

@@ -21,6 +21,7 @@ from replaylab.arguments import (
     function,
     instance,
     mapping,
+    one_of,
     optional,
     text,
     tuple_of,
@@ -99,6 +100,12 @@ def _options(value: Any) -> dict[str, Any]:
     return dict(mapping({} if value is None else value))
 
 
+def _mode(value: Any) -> Any:
+    """Gymnasium's autoreset mode, or its value."""
+    one_of("NextStep", "SameStep", "Disabled")(getattr(value, "value", value))
+    return value
+
+
 def _period(value: Any) -> int | None:
     """A period in steps; None or 0: never."""
     return None if value is None else whole(0)(value) or None
@@ -153,7 +160,7 @@ class TrainingConfig:
         tuple_of(instance((Transform, EnvHindsight), "a transform"), "a list or tuple of transforms"), ()
     )
     env_options: Mapping[str, Any] | None = _setting(_options, None)
-    autoreset_mode: str | AutoresetMode | None = _setting(lambda value: value, None)
+    autoreset_mode: str | AutoresetMode | None = _setting(optional(_mode), None)
     measure_every: int | None = _setting(_period, None, InStudy("measures", "every", int, 2_500))
     make_replay: Callable[..., Replay] | None = _setting(optional(function("what a replay is to hold")), None)
 

@@ -33,6 +33,7 @@ class Run:
         seeds: One for each replica.
         hooks: What watches and steers it; None: what the configuration asks for.
         replay: What they have stored; None: nothing yet.
+        sampler: What draws from it, if they have stored something.
 
     Attributes:
         obs: What the environments show now, (R, ...).
@@ -46,6 +47,7 @@ class Run:
         seeds: Sequence[int],
         hooks: Hooks | None = None,
         replay: Replay | None = None,
+        sampler: Sampler | None = None,
     ) -> None:
         self.configuration, self.seeds, self.env_id = configuration, list(seeds), configuration.env_id
         self.hooks = Hooks(configuration, seeds) if hooks is None else hooks
@@ -54,7 +56,7 @@ class Run:
         self.env = _environments(configuration, len(self.seeds))
         env_state.prepare(self.env)
         self.agents = self._agents(self.seeds)
-        self.sampler = _sampler(configuration, self.agents)
+        self.sampler = _sampler(configuration, self.agents) if sampler is None else sampler
         self.feedback: Feedback | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
         self.replay = self._empty_replay() if replay is None else replay
         self.waiting: Step | None = None
@@ -118,7 +120,7 @@ class Run:
     def part(self, rows: npt.NDArray[np.bool_]) -> "Run":
         """Return a run of some of the replicas, bool (R,), which go on as they would have here."""
         assert isinstance(self.replay, DivisibleReplay)  # or it could not have begun
-        smaller = Run(self.configuration, self._seeds_of(rows), self.hooks, self.replay.part(rows))
+        smaller = Run(self.configuration, self._seeds_of(rows), self.hooks, self.replay.part(rows), self.sampler)
         smaller.feedback = self.feedback
         smaller.restore(pick(self.state(), rows))
         self.hooks.keep(smaller, rows)
