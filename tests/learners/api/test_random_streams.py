@@ -4,6 +4,7 @@ import pytest
 from replaylab.envs.wrappers.noise import NOISE_KEY
 from replaylab.errors import ConfigError
 from replaylab.learners.api.random_streams import Stream, generator, numbers, sequence
+from replaylab.replay import ReplayStreamKey
 from replaylab.replay.data import seeding
 
 
@@ -14,13 +15,13 @@ def test_the_buffer_draws_the_sampling_stream():
 
 
 def test_the_buffer_picks_rows_of_a_pool_by_the_rescoring_stream():
-    own = seeding.sampling_generators([7], 1, seeding.RESCORING)[0]
+    own = seeding.sampling_generators([7], 1, ReplayStreamKey.RESCORING)[0]
     assert own.random() == generator(7, Stream.RESCORING).random()
 
 
 def test_no_two_named_streams_share_a_key():
     """Of the replay library, of the learners and of the noisy environment, which spawn from one seed."""
-    replays = {name: key for name, key in vars(seeding).items() if name.isupper()}
+    replays = {one.name: one.value for one in ReplayStreamKey}
     assert set(replays) == {"SAMPLING", "RESCORING"}
     named = {one.name: one.value for one in Stream.__members__.values()} | {"NOISE": NOISE_KEY}
     assert replays.items() <= named.items()

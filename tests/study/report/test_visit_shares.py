@@ -5,8 +5,9 @@ import pytest
 
 from replaylab.commands import main as cli
 from replaylab.errors import ConfigError, SpecError
-from replaylab.learners import QLearning, train
+from replaylab.learners import QLearning
 from replaylab.replay import Online
+from tests.learners.calls import train
 from tests.study import tiny
 
 STUDY = """

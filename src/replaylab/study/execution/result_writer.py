@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 
 from replaylab.errors import StorageError
+from replaylab.files.atomic import whole_file, write_text
 from replaylab.study.execution.executor import Finished
 from replaylab.study.execution.reporter import Failure
 from replaylab.study.plan.populations import Population
-from replaylab.study.results import atomic_files as files
 from replaylab.study.results import records
 from replaylab.study.results.folder import StudyFolder
 
@@ -27,7 +27,7 @@ class ResultWriter:
         Raises:
             StorageError: it cannot be written.
         """
-        with files.whole_file(self._folder.file_of(population)) as temporary:
+        with whole_file(self._folder.file_of(population)) as temporary:
             temporary.write_bytes(finished.result)
 
     def write_time(self, population: Population, finished: Finished) -> None:
@@ -51,4 +51,4 @@ class ResultWriter:
     def write_failure(self, failure: Failure) -> None:
         """Write down the traceback."""
         with contextlib.suppress(StorageError):  # it is shown at the end, too
-            files.write_text(self._folder.path / "failures" / f"{failure.population.id}.txt", failure.traceback)
+            write_text(self._folder.path / "failures" / f"{failure.population.id}.txt", failure.traceback)

@@ -14,7 +14,7 @@ from replaylab.study.execution.preflight import check_all
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.plan.populations import Population
-from replaylab.study.results import atomic_files as files
+from replaylab.study.results import leftovers
 from replaylab.study.results.folder import Damaged, StudyFolder
 
 
@@ -39,7 +39,7 @@ def run_study(folder: StudyFolder, executor: Executor, reporter: Reporter) -> Ru
     began = time.perf_counter()
     with folder.owned():
         folder.write_records()
-        files.clear(folder.path / "failures")
+        leftovers.clear(folder.path / "failures")
         damaged = folder.set_aside_damaged()
         planned = folder.populations
         kept = [p for p in planned if folder.file_of(p).is_file()]

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from replaylab.study.plan.populations import Population
-from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, build
+
+if TYPE_CHECKING:
+    from replaylab.learners import Hook
 
 
 def train_population(
     population: Population,
     on_step: Callable[[int], None] | None = None,
     on_metrics: Callable[[int, Mapping[str, Any]], None] | None = None,
-    **more: Any,
+    *,
+    hooks: Sequence[Hook] = (),
+    resume: Path | None = None,
 ) -> dict[str, Any]:
     """Train a population in this process and return its columns: seed, step, metric, value; each (rows,).
 
@@ -24,32 +29,15 @@ def train_population(
         on_step: hears of the steps taken, now and then.
         on_metrics: hears of each evaluation and each look at the learner: the step, and values of shape
             (seeds,).
-        **more: further options of `train`: save, save_every, resume, on_end.
+        hooks: what else watches or steers training.
+        resume: folder of a checkpoint to go on from.
     """
-    from replaylab.learners import train
+    from replaylab.learners import Callbacks, train
 
     os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed: small networks, a second thread costs more
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    metrics = train(
-        population.environment,
-        build(population.learner_part, LEARNERS),
-        build(population.strategy_part, STRATEGIES),
-        list(population.seeds),
-        transforms=[build(one, TRANSFORMS) for one in population.transforms],
-        env_options=population.env_options,
-        total_steps=population.steps if population.unit == "steps" else None,
-        total_episodes=population.steps if population.unit == "episodes" else None,
-        eval_every=population.eval_every,
-        eval_episodes=population.eval_episodes,
-        held_out=population.held_out,
-        value_error=population.value_error,
-        log_every=population.log_every,
-        visits=population.visits,
-        measure_every=population.measure_every or None,
-        progress=on_step,
-        on_metrics=on_metrics,
-        **more,
-    )
+    told = Callbacks(progress=on_step, on_metrics=on_metrics)
+    metrics = train(population.configuration(), population.seeds, [told, *hooks], resume=resume)
     columns: dict[str, Any] = metrics.columns
     return columns

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import jinja2
 
 from replaylab.errors import SpecError
+from replaylab.files.atomic import write_text
 from replaylab.plotting import palette, svg
 from replaylab.study.analysis import comparisons as analysis
 from replaylab.study.report import contrast_section as contrast_report
@@ -22,7 +23,6 @@ from replaylab.study.report import return_sections as sections
 from replaylab.study.report import sentences as words
 from replaylab.study.report.page import Page, ReportFigure, Section
 from replaylab.study.report.return_sections import Told
-from replaylab.study.results.atomic_files import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from replaylab.learners.metrics.registry import REGISTRY
 from replaylab.study.analysis import comparisons as analysis
 from replaylab.study.analysis.comparisons import Curve, Measure
 from replaylab.study.report import figures, tables
@@ -18,15 +19,15 @@ MEASURE_TITLES: dict[Measure, str] = {"final": "Final level", "area": "Average o
 
 _BAND = (*KEYS, "step", "iqm", "low", "high")
 
-_INSIDE = {
-    "rollout/ep_rew": ("Return while exploring", "return of an episode"),
-    "eval/held_out_q": ("Q traces: value of held-out states", "mean of max Q"),
-    "eval/value_error": ("Error of the Q values", "root mean square of Q − Q*"),
-    "train/q_mean": ("Q traces: Q value of the drawn steps", "mean Q"),
-    "train/td_error_mean": ("TD error of the drawn steps", "mean |TD error|"),
-    "train/loss": ("Loss", "loss"),
-}
-"""Curves shown without a test, where they were logged: title, and unit of the vertical axis."""
+_INSIDE = (
+    "rollout/ep_rew",
+    "eval/held_out_q",
+    "eval/value_error",
+    "train/q_mean",
+    "train/td_error_mean",
+    "train/loss",
+)
+"""Curves shown without a test, where they were logged."""
 
 _INSIDE_POINTS = 50
 """Points of those curves; more would not be seen."""
@@ -213,16 +214,17 @@ def inside(page: Page, told: Told) -> Section | None:
 
 def _inside_figures(page: Page) -> Iterable[ReportFigure]:
     time = page.spec.budget.counted
-    for metric, (title, unit) in _INSIDE.items():
+    for metric in _INSIDE:
+        shown = REGISTRY[metric]
         found = [analysis.thinned(curve, _INSIDE_POINTS) for curve in page.curves_of(metric)]
         if found:
             cells = cells_of(found)
             yield page.figure(
                 metric.replace("/", "_"),
-                title,
+                shown.title,
                 f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals, at up to "
                 f"{_INSIDE_POINTS} points. Shown, not tested.",
-                figures.curves(cells, page.spec.baseline, page.looks, unit, time, small=len(cells) > 2),
+                figures.curves(cells, page.spec.baseline, page.looks, shown.axis, time, small=len(cells) > 2),
                 _BAND,
                 _band_rows(cells),
             )

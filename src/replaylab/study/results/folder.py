@@ -11,12 +11,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from replaylab.errors import ConfigError, SpecError, StorageError
+from replaylab.files.atomic import writing
 from replaylab.study.plan.populations import Population, plan
-from replaylab.study.results import atomic_files as files
-from replaylab.study.results import records
+from replaylab.study.results import leftovers, records
 from replaylab.study.results.provenance import Machine, this_machine
 from replaylab.study.spec.study_file import Spec
-from replaylab.writing import writing
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class StudyFolder:
                     f"this one another folder (--out)."
                 ) from None
         try:
-            files.sweep(self.path)
+            leftovers.sweep(self.path)
             yield
         finally:
             lock.release()
@@ -110,7 +109,7 @@ class StudyFolder:
         from replaylab.study.results.store import damage
 
         found = [(file, why) for file in self._files() if (why := damage(file)) is not None]
-        return tuple(Damaged(file, why, files.set_aside(file, self.path / "damaged")) for file, why in found)
+        return tuple(Damaged(file, why, leftovers.set_aside(file, self.path / "damaged")) for file, why in found)
 
     def _chunked_otherwise(self, regular: Sequence[Population]) -> list[dict[str, Any]]:
         """Return the identities of what earlier, smaller studies left in the folder."""

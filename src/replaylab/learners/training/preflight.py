@@ -1,0 +1,60 @@
+"""Whether something can be trained at all, found out by training a little of it."""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from replaylab.learners.api.protocols import Learner
+from replaylab.learners.training import env_state
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.loop import turn
+from replaylab.learners.training.state import SEVERAL_IN_EPISODES, Run
+
+MOST_STEPS = 1_000
+"""Of what is stored for a trial."""
+
+
+def check_trainable(configuration: TrainingConfig, *, replicas: int = 1) -> None:
+    """Raise the error that training would soon end with, if any.
+
+    One seed is trained up to its first update, with a small buffer, from which it learns early, and nothing is
+    evaluated.
+
+    Args:
+        configuration: What is to be trained.
+        replicas: How many seeds at once.
+
+    Raises:
+        ReplayError: As `train` would: the environment cannot be made, the learner, the sampler or a transform cannot
+            handle it, they do not fit each other, or what they need is not installed.
+    """
+    learner = _early(configuration.learner)
+    steps = max(learner.learning_starts, 1) if learner is not configuration.learner else 1
+    trial: dict[str, Any] = {
+        "learner": learner,
+        "total_steps": steps + 1,
+        "total_episodes": None,
+        "log_every": 1,
+        "eval_every": None,
+    }
+    run = Run(replace(configuration, **trial), [0])
+    try:
+        run.begin()
+        if configuration.total_episodes is not None and replicas > 1:
+            env_state.check(run.env, configuration.env_id, SEVERAL_IN_EPISODES)
+        for _ in range(steps):
+            turn(run)
+    finally:
+        run.env.close()
+
+
+def _early(learner: Learner) -> Learner:
+    """Return a learner that stores little and updates as soon as it has two batches; if it has such settings."""
+    starts = min(learner.learning_starts, 2 * max(learner.batch_size, 1))
+    wanted: dict[str, Any] = {
+        "capacity": min(learner.capacity, max(MOST_STEPS, starts)),
+        "learning_starts": starts,
+        "train_period": 1,
+        "gradient_steps": 1,
+    }
+    known: set[str] = {one.name for one in fields(learner)} if is_dataclass(learner) else set()
+    return replace(learner, **wanted) if wanted.keys() <= known else learner  # type: ignore[type-var]

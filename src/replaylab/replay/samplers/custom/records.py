@@ -1,0 +1,80 @@
+"""What is noted about the steps of one replica for samplers written in Python."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.errors import SnapshotError
+
+Ids = npt.NDArray[np.int64]
+
+
+EACH = 5 * 8
+"""Bytes noted about each step."""
+
+
+class Record:
+    """What a view is made of, by slot, for one replica."""
+
+    def __init__(self, capacity: int, num_envs: int) -> None:
+        self.ids = np.full(capacity, -1, np.int64)
+        self.episodes, self.steps, self.counts = (np.zeros(capacity, np.int64) for _ in range(3))
+        self.feedback = np.full(capacity, np.nan)
+        self._episode = np.arange(num_envs)  # of each environment, now
+        self._step = np.zeros(num_envs, np.int64)
+        self._episodes = np.array(num_envs)
+
+    def slots(self) -> Ids:
+        """Return the slots in use, oldest step first."""
+        begun, capacity = int(self.ids.max()) + 1, len(self.ids)  # id i lies in slot i mod capacity
+        if self.ids[-1] < 0:  # it was never full, or not since it was cleared, when slot 0 came next
+            return np.arange(begun % capacity)
+        return np.concatenate([np.arange(begun % capacity, capacity), np.arange(begun % capacity)])
+
+    def stored(self, ids: Ids, ended: npt.NDArray[np.bool_]) -> None:
+        """Take note of steps (T, E) with these ids (−1: not stored); `ended` marks the last of an episode."""
+        for row, last in zip(ids, ended, strict=True):
+            kept = np.flatnonzero(row >= 0)
+            slots = row[kept] % len(self.ids)
+            self.ids[slots] = row[kept]
+            self.episodes[slots], self.steps[slots] = self._episode[kept], self._step[kept]
+            self.counts[slots], self.feedback[slots] = 0, np.nan
+            self._step[kept] += 1
+            self.end_episode(last & (row >= 0))
+
+    def clear(self) -> None:
+        """Take note that no step is stored any more."""
+        self.ids[:] = -1
+
+    def end_episode(self, where: npt.NDArray[np.bool_]) -> None:
+        """Begin a new episode in these environments (E,)."""
+        over = np.flatnonzero(where)
+        self._step[over] = 0
+        self._episode[over] = self._episodes + np.arange(len(over))
+        self._episodes += len(over)
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Take over what another record held.
+
+        Raises:
+            SnapshotError: No record holds that.
+        """
+        for name, array in arrays.items():
+            own = getattr(self, name)
+            if array.dtype != own.dtype or array.shape != own.shape:
+                raise SnapshotError(f"the snapshot's record `{name}` must be {own.dtype}{list(own.shape)}")
+            setattr(self, name, array)
+        capacity, begun = len(self.ids), int(self.ids.max()) + 1
+        oldest = int(self.ids[self.ids >= 0].min()) if begun else 0  # not 0 after a `clear`
+        stored = np.arange(max(oldest, begun - capacity), begun)
+        expected = np.full(capacity, -1)
+        expected[stored % capacity] = stored
+        if not np.array_equal(self.ids, expected):
+            raise SnapshotError("the snapshot's record `ids` does not hold the last ids, each in its slot")
+
+    def find(self, ids: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
+        """Return the slots of ids, and which of them still hold their step."""
+        slots = ids % len(self.ids)
+        return slots, (ids >= 0) & (self.ids[slots] == ids)

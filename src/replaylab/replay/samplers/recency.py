@@ -1,0 +1,66 @@
+"""Emphasis on recent experience: the younger a step, the likelier. N steps are stored."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from replaylab import _core
+from replaylab.arguments import SHARE, check, number
+from replaylab.replay.data.schedules import Linear, Schedule, scheduled
+from replaylab.replay.samplers.sampler import COUNT, Sampler
+
+
+@dataclass(frozen=True)
+class Recency(Sampler):
+    """Emphasis on recent experience: uniform over the newest c_k steps, fewer with every update of a burst.
+
+    Law: P(i) = 1/c_k for the newest c_k = max(N·η^(1000·k/K), c_min), for update k = 1 .. K of a burst of K.
+    k counts the calls of `sample`, from 1 to K and then from 1 again: nothing else begins a burst, neither an episode
+    nor `add`. So make K updates in a row. Source: Wang & Ross 2019 (ERE), whose K is the length of the last episode.
+
+    Attributes:
+        eta: η in (0, 1], a number or a schedule over training progress; 1 is uniform. Default: Linear(0.996, 1.0).
+        least: c_min, the steps that are always within reach. Default: 5_000.
+        burst: K, calls of `sample` in a burst. Default: 1.
+    """
+
+    eta: float | Schedule = field(default=Linear(0.996, 1.0))
+    least: int = 5_000
+    burst: int = 1
+
+    law_needs_progress: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check(self, eta=scheduled(SHARE), least=COUNT, burst=COUNT)
+
+    @property
+    def scheduled(self) -> float | Schedule:
+        """η."""
+        return self.eta
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("recency", {"least": self.least, "burst": self.burst})
+
+
+@dataclass(frozen=True)
+class Geometric(Sampler):
+    """Younger steps more often, by a truncated geometric law of age.
+
+    Law: P(age) = q(1 − q)^age / (1 − (1 − q)^N) for age 0 (the newest) to N − 1. Source: Korniak 2026.
+
+    Attributes:
+        expected_age: Mean age (1 − q)/q of the law before it is cut off at N; q = 1 / (1 + expected_age).
+            Default: 10_000.0.
+    """
+
+    expected_age: float = 10_000.0
+
+    needs_order: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check(self, expected_age=number("positive and at most 1e12", lambda age: 0.0 < age <= 1e12))
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("geometric", {"q": 1.0 / (1.0 + self.expected_age)})
