@@ -13,7 +13,7 @@ from replaylab.learners.api.random_streams import numbers
 from replaylab.replay import Uniform
 from replaylab.study import Spec
 from replaylab.study.execution.preflight import check_population
-from replaylab.study.execution.worker import train_population
+from replaylab.study.execution.training import train_population
 from replaylab.study.plan.populations import plan
 from tests.learners.calls import train
 

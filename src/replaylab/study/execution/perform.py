@@ -10,7 +10,7 @@ from replaylab.errors import ReplayError
 from replaylab.study.execution.calibration import calibrate
 from replaylab.study.execution.executor import CheckTask, Finished, Raised, Task, TimeTask, TrainTask
 from replaylab.study.execution.preflight import check_population
-from replaylab.study.execution.worker import train_population
+from replaylab.study.execution.training import train_population
 from replaylab.study.plan.populations import Population
 from replaylab.study.results.provenance import this_machine
 
