@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "bindings/bound_replay.hpp"
+#include "samplers/sampler_table.hpp"
 
 namespace replaylab {
 
@@ -67,8 +68,9 @@ std::vector<std::int64_t> row_offsets(const std::vector<FieldTuple>& fields) {
 void check_capacity(const ReplayConfig& config) {
     constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
     const TransformConfig& transforms = config.transforms;
-    const bool numbered = config.sampler.ranks() || config.sampler.needs_episodes() ||
-                          transforms.looks_around() || transforms.derived;
+    const bool numbered = has(config.sampler, &SamplerKind::slots_in_32_bits) ||
+                          has(config.sampler, &SamplerKind::episodes) || transforms.looks_around() ||
+                          transforms.derived;
     if (numbered && config.capacity >= kMost)
         fail("ConfigError", "`capacity` must be below ", kMost,
              " for samplers that go by rank, for transforms, for Dispersed and for next_obs=\"derived\", "
@@ -99,7 +101,16 @@ void bind_replay(nb::module_& module) {
                 new (self) SamplerConfig{std::move(kind), std::move(options), std::move(parts)};
             },
             nb::arg("kind"), nb::arg("options") = std::map<std::string, double>{},
-            nb::arg("parts") = std::vector<SamplerConfig>{});
+            nb::arg("parts") = std::vector<SamplerConfig>{})
+        .def_ro("kind", &SamplerConfig::kind)
+        .def_prop_ro(
+            "feedback", [](const SamplerConfig& config) { return has(config, &SamplerKind::feedback); },
+            "Whether the core's sampler takes feedback.")
+        .def_prop_ro("priorities", &priorities_of,
+                     "Which array of the sampler's state holds priorities; \"\" where it keeps none.")
+        .def_prop_ro(
+            "episodes", [](const SamplerConfig& config) { return has(config, &SamplerKind::episodes); },
+            "Whether the core's sampler goes by episodes.");
 
     nb::class_<TransformConfig>(module, "TransformConfig", "What the core needs to know of the transforms.")
         .def(nb::init<>())
@@ -223,6 +234,14 @@ void bind_replay(nb::module_& module) {
         .def_prop_ro("nbytes", &BoundReplay::nbytes)
         .def_prop_ro("most_nbytes", &BoundReplay::most_nbytes);
 
+    module.def(
+        "sampler_kinds",
+        [] {
+            std::vector<std::string> names;
+            for (const SamplerKind& kind : sampler_kinds()) names.emplace_back(kind.name);
+            return names;
+        },
+        "The kinds of sampler that the core has.");
     module.def("release_batch_memory", &release_batch_memory);
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));
     module.def("row_offsets", &row_offsets, nb::arg("fields"));

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "samplers/sampler_table.hpp"
 #include "support/error.hpp"
 #include "support/power.hpp"
 
@@ -215,8 +216,13 @@ bool Prioritized::fits(const Ring& ring) const {
     return true;
 }
 
-std::unique_ptr<Sampler> make_prioritized_sampler(const SamplerConfig& config, std::int64_t capacity) {
-    return config.kind == "prioritized" ? std::make_unique<Prioritized>(config, capacity) : nullptr;
+std::int64_t Prioritized::nbytes(const SamplerConfig&, std::int64_t capacity, bool in_blocks) {
+    return SumTree::nbytes(capacity) + (in_blocks ? BlockIndex::nbytes(capacity) : 0);
+}
+
+SamplerFamily prioritized_samplers() {
+    return {
+        {"prioritized", make<Prioritized>, Prioritized::nbytes, /*feedback=*/true, /*priorities=*/"leaves"}};
 }
 
 }  // namespace replaylab

@@ -16,6 +16,23 @@ class SamplerConfig:
 
     def __init__(self, kind: str, options: Mapping[str, float] = {}, parts: Sequence[SamplerConfig] = []) -> None: ...
 
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def feedback(self) -> bool:
+        """Whether the core's sampler takes feedback."""
+
+    @property
+    def priorities(self) -> str:
+        """
+        Which array of the sampler's state holds priorities; "" where it keeps none.
+        """
+
+    @property
+    def episodes(self) -> bool:
+        """Whether the core's sampler goes by episodes."""
+
 class TransformConfig:
     """What the core needs to know of the transforms."""
 
@@ -259,6 +276,9 @@ class Replay:
 
     @property
     def most_nbytes(self) -> int: ...
+
+def sampler_kinds() -> list[str]:
+    """The kinds of sampler that the core has."""
 
 def release_batch_memory() -> int: ...
 

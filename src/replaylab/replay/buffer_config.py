@@ -25,7 +25,6 @@ from replaylab.replay.data.schedules import as_schedule
 from replaylab.replay.data.seeding import Seed, sampling_streams
 from replaylab.replay.samplers.custom.records import EACH
 from replaylab.replay.samplers.custom.sampler import CustomSampler
-from replaylab.replay.samplers.mixture import Mixture
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.samplers.uniform import Uniform
 from replaylab.replay.storage.mapped import Storage, checked_storage
@@ -105,8 +104,7 @@ class Declaration:
             )
         self.autoreset = checked_mode(autoreset, self.flat)
         self.given = self._given_fields()
-        parts = self.sampler.parts if isinstance(self.sampler, Mixture) else (self.sampler,)
-        self._schedules = [as_schedule(part.scheduled) for part in parts]
+        self._schedules = [as_schedule(one) for one in self.sampler.schedules]
         bounds = [schedule.bounds for schedule in self._schedules]
         self._constant = [least for least, most in bounds if least == most]
         self._unscheduled = len(self._constant) == len(self._schedules)
