@@ -80,6 +80,7 @@ class EnvOracle:
     """`TrueErrorOracle` by the exact values of whatever environment is trained on."""
 
     wants_feedback: ClassVar[bool] = False
+    takes_transforms: ClassVar[bool] = False
 
     def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> TrueErrorOracle:
         """Return the sampler, which then has to `watch`.

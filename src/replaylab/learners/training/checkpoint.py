@@ -28,7 +28,6 @@ from replaylab.learners.training.metrics_recorder import Recorder
 from replaylab.learners.training.state import Job, Run
 from replaylab.replay import ReplayBuffer, npy
 from replaylab.replay import manifest as sealed
-from replaylab.replay.samplers.custom.sampler import CustomSampler
 from replaylab.writing import writing
 
 FORMAT, VERSION = "replaylab-run", 2
@@ -107,7 +106,7 @@ def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:
     with sealed.reading(path, "run"):
         state = nested(sealed.read_arrays(path, manifest["state"], "checkpoint"))
     blank = Run(job, manifest["seeds"])
-    sampler = blank.buffer.sampler if isinstance(blank.buffer.sampler, CustomSampler) else None
+    sampler = None if blank.buffer.sampler.in_core else blank.buffer.sampler
     buffer = ReplayBuffer.load(
         path / manifest["buffer"], sampler=sampler, transforms=transforms_for(blank.env, job.transforms)
     )

@@ -49,7 +49,7 @@ class Job:
     measure_every: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.sampler, Sampler) and self.transforms:
+        if self.transforms and not isinstance(self.sampler, Sampler) and not self.sampler.takes_transforms:
             raise ConfigError("the oracle scores steps as they are stored; leave the transforms out")
         for one in self.transforms:
             if isinstance(one, Sequences):
