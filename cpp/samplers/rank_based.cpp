@@ -143,6 +143,8 @@ class RankBased : public Ranking {
 
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
               const Draw& out) override {
+        // A rank's mass never changes, only which step has the rank: so the running sums are made once, the
+        // draw is a binary search in them, and the index then says whose rank it is.
         weighed_.resize(static_cast<std::size_t>(batch));
         const auto end = mass_.begin() + ranked();
         for (std::int64_t k = 0; k < batch; ++k) {

@@ -33,6 +33,9 @@ class SamplerConfig:
     def episodes(self) -> bool:
         """Whether the core's sampler goes by episodes."""
 
+def sampler_kinds() -> list[str]:
+    """The kinds of sampler that the core has."""
+
 class TransformConfig:
     """What the core needs to know of the transforms."""
 
@@ -225,10 +228,6 @@ class Replay:
 
     def counts(self) -> tuple[list[int], list[int]]: ...
 
-    def column(self, index: int) -> object: ...
-
-    def state(self) -> dict[str, Any]: ...
-
     def freeze(self) -> Frozen | None: ...
 
     def frozen_elsewhere(self) -> bool:
@@ -247,6 +246,10 @@ class Replay:
         """This thread makes draws, or one that does waits for it."""
 
     def leave(self) -> None: ...
+
+    def column(self, index: int) -> object: ...
+
+    def state(self) -> dict[str, Any]: ...
 
     def restore(self, state: dict[str, Any]) -> None: ...
 
@@ -276,9 +279,6 @@ class Replay:
 
     @property
     def most_nbytes(self) -> int: ...
-
-def sampler_kinds() -> list[str]:
-    """The kinds of sampler that the core has."""
 
 def release_batch_memory() -> int: ...
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, QLearning, train
+from replaylab.learners import DQN, train
 from replaylab.learners.api.agent_laber import AgentLaBER
+from replaylab.learners.api.protocols import Agents
 from replaylab.learners.training.state import Job, Run
 from replaylab.replay import NStep
 
@@ -16,12 +17,12 @@ OPTIONS = {"total_episodes": 12, "eval_every": 6, "eval_episodes": 1, "log_every
 @pytest.mark.parametrize("transforms", [(), (NStep(3, 0.99),)], ids=["steps", "n-step"])
 def test_rows_are_kept_by_the_agents_td_errors_as_they_are_now(transforms):
     run = Run(Job("CartPole-v1", DQN(**SETTINGS), AgentLaBER(m=2), 500, transforms=transforms), [3, 4])
-    obs = np.random.default_rng(0).normal(size=(50, 2, 4)).astype(np.float32)
-    reward = np.zeros((50, 2), np.float32)
-    reward[::10] = 1e6  # so that nearly all of a pool's score is theirs
-    ends = np.zeros((50, 2), bool)
+    obs = np.random.default_rng(0).normal(size=(2, 50, 4)).astype(np.float32)
+    reward = np.zeros((2, 50), np.float32)
+    reward[:, ::10] = 1e6  # so that nearly all of a pool's score is theirs
+    ends = np.zeros((2, 50), bool)
     run.buffer.extend(
-        obs=obs, action=np.zeros((50, 2), np.int64), reward=reward, next_obs=obs, terminated=~ends, truncated=ends
+        obs=obs, action=np.zeros((2, 50), np.int64), reward=reward, next_obs=obs, terminated=~ends, truncated=ends
     )
     batches = [run.buffer.sample(16) for _ in range(20)]
     assert np.mean([(batch.reward > 0).mean() for batch in batches]) > 0.9
@@ -52,9 +53,13 @@ def test_a_run_goes_on_from_a_checkpoint_and_a_population_equals_its_single_runs
         np.testing.assert_array_equal(again.columns[name], column)
 
 
+class Mute(Agents):
+    """Agents that nobody can look into."""
+
+
 def test_agents_that_cannot_say_their_errors_are_refused():
     with pytest.raises(ConfigError, match=r"has no such method; take Prioritized"):
-        Run(Job("CliffWalking-v1", QLearning(batch_size=4), AgentLaBER(), 100), [0])
+        AgentLaBER().of("CartPole-v1", {}, Mute())
 
 
 @pytest.mark.parametrize("m", [0, 1.5, "4"])
