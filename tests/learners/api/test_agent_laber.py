@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, train
+from replaylab.learners import DQN
 from replaylab.learners.api.agent_laber import AgentLaBER
 from replaylab.learners.api.protocols import Agents
-from replaylab.learners.training.state import Job, Run
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.state import Run
 from replaylab.replay import NStep
+from tests.learners.calls import train
 
 SETTINGS = {"learning_starts": 40, "batch_size": 8, "capacity": 200, "train_period": 4, "hidden": (8,)}
 OPTIONS = {"total_episodes": 12, "eval_every": 6, "eval_episodes": 1, "log_every": 3}
@@ -16,19 +18,20 @@ OPTIONS = {"total_episodes": 12, "eval_every": 6, "eval_episodes": 1, "log_every
 
 @pytest.mark.parametrize("transforms", [(), (NStep(3, 0.99),)], ids=["steps", "n-step"])
 def test_rows_are_kept_by_the_agents_td_errors_as_they_are_now(transforms):
-    run = Run(Job("CartPole-v1", DQN(**SETTINGS), AgentLaBER(m=2), 500, transforms=transforms), [3, 4])
+    config = TrainingConfig("CartPole-v1", DQN(**SETTINGS), AgentLaBER(m=2), 500, transforms=transforms)
+    run = Run(config, [3, 4])
+    run.begin()
     obs = np.random.default_rng(0).normal(size=(2, 50, 4)).astype(np.float32)
     reward = np.zeros((2, 50), np.float32)
     reward[:, ::10] = 1e6  # so that nearly all of a pool's score is theirs
     ends = np.zeros((2, 50), bool)
-    run.buffer.extend(
+    run.replay.extend(
         obs=obs, action=np.zeros((2, 50), np.int64), reward=reward, next_obs=obs, terminated=~ends, truncated=ends
     )
-    batches = [run.buffer.sample(16) for _ in range(20)]
+    batches = [run.replay.sample(16) for _ in range(20)]
     assert np.mean([(batch.reward > 0).mean() for batch in batches]) > 0.9
-    run.buffer.sampler.watch(run.agents, run.buffer)
-    pool = run.buffer.sample(8)
-    np.testing.assert_array_equal(run.buffer.sampler.score(pool), np.abs(run.agents.probe(pool).td_error))
+    pool = run.replay.sample(8)
+    np.testing.assert_array_equal(run.replay.sampler.score(pool), np.abs(run.agents.probe(pool).td_error))
 
 
 def test_a_run_goes_on_from_a_checkpoint_and_a_population_equals_its_single_runs(tmp_path, monkeypatch):
@@ -45,7 +48,7 @@ def test_a_run_goes_on_from_a_checkpoint_and_a_population_equals_its_single_runs
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("replaylab.learners.training.loop.PROGRESS_PERIOD", 1)
+        patch.setattr("replaylab.learners.training.hooks.PROGRESS_PERIOD", 1)
         with pytest.raises(KeyboardInterrupt):
             train("CartPole-v1", learner, AgentLaBER(), [3, 4], **OPTIONS, save=tmp_path, save_every=3, progress=stop)
     again = train("CartPole-v1", learner, AgentLaBER(), [3, 4], **OPTIONS, save=tmp_path, save_every=3, resume=tmp_path)
