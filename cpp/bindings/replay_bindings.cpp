@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "bindings/bound_replay.hpp"
+#include "samplers/sampler_table.hpp"
 
 namespace replaylab {
 
@@ -67,8 +68,9 @@ std::vector<std::int64_t> row_offsets(const std::vector<FieldTuple>& fields) {
 void check_capacity(const ReplayConfig& config) {
     constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max();
     const TransformConfig& transforms = config.transforms;
-    const bool numbered = config.sampler.ranks() || config.sampler.needs_episodes() ||
-                          transforms.looks_around() || transforms.derived;
+    const bool numbered = has(config.sampler, &SamplerKind::slots_in_32_bits) ||
+                          has(config.sampler, &SamplerKind::episodes) || transforms.looks_around() ||
+                          transforms.derived;
     if (numbered && config.capacity >= kMost)
         fail("ConfigError", "`capacity` must be below ", kMost,
              " for samplers that go by rank, for transforms, for Dispersed and for next_obs=\"derived\", "
@@ -88,9 +90,7 @@ std::tuple<std::int64_t, std::int64_t> replica_nbytes(const std::vector<FieldTup
     return {Replay::nbytes(config), Replay::grown_nbytes(config, num_envs)};
 }
 
-}  // namespace
-
-void bind_replay(nb::module_& module) {
+void bind_sampler_config(nb::module_& module) {
     nb::class_<SamplerConfig>(module, "SamplerConfig", "What the core needs to know of a sampler.")
         .def(
             "__init__",
@@ -99,8 +99,27 @@ void bind_replay(nb::module_& module) {
                 new (self) SamplerConfig{std::move(kind), std::move(options), std::move(parts)};
             },
             nb::arg("kind"), nb::arg("options") = std::map<std::string, double>{},
-            nb::arg("parts") = std::vector<SamplerConfig>{});
+            nb::arg("parts") = std::vector<SamplerConfig>{})
+        .def_ro("kind", &SamplerConfig::kind)
+        .def_prop_ro(
+            "feedback", [](const SamplerConfig& config) { return has(config, &SamplerKind::feedback); },
+            "Whether the core's sampler takes feedback.")
+        .def_prop_ro("priorities", &priorities_of,
+                     "Which array of the sampler's state holds priorities; \"\" where it keeps none.")
+        .def_prop_ro(
+            "episodes", [](const SamplerConfig& config) { return has(config, &SamplerKind::episodes); },
+            "Whether the core's sampler goes by episodes.");
+    module.def(
+        "sampler_kinds",
+        [] {
+            std::vector<std::string> names;
+            for (const SamplerKind& kind : sampler_kinds()) names.emplace_back(kind.name);
+            return names;
+        },
+        "The kinds of sampler that the core has.");
+}
 
+void bind_transform_config(nb::module_& module) {
     nb::class_<TransformConfig>(module, "TransformConfig", "What the core needs to know of the transforms.")
         .def(nb::init<>())
         .def_rw("n_step", &TransformConfig::n_step)
@@ -120,7 +139,9 @@ void bind_replay(nb::module_& module) {
         .def_rw("desired", &TransformConfig::desired)
         .def_rw("derived", &TransformConfig::derived)
         .def_rw("partners", &TransformConfig::partners);
+}
 
+void bind_storage_config(nb::module_& module) {
     nb::class_<MappedConfig>(module, "StorageConfig", "Where rows lie that are not in this process's memory.")
         .def(nb::init<>())
         .def_rw("path", &MappedConfig::path)
@@ -131,15 +152,21 @@ void bind_replay(nb::module_& module) {
         .def_rw("may_create", &MappedConfig::may_create)
         .def_rw("may_open", &MappedConfig::may_open)
         .def_rw("after_crash", &MappedConfig::after_crash);
+}
 
+void bind_handles(nb::module_& module) {
     nb::class_<Frozen>(module, "Frozen", "Rows that stay as they are, and all else as it was then.")
         .def_ro("state", &Frozen::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
         .def("end", &Frozen::end);
 
     nb::class_<Asked>(module, "Asked", "A draw to be made ahead.").def("made", &Asked::made);
+}
 
-    nb::class_<BoundReplay>(module, "Replay", nb::type_slots(replay_slots),
-                            "The compiled part of a ReplayBuffer.")
+using ReplayClass = nb::class_<BoundReplay>;
+
+// What stores, draws and asks.
+void bind_calls(ReplayClass& replay) {
+    replay
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
                       const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool,
                       const TransformConfig&, bool, bool, std::int64_t, const MappedConfig*>(),
@@ -171,14 +198,12 @@ void bind_replay(nb::module_& module) {
              nb::arg("scheduled"),
              nb::sig("def probabilities(self, ids: object, batch: int, scheduled: "
                      "collections.abc.Sequence[float]) -> numpy.typing.NDArray[numpy.float64]"))
-        .def("counts", &BoundReplay::counts, nb::sig("def counts(self) -> tuple[list[int], list[int]]"))
-        .def(
-            "column",
-            [](nb::handle_t<BoundReplay> self, std::size_t index) {
-                return nb::cast<const BoundReplay&>(self).column(index, self);
-            },
-            nb::arg("index"))
-        .def("state", &BoundReplay::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
+        .def("counts", &BoundReplay::counts, nb::sig("def counts(self) -> tuple[list[int], list[int]]"));
+}
+
+// What holds calls back: saves, and draws made ahead.
+void bind_turns(ReplayClass& replay) {
+    replay
         .def("freeze",
              [](nb::handle_t<BoundReplay> self) {
                  BoundReplay& own = nb::cast<BoundReplay&>(self);
@@ -196,7 +221,19 @@ void bind_replay(nb::module_& module) {
             "A draw will be made ahead: until then, what it depends on, or changes, waits.")
         .def("await_draws", &BoundReplay::await_draws)
         .def("enter", &BoundReplay::enter, "This thread makes draws, or one that does waits for it.")
-        .def("leave", &BoundReplay::leave)
+        .def("leave", &BoundReplay::leave);
+}
+
+// What a save reads and a restore writes, and what is known of the rows.
+void bind_contents(ReplayClass& replay) {
+    replay
+        .def(
+            "column",
+            [](nb::handle_t<BoundReplay> self, std::size_t index) {
+                return nb::cast<const BoundReplay&>(self).column(index, self);
+            },
+            nb::arg("index"))
+        .def("state", &BoundReplay::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
         .def("restore", &BoundReplay::restore, nb::arg("state"),
              nb::sig("def restore(self, state: dict[str, typing.Any]) -> None"))
         .def(
@@ -222,7 +259,9 @@ void bind_replay(nb::module_& module) {
         .def_prop_ro("storage_nbytes", &BoundReplay::storage_nbytes)
         .def_prop_ro("nbytes", &BoundReplay::nbytes)
         .def_prop_ro("most_nbytes", &BoundReplay::most_nbytes);
+}
 
+void bind_functions(nb::module_& module) {
     module.def("release_batch_memory", &release_batch_memory);
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));
     module.def("row_offsets", &row_offsets, nb::arg("fields"));
@@ -235,6 +274,21 @@ void bind_replay(nb::module_& module) {
         nb::arg("path"));
     module.def("replica_nbytes", &replica_nbytes, nb::arg("fields"), nb::arg("capacity"), nb::arg("num_envs"),
                nb::arg("sampler"), nb::arg("transforms"), nb::arg("reservoir"), nb::arg("count_replays"));
+}
+
+}  // namespace
+
+void bind_replay(nb::module_& module) {
+    bind_sampler_config(module);
+    bind_transform_config(module);
+    bind_storage_config(module);
+    bind_handles(module);
+    ReplayClass replay(module, "Replay", nb::type_slots(replay_slots),
+                       "The compiled part of a ReplayBuffer.");
+    bind_calls(replay);
+    bind_turns(replay);
+    bind_contents(replay);
+    bind_functions(module);
 }
 
 }  // namespace replaylab

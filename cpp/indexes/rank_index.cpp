@@ -48,7 +48,8 @@ void RankIndex::remove_at(Node& node, int place) {
     --node.count;
 }
 
-// Moves the upper half of a full child into a new sibling to its right.
+// Moves the upper half of a full child into a new sibling to its right. make() may move all nodes, so
+// references are taken after it.
 void RankIndex::split_child(std::uint32_t parent, int place) {
     const std::uint32_t left_index = nodes_[parent].children[place];
     const std::uint32_t right_index = make(nodes_[left_index].leaf);
@@ -106,6 +107,8 @@ void RankIndex::mend_child(std::uint32_t parent_index, int place) {
     const std::uint32_t right_index = parent.children[left_place + 1];
     Node& left = nodes_[parent.children[left_place]];
     Node& right = nodes_[right_index];
+    // A pair that fits into half a node becomes one; a fuller pair shares alike, so that neither is near
+    // full.
     const int together = left.count + right.count;
     const int wanted = together <= kWidth / 2 ? together : together / 2;  // keys the left one shall have
     std::int64_t moved = 0;
@@ -162,6 +165,7 @@ void RankIndex::erase(Key key) {
     }
 }
 
+// The keys that lie before: in each node on the way down, those of all children to the left.
 std::int64_t RankIndex::rank(Key key) const {
     std::int64_t smaller = 0;
     const Node* node = &nodes_[root_];
@@ -173,6 +177,7 @@ std::int64_t RankIndex::rank(Key key) const {
     return smaller + (std::lower_bound(node->keys, node->keys + node->count, key) - node->keys);
 }
 
+// The other way round: on each level, past as many whole children as the rank allows.
 RankIndex::Key RankIndex::select(std::int64_t rank) const {
     const Node* node = &nodes_[root_];
     while (!node->leaf) {

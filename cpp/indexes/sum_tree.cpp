@@ -68,7 +68,9 @@ REPLAYLAB_INLINE std::int64_t lanes_set(Mask4 mask) { return -((mask[0] + mask[2
 
 // One level of the descent for a whole batch: index[k] goes from a node to its child, targets[k] to what
 // is left of it there, and the child's own line is asked for. The child is the last that starts at or before
-// the target, found without a branch.
+// the target, found by halving and without a branch, which at random targets would be mispredicted half the
+// time. By the time the loop has gone through the batch the first child's line has come: the batch waits for
+// memory about once a level, not once a draw.
 template <typename Node>
 REPLAYLAB_INLINE void descend(const Node* nodes, const char* below, std::int64_t below_size, std::int64_t n,
                               double* targets, std::int64_t* index) {
@@ -106,6 +108,9 @@ REPLAYLAB_INLINE void descend_leaves(const Line* lines, std::int64_t n, const do
             three + __builtin_convertvector(__builtin_shufflevector(ef, gh, 2, 3, 6, 7), Double4);
         const double second = four[0], third = second + four[1], fourth = third + four[2];
         const Double4 offset = {0.0, second, third, fourth};
+        // How many of the sixteen running sums the target has reached is the leaf. A leaf of zero ends where
+        // it begins, so it is counted with the one before and never drawn; a target that rounding has pushed
+        // to this line's total counts as just below it, where the last positive leaf is.
         const Double4 wide = Double4{} + std::min(targets[k], just_below(fourth + four[3]));
         index[k] = index[k] * 16 + lanes_set(((offset + one <= wide) + (offset + two <= wide)) +
                                              ((offset + three <= wide) + (offset + four <= wide)));
@@ -165,6 +170,8 @@ void SumTree::set(const std::int64_t* slots, const float* values, std::int64_t n
             &levels_[0][static_cast<std::size_t>(slots[k]) / (kLeaves * kChildren)]);
         for (std::size_t at = 0; at < sizeof(Node); at += 64) prefetch(node + at);
     }
+    // Leaves first; then each changed line and node once, level by level, however many leaves of it changed.
+    // Parents are summed anew from all their children, never moved by a difference: rounding cannot add up.
     list_.clear();
     for (std::int64_t k = 0; k < n; ++k) {
         leaves_[slots[k]] = values[k];
@@ -204,6 +211,7 @@ void SumTree::refresh_lines() {
 void SumTree::refresh_level(std::size_t level) {
     std::uint8_t* changed = changed_[level].data();
     std::size_t kept = 0;
+    // The list of children becomes that of their parents in its own memory, each parent named once.
     for (const std::size_t child : list_) {
         const std::size_t node = child / kChildren;
         list_[kept] = node;

@@ -10,6 +10,9 @@ Convolution::Convolution(const Image& image, std::int64_t filters) : image_(imag
 
 void Convolution::forward(const float* parameters, const float* images, float* columns, float* outputs,
                           std::int64_t rows) const {
+    // Column (channel, dy, dx) holds, place by place, the pixel that lies (dy, dx) from the place. Along a
+    // line of an image those pixels lie side by side, and each for all rows of the batch: so one copy moves a
+    // whole line.
     const std::int64_t width = image_.width, run = (width - kFilterSide + 1) * rows;
     float* to = columns;
     for (std::int64_t channel = 0; channel < image_.channels; ++channel)

@@ -43,6 +43,9 @@ std::vector<std::int64_t> Assembly::axes(std::size_t field) const {
 
 void Assembly::gather(const Source& source, const std::int64_t* slots, std::int64_t n, std::int64_t from,
                       char* const* targets, const ExtraTargets& extra) {
+    // First which rows each drawn step is put together from (own_: what it shows itself; last_: the end of
+    // its n steps; next_: where its next_obs lies), then all copies of one kind in one call of gather, whose
+    // prefetching works best on long lists.
     rows_.begin_turn();
     if (config_.looks_around()) {
         place(source, slots, n);
@@ -248,6 +251,9 @@ void Assembly::show_state(const Source& source, const Shown& field, std::int64_t
     copy(source, field.column, some_, places_, target);
 }
 
+// Goals are drawn for all rows first, while the lines of the goals' rows are fetched, and copied afterwards.
+// Each goal is copied into every step that its row shows, so that a sequence or an n-step return pursues one
+// goal throughout. The rewards under the new goals are Python's to compute.
 void Assembly::relabel(const Source& source, const std::int64_t* slots, std::int64_t n, std::int64_t from,
                        char* const* targets, bool* relabelled) {
     const Shown& achieved = shown_[static_cast<std::size_t>(config_.achieved)];

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "replay/replay_layout.hpp"
+#include "samplers/sampler_table.hpp"
 #include "support/error.hpp"
 #include "support/prefetch.hpp"
 
@@ -38,7 +39,7 @@ Replay::Replay(ReplayConfig config)
     for (std::int64_t r = 0; r < config.replicas; ++r) {
         replays_.push_back(Single{Ring(config.capacity, config.retention),
                                   Random(config.streams[static_cast<std::size_t>(r)]),
-                                  Sampler::make(config.sampler, config.capacity),
+                                  make_sampler(config.sampler, config.capacity),
                                   std::vector<char>(static_cast<std::size_t>(num_envs_), 0), nullptr, nullptr,
                                   zeros_by_slot(config.count_replays ? config.capacity : 0), Tally{}});
         Single& one = replays_.back();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "samplers/sampler_table.hpp"
+
 namespace replaylab {
 
 namespace {
@@ -52,7 +54,7 @@ std::vector<Shown> shown_fields(const ReplayConfig& config, bool transformed) {
 }
 
 bool keeps_episodes(const ReplayConfig& config) {
-    return config.transforms.looks_around() || config.sampler.needs_episodes();
+    return config.transforms.looks_around() || has(config.sampler, &SamplerKind::episodes);
 }
 
 std::int64_t Replay::row_nbytes(const ReplayConfig& config) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "replay/replay.hpp"
+#include "samplers/sampler_table.hpp"
 #include "support/error.hpp"
 
 namespace replaylab {
@@ -79,7 +80,7 @@ bool Replay::clear() {
     }
     std::vector<std::unique_ptr<Sampler>> samplers;  // first of all: making them may fail
     for (std::int64_t r = 0; r < replicas(); ++r)
-        samplers.push_back(Sampler::make(sampler_, rows_.capacity()));
+        samplers.push_back(make_sampler(sampler_, rows_.capacity()));
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         for (std::int64_t slot = 0; slot < one.ring.size(); ++slot) {

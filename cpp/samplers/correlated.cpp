@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "samplers/sampler.hpp"
+#include "samplers/sampler_table.hpp"
 #include "support/error.hpp"
 
 namespace replaylab {
@@ -12,7 +12,7 @@ namespace {
 // B/L uniform starts, L consecutive steps each (the ring taken as a circle): every step's chance stays 1/N.
 class Blocks : public Sampler {
   public:
-    explicit Blocks(std::int64_t length) : length_(length) {}
+    explicit Blocks(const SamplerConfig& config) : length_(config.whole("length")) {}
 
     void check(const Ring& ring, std::int64_t batch) const override {
         Sampler::check(ring, batch);
@@ -44,7 +44,7 @@ class Blocks : public Sampler {
 // ⌊φB⌋ rows of the last batch, those still stored, once more; the rest uniform.
 class Sticky : public Sampler {
   public:
-    explicit Sticky(double fraction) : fraction_(fraction) {}
+    explicit Sticky(const SamplerConfig& config) : fraction_(config.option("fraction")) {}
 
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled,
               const Draw& out) override {
@@ -99,11 +99,8 @@ class Sticky : public Sampler {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_correlated_sampler(const SamplerConfig& config) {
-    if (config.kind == "blocks")
-        return std::make_unique<Blocks>(static_cast<std::int64_t>(config.option("length")));
-    if (config.kind == "sticky") return std::make_unique<Sticky>(config.option("fraction"));
-    return nullptr;
+SamplerFamily correlated_samplers() {
+    return {{"blocks", make<Blocks>, no_nbytes}, {"sticky", make<Sticky>, no_nbytes}};
 }
 
 }  // namespace replaylab

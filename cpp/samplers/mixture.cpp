@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "samplers/sampler.hpp"
+#include "samplers/sampler_table.hpp"
 
 namespace replaylab {
 
@@ -15,8 +15,8 @@ class Mixture : public Sampler {
   public:
     Mixture(const SamplerConfig& config, std::int64_t capacity) {
         for (std::size_t j = 0; j < config.parts.size(); ++j) {
-            parts_.push_back(make(config.parts[j], capacity));
-            shares_.push_back(config.option(("share" + std::to_string(j)).c_str()));
+            parts_.push_back(make_sampler(config.parts[j], capacity));
+            shares_.push_back(config.option("share" + std::to_string(j)));
         }
     }
 
@@ -87,7 +87,7 @@ class Mixture : public Sampler {
     void visit(StateVisitor& state) override {
         const std::string outer = state.prefix();
         for (std::size_t j = 0; j < parts_.size(); ++j) {
-            state.within(outer + "part" + std::to_string(j) + ".");
+            state.within(outer + part_prefix(j));
             parts_[j]->visit(state);
         }
         state.within(outer);
@@ -95,6 +95,12 @@ class Mixture : public Sampler {
 
     bool fits(const Ring& ring) const override {
         return std::all_of(parts_.begin(), parts_.end(), [&](const auto& part) { return part->fits(ring); });
+    }
+
+    static std::int64_t nbytes(const SamplerConfig& config, std::int64_t capacity, bool in_blocks) {
+        std::int64_t bytes = 0;
+        for (const SamplerConfig& part : config.parts) bytes += sampler_nbytes(part, capacity, in_blocks);
+        return bytes;
     }
 
   private:
@@ -119,8 +125,6 @@ class Mixture : public Sampler {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_mixture(const SamplerConfig& config, std::int64_t capacity) {
-    return config.kind == "mixture" ? std::make_unique<Mixture>(config, capacity) : nullptr;
-}
+SamplerFamily mixtures() { return {{"mixture", make<Mixture>, Mixture::nbytes}}; }
 
 }  // namespace replaylab

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "indexes/sequence_blocks.hpp"
-#include "samplers/sampler.hpp"
+#include "samplers/sampler_table.hpp"
 #include "support/error.hpp"
 
 namespace replaylab {
@@ -97,11 +97,10 @@ class Queue : public Sampler {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_online_sampler(const SamplerConfig& config) {
-    if (config.kind == "newest") return std::make_unique<Newest>();
-    if (config.kind == "window") return std::make_unique<Window>();
-    if (config.kind == "queue") return std::make_unique<Queue>();
-    return nullptr;
+SamplerFamily online_samplers() {
+    return {{"newest", make<Newest>, no_nbytes},
+            {"window", make<Window>, no_nbytes},
+            {"queue", make<Queue>, no_nbytes}};
 }
 
 }  // namespace replaylab

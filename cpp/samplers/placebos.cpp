@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "samplers/prioritized.hpp"
+#include "samplers/sampler_table.hpp"
 #include "storage/episodes.hpp"
 
 namespace replaylab {
@@ -68,6 +69,10 @@ class Permuted : public Prioritized {
             if (slot < 0 || slot >= filled_ || leaf_of(slot) != leaf) return false;
         }
         return true;
+    }
+
+    static std::int64_t nbytes(const SamplerConfig& config, std::int64_t capacity, bool in_blocks) {
+        return Prioritized::nbytes(config, capacity, in_blocks) + 16 * capacity;
     }
 
   protected:
@@ -163,10 +168,10 @@ class Dispersed : public Prioritized {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_placebo(const SamplerConfig& config, std::int64_t capacity) {
-    if (config.kind == "permuted") return std::make_unique<Permuted>(config, capacity);
-    if (config.kind == "dispersed") return std::make_unique<Dispersed>(config, capacity);
-    return nullptr;
+SamplerFamily placebos() {
+    return {{"permuted", make<Permuted>, Permuted::nbytes, /*feedback=*/true, /*priorities=*/"leaves"},
+            {"dispersed", make<Dispersed>, Dispersed::nbytes, /*feedback=*/true, /*priorities=*/"leaves",
+             /*episodes=*/true}};
 }
 
 }  // namespace replaylab

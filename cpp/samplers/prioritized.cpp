@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "samplers/sampler_table.hpp"
 #include "support/error.hpp"
 #include "support/power.hpp"
 
@@ -40,7 +41,9 @@ void Prioritized::check(const Ring& ring, std::int64_t batch) const {
 }
 
 // A batch is one draw from each of B/L equal segments of the total, so that it covers the whole range; each
-// draw stands for a block of L rows.
+// draw stands for a block of L rows. Row k's chance of a step then depends on k, but the mean over the rows
+// is exactly p^α / Σ p^α: the segments together are the whole range. A target may be rounded up to a
+// segment's end, or the total: find() still gives a positive leaf.
 void Prioritized::draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
                        const Draw& out) {
     const std::int64_t blocks = batch / block_length_;
@@ -215,8 +218,13 @@ bool Prioritized::fits(const Ring& ring) const {
     return true;
 }
 
-std::unique_ptr<Sampler> make_prioritized_sampler(const SamplerConfig& config, std::int64_t capacity) {
-    return config.kind == "prioritized" ? std::make_unique<Prioritized>(config, capacity) : nullptr;
+std::int64_t Prioritized::nbytes(const SamplerConfig&, std::int64_t capacity, bool in_blocks) {
+    return SumTree::nbytes(capacity) + (in_blocks ? BlockIndex::nbytes(capacity) : 0);
+}
+
+SamplerFamily prioritized_samplers() {
+    return {
+        {"prioritized", make<Prioritized>, Prioritized::nbytes, /*feedback=*/true, /*priorities=*/"leaves"}};
 }
 
 }  // namespace replaylab

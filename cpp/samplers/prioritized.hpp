@@ -35,6 +35,8 @@ class Prioritized : public Sampler {
     bool fits(const Ring& ring) const override;
     void restored(const Ring& ring) override;
 
+    static std::int64_t nbytes(const SamplerConfig& config, std::int64_t capacity, bool in_blocks);
+
   protected:
     void fill_weights(const Ring& ring, std::int64_t n, double beta, const Draw& out);
 

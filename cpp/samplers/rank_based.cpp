@@ -9,7 +9,7 @@
 #include "indexes/rank_index.hpp"
 #include "indexes/sequence_blocks.hpp"
 #include "samplers/prioritized.hpp"
-#include "samplers/sampler.hpp"
+#include "samplers/sampler_table.hpp"
 #include "support/error.hpp"
 #include "support/power.hpp"
 
@@ -69,6 +69,10 @@ class Ranking : public Sampler {
         for (std::int64_t slot = 0; slot < ring.capacity(); ++slot)
             if ((priorities_[static_cast<std::size_t>(slot)] != kEmpty) != (slot < ring.size())) return false;
         return true;
+    }
+
+    static std::int64_t nbytes(const SamplerConfig&, std::int64_t capacity, bool in_blocks) {
+        return RankIndex::nbytes(capacity) + (in_blocks ? 20 : 12) * capacity;
     }
 
   protected:
@@ -139,6 +143,8 @@ class RankBased : public Ranking {
 
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
               const Draw& out) override {
+        // A rank's mass never changes, only which step has the rank: so the running sums are made once, the
+        // draw is a binary search in them, and the index then says whose rank it is.
         weighed_.resize(static_cast<std::size_t>(batch));
         const auto end = mass_.begin() + ranked();
         for (std::int64_t k = 0; k < batch; ++k) {
@@ -268,10 +274,11 @@ class Greedy : public Ranking {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_rank_sampler(const SamplerConfig& config, std::int64_t capacity) {
-    if (config.kind == "rank") return std::make_unique<RankBased>(config, capacity);
-    if (config.kind == "greedy") return std::make_unique<Greedy>(config, capacity);
-    return nullptr;
+SamplerFamily rank_based_samplers() {
+    return {{"rank", make<RankBased>, Ranking::nbytes, /*feedback=*/true, /*priorities=*/"priorities",
+             /*episodes=*/false, /*slots_in_32_bits=*/true},
+            {"greedy", make<Greedy>, Ranking::nbytes, /*feedback=*/true, /*priorities=*/"priorities",
+             /*episodes=*/false, /*slots_in_32_bits=*/true}};
 }
 
 }  // namespace replaylab

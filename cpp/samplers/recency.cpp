@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "samplers/sampler.hpp"
+#include "samplers/sampler_table.hpp"
 #include "support/power.hpp"
 
 namespace replaylab {
@@ -12,7 +12,8 @@ namespace {
 // Uniform over the newest c_k = max(N·η^(1000·k/K), c_min) steps, for update k = 1..K of a burst.
 class Recency : public Sampler {
   public:
-    Recency(std::int64_t least, std::int64_t burst) : least_(least), burst_(burst) {}
+    explicit Recency(const SamplerConfig& config)
+        : least_(config.whole("least")), burst_(config.whole("burst")) {}
 
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double* eta,
               const Draw& out) override {
@@ -50,7 +51,7 @@ class Recency : public Sampler {
 // again if it is N or more: exact, and without a logarithm.
 class Geometric : public Sampler {
   public:
-    explicit Geometric(double q) : keep_(1.0 - q) {
+    explicit Geometric(const SamplerConfig& config) : keep_(1.0 - config.option("q")) {
         double odds = keep_;
         for (double& digit : digits_) {
             digit = odds / (1.0 + odds);
@@ -95,12 +96,8 @@ class Geometric : public Sampler {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_recency_sampler(const SamplerConfig& config) {
-    if (config.kind == "recency")
-        return std::make_unique<Recency>(static_cast<std::int64_t>(config.option("least")),
-                                         static_cast<std::int64_t>(config.option("burst")));
-    if (config.kind == "geometric") return std::make_unique<Geometric>(config.option("q"));
-    return nullptr;
+SamplerFamily recency_samplers() {
+    return {{"recency", make<Recency>, no_nbytes}, {"geometric", make<Geometric>, no_nbytes}};
 }
 
 }  // namespace replaylab

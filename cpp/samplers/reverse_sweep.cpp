@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "indexes/sequence_blocks.hpp"
-#include "samplers/sampler.hpp"
+#include "samplers/sampler_table.hpp"
 
 namespace replaylab {
 
@@ -22,7 +22,8 @@ void count_shares(std::vector<std::int64_t>& rows, const std::int64_t* slots, st
 // further back, so that s sweeps take all steps. Where sequences are drawn, the same of their blocks.
 class ReverseSweep : public Sampler {
   public:
-    explicit ReverseSweep(std::int64_t stride) : stride_(stride), sweep_{-1, stride - 1} {}
+    explicit ReverseSweep(const SamplerConfig& config)
+        : stride_(config.whole("stride")), sweep_{-1, stride_ - 1} {}
 
     void draw(const Ring& ring, Random&, std::int64_t batch, const double* scheduled,
               const Draw& out) override {
@@ -83,9 +84,6 @@ class ReverseSweep : public Sampler {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_reverse_sweep(const SamplerConfig& config) {
-    if (config.kind != "reverse") return nullptr;
-    return std::make_unique<ReverseSweep>(static_cast<std::int64_t>(config.option("stride")));
-}
+SamplerFamily reverse_sweeps() { return {{"reverse", make<ReverseSweep>, no_nbytes}}; }
 
 }  // namespace replaylab

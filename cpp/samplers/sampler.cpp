@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "indexes/block_index.hpp"
-#include "indexes/rank_index.hpp"
-#include "indexes/sum_tree.hpp"
 #include "support/error.hpp"
 
 namespace replaylab {
 
-bool SamplerConfig::ranks() const {
-    return kind == "rank" || kind == "greedy" ||
-           std::any_of(parts.begin(), parts.end(), [](const SamplerConfig& part) { return part.ranks(); });
+double SamplerConfig::option(const std::string& name) const {
+    const auto found = options.find(name);
+    if (found == options.end())
+        fail("ConfigError", "a sampler of kind `", kind, "` needs the option `", name,
+             "`, which it was made without");
+    return found->second;
 }
 
 void Sampler::check(const Ring& ring, std::int64_t) const {
@@ -39,33 +39,6 @@ void Sampler::update(const Ring&, const std::int64_t*, const double*, std::int64
 void Sampler::visit(StateVisitor&) {}
 
 void Sampler::restored(const Ring&) {}
-
-std::unique_ptr<Sampler> Sampler::make(const SamplerConfig& config, std::int64_t capacity) {
-    if (auto sampler = make_online_sampler(config)) return sampler;
-    if (auto sampler = make_uniform_sampler(config)) return sampler;
-    if (auto sampler = make_recency_sampler(config)) return sampler;
-    if (auto sampler = make_correlated_sampler(config)) return sampler;
-    if (auto sampler = make_reverse_sweep(config)) return sampler;
-    if (auto sampler = make_shuffled_epochs(config, capacity)) return sampler;
-    if (auto sampler = make_mixture(config, capacity)) return sampler;
-    if (auto sampler = make_prioritized_sampler(config, capacity)) return sampler;
-    if (auto sampler = make_placebo(config, capacity)) return sampler;
-    if (auto sampler = make_rank_sampler(config, capacity)) return sampler;
-    fail("ConfigError", "the core has no sampler of kind `", config.kind, "`");
-}
-
-std::int64_t sampler_nbytes(const SamplerConfig& config, std::int64_t capacity, bool in_blocks) {
-    const std::int64_t blocks = in_blocks ? BlockIndex::nbytes(capacity) : 0;
-    if (config.kind == "prioritized" || config.kind == "dispersed") return SumTree::nbytes(capacity) + blocks;
-    if (config.kind == "permuted") return SumTree::nbytes(capacity) + 16 * capacity + blocks;
-    if (config.ranks() && config.parts.empty())
-        return RankIndex::nbytes(capacity) + (in_blocks ? 20 : 12) * capacity;
-    if (config.kind == "distinct") return capacity / 8 + blocks;
-    if (config.kind == "epochs") return 16 * capacity;
-    std::int64_t bytes = 0;
-    for (const SamplerConfig& part : config.parts) bytes += sampler_nbytes(part, capacity, in_blocks);
-    return bytes;
-}
 
 void draw_uniform(const Ring& ring, Random& random, std::int64_t n, std::int64_t* slots) {
     const auto size = static_cast<std::uint64_t>(ring.size());

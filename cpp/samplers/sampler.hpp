@@ -15,17 +15,13 @@ namespace replaylab {
 
 // What Python's sampler object says, already checked there.
 struct SamplerConfig {
-    std::string kind;
+    std::string kind;  // one of the table's: sampler_table.hpp
     std::map<std::string, double> options;
     std::vector<SamplerConfig> parts;  // of a mixture
 
-    double option(const char* name) const { return options.at(name); }
-
-    // Whether it keeps 32-bit numbers of slots.
-    bool ranks() const;
-
-    // Whether it asks the ring for episodes.
-    bool needs_episodes() const { return options.count("episodes") != 0; }
+    // Throws where the configuration lacks it.
+    double option(const std::string& name) const;
+    std::int64_t whole(const std::string& name) const { return static_cast<std::int64_t>(option(name)); }
 };
 
 // Where a draw of n rows is written, one entry a row.
@@ -74,27 +70,13 @@ class Sampler {
     // visit() has restored all of this ring: what follows from the two is worked out again.
     virtual void restored(const Ring& ring);
 
-    static std::unique_ptr<Sampler> make(const SamplerConfig& config, std::int64_t capacity);
-
   protected:
     // Throws when there are fewer rows than a batch without repetition needs.
     static void need(const char* sampler, const Ring& ring, std::int64_t batch, std::int64_t rows);
 };
 
-// The families a sampler is looked for in; each returns null for a kind that is not its own.
-std::unique_ptr<Sampler> make_online_sampler(const SamplerConfig& config);
-std::unique_ptr<Sampler> make_uniform_sampler(const SamplerConfig& config);
-std::unique_ptr<Sampler> make_recency_sampler(const SamplerConfig& config);
-std::unique_ptr<Sampler> make_correlated_sampler(const SamplerConfig& config);
-std::unique_ptr<Sampler> make_reverse_sweep(const SamplerConfig& config);
-std::unique_ptr<Sampler> make_shuffled_epochs(const SamplerConfig& config, std::int64_t capacity);
-std::unique_ptr<Sampler> make_mixture(const SamplerConfig& config, std::int64_t capacity);
-std::unique_ptr<Sampler> make_prioritized_sampler(const SamplerConfig& config, std::int64_t capacity);
-std::unique_ptr<Sampler> make_placebo(const SamplerConfig& config, std::int64_t capacity);
-std::unique_ptr<Sampler> make_rank_sampler(const SamplerConfig& config, std::int64_t capacity);
-
-// Bytes of one replica's sampler state, before any is taken; with sequences, draws are in blocks.
-std::int64_t sampler_nbytes(const SamplerConfig& config, std::int64_t capacity, bool in_blocks);
+// Where a mixture's part keeps its state, within the mixture's.
+inline std::string part_prefix(std::size_t part) { return "part" + std::to_string(part) + "."; }
 
 void draw_uniform(const Ring& ring, Random& random, std::int64_t n, std::int64_t* slots);
 

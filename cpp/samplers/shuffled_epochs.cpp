@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "indexes/sequence_blocks.hpp"
-#include "samplers/sampler.hpp"
+#include "samplers/sampler_table.hpp"
 
 namespace replaylab {
 
@@ -21,7 +21,7 @@ decltype(auto) at(Vector& vector, std::int64_t i) {
 // which stands and falls with the step that was its newest when the epoch began.
 class ShuffledEpochs : public Sampler {
   public:
-    explicit ShuffledEpochs(std::int64_t capacity)
+    ShuffledEpochs(const SamplerConfig&, std::int64_t capacity)
         : order_(static_cast<std::size_t>(capacity)), past_(order_.size(), -1) {
         std::iota(order_.begin(), order_.end(), 0);
     }
@@ -104,6 +104,8 @@ class ShuffledEpochs : public Sampler {
         }
     }
 
+    static std::int64_t nbytes(const SamplerConfig&, std::int64_t capacity, bool) { return 16 * capacity; }
+
   private:
     struct Epoch {
         std::int64_t number = 0;
@@ -123,8 +125,6 @@ class ShuffledEpochs : public Sampler {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_shuffled_epochs(const SamplerConfig& config, std::int64_t capacity) {
-    return config.kind == "epochs" ? std::make_unique<ShuffledEpochs>(capacity) : nullptr;
-}
+SamplerFamily shuffled_epochs() { return {{"epochs", make<ShuffledEpochs>, ShuffledEpochs::nbytes}}; }
 
 }  // namespace replaylab

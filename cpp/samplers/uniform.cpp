@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "indexes/block_index.hpp"
-#include "samplers/sampler.hpp"
+#include "samplers/sampler_table.hpp"
 
 namespace replaylab {
 
@@ -61,6 +61,10 @@ class Distinct : public Uniform {
         if (ring.in_blocks()) note(ring, all);
     }
 
+    static std::int64_t nbytes(const SamplerConfig&, std::int64_t capacity, bool in_blocks) {
+        return capacity / 8 + (in_blocks ? BlockIndex::nbytes(capacity) : 0);
+    }
+
   private:
     std::int64_t rows_of(const Ring& ring) const { return blocks_ ? blocks_->count() : ring.size(); }
 
@@ -98,14 +102,21 @@ class Combined : public Sampler {
     bool replace_;
 };
 
+struct CombinedPlus : Combined {
+    CombinedPlus() : Combined(false) {}
+};
+
+struct CombinedReplace : Combined {
+    CombinedReplace() : Combined(true) {}
+};
+
 }  // namespace
 
-std::unique_ptr<Sampler> make_uniform_sampler(const SamplerConfig& config) {
-    if (config.kind == "uniform") return std::make_unique<Uniform>();
-    if (config.kind == "distinct") return std::make_unique<Distinct>();
-    if (config.kind == "combined_plus") return std::make_unique<Combined>(false);
-    if (config.kind == "combined_replace") return std::make_unique<Combined>(true);
-    return nullptr;
+SamplerFamily uniform_samplers() {
+    return {{"uniform", make<Uniform>, no_nbytes},
+            {"distinct", make<Distinct>, Distinct::nbytes},
+            {"combined_plus", make<CombinedPlus>, no_nbytes},
+            {"combined_replace", make<CombinedReplace>, no_nbytes}};
 }
 
 }  // namespace replaylab

@@ -36,9 +36,15 @@ void Episodes::resize(Line& line, std::size_t size) {
     line.slots = std::move(other);
 }
 
+// A step's mark names its episode's record and its place in the episode; the record says where in the
+// environment's line the episode began; the line says in which slot each place lies. So any neighbour of a
+// step is found in O(1), and what is overwritten is forgotten by moving the line's front: no mark is ever
+// changed.
 void Episodes::stored(std::int64_t slot, std::int64_t env, bool ended) {
     Line& line = lines_[static_cast<std::size_t>(env)];
     if (line.steps == std::numeric_limits<std::uint32_t>::max()) end_episode(env);
+    // All that was stored of an episode under way may have been overwritten, and its record with it: its next
+    // step gets a new one, whose step 0 lies line.steps places before, so that steps keep their numbers.
     if (line.current == kNone) line.current = take(Episode{line.end - line.steps, line.steps, 0, env});
     Episode& episode = records_[static_cast<std::size_t>(line.current)];
     marks_[static_cast<std::size_t>(slot)] =

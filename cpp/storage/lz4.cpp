@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "support/dispatch.hpp"
+
 namespace replaylab::lz4 {
 
 namespace {
@@ -85,6 +87,26 @@ class Seen {
     Position last_[std::size_t{1} << Bits] = {};
 };
 
+// Writes literals and the match behind them, `distance` back and kLeastMatch + match bytes long; null if
+// there is no room. Wide: kWide bytes behind the literals may be read.
+REPLAYLAB_INLINE Byte* write_sequence(Byte* to, const Byte* end, const Byte* from, std::size_t literals,
+                                      bool wide, std::size_t distance, std::size_t match) {
+    const std::size_t most = 1 + count_bytes(literals) + literals + 2 + count_bytes(match);
+    if (static_cast<std::size_t>(end - to) < most) return nullptr;
+    *to++ = static_cast<Byte>((literals < 15 ? literals : 15) << 4 | (match < 15 ? match : 15));
+    if (literals >= 15) to = write_count(to, literals - 15);
+    if (literals > 0) {
+        if (wide && static_cast<std::size_t>(end - to) >= literals + kWide)
+            copy_wide(to, from, literals);
+        else
+            std::memcpy(to, from, literals);
+        to += literals;
+    }
+    *to++ = static_cast<Byte>(distance);
+    *to++ = static_cast<Byte>(distance >> 8);
+    return match >= 15 ? write_count(to, match - 15) : to;
+}
+
 template <typename Table>
 std::size_t compress_with(const Byte* source, std::size_t size, Byte* target, std::size_t room) {
     Byte* to = target;
@@ -111,25 +133,11 @@ std::size_t compress_with(const Byte* source, std::size_t size, Byte* target, st
                 --before;
             }
             for (;;) {
-                const std::size_t literals = at - anchor;
                 const std::size_t match =
                     common(source + at + kLeastMatch, source + before + kLeastMatch, match_end);
-                const std::size_t most = 1 + count_bytes(literals) + literals + 2 + count_bytes(match);
-                if (static_cast<std::size_t>(end - to) < most) return 0;
-                Byte* const token = to++;
-                *token = static_cast<Byte>((literals < 15 ? literals : 15) << 4 | (match < 15 ? match : 15));
-                if (literals >= 15) to = write_count(to, literals - 15);
-                if (literals > 0) {
-                    if (static_cast<std::size_t>(end - to) >= literals + kWide &&
-                        anchor + literals + kWide <= size)
-                        copy_wide(to, source + anchor, literals);
-                    else
-                        std::memcpy(to, source + anchor, literals);
-                    to += literals;
-                }
-                *to++ = static_cast<Byte>(at - before);
-                *to++ = static_cast<Byte>((at - before) >> 8);
-                if (match >= 15) to = write_count(to, match - 15);
+                const bool wide = at + kWide <= size;
+                to = write_sequence(to, end, source + anchor, at - anchor, wide, at - before, match);
+                if (to == nullptr) return 0;
                 at += kLeastMatch + match;
                 anchor = at;
                 if (at > last) goto tail;

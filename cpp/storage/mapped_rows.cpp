@@ -55,9 +55,35 @@ void MappedRows::end_episode(std::int64_t replica, std::int64_t env) {
     if (place_ >= 0) steps_[static_cast<std::size_t>(replica * num_envs_ + env)] = 0;
 }
 
+// Shows row `blank` as step `id`, in place of the row that the log names there now, by one compare-and-swap;
+// false if another was first. The stores around it, in this order, tell settle() what it needs if this
+// process ends before it has said whether the swap succeeded.
+bool MappedRows::swap_in(const Section& one, std::int64_t id, Word& place, std::uint64_t word,
+                         std::int64_t blank) {
+    Record& record = one.records[place_];
+    const std::int64_t old = row_of(word);
+    between_stores();
+    one.marks[blank].claim.store(claimed(id), std::memory_order_release);
+    between_stores();
+    record.old.store(old, std::memory_order_release);
+    between_stores();
+    record.id.store(id, std::memory_order_release);
+    between_stores();
+    const bool swapped = place.compare_exchange_strong(word, word_of(lap_of(word) + 1, blank));
+    between_stores();
+    if (swapped) {
+        std::int64_t head = id;
+        one.head->compare_exchange_strong(head, id + 1);
+        between_stores();
+        record.row.store(old, std::memory_order_release);
+    }
+    between_stores();
+    record.id.store(kNone, std::memory_order_release);
+    return swapped;
+}
+
 std::int64_t MappedRows::publish(std::int64_t replica, std::int64_t env, bool ends) {
     const Section& one = section(replica);
-    Record& record = one.records[place_];
     std::int64_t& blank = blanks_[static_cast<std::size_t>(replica)];
     std::uint32_t& step = steps_[static_cast<std::size_t>(replica * num_envs_ + env)];
     Mark& mark = one.marks[blank];
@@ -84,25 +110,7 @@ std::int64_t MappedRows::publish(std::int64_t replica, std::int64_t env, bool en
         std::int64_t claim = claimed(id - log_);
         if (one.marks[old].claim.load(std::memory_order_relaxed) == claim)
             one.marks[old].claim.compare_exchange_strong(claim, was(id - log_));
-        // What settle() needs if this process ends before it has said whether the swap succeeded.
-        between_stores();
-        mark.claim.store(claimed(id), std::memory_order_release);
-        between_stores();
-        record.old.store(old, std::memory_order_release);
-        between_stores();
-        record.id.store(id, std::memory_order_release);
-        between_stores();
-        const bool swapped = place.compare_exchange_strong(word, word_of(lap, blank));
-        between_stores();
-        if (swapped) {
-            std::int64_t head = id;
-            one.head->compare_exchange_strong(head, id + 1);
-            between_stores();
-            record.row.store(old, std::memory_order_release);
-        }
-        between_stores();
-        record.id.store(kNone, std::memory_order_release);
-        if (!swapped) continue;
+        if (!swap_in(one, id, place, word, blank)) continue;
         blank = old;
         if (exceeds_memory_) {
             const std::uint64_t later = one.log[(id + kAhead) % log_].load(std::memory_order_relaxed);

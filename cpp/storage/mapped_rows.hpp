@@ -128,6 +128,8 @@ class MappedRows {
     void open_again();
     static std::uint64_t forks();  // this process is how many forks away from the first
     [[noreturn]] void damaged(const char* why) const;
+    bool swap_in(const Section& section, std::int64_t id, Word& place, std::uint64_t word,
+                 std::int64_t blank);
     bool sound(const Section& section, const Record& record) const;
     std::int64_t settle(const Section& section, Record& record) const;
     void mark_unflushed();

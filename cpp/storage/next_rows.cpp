@@ -35,6 +35,10 @@ void NextRows::stored(std::int64_t slot, std::int64_t env, const char* const* so
             same = same && (column.compressed ? rows_.log(replica_, c).is_loose(env, begun)
                                               : std::memcmp(begun, led_to + column.offset, bytes) == 0);
         });
+        // If it does, the ring's new row shows that observation, so the closing row is free: this step takes
+        // it over for its own next observation. So an episode under way has one closing row, at its newest
+        // step. If it does not, the closing row stays with the older step, and a loose compressed value is
+        // packed for good.
         if (same) {
             row = next;
             next = static_cast<std::uint32_t>(slot);
@@ -60,6 +64,7 @@ void NextRows::stored(std::int64_t slot, std::int64_t env, const char* const* so
 }
 
 void NextRows::dropped(std::int64_t slot) {
+    // A row of the ring needs nothing: it belongs to a younger step and outlives this one.
     const std::uint32_t row = next_[static_cast<std::size_t>(slot)];
     if (row < rows_.closing_row()) return;
     each_pair([&](std::size_t c, const Column& column, std::size_t) {

@@ -90,6 +90,8 @@ std::size_t PackedLog::pack_difference(const char* value, char* target) {
     std::memcpy(difference_.data(), value, bytes_);
     exclusive_or(difference_.data(), key_value_.data(), bytes_);
     const std::size_t size = lz4::compress(difference_.data(), bytes_, target, key_size_ / 2);
+    // Where differences fail one after another (pictures that share nothing), trying costs more than it
+    // brings: wait twice as long after each failure, up to a bound, and try anew after a success.
     failed_ = size > 0 ? 0 : std::min(2 * failed_ + 1, kLongestPause);
     pause_ = failed_ / 2;
     return size;
@@ -216,6 +218,8 @@ void PackedLog::release(Ref ref) {
     if (--segment.held == 0 && index != open_) drop(segment);
 }
 
+// One living value keeps its whole segment. Once more than half of the bytes (and a few segments) are of dead
+// values, the caller puts what lives in the emptiest segment again, which is then let go of.
 std::int64_t PackedLog::sparse() const {
     if (used_ <= 2 * living_ + 4 * segment_bytes_) return -1;
     std::int64_t least = -1;

@@ -53,6 +53,8 @@ void Turns::leave() {
     if (found != inside_.end()) inside_.erase(found);
 }
 
+// A signal handler of Python's runs only between bytecodes: so nobody waits here for longer than a moment,
+// and the caller, in Python again, looks for signals and comes back.
 template <typename Done>
 bool Turns::wait(Done done) {
     constexpr std::chrono::milliseconds kMoment(50);
@@ -75,6 +77,8 @@ bool Turns::wait_for_draws(std::int64_t asked) {
 
 // What the parent's other threads were at is nobody's here, and nobody waits any more.
 void Turns::forked() {
+    // The parent's threads that waited are not here, but the condition variable counts them still; it cannot
+    // be used nor destroyed any more.
     changed_.release();  // not destroyed: that would wait for those who waited
     changed_ = std::make_unique<std::condition_variable_any>();
     const auto me = std::this_thread::get_id();

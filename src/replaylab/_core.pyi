@@ -16,6 +16,26 @@ class SamplerConfig:
 
     def __init__(self, kind: str, options: Mapping[str, float] = {}, parts: Sequence[SamplerConfig] = []) -> None: ...
 
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def feedback(self) -> bool:
+        """Whether the core's sampler takes feedback."""
+
+    @property
+    def priorities(self) -> str:
+        """
+        Which array of the sampler's state holds priorities; "" where it keeps none.
+        """
+
+    @property
+    def episodes(self) -> bool:
+        """Whether the core's sampler goes by episodes."""
+
+def sampler_kinds() -> list[str]:
+    """The kinds of sampler that the core has."""
+
 class TransformConfig:
     """What the core needs to know of the transforms."""
 
@@ -208,10 +228,6 @@ class Replay:
 
     def counts(self) -> tuple[list[int], list[int]]: ...
 
-    def column(self, index: int) -> object: ...
-
-    def state(self) -> dict[str, Any]: ...
-
     def freeze(self) -> Frozen | None: ...
 
     def frozen_elsewhere(self) -> bool:
@@ -230,6 +246,10 @@ class Replay:
         """This thread makes draws, or one that does waits for it."""
 
     def leave(self) -> None: ...
+
+    def column(self, index: int) -> object: ...
+
+    def state(self) -> dict[str, Any]: ...
 
     def restore(self, state: dict[str, Any]) -> None: ...
 

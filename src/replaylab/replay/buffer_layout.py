@@ -17,7 +17,6 @@ from replaylab.replay.data.schedules import as_schedule
 from replaylab.replay.data.seeding import Seed, sampling_streams
 from replaylab.replay.samplers.custom.records import EACH
 from replaylab.replay.samplers.custom.sampler import CustomSampler
-from replaylab.replay.samplers.mixture import Mixture
 from replaylab.replay.storage.retention import Reservoir
 from replaylab.replay.storage.storage import core_storage
 from replaylab.replay.transforms.frame_stack import FrameStack
@@ -52,8 +51,7 @@ class BufferLayout:
         self.plain_batches = self.hindsight is None and not self.nested
         self.usual_batch = min(2**20, machine_memory() // (self.batch_row_nbytes * (config.replicas or 1)))
         self.given = self._given_fields()
-        parts = config.sampler.parts if isinstance(config.sampler, Mixture) else (config.sampler,)
-        self._schedules = [as_schedule(part.scheduled) for part in parts]
+        self._schedules = [as_schedule(one) for one in config.sampler.schedules]
         bounds = [schedule.bounds for schedule in self._schedules]
         self._constant = [least for least, most in bounds if least == most]
         self._unscheduled = len(self._constant) == len(self._schedules)

@@ -7,6 +7,7 @@ import numpy as np
 from replaylab.replay.data.fields import Field, flatten
 from replaylab.replay.data.memory import size_text
 from replaylab.replay.introspection import Introspective
+from replaylab.replay.storage.retention import Fifo
 
 STYLE = (
     "font:13px/1.5 system-ui,sans-serif;color:inherit;display:inline-block;max-width:60em;padding:10px 14px;"
@@ -72,7 +73,7 @@ def _options(buffer: Introspective) -> dict[str, str]:
     options = {}
     if buffer.transforms:
         options["transforms"] = ", ".join(map(repr, buffer.transforms))
-    if type(buffer.retention).__name__ != "Fifo":
+    if not isinstance(buffer.retention, Fifo):
         options["retention"] = repr(buffer.retention)
     if buffer.autoreset is not None:
         options["autoreset"] = buffer.autoreset

@@ -11,7 +11,6 @@ from replaylab.errors import ConfigError
 from replaylab.measures.use import gini
 from replaylab.replay.data.schedules import as_schedule
 from replaylab.replay.introspection import Introspective
-from replaylab.replay.samplers.mixture import Mixture
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.transforms.sequence import Sequence
 
@@ -85,9 +84,11 @@ class ReplayStats:
 def stats_of(buffer: Introspective, batch_size: int | None, progress: float | None) -> ReplayStats:
     """Return a buffer's figures; see `ReplayBuffer.stats`."""
     state = buffer._core.state()
-    replicas = [_Replica(state, f"replica{r}.", buffer.capacity) for r in range(buffer.replicas or 1)]
+    sampler = buffer.sampler
+    priorities = f"sampler.{sampler.core_config().priorities}" if sampler.keeps_priorities else None
+    replicas = [_Replica(state, f"replica{r}.", buffer.capacity, priorities) for r in range(buffer.replicas or 1)]
     laws: list[tuple[Floats, Floats]] | list[None] = [None] * len(replicas)
-    if _law_is_known(buffer.sampler, batch_size, progress):
+    if _law_is_known(sampler, batch_size, progress):
         laws = _laws(buffer, replicas, batch_size, progress)
     found = [one.figures() | _law_figures(law) for one, law in zip(replicas, laws, strict=True)]
     columns = {name: [one[name] for one in found] for name in found[0]}
@@ -113,7 +114,9 @@ def replay_counts(buffer: Introspective) -> list[npt.NDArray[np.int64]]:
 class _Replica:
     """One replica's part of the state that `save` would write."""
 
-    def __init__(self, state: Mapping[str, npt.NDArray[Any]], prefix: str, capacity: int) -> None:
+    def __init__(
+        self, state: Mapping[str, npt.NDArray[Any]], prefix: str, capacity: int, priorities: str | None = None
+    ) -> None:
         own = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
         next_id = int(own["next_id"][0])
         first_id, given_before = own.get("cleared", (0, 0))
@@ -128,7 +131,7 @@ class _Replica:
         counts = own["replay_counts"]
         self.replays = counts[: self._size].astype(np.int64) if counts.size else None
         self._samples, self._stale = int(own["samples"][0]), int(own["stale"][0])
-        self._priorities = next((own[name] for name in own if name.endswith((".leaves", ".priorities"))), None)
+        self._priorities = None if priorities is None else own[priorities]
 
     def figures(self) -> dict[str, Any]:
         """Return what does not depend on the law."""
@@ -168,8 +171,7 @@ def replay_figures(counts: npt.NDArray[np.int64] | None) -> dict[str, float | No
 def _law_is_known(sampler: Sampler, batch_size: int | None, progress: float | None) -> bool:
     if not sampler.has_law:
         return False
-    parts = sampler.parts if isinstance(sampler, Mixture) else (sampler,)
-    changes = any(low < high for low, high in (as_schedule(part.scheduled).bounds for part in parts))
+    changes = any(low < high for low, high in (as_schedule(one).bounds for one in sampler.schedules))
     needs_progress = sampler.law_needs_progress and changes
     return not ((sampler.law_needs_batch_size and batch_size is None) or (needs_progress and progress is None))
 

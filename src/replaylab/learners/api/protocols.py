@@ -275,6 +275,9 @@ class Learner(Protocol):
 class EnvSampler(Protocol):
     """What becomes a sampler once the environment and the agents are known, such as an oracle."""
 
+    takes_transforms: bool
+    """Whether it goes by rows as a batch shows them; if not, it scores steps as they are stored."""
+
     def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> Sampler:
         """Return the sampler.
 

@@ -5,7 +5,7 @@ Shapes: R replicas, N stored steps, S states, A actions.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import gymnasium as gym
 import numpy as np
@@ -78,6 +78,8 @@ class TrueErrorOracle(TopScores):
 @dataclass(frozen=True)
 class EnvOracle:
     """`TrueErrorOracle` by the exact values of whatever environment is trained on."""
+
+    takes_transforms: ClassVar[bool] = False
 
     def hooks(self) -> tuple[Hook, ...]:
         """Return what lets the sampler see the agents and what they have stored."""

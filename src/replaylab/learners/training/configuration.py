@@ -181,7 +181,7 @@ class TrainingConfig:
             raise ConfigError(
                 f"give either `total_steps` or `total_episodes`, but got {self.total_steps} and {self.total_episodes}"
             )
-        if not isinstance(self.sampler, Sampler) and self.transforms:
+        if self.transforms and not isinstance(self.sampler, Sampler) and not self.sampler.takes_transforms:
             raise ConfigError("the oracle scores steps as they are stored; leave the transforms out")
         gamma = getattr(self.learner, "gamma", None)
         for one in self.transforms:

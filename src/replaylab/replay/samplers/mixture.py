@@ -8,6 +8,7 @@ from typing import ClassVar
 from replaylab import _core
 from replaylab.arguments import POSITIVE, Unfit, check, optional, tuple_of
 from replaylab.errors import ConfigError
+from replaylab.replay.data.schedules import Schedule
 from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
 
 
@@ -43,6 +44,11 @@ class Mixture(Sampler):
         return any(part.wants_feedback for part in self.parts)
 
     @property
+    def keeps_priorities(self) -> bool:  # type: ignore[override]
+        """Whether any part does."""
+        return any(part.keeps_priorities for part in self.parts)
+
+    @property
     def feedback_kind(self) -> FeedbackKind:  # type: ignore[override]
         """That of the parts that want any.
 
@@ -71,6 +77,11 @@ class Mixture(Sampler):
     def draws_sequences(self) -> bool:  # type: ignore[override]
         """Whether all parts do."""
         return all(part.draws_sequences for part in self.parts)
+
+    @property
+    def schedules(self) -> tuple[float | Schedule, ...]:
+        """Each part's number."""
+        return tuple(part.scheduled for part in self.parts)
 
     def rows(self, batch_size: int) -> int:
         """Return the rows of all parts."""

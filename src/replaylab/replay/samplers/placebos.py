@@ -74,6 +74,3 @@ class Dispersed(Prioritized):
         super().__post_init__()
         rule = "1, for a batch takes one step of an episode and a block takes neighbours"
         check(self, block_length=number(rule, lambda length: length == 1))
-
-    def _options(self) -> dict[str, float]:
-        return super()._options() | {"episodes": 1.0}

@@ -70,6 +70,7 @@ class Prioritized(Sampler):
     new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
 
     wants_feedback: ClassVar[bool] = True
+    keeps_priorities: ClassVar[bool] = True
     _kind: ClassVar[str] = "prioritized"
     _sign: ClassVar[float] = 1.0
     _feedback: ClassVar[int] = ABSOLUTE
@@ -130,6 +131,7 @@ class LAP(Sampler):
     new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
 
     wants_feedback: ClassVar[bool] = True
+    keeps_priorities: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check(self, alpha=FRACTION, new_steps=one_of(*NEW_STEPS))

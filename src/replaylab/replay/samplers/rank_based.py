@@ -32,6 +32,7 @@ class RankBased(Sampler):
     new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
 
     wants_feedback: ClassVar[bool] = True
+    keeps_priorities: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check(self, **WEIGHTING, new_steps=one_of(*NEW_STEPS))
@@ -57,6 +58,7 @@ class Greedy(Sampler):
     """
 
     wants_feedback: ClassVar[bool] = True
+    keeps_priorities: ClassVar[bool] = True
     law_needs_batch_size: ClassVar[bool] = True
 
     def core_config(self) -> _core.SamplerConfig:

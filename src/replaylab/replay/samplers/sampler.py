@@ -24,6 +24,7 @@ class Sampler(ABC):
 
     Attributes:
         wants_feedback: Whether `update_priorities` changes what is drawn.
+        keeps_priorities: Whether it keeps a priority for every stored step, which `ReplayStats` shows.
         feedback_kind: What it wants to be given: "td_error", or "reducible_loss", L_online − L_target.
         law_needs_batch_size: Whether `probabilities` depends on the batch size.
         law_needs_progress: Whether it depends on the scheduled number.
@@ -35,6 +36,7 @@ class Sampler(ABC):
     """
 
     wants_feedback: ClassVar[bool] = False
+    keeps_priorities: ClassVar[bool] = False
     feedback_kind: ClassVar[FeedbackKind] = "td_error"
     law_needs_batch_size: ClassVar[bool] = False
     law_needs_progress: ClassVar[bool] = False
@@ -53,6 +55,11 @@ class Sampler(ABC):
     def scheduled(self) -> float | Schedule:
         """The number that may change over a run; if it does, `sample` needs ``progress``."""
         return 0.0
+
+    @property
+    def schedules(self) -> tuple[float | Schedule, ...]:
+        """`scheduled`, or of a mixture that of each part: one number for each sampler of the core that draws."""
+        return (self.scheduled,)
 
     def rows(self, batch_size: int) -> int:
         """Return how many rows a batch has when `batch_size` were asked for."""

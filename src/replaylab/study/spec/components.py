@@ -1,8 +1,9 @@
 """Named parts of a study file, such as ``{type = "prioritized", alpha = 0.7}``, as objects.
 
 A part's options are the fields of a frozen dataclass (a sampler, a learner, a schedule): the dataclass is
-the only place that knows their names, types, defaults and rules, and a new sampler needs one line in a table
-here. Samplers and learners of your own need no line: ``type = "my_module:MySampler"`` (`custom_components`).
+the only place that knows their names, types, defaults and rules. Short names are those of the classes that
+`replaylab.replay` exports, so a new sampler or transform has one; a new learner needs a line in the table here.
+Samplers and learners of your own need no line: ``type = "my_module:MySampler"`` (`custom_components`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Self, get_args, get_type_hints
 
@@ -23,35 +25,45 @@ from pydantic import (
     model_validator,
 )
 
+from replaylab import replay
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
 from replaylab.study.spec import custom_components as own
 from replaylab.study.spec.errors import shown, unknown_key, unknown_name
 
 Catalogue = Mapping[str, str]
 
+
+def short_name(name: str) -> str:
+    """Return what study files call a class: RankBased is rank_based; LAP, ReLo and LaBER stay one word."""
+    return re.sub("(?<=[A-Za-z])(?=[A-Z][a-z]{2})", "_", name).lower()
+
+
+def _public(base: type) -> dict[str, str]:
+    """Return the configurations of a kind that `replaylab.replay` exports, by short name."""
+    kinds = {name: getattr(replay, name) for name in replay.__all__}
+    return {
+        short_name(name): f"replaylab.replay:{name}"
+        for name, kind in kinds.items()
+        if isinstance(kind, type) and issubclass(kind, base) and dataclasses.is_dataclass(kind)
+    }
+
+
+SAMPLERS: Catalogue = _public(replay.Sampler)
+PARTS: Catalogue = {
+    name: path
+    for name, path in SAMPLERS.items()
+    if (kind := getattr(replay, path.rpartition(":")[2])).in_core and not kind.no_law and kind is not replay.Mixture
+}
+"""Sampler types of the ``parts`` of a mixture."""
+
 STRATEGIES: Catalogue = {
-    "online": "replaylab.replay:Online",
     "none": "replaylab.replay:Online",
-    "sliding_window": "replaylab.replay:SlidingWindow",
-    "uniform": "replaylab.replay:Uniform",
-    "combined": "replaylab.replay:Combined",
-    "shuffled_epochs": "replaylab.replay:ShuffledEpochs",
-    "recency": "replaylab.replay:Recency",
-    "geometric": "replaylab.replay:Geometric",
-    "reverse_sweep": "replaylab.replay:ReverseSweep",
-    "blocks": "replaylab.replay:Blocks",
-    "sticky": "replaylab.replay:Sticky",
-    "prioritized": "replaylab.replay:Prioritized",
-    "rank_based": "replaylab.replay:RankBased",
-    "greedy": "replaylab.replay:Greedy",
-    "lap": "replaylab.replay:LAP",
-    "relo": "replaylab.replay:ReLo",
-    "anti_prioritized": "replaylab.replay:AntiPrioritized",
-    "permuted": "replaylab.replay:Permuted",
+    **SAMPLERS,
+    "laber": "replaylab.learners.api.agent_laber:AgentLaBER",
     "oracle": "replaylab.learners.tabular.oracle:EnvOracle",
 }
-"""Sampler types of ``[strategies.*]``; "none" is learning without replay, another word for "online".
-The oracle asks the environment for its exact values."""
+"""Sampler types of ``[strategies.*]``: every sampler of the library; "none" is learning without replay, another word
+for "online". `LaBER` asks the agents for their TD errors, the oracle the environment for its exact values."""
 
 LEARNERS: Catalogue = {
     "dqn": "replaylab.learners:DQN",
@@ -63,17 +75,12 @@ LEARNERS: Catalogue = {
 """Learner types of ``[learners.*]``."""
 
 TRANSFORMS: Catalogue = {
-    "n_step": "replaylab.replay:NStep",
-    "frame_stack": "replaylab.replay:FrameStack",
+    **_public(replay.Transform),
     "hindsight": "replaylab.learners.training.env_hindsight:EnvHindsight",
 }
 """Transform types, in a strategy's ``transforms``; hindsight asks the environment what a goal is worth."""
 
-SCHEDULES: Catalogue = {
-    "constant": "replaylab.replay:Constant",
-    "linear": "replaylab.replay:Linear",
-    "exponential": "replaylab.replay:Exponential",
-}
+SCHEDULES: Catalogue = _public(replay.Schedule)
 """Schedule types, wherever an option takes a schedule; a bare number is a constant one."""
 
 
@@ -198,6 +205,8 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 def _option(value: Any, hint: Any, where: str, source: str) -> Any:
     """Check one option against its field's type; a table with a ``type`` is a schedule."""
+    if hint == tuple[replay.Sampler, ...]:
+        return _parts(value, where, source)
     if _takes_schedule(hint):
         if isinstance(value, Mapping):
             options = {k: v for k, v in value.items() if k != "type"}
@@ -216,9 +225,19 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
         raise SpecError(f"{source}: `{where}` must be {rule}, but got {shown(value)}.") from error
 
 
+def _parts(value: Any, where: str, source: str) -> tuple[Any, ...]:
+    """Return the samplers of a mixture."""
+    if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
+        raise SpecError(f"{source}: `{where}` must be a list of tables with a `type` each, but got {shown(value)}.")
+    built = []
+    for i, one in enumerate(value):
+        options = {k: v for k, v in one.items() if k != "type"}
+        built.append(_build(str(one.get("type")), options, PARTS, f"{where}[{i}]", source))
+    return tuple(built)
+
+
 def _takes_schedule(hint: Any) -> bool:
-    schedule = importlib.import_module("replaylab.replay").Schedule
-    return any(isinstance(t, type) and issubclass(t, schedule) for t in (hint, *get_args(hint)))
+    return any(isinstance(t, type) and issubclass(t, replay.Schedule) for t in (hint, *get_args(hint)))
 
 
 def _plain(part: Any) -> dict[str, Any]:
@@ -228,12 +247,16 @@ def _plain(part: Any) -> dict[str, Any]:
         value = getattr(part, field.name)
         if field.metadata.get("said_if_changed") and value == field.default:
             continue
-        if dataclasses.is_dataclass(value):
-            value = {"type": _schedule_type(value), **_plain(value)}
-        plain[field.name] = list(value) if isinstance(value, tuple) else value
+        plain[field.name] = [_plain_value(one) for one in value] if isinstance(value, tuple) else _plain_value(value)
     return plain
 
 
-def _schedule_type(value: object) -> str:
-    name = f"{type(value).__module__}:{type(value).__name__}"
-    return next((k for k, v in SCHEDULES.items() if v.split(":")[1] == type(value).__name__), name)
+def _plain_value(value: Any) -> Any:
+    return {"type": _type_of(value), **_plain(value)} if dataclasses.is_dataclass(value) else value
+
+
+def _type_of(value: object) -> str:
+    """Return the short name of a schedule or a mixture's part; of a class of one's own its module and name."""
+    kind = type(value)
+    ours = kind.__module__.startswith("replaylab.")
+    return short_name(kind.__name__) if ours else f"{kind.__module__}:{kind.__name__}"

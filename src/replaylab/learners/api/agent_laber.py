@@ -1,0 +1,71 @@
+"""LaBER whose scores are the TD errors of the agents that are being trained."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from replaylab.arguments import check, whole
+from replaylab.errors import ConfigError
+from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
+from replaylab.learners.api.protocols import Agents, ProbedAgents
+from replaylab.replay import Batch, LaBER
+
+
+class _TdErrors:
+    """|δ| of every row of a pool by the agents as they are now, (R, m·B)."""
+
+    def __init__(self, agents: ProbedAgents) -> None:
+        self.agents = agents
+
+    def __call__(self, pool: Batch) -> Any:
+        return np.abs(self.agents.probe(pool).td_error)
+
+
+class _AgentsHook(Hook):
+    """Has the sampler score by the agents that are trained, also where some replicas go on without the others."""
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Score by these agents from now on."""
+        cast("_TdErrors", cast("LaBER", run.sampler).score).agents = cast("ProbedAgents", run.agents)
+
+    def keep(self, run: TrainingRun, rows: Bools) -> None:  # noqa: ARG002
+        """Score by those that are left."""
+        self.on_begin(run)
+
+
+@dataclass(frozen=True)
+class AgentLaBER:
+    """`LaBER` by |δ|, the TD error of each row of the pool under the agents' parameters as they are at the draw.
+
+    Source: Lahire, Geist & Rachelson 2022, of whose scores |δ| leaves out what the last layer adds.
+
+    Attributes:
+        m: How many times B rows the pool has. Default: 4.
+    """
+
+    m: int = 4
+
+    wants_feedback: ClassVar[bool] = False
+    takes_transforms: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check(self, m=whole())
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """Return what tells the sampler of the agents."""
+        return (_AgentsHook(),)
+
+    def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> LaBER:  # noqa: ARG002
+        """Return the sampler.
+
+        Raises:
+            ConfigError: The agents cannot say what an update would see.
+        """
+        if not isinstance(agents, ProbedAgents):
+            raise ConfigError(
+                f"LaBER scores rows by the TD errors that `probe` of the agents returns, but {type(agents).__name__} "
+                "has no such method; take Prioritized, or a learner such as DQN"
+            )
+        return LaBER(_TdErrors(agents), self.m)

@@ -1,0 +1,88 @@
+"""Short names of study files: every public sampler, transform and schedule has one."""
+
+import dataclasses
+
+import pytest
+
+from replaylab import replay
+from replaylab.errors import SpecError
+from replaylab.learners.api.agent_laber import AgentLaBER
+from replaylab.replay import Linear, Mixture, Prioritized, Uniform
+from replaylab.study.spec.components import PARTS, SCHEDULES, STRATEGIES, TRANSFORMS, Part, build, resolve, short_name
+
+WITHOUT = {"Sampler", "CustomSampler", "Transform", "Schedule"}
+"""Bases to derive from."""
+
+
+def public(base):
+    kinds = {name: getattr(replay, name) for name in replay.__all__}
+    return {name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, base)} - WITHOUT
+
+
+@pytest.mark.parametrize(
+    ("base", "catalogue", "own"),
+    [
+        (replay.Sampler, STRATEGIES, {"none"}),
+        (replay.Transform, TRANSFORMS, set()),
+        (replay.Schedule, SCHEDULES, set()),
+    ],
+    ids=["samplers", "transforms", "schedules"],
+)
+def test_every_public_one_has_a_short_name(base, catalogue, own):
+    assert {short_name(name) for name in public(base)} | own == set(catalogue)
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [("RankBased", "rank_based"), ("LAP", "lap"), ("ReLo", "relo"), ("LaBER", "laber"), ("NStep", "n_step")],
+)
+def test_short_names(name, short):
+    assert short_name(name) == short
+
+
+def test_those_of_studies_before():
+    assert {"none", "online", "sliding_window", "uniform", "combined", "shuffled_epochs", "recency", "geometric"} | {
+        "reverse_sweep", "blocks", "sticky", "prioritized", "rank_based", "greedy", "lap", "relo", "anti_prioritized",
+        "permuted", "oracle",
+    } <= set(STRATEGIES)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(set(STRATEGIES) - {"mixture"}))
+def test_each_is_built_and_written_out_as_it_is(kind):
+    part = resolve(Part.of(kind, {}), STRATEGIES, "strategies.x", "study.toml")
+    built = build(part, STRATEGIES)
+    assert resolve(part, STRATEGIES, "strategies.x", "study.toml") == part
+    assert set(part.options) <= {field.name for field in dataclasses.fields(built)}
+
+
+def test_laber_asks_the_agents():
+    assert build(Part.of("laber", {"m": 3}), STRATEGIES) == AgentLaBER(m=3)
+
+
+class TestMixture:
+    PARTS = ({"type": "uniform"}, {"type": "prioritized", "beta": {"type": "linear", "start": 0.1, "end": 1.0}})
+
+    def test_parts_are_tables(self):
+        part = resolve(Part.of("mixture", {"parts": list(self.PARTS)}), STRATEGIES, "strategies.x", "study.toml")
+        assert build(part, STRATEGIES) == Mixture((Uniform(), Prioritized(beta=Linear(0.1, 1.0))))
+        assert part.options["parts"][0] == {"type": "uniform", "replace": True}
+        assert resolve(part, STRATEGIES, "strategies.x", "study.toml") == part
+
+    @pytest.mark.parametrize(
+        ("parts", "message"),
+        [
+            (3, "`strategies.x.parts` must be a list of tables"),
+            (["uniform", "greedy"], "`strategies.x.parts` must be a list of tables"),
+            ([{"type": "uniform"}, {"type": "prioritize"}], r"parts\[1\].type` .* did you mean `prioritized`"),
+            ([{"type": "uniform"}, {"type": "prioritized", "alpa": 1.0}], r"parts\[1\].alpa"),
+            ([{"type": "uniform"}, {"type": "mixture"}], r"parts\[1\].type`"),
+            ([{"type": "uniform"}, {"type": "mine:Mine"}], r"parts\[1\].type`"),
+            ([{"type": "uniform"}], "two or more samplers"),
+        ],
+    )
+    def test_other_parts_are_refused(self, parts, message):
+        with pytest.raises(SpecError, match=message):
+            resolve(Part.of("mixture", {"parts": parts}), STRATEGIES, "strategies.x", "study.toml")
+
+    def test_what_cannot_be_a_part(self):
+        assert not {"mixture", "laber", "oracle", "dispersed", "none"} & set(PARTS)
