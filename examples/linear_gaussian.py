@@ -108,12 +108,10 @@ def main(argv: list[str] | None = None) -> dict[str, np.ndarray]:
     options = parser.parse_args(argv)
     returns = {}
     for sampler in (Uniform(), Prioritized()):
-        every = options.steps // 4
-        config = TrainingConfig("Pendulum-v1", LinearGaussian(), sampler, options.steps, eval_every=every)
+        config = TrainingConfig("Pendulum-v1", LinearGaussian(), sampler, options.steps, eval_every=options.steps // 4)
         metrics = train(config, seeds=range(options.seeds))
-        name = type(sampler).__name__
-        returns[name] = metrics.of("eval/mean_reward")[1]
-        print(f"{name:12} greedy return {returns[name].mean():8.1f}")
+        returns[type(sampler).__name__] = found = metrics.of("eval/mean_reward")[1]
+        print(f"{type(sampler).__name__:12} greedy return {found.mean():8.1f}")
     return returns
 
 

@@ -153,5 +153,5 @@ class TestHeldOutStates:
             np.testing.assert_array_equal(with_them[name][~extra], without[name])
 
     def test_a_number_below_0(self):
-        with pytest.raises(ConfigError, match="`held_out` must be at least 0, but got -1"):
+        with pytest.raises(ConfigError, match="`held_out` of TrainingConfig must be at least 0, but got -1"):
             run(held_out=-1)
