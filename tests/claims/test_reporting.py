@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from replaylab.claims import CLAIMS, Claim, Finding, Verdict, catalog, overall
-from replaylab.claims.telling import line
+from replaylab.claims import CLAIMS, Claim, ReplicatedFigure, ReplicationOutcome, catalog, overall
+from replaylab.claims.reporting import line
 from replaylab.commands import main as cli
 
-YES = Finding("a share", "about 1", 1.25, 1.0, 1.5, "range of 2 runs", Verdict.REPRODUCED)
-NO = Finding("a count", "12,345", 54321.0, 54321.0, 54321.0, "exact", Verdict.NOT_REPRODUCED)
-DOUBT = Finding("a doubt", "yes", 0.0, 0.0, 0.0, "exact", Verdict.CONTESTED)
-MORE = Finding("more", "gives none", 3.0, 2.0, 4.0, "range of 2 runs", None)
+YES = ReplicatedFigure("a share", "about 1", 1.25, 1.0, 1.5, "range of 2 runs", ReplicationOutcome.REPRODUCED)
+NO = ReplicatedFigure("a count", "12,345", 54321.0, 54321.0, 54321.0, "exact", ReplicationOutcome.NOT_REPRODUCED)
+DOUBT = ReplicatedFigure("a doubt", "yes", 0.0, 0.0, 0.0, "exact", ReplicationOutcome.CONTESTED)
+MORE = ReplicatedFigure("more", "gives none", 3.0, 2.0, 4.0, "range of 2 runs", None)
 
 
 def test_lines_hold_source_figure_interval_and_verdict():
@@ -23,9 +23,9 @@ def test_lines_hold_source_figure_interval_and_verdict():
 @pytest.mark.parametrize(
     ("findings", "verdict"),
     [
-        ([YES, MORE], Verdict.REPRODUCED),
-        ([YES, DOUBT], Verdict.CONTESTED),
-        ([DOUBT, NO, YES], Verdict.NOT_REPRODUCED),
+        ([YES, MORE], ReplicationOutcome.REPRODUCED),
+        ([YES, DOUBT], ReplicationOutcome.CONTESTED),
+        ([DOUBT, NO, YES], ReplicationOutcome.NOT_REPRODUCED),
     ],
 )
 def test_a_claim_is_as_good_as_its_worst_finding(findings, verdict):

@@ -11,7 +11,7 @@ from PIL import Image
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.watch import Grid, save, value_map, visit_map
 from replaylab.watch.grid import DOWN, LEFT, RIGHT, UP
-from replaylab.watch.maps import greedy_shares
+from replaylab.watch.grid_maps import greedy_shares
 
 CLIFF = Grid.of("CliffWalking-v1")
 

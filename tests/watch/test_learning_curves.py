@@ -5,7 +5,7 @@ import pytest
 
 from replaylab.errors import ConfigError
 from replaylab.learners import Metrics
-from replaylab.plotting.palette import looks
+from replaylab.plotting.palette import line_styles
 from replaylab.watch import by_episode, ewma, learning_curves
 
 
@@ -32,7 +32,7 @@ def test_each_seed_thin_and_their_mean_bold():
     for line, run in zip(seeds, ewma(uniform, 10), strict=True):
         np.testing.assert_array_equal(line.get_ydata(), run)
         assert line.get_linewidth() < 1 < mean.get_linewidth()
-    assert mean.get_color() == looks(["none", "uniform"], "none")["uniform"].light
+    assert mean.get_color() == line_styles(["none", "uniform"], "none")["uniform"].light
     assert ax.lines[4].get_linestyle() == "--", "the baseline"
     np.testing.assert_array_equal(mean.get_xdata(), np.arange(1, 51))
 

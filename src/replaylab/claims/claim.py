@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class ReplicationOutcome(StrEnum):
     """What our figure says about the claim."""
 
     REPRODUCED = "reproduced"
@@ -14,7 +14,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReplicatedFigure:
     """One figure of a claim, beside ours.
 
     Attributes:
@@ -33,7 +33,7 @@ class Finding:
     low: float
     high: float
     interval: str
-    verdict: Verdict | None
+    verdict: ReplicationOutcome | None
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class Claim:
     statement: str
     source: str
     minutes: float
-    measure: Callable[[], Iterator[Finding]]
+    measure: Callable[[], Iterator[ReplicatedFigure]]
 
 
-def agreement(agrees: bool) -> Verdict:
+def agreement(agrees: bool) -> ReplicationOutcome:
     """Return "reproduced" or "not reproduced"."""
-    return Verdict.REPRODUCED if agrees else Verdict.NOT_REPRODUCED
+    return ReplicationOutcome.REPRODUCED if agrees else ReplicationOutcome.NOT_REPRODUCED
 
 
-def overall(findings: Iterable[Finding]) -> Verdict:
+def overall(findings: Iterable[ReplicatedFigure]) -> ReplicationOutcome:
     """Return the verdict on a claim: the worst of its findings' verdicts, contested where none failed."""
     verdicts = {finding.verdict for finding in findings}
-    for verdict in (Verdict.NOT_REPRODUCED, Verdict.CONTESTED):
+    for verdict in (ReplicationOutcome.NOT_REPRODUCED, ReplicationOutcome.CONTESTED):
         if verdict in verdicts:
             return verdict
-    return Verdict.REPRODUCED
+    return ReplicationOutcome.REPRODUCED

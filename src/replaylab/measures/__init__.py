@@ -3,6 +3,17 @@
 Pure functions of arrays, on NumPy alone; leading axes (replicas) are kept.
 """
 
+from replaylab.measures.buffer_usage import (
+    TdErrors,
+    effective_batch_size,
+    effective_sample_size,
+    gini,
+    mean_age,
+    never_replayed_share,
+    relative_entropy_of_law,
+    td_errors,
+    total_variance,
+)
 from replaylab.measures.dependence import (
     duplicate_share,
     excess_row_correlation,
@@ -15,17 +26,6 @@ from replaylab.measures.dependence import (
     whitened,
 )
 from replaylab.measures.distance import energy_distance, mmd2
-from replaylab.measures.use import (
-    TdErrors,
-    effective_batch_size,
-    effective_sample_size,
-    gini,
-    mean_age,
-    never_replayed_share,
-    relative_entropy_of_law,
-    td_errors,
-    total_variance,
-)
 
 __all__ = [
     "TdErrors",

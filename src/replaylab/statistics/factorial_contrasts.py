@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from replaylab.arguments import INSIDE, LARGEST, checked, optional, reals, seed_number, takes, whole
 from replaylab.errors import ShapeError
-from replaylab.statistics.levels import bootstrap_interval
+from replaylab.statistics.interquartile_means import bootstrap_interval
 from replaylab.statistics.permutation import PERMUTATIONS, is_exact, share_as_extreme, swap_patterns
 from replaylab.statistics.resampling import COUNT, NUMBERS, VALUES, Floats, Interval, interval_p
 

@@ -1,12 +1,13 @@
-"""From a learning curve to one number of a run."""
+"""From a learning curve to one number of a run, and to a scale that environments share."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from replaylab.arguments import reals, takes
-from replaylab.statistics.resampling import Floats
+from replaylab.arguments import FINITE, reals, takes
+from replaylab.errors import ConfigError
+from replaylab.statistics.resampling import NUMBERS, Floats
 
 
 @takes(steps=reals("T", leading=False), values=reals("T"))
@@ -40,3 +41,24 @@ def on_grid(steps: ArrayLike, values: ArrayLike, grid: ArrayLike) -> Floats:
     x = np.asarray(steps)
     newest = np.searchsorted(x, np.asarray(grid), side="right") - 1
     return np.asarray(values, dtype=np.float64)[np.maximum(newest, 0)]
+
+
+@takes(values=NUMBERS, low=FINITE, high=FINITE)
+def normalised_score(values: ArrayLike, low: float, high: float) -> Floats:
+    """Return (x - low) / (high - low): 0 at ``low``, 1 at ``high``, so that environments can be averaged.
+
+    Args:
+        values: shape (...), in the unit of ``low`` and ``high``.
+        low: the return of random actions, for instance.
+        high: that of a good agent; another number than ``low``.
+
+    Raises:
+        ConfigError: ``low`` equals ``high``.
+
+    Examples:
+        >>> normalised_score([-200.0, -110.0], low=-200.0, high=-100.0).tolist()
+        [0.0, 0.9]
+    """
+    if low == high:
+        raise ConfigError(f"A score needs two different ends, but got {low=} and {high=}.")
+    return np.asarray((np.asarray(values, dtype=np.float64) - low) / (high - low))

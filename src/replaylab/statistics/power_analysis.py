@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from replaylab.arguments import FINITE, INSIDE, optional, seed_number, takes, whole
 from replaylab.errors import ConfigError
-from replaylab.statistics.levels import iqm_difference
+from replaylab.statistics.interquartile_means import iqm_difference
 from replaylab.statistics.paired import paired_test
 from replaylab.statistics.proportions import wilson_interval
 from replaylab.statistics.resampling import COUNT, NUMBERS, Interval, as_pairs

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize, to_rgb
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from replaylab.arguments import instance, mapping, reals, takes, text
 from replaylab.errors import ConfigError, ShapeError
-from replaylab.plotting import palette
+from replaylab.number_format import compact
+from replaylab.plotting.heat_map import SEQUENTIAL, ink_on, paint_cells, write_numbers
 from replaylab.plotting.svg import style
 from replaylab.watch.grid import Grid
 
@@ -30,11 +30,10 @@ Floats = npt.NDArray[np.float64]
 WIDTH = 760
 """Of a map, in CSS pixels."""
 
-GRID = instance(Grid, "a Grid")
+_MOST_READABLE = 14
+"""Rows or columns of a map whose cells hold their numbers."""
 
-_DARK = palette.HUES[0][0]
-COLOURS = LinearSegmentedColormap.from_list("replaylab", ["#eef5fa", "#8fc3e4", _DARK, "#00304d"])
-"""Light to dark in one hue: order is seen by readers of any colour vision, and in print without colour."""
+GRID = instance(Grid, "a Grid")
 
 
 @takes(visits=mapping, grid=GRID, unit=text)
@@ -62,8 +61,7 @@ def visit_map(visits: Mapping[str, npt.ArrayLike], grid: Grid, *, unit: str = "v
     with style():
         figure, axes = _panels(len(panels), grid)
         for ax, (name, counts) in zip(axes, panels.items(), strict=True):
-            _cells(ax, np.where(counts > 0, counts, np.nan), grid, norm)
-            _numbers(ax, counts, grid, norm)
+            _paint(ax, np.where(counts > 0, counts, np.nan), counts, grid, norm)
             ax.set_title(name)
         _colour_bar(figure, axes, norm, unit)
         return figure
@@ -102,8 +100,7 @@ def value_map(values: npt.ArrayLike, grid: Grid, *, title: str = "") -> Figure:
     norm = Normalize(low, high if high > low else low + 1.0)
     with style():
         figure, (ax,) = _panels(1, grid)
-        _cells(ax, shown, grid, norm)
-        _numbers(ax, shown, grid, norm, low_in_cell=bool(policy.any()))
+        _paint(ax, shown, shown, grid, norm, height=0.86 if policy.any() else 0.52)
         _arrows(ax, np.where(chosen[:, None], policy, 0.0), shown, grid, norm)
         ax.set_title(title)
         _colour_bar(figure, [ax], norm, "value of a state")
@@ -138,40 +135,11 @@ def _panels(count: int, grid: Grid) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.subplots(down, across, squeeze=False).ravel())
 
 
-def _cells(ax: Axes, values: Floats, grid: Grid, norm: Normalize) -> None:
-    """Paint the cells; those without a value are left as paper, with a thin border, closed ones are hatched."""
-    rows, columns = grid.shape
-    ax.pcolormesh(
-        np.ma.masked_invalid(values.reshape(grid.shape)),
-        cmap=COLOURS,
-        norm=norm,
-        edgecolors=palette.RULE,
-        linewidth=0.8,
-    )
-    for state in grid.closed:
-        if np.isnan(values[state]) and state not in grid.labels:
-            row, column = divmod(state, columns)
-            box = Rectangle((column, row), 1, 1, facecolor="#f1f2f4", edgecolor="#aab1b9", hatch="///", linewidth=0)
-            ax.add_patch(box)
-    for state, letter in grid.labels.items():
-        row, column = divmod(state, columns)
-        ax.text(column + 0.07, row + 0.07, letter, size=11, weight="bold", va="top", color=_ink(values[state], norm))
-    ax.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal", xticks=[], yticks=[])
-    ax.grid(visible=False)
-    for spine in ax.spines.values():
-        spine.set_visible(True)
-
-
-def _numbers(ax: Axes, values: Floats, grid: Grid, norm: Normalize, *, low_in_cell: bool = False) -> None:
-    """Write each cell's number into it, if the cells are large enough to read it."""
-    if max(grid.shape) > 14:
-        return
-    for state, value in enumerate(values):
-        if not np.isnan(value) and not (value == 0.0 and state in grid.closed):
-            row, column = divmod(state, grid.shape[1])
-            place = row + (0.86 if low_in_cell else 0.52)
-            ink = _ink(value, norm)
-            ax.text(column + 0.5, place, short(value), size=9.5, ha="center", va="center", color=ink)
+def _paint(ax: Axes, painted: Floats, numbers: Floats, grid: Grid, norm: Normalize, *, height: float = 0.52) -> None:
+    """Paint the cells, and write each one's number into it, if the cells are large enough to read it."""
+    paint_cells(ax, painted.reshape(grid.shape), norm, SEQUENTIAL, labels=grid.labels, closed=grid.closed)
+    if max(grid.shape) <= _MOST_READABLE:
+        write_numbers(ax, numbers.reshape(grid.shape), norm, SEQUENTIAL, skipped=grid.closed, height=height)
 
 
 def _arrows(ax: Axes, policy: Floats, values: Floats, grid: Grid, norm: Normalize) -> None:
@@ -183,37 +151,20 @@ def _arrows(ax: Axes, policy: Floats, values: Floats, grid: Grid, norm: Normaliz
             "",
             (column + 0.5 + right * length, row + 0.4 + down * length),
             (column + 0.5, row + 0.4),
-            arrowprops={"arrowstyle": "-|>", "color": _ink(values[state], norm), "lw": 1.3, "shrinkA": 0, "shrinkB": 0},
+            arrowprops={
+                "arrowstyle": "-|>",
+                "color": ink_on(values[state], norm, SEQUENTIAL),
+                "lw": 1.3,
+                "shrinkA": 0,
+                "shrinkB": 0,
+            },
         )
-
-
-def _ink(value: float, norm: Normalize) -> str:
-    """Return dark ink on light cells, light ink on dark ones."""
-    if np.isnan(value) or (isinstance(norm, LogNorm) and value <= 0):
-        return palette.INK
-    red, green, blue = (((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(COLOURS(norm(value))))
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return palette.INK if luminance > 0.22 else "#ffffff"  # where WCAG's contrast with the two is about equal
-
-
-def short(value: float) -> str:
-    """Return a number in at most five characters.
-
-    Example:
-        >>> [short(v) for v in (0.0, 0.042, 3.14159, 4.0, 52.3, 1234.0, 35210.0, -12.96, 2.5e6)]
-        ['0', '0.04', '3.1', '4', '52', '1.2k', '35k', '−13', '2.5M']
-    """
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= 0.9995 * size:
-            return short(value / size) + letter
-    digits = 0 if value == round(value) or abs(value) >= 9.95 else 1 if abs(value) >= 0.995 else 2
-    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def _colour_bar(figure: Figure, axes: list[Axes], norm: Normalize, label: str) -> None:
     ticks = LogLocator(subs=(1.0, 2.0, 5.0)) if isinstance(norm, LogNorm) else MaxNLocator(6, steps=[1, 2, 5, 10])
-    bar = figure.colorbar(ScalarMappable(norm, COLOURS), ax=axes, shrink=0.9, pad=0.02, aspect=18, ticks=ticks)
+    bar = figure.colorbar(ScalarMappable(norm, SEQUENTIAL), ax=axes, shrink=0.9, pad=0.02, aspect=18, ticks=ticks)
     bar.set_label(label)
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     bar.ax.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
     bar.outline.set_visible(False)

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from replaylab.arguments import checked, instance, mapping, optional, reals, takes, text
 from replaylab.errors import ConfigError
 from replaylab.learners.metrics.metrics import Metrics
-from replaylab.plotting.palette import looks
+from replaylab.plotting.palette import line_styles
 from replaylab.plotting.svg import style
 from replaylab.watch.smoothing import ewma
 
@@ -54,18 +54,18 @@ def learning_curves(
     names = list(returns)
     if not names or (baseline is not None and baseline not in names):
         raise ConfigError(f"`baseline` must be one of the strategies given, {names}, but got {baseline!r}")
-    chosen = looks(names, baseline if baseline is not None else names[0])
+    chosen = line_styles(names, baseline if baseline is not None else names[0])
     with style():
         figure = Figure(figsize=(760 / 72, 350 / 72), layout="constrained")
         ax = figure.subplots()
         longest = 1
         for name, values in returns.items():
             smooth = ewma(np.atleast_2d(checked(f"returns[{name!r}]", values, reals("N"))), span)
-            episodes, look = np.arange(1, smooth.shape[1] + 1), chosen[name]
+            episodes, line_style = np.arange(1, smooth.shape[1] + 1), chosen[name]
             longest = max(longest, len(episodes))
             if len(smooth) > 1:
-                ax.plot(episodes, smooth.T, "-", color=look.light, lw=0.6, alpha=0.3)
-            ax.plot(episodes, smooth.mean(0), linestyle=look.line, color=look.light, lw=2.4, label=name)
+                ax.plot(episodes, smooth.T, "-", color=line_style.light, lw=0.6, alpha=0.3)
+            ax.plot(episodes, smooth.mean(0), linestyle=line_style.dashes, color=line_style.light, lw=2.4, label=name)
         ax.set(xlim=(0, longest), xlabel="episode", ylabel=f"{unit}, moving average (span {span:g})")
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         figure.legend(loc="outside upper left", ncols=4, handlelength=2.2)

@@ -8,11 +8,11 @@ import pytest
 from replaylab import statistics
 from replaylab.errors import SpecError
 from replaylab.study import Spec
-from replaylab.study.analysis import contrast_answers as contrasts
+from replaylab.study.analysis import contrast_results
 from replaylab.study.analysis.comparisons import Curve
-from replaylab.study.analysis.contrast_answers import Values, answers
-from replaylab.study.report.contrast_section import lines, sentence
-from replaylab.study.spec.contrasts import Cell, asked
+from replaylab.study.analysis.contrast_results import SeedValues, evaluate_contrasts
+from replaylab.study.report.sections.contrasts import lines, sentence
+from replaylab.study.spec.contrasts import Cell, resolve_contrasts
 from tests.study.tiny import table
 
 PRIORITIZED = {"type": "prioritized", "vary": {"block_length": [1, 4], "beta": [0.0, 1.0]}, "factors": {"choice": "td"}}
@@ -45,7 +45,7 @@ def made(study, level, metric="eval/mean_reward", seeds=range(10), noise=0.0):
 
 
 def test_cells_are_matched_in_all_that_is_not_named():
-    (dependence, choice, both) = asked(spec(DEPENDENCE, CHOICE, BOTH))
+    (dependence, choice, both) = resolve_contrasts(spec(DEPENDENCE, CHOICE, BOTH))
     pairs = {(g.more[0].environment, g.more[0].strategy, g.less[0].strategy) for g in dependence.groups}
     name = "prioritized.block_length-{}.beta-{}"
     assert pairs == {(e, name.format(1, b), name.format(4, b)) for e in SCORES for b in (0, 1)} | {
@@ -62,7 +62,7 @@ def test_cells_are_matched_in_all_that_is_not_named():
 
 def test_a_list_of_values_is_averaged_within_its_group():
     one = {"name": "any", "more": {"choice": "td", "beta": [0.0, 1.0]}, "less": {"choice": "uniform"}}
-    (found,) = asked(spec(one))
+    (found,) = resolve_contrasts(spec(one))
     assert [(len(g.more), len(g.less)) for g in found.groups] == [(2, 1)] * 4
 
 
@@ -70,7 +70,7 @@ def test_names_of_tables_and_of_strategies_select_too():
     plain = {"uniform": {"type": "uniform"}, "prioritized": {"type": "prioritized", "vary": {"beta": [0.0, 1.0]}}}
     by_table = {"name": "t", "more": {"strategy": "prioritized", "beta": 0.0}, "less": {"strategy": "uniform"}}
     by_name = {"name": "n", "more": {"strategy": "prioritized.beta-0", "beta": 0}, "less": {"strategy": "uniform"}}
-    found = asked(spec(by_table, by_name, strategies=plain))
+    found = resolve_contrasts(spec(by_table, by_name, strategies=plain))
     assert found[0].groups == found[1].groups
     assert len(found[0].groups) == 2
 
@@ -80,7 +80,7 @@ def test_learners_that_vary_are_matched_with_themselves():
     study = spec(
         DEPENDENCE, {"name": "capacity", "more": {"capacity": 900}, "less": {"capacity": 500}}, learners=learners
     )
-    dependence, capacity = asked(study)
+    dependence, capacity = resolve_contrasts(study)
     assert len(dependence.groups) == 12
     assert all(g.more[0].learner == g.less[0].learner for g in dependence.groups)
     assert len(capacity.groups) == 12
@@ -96,7 +96,7 @@ def truth(factors):
 
 def test_a_known_effect_is_found_exactly():
     study = spec(DEPENDENCE, CHOICE, BOTH)
-    found = {f.asked.name: f for f in answers(study, made(study, truth)).found}
+    found = {f.contrast.name: f for f in evaluate_contrasts(study, made(study, truth)).results}
     # four prioritized pairs at 0.2 - 0.2, two uniform ones at 0.2; choice: mean of 0.1 and 0.3
     np.testing.assert_allclose(found["dependence"].each.values, 0.2 / 3)
     np.testing.assert_allclose(found["choice"].each.values, 0.2)
@@ -115,8 +115,8 @@ def test_returns_of_one_environment_need_no_score():
         "less": {"choice": "uniform", "environment": "Acrobot-v1"},
     }
     study = spec(one, scores={})
-    (found,) = answers(study, made(study, truth)).found
-    assert found.asked.unit == "return"
+    (found,) = evaluate_contrasts(study, made(study, truth)).results
+    assert found.contrast.unit == "return"
     np.testing.assert_allclose(found.each.values, 100.0)
 
 
@@ -124,8 +124,8 @@ def test_other_metrics_keep_their_unit_and_are_not_judged():
     one = DEPENDENCE | {"metric": "replay/same_episode_share", "measure": "final"}
     study = spec(one)
     share = made(study, lambda f: -0.5 * (f["block_length"] == 1), metric="replay/same_episode_share")
-    (found,) = answers(study, share).found
-    assert (found.asked.unit, found.verdict) == ("replay/same_episode_share", "lower")
+    (found,) = evaluate_contrasts(study, share).results
+    assert (found.contrast.unit, found.verdict) == ("replay/same_episode_share", "lower")
     np.testing.assert_allclose(found.each.values, -0.5)
     assert sentence(found).startswith("Lower: −0.5 of replay/same_episode_share (95 % interval")
 
@@ -133,13 +133,13 @@ def test_other_metrics_keep_their_unit_and_are_not_judged():
 @pytest.mark.parametrize(("better", "word"), [("lower", "worse"), ("higher", "better")])
 def test_an_error_is_better_lower(better, word):
     study = spec(DEPENDENCE | {"better": better})
-    (found,) = answers(study, made(study, truth)).found
+    (found,) = evaluate_contrasts(study, made(study, truth)).results
     assert sentence(found).startswith(f"Higher ({word}): +0.0667 score")
 
 
 def test_sizes_are_those_of_the_statistics_module():
     study = spec(DEPENDENCE | {"equivalence": 0.05})
-    (found,) = answers(study, made(study, lambda f: 0.0, noise=3.0)).found
+    (found,) = evaluate_contrasts(study, made(study, lambda f: 0.0, noise=3.0)).results
     c = found.each.values
     assert c.std() > 0
     assert found.size == statistics.bootstrap_interval(c)
@@ -168,7 +168,7 @@ def test_verdicts(effect, noise, bound, verdict):
     }
     study = spec({"name": "choice", **choice} | ({"equivalence": bound} if bound else {}))
     curves = made(study, lambda f: effect * (f["choice"] == "td") + rng.normal(0, noise))
-    (found,) = answers(study, curves).found
+    (found,) = evaluate_contrasts(study, curves).results
     each = found.each.values
     assert found.verdict == verdict, each
     if bound:
@@ -178,14 +178,16 @@ def test_verdicts(effect, noise, bound, verdict):
 def test_nothing_is_equivalent_with_fewer_than_five_seeds():
     study = spec(DEPENDENCE | {"equivalence": 0.05})
     for few, verdict in ((4, "undecided"), (5, "equivalent")):
-        (found,) = answers(study, made(study, lambda f: 0.0, seeds=range(few), noise=0.1)).found
+        (found,) = evaluate_contrasts(study, made(study, lambda f: 0.0, seeds=range(few), noise=0.1)).results
         assert found.equivalence.equivalent
         assert found.verdict == verdict
 
 
 def corrected(each):
     """The corrected p-values of contrasts with the intervals that belong to them."""
-    return contrasts.corrected(each, [statistics.bootstrap_interval(one.values, resamples=1_000) for one in each])
+    return contrast_results.corrected(
+        each, [statistics.bootstrap_interval(one.values, resamples=1_000) for one in each]
+    )
 
 
 def test_no_more_than_one_study_in_twenty_raises_a_false_alarm():
@@ -193,7 +195,7 @@ def test_no_more_than_one_study_in_twenty_raises_a_false_alarm():
     seeds, studies, alarms = np.arange(9), 600, 0
     for _ in range(studies):
         shared = rng.standard_t(3, size=9)
-        each = [Values(seeds, shared + rng.standard_t(3, size=9)) for _ in range(6)]
+        each = [SeedValues(seeds, shared + rng.standard_t(3, size=9)) for _ in range(6)]
         alarms += corrected(each).min() < 0.05
     assert 2 <= alarms <= 59  # binomial(600, 0.05): outside with probability < 1e-6
 
@@ -202,11 +204,11 @@ def test_a_contrast_that_lacks_seeds_takes_part_with_those_it_has():
     rng = np.random.default_rng(1)
     a, b = rng.normal(1, 1, size=12), rng.normal(0, 1, size=12)
     seeds = np.arange(12)
-    whole = corrected([Values(seeds, a), Values(seeds, b)])
-    part = corrected([Values(seeds, a), Values(seeds[4:], b[4:])])
+    whole = corrected([SeedValues(seeds, a), SeedValues(seeds, b)])
+    part = corrected([SeedValues(seeds, a), SeedValues(seeds[4:], b[4:])])
     assert whole[0] <= 0.05
     assert part[0] == pytest.approx(whole[0], abs=0.02)
-    alone = corrected([Values(seeds[4:], b[4:])])
+    alone = corrected([SeedValues(seeds[4:], b[4:])])
     assert part[1] >= statistics.max_t(b[4:, None])[0]
     assert part[1] == pytest.approx(alone[0], abs=1e-12)
 
@@ -216,13 +218,13 @@ def test_missing_cells_are_named_and_their_groups_left_out():
     curves = [
         c for c in made(study, truth)("eval/mean_reward") if (c.environment, c.strategy) != ("Acrobot-v1", "blocks")
     ]
-    told = answers(study, lambda _: curves)
+    told = evaluate_contrasts(study, lambda _: curves)
     assert told.warnings == (
         "dependence: eval/mean_reward is missing of Acrobot-v1 · dqn · blocks. 1 of 6 matched groups are left out.",
         "choice: eval/mean_reward is missing of Acrobot-v1 · dqn · blocks. 1 of 4 matched groups are left out.",
     )
-    assert told.found[0].groups == 5
-    np.testing.assert_allclose(told.found[0].each.values, 0.2 / 5)
+    assert told.results[0].groups == 5
+    np.testing.assert_allclose(told.results[0].each.values, 0.2 / 5)
     assert lines(told)[2].startswith("warning: dependence: ")
 
 
@@ -231,19 +233,19 @@ def test_missing_seeds_are_named():
     curves = list(made(study, truth)("eval/mean_reward"))
     short = curves[0]
     curves[0] = Curve(short.environment, short.learner, short.strategy, short.seeds[3:], short.steps, short.values[3:])
-    told = answers(study, lambda _: curves)
-    assert told.found[0].each.seeds.tolist() == list(range(3, 10))
+    told = evaluate_contrasts(study, lambda _: curves)
+    assert told.results[0].each.seeds.tolist() == list(range(3, 10))
     assert told.warnings == (
         "dependence: 3 of 10 seeds are left out, for they are missing of CartPole-v1 · dqn · uniform.",
     )
 
 
 def test_a_contrast_without_results_is_not_answered():
-    told = answers(study := spec(DEPENDENCE, BOTH | {"of": ["dependence", "dependence"]}), lambda _: [])
-    assert told.found == ()
+    told = evaluate_contrasts(study := spec(DEPENDENCE, BOTH | {"of": ["dependence", "dependence"]}), lambda _: [])
+    assert told.results == ()
     assert len(told.warnings) == 3
     assert told.warnings[1] == "dependence: not answered, for it needs 2 seeds with all its cells, and has 0."
-    assert len(asked(study)[0].cells) == 12
+    assert len(resolve_contrasts(study)[0].cells) == 12
 
 
 def test_study_json_round_trips():

@@ -5,7 +5,7 @@ import pytest
 from replaylab.errors import SpecError
 from replaylab.study import Spec
 from replaylab.study.plan.populations import plan
-from replaylab.study.spec.vary import in_name
+from replaylab.study.spec.parameter_grids import in_name
 from tests.study.tiny import study, table
 
 VARIED = {

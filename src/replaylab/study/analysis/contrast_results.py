@@ -1,4 +1,4 @@
-"""The answers to a study's contrasts: estimates within seeds, their intervals, tests and verdicts.
+"""The results of a study's contrasts: estimates within seeds, their intervals, tests and verdicts.
 
 Of a run, y is its measure of the contrast's metric, scored where the file says how. For seed s
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from replaylab import statistics
 from replaylab.statistics import Bounds, Equivalence, Interval, Verdict
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve
-from replaylab.study.spec.contrasts import Asked, Cell, Group, Score, asked
+from replaylab.study.spec.contrasts import Cell, MatchedGroup, ResolvedContrast, Score, resolve_contrasts
 from replaylab.study.spec.study_file import Spec
 
 LEAST_SEEDS = 2
@@ -32,7 +32,7 @@ EQUIVALENCE_SEEDS = 5
 
 
 @dataclass(frozen=True)
-class Values:
+class SeedValues:
     """A number of each seed: a contrast's c_s, or a cell's runs."""
 
     seeds: NDArray[np.int64]
@@ -47,11 +47,11 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The answer to one contrast."""
+class ContrastResult:
+    """What came out of one contrast."""
 
-    asked: Asked
-    each: Values
+    contrast: ResolvedContrast
+    each: SeedValues
     """c_s."""
 
     groups: int
@@ -75,7 +75,7 @@ class Finding:
     @property
     def equivalence(self) -> Equivalence | None:
         """The equivalence test, where the study file declares bounds."""
-        bound = self.asked.equivalence
+        bound = self.contrast.equivalence
         return None if bound is None else Equivalence(self.size, self.inner, Bounds(-bound, bound))
 
     @property
@@ -91,23 +91,23 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Answers:
+class ContrastResults:
     """What came out of all contrasts of a study, and what is missing of it."""
 
-    found: tuple[Finding, ...]
+    results: tuple[ContrastResult, ...]
     warnings: tuple[str, ...]
 
 
-def answers(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) -> Answers:
-    """Answer every contrast of a study.
+def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastResults:
+    """Return the result of every contrast of a study.
 
     Args:
         spec: the study.
         curves_of: gives the curves of a metric.
     """
-    questions = asked(spec)
-    of_runs: dict[tuple[str, str, bool], Mapping[Cell, Values]] = {}
-    each: dict[str, tuple[Values, int, int]] = {}
+    questions = resolve_contrasts(spec)
+    of_runs: dict[tuple[str, str, bool], Mapping[Cell, SeedValues]] = {}
+    each: dict[str, tuple[SeedValues, int, int]] = {}
     warnings: list[str] = []
     for one in questions:
         if one.of is not None:
@@ -126,26 +126,25 @@ def answers(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) -> Answers:
             warnings.append(
                 f"{one.name}: not answered, for it needs {LEAST_SEEDS} seeds with all its cells, and has {have}."
             )
-    return Answers(_corrected([_finding(one, *each[one.name]) for one in enough]), tuple(warnings))
+    return ContrastResults(_corrected([_finding(one, *each[one.name]) for one in enough]), tuple(warnings))
 
 
-def _values(curves: Sequence[Curve], one: Asked, scores: Mapping[str, Score]) -> dict[Cell, Values]:
+def _values(curves: Sequence[Curve], one: ResolvedContrast, scores: Mapping[str, Score]) -> dict[Cell, SeedValues]:
     """Return each cell's runs by their measure, scored; a run whose number is not finite is left out."""
     found = {}
     for curve in curves:
         y = curve.of_runs(one.measure)
         if one.scored and curve.environment in scores:
-            score = scores[curve.environment]
-            y = (y - score.low) / (score.high - score.low)
+            y = scores[curve.environment].of(y)
         order = np.argsort(curve.seeds)
         order = order[np.isfinite(y[order])]
         if len(order):
             cell = Cell(curve.environment, curve.learner, curve.strategy)
-            found[cell] = Values(curve.seeds[order], y[order])
+            found[cell] = SeedValues(curve.seeds[order], y[order])
     return found
 
 
-def _direct(one: Asked, runs: Mapping[Cell, Values]) -> tuple[tuple[Values, int, int], list[str]]:
+def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[tuple[SeedValues, int, int], list[str]]:
     """Return c_s with the numbers of groups and cells behind it, and what to warn of."""
     warnings = []
     absent = [cell for cell in one.cells if cell not in runs]
@@ -157,7 +156,7 @@ def _direct(one: Asked, runs: Mapping[Cell, Values]) -> tuple[tuple[Values, int,
         )
     used = list(dict.fromkeys(c for g in groups for side in g for c in side))
     if not used:
-        return (Values(np.empty(0, np.int64), np.empty(0)), 0, 0), warnings
+        return (SeedValues(np.empty(0, np.int64), np.empty(0)), 0, 0), warnings
     union = np.unique(np.concatenate([runs[c].seeds for c in used]))
     seeds = union[np.all([np.isin(union, runs[c].seeds) for c in used], axis=0)]
     if len(seeds) < len(union):
@@ -167,31 +166,31 @@ def _direct(one: Asked, runs: Mapping[Cell, Values]) -> tuple[tuple[Values, int,
             f"{'; '.join(short)}."
         )
     c = np.mean([_within(group, runs, seeds) for group in groups], axis=0)
-    return (Values(seeds, c), len(groups), len(used)), warnings
+    return (SeedValues(seeds, c), len(groups), len(used)), warnings
 
 
-def _within(group: Group, runs: Mapping[Cell, Values], seeds: NDArray[np.int64]) -> NDArray[np.float64]:
+def _within(group: MatchedGroup, runs: Mapping[Cell, SeedValues], seeds: NDArray[np.int64]) -> NDArray[np.float64]:
     more, less = (np.mean([runs[cell].at(seeds) for cell in side], axis=0) for side in group)
     return np.asarray(more - less)
 
 
-def _difference(a: tuple[Values, int, int], b: tuple[Values, int, int]) -> tuple[Values, int, int]:
+def _difference(a: tuple[SeedValues, int, int], b: tuple[SeedValues, int, int]) -> tuple[SeedValues, int, int]:
     seeds = np.intersect1d(a[0].seeds, b[0].seeds)
-    return Values(seeds, a[0].at(seeds) - b[0].at(seeds)), a[1] + b[1], a[2] + b[2]
+    return SeedValues(seeds, a[0].at(seeds) - b[0].at(seeds)), a[1] + b[1], a[2] + b[2]
 
 
-def _finding(one: Asked, each: Values, groups: int, cells: int) -> Finding:
+def _finding(one: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> ContrastResult:
     tested = statistics.contrast(each.values[:, None], [1.0])
     inner = statistics.bootstrap_interval(each.values, level=1.0 - 2.0 * SIGNIFICANCE)
-    return Finding(one, each, groups, cells, tested.size, inner, tested.p)
+    return ContrastResult(one, each, groups, cells, tested.size, inner, tested.p)
 
 
-def _corrected(found: Sequence[Finding]) -> tuple[Finding, ...]:
+def _corrected(found: Sequence[ContrastResult]) -> tuple[ContrastResult, ...]:
     p = corrected([f.each for f in found], [f.size for f in found])
     return tuple(replace(f, p_max_t=max(f.p, float(each))) for f, each in zip(found, p, strict=True))
 
 
-def corrected(each: Sequence[Values], sizes: Sequence[Interval]) -> NDArray[np.float64]:
+def corrected(each: Sequence[SeedValues], sizes: Sequence[Interval]) -> NDArray[np.float64]:
     """Return the max-T p-values of contrasts, shape (K,), each |t| being at most what its interval says.
 
     One that lacks a seed takes part with those it has.

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from replaylab.study.analysis.comparisons import Curve
-from replaylab.study.report import sentences as words
+from replaylab.study.report import sentences
 from replaylab.study.results import records
 
 if TYPE_CHECKING:
-    from replaylab.study.report.reported import ReportedStudy
+    from replaylab.study.report.reported_study import ReportedStudy
 
 _NAME = "looks"
 
@@ -38,8 +38,9 @@ def warning(study: ReportedStudy, seeds: Sequence[int]) -> str | None:
     others = [len(look) for look in _looks(study) if look != list(seeds)]
     if not others:
         return None
+    seeds_before = sentences.joined([str(n) for n in sorted(set(others))])
     return (
-        f"Looked at before, with {words.joined([str(n) for n in sorted(set(others))])} seeds; now with {len(seeds)}. "
+        f"Looked at before, with {seeds_before} seeds; now with {len(seeds)}. "
         f"The p-values and intervals hold for one look, at a number of seeds that was settled beforehand. With three "
         f"looks 8 to 10 % of studies show a difference that is not there, not 5 %: confirm with new seeds what is "
         f"shown here."

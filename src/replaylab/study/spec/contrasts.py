@@ -5,7 +5,7 @@ learner and strategy; the labels in ``factors``; and `strategy` and `learner`, t
 with labels these stand for the table, so that strategies of different tables can be matched).
 
 A contrast's ``more`` and ``less`` choose cells by factors. Cells that agree in every factor that neither of the two
-names make a `Group`; within it the mean of the cells of ``more`` is compared with that of ``less``.
+names make a `MatchedGroup`; within it the mean of the cells of ``more`` is compared with that of ``less``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from replaylab.statistics import normalised_score
+from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import did_you_mean, shown
-from replaylab.study.spec.texts import Line, Prose
-from replaylab.study.spec.vary import Factor
+from replaylab.study.spec.parameter_grids import Factor
 
 if TYPE_CHECKING:
     from replaylab.study.spec.study_file import Spec
@@ -43,6 +46,10 @@ class Score(BaseModel):
     metric: Line = RETURN
     """What is scored."""
 
+    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values on the scale of the score."""
+        return normalised_score(values, self.low, self.high)
+
     @model_validator(mode="after")
     def _grows(self) -> Self:
         if not self.low < self.high:
@@ -50,7 +57,7 @@ class Score(BaseModel):
         return self
 
 
-class Question(BaseModel):
+class DeclaredContrast(BaseModel):
     """One contrast, as declared before the data are there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -99,7 +106,7 @@ class Cell(NamedTuple):
         return " · ".join(self)
 
 
-class Group(NamedTuple):
+class MatchedGroup(NamedTuple):
     """Cells that agree in all that a contrast does not name."""
 
     more: tuple[Cell, ...]
@@ -107,7 +114,7 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ResolvedContrast:
     """A contrast with everything filled in."""
 
     name: str
@@ -119,7 +126,7 @@ class Asked:
     equivalence: float | None
     unit: str
     scored: bool
-    groups: tuple[Group, ...] = ()
+    groups: tuple[MatchedGroup, ...] = ()
     of: tuple[str, str] | None = None
 
     @property
@@ -128,14 +135,14 @@ class Asked:
         return tuple(dict.fromkeys(c for group in self.groups for side in group for c in side))
 
 
-def asked(spec: Spec) -> list[Asked]:
+def resolve_contrasts(spec: Spec) -> list[ResolvedContrast]:
     """Return the study's contrasts, resolved, in the order of the file.
 
     Raises:
         ValueError: a contrast breaks a rule; the message names it, the rule, the value and the mend.
     """
     cells = _cells(spec) if spec.contrasts else {}
-    found: dict[str, Asked] = {}
+    found: dict[str, ResolvedContrast] = {}
     for i, one in enumerate(spec.contrasts):
         where = f"`contrasts.{i}` ({one.name})"
         if one.name in found:
@@ -144,7 +151,7 @@ def asked(spec: Spec) -> list[Asked]:
     return list(found.values())
 
 
-def _difference(one: Question, earlier: Mapping[str, Asked], where: str) -> Asked:
+def _difference(one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], where: str) -> ResolvedContrast:
     assert one.of is not None
     for name in one.of:
         if name not in earlier:
@@ -159,18 +166,18 @@ def _difference(one: Question, earlier: Mapping[str, Asked], where: str) -> Aske
                 f"{where}: `of` must name contrasts of one {key}, but {a.name!r} has {getattr(a, key)} and {b.name!r} "
                 f"{getattr(b, key)}"
             )
-    return Asked(
+    return ResolvedContrast(
         one.name, one.question, a.metric, a.measure, None, one.equivalence, a.unit, a.scored, of=(a.name, b.name)
     )
 
 
-def _direct(one: Question, cells: Mapping[Cell, dict[str, Factor]], spec: Spec, where: str) -> Asked:
+def _direct(one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: Spec, where: str) -> ResolvedContrast:
     groups = _groups(one, cells, where)
     metric = one.metric or RETURN
     scored = _scored({c.environment for g in groups for side in g for c in side}, metric, spec, where)
     unit = "score" if scored else "return" if metric == RETURN else metric
     better = one.better or ("higher" if metric == RETURN else None)
-    return Asked(
+    return ResolvedContrast(
         one.name, one.question, metric, one.measure or "area", better, one.equivalence, unit, scored, tuple(groups)
     )
 
@@ -215,7 +222,7 @@ def _factors(kind: Literal["learner", "strategy"], name: str, spec: Spec) -> dic
     return own | origin.factors
 
 
-def _groups(one: Question, cells: Mapping[Cell, dict[str, Factor]], where: str) -> list[Group]:
+def _groups(one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], where: str) -> list[MatchedGroup]:
     sides = [_chosen(getattr(one, side), side, cells, one, where) for side in ("more", "less")]
     if both := set(sides[0]) & set(sides[1]):
         raise ValueError(f"{where}: `more` and `less` must choose different cells, but both choose {min(both)}")
@@ -225,7 +232,7 @@ def _groups(one: Question, cells: Mapping[Cell, dict[str, Factor]], where: str) 
         for cell in side:
             rest = frozenset((k, v) for k, v in cells[cell].items() if k not in named)
             by_rest.setdefault(rest, ([], []))[i].append(cell)
-    whole = [Group(tuple(more), tuple(less)) for more, less in by_rest.values() if more and less]
+    whole = [MatchedGroup(tuple(more), tuple(less)) for more, less in by_rest.values() if more and less]
     if not whole:
         first, second = ({k: cells[side[0]][k] for k in cells[side[0]] if k not in named} for side in sides)
         raise ValueError(
@@ -240,7 +247,7 @@ def _listed(factors: Mapping[str, Factor]) -> str:
 
 
 def _chosen(
-    selector: Selector, side: str, cells: Mapping[Cell, dict[str, Factor]], one: Question, where: str
+    selector: Selector, side: str, cells: Mapping[Cell, dict[str, Factor]], one: DeclaredContrast, where: str
 ) -> list[Cell]:
     found = list(cells)
     for key, wanted in selector.items():

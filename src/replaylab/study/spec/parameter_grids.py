@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from replaylab.study.spec.components import Catalogue, option_names
+from replaylab.study.spec.display_text import Line
 from replaylab.study.spec.errors import did_you_mean, shown
-from replaylab.study.spec.texts import Line
 
 Factor = bool | int | float | Line
 """A value that contrasts select by; lists and schedules go by the text they have in a name."""

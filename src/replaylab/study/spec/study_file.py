@@ -67,10 +67,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from replaylab.errors import SpecError
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve
-from replaylab.study.spec.contrasts import Question, Score, asked
+from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
+from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import explain
-from replaylab.study.spec.texts import Line, Prose
-from replaylab.study.spec.vary import Origin, chosen_learners, spread
+from replaylab.study.spec.parameter_grids import Origin, chosen_learners, spread
 
 MOST_SEEDS = 100_000
 
@@ -199,7 +199,7 @@ class Spec(_Table):
     logging: Logging = Logging()
     measures: Measures = Measures()
     scores: dict[EnvironmentId, Score] = {}
-    contrasts: tuple[Question, ...] = ()
+    contrasts: tuple[DeclaredContrast, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -275,7 +275,7 @@ class Spec(_Table):
         for where, names in spoken:
             if names:
                 raise ValueError(f"`{where}` speaks of something that is not there: {min(names)!r}")
-        asked(self)
+        resolve_contrasts(self)
         return self
 
     def _check_baseline(self) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab import statistics
-from replaylab.study.analysis import comparisons as analysis
+from replaylab.study.analysis import comparisons
 from tests.study.tiny import pretend, study
 
 SCORES = {"CartPole-v1": {"low": 0.0, "high": 100.0}, "Acrobot-v1": {"low": 50.0, "high": 250.0}}
@@ -35,7 +35,7 @@ def _rows(path):
 def test_scores_are_stratified_over_the_environments_that_have_them(reported):
     rows = _rows(reported.folder / "tables" / "overall.csv")
     assert [(r["strategy"], r["seeds"]) for r in rows] == [("uniform", "6"), ("prioritized", "6")]
-    curves = analysis.curves_of(reported.results(), reported.spec, analysis.RETURN)
+    curves = comparisons.curves_of(reported.results(), reported.spec, comparisons.RETURN)
     scored = {}
     for name in ("uniform", "prioritized"):
         of = {c.environment: c.of_runs("final") for c in curves if c.strategy == name}

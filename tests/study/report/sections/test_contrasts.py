@@ -57,7 +57,7 @@ def test_numbers_are_beside_it(reported):
         ("updates", "undecided"),
         ("nothing", "equivalent"),
     ]
-    told = reported.contrasts().found
+    told = reported.contrasts().results
     assert [float(r["difference"]) for r in rows] == [f.size.estimate for f in told]
     assert [float(r["p_max_t"]) for r in rows] == [f.p_max_t for f in told]
     with (reported.folder / "figures" / "contrasts_return.csv").open() as file:

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from replaylab import statistics
-from replaylab.study.analysis import comparisons as analysis
+from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
-from replaylab.study.report import effect_sizes as effects
-from replaylab.study.report import measure_sections as beside
+from replaylab.study.report.sections import effect_sizes, replay_measures
 from replaylab.study.results.store import write_population
 from tests.study.tiny import pretend, study
 
@@ -61,8 +60,8 @@ def test_effective_batch_sizes_are_ratios_of_means_not_means_of_ratios():
 
     own, uniform = curve([1.0, 4.0]), curve([2.0, 2.0])
     sizes = curve([64 * 2.0, 64 * 0.5])
-    assert beside._effective(sizes, own, uniform).tolist() == [64 * 4 / 5]
-    assert beside._effective(sizes, curve([0.0, 0.0]), uniform).tolist() == [80.0]
+    assert replay_measures._effective(sizes, own, uniform).tolist() == [64 * 4 / 5]
+    assert replay_measures._effective(sizes, curve([0.0, 0.0]), uniform).tolist() == [80.0]
 
 
 def test_measures_stand_beside_the_returns_with_their_meaning(reported):
@@ -76,10 +75,10 @@ def test_measures_stand_beside_the_returns_with_their_meaning(reported):
 
 
 def test_effects_are_those_of_the_statistics(reported):
-    curves = analysis.curves_of(reported.results(), reported.spec, analysis.RETURN)
+    curves = comparisons.curves_of(reported.results(), reported.spec, comparisons.RETURN)
     base, other = curves
-    final, area = effects.effects(curves, "uniform")
-    pair = analysis.paired_values(other, base, "final")
+    final, area = effect_sizes.effects(curves, "uniform")
+    pair = comparisons.paired_values(other, base, "final")
     assert (final.strategy, final.measure, final.pairs, area.measure) == ("prioritized", "final", 6, "area")
     assert final.improvement == statistics.probability_of_improvement(*pair)
     assert final.improvement.estimate == 1.0

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
+from replaylab.number_format import decimals
 from replaylab.statistics import Band
-from replaylab.study.analysis import comparisons as analysis
-from replaylab.study.analysis.comparisons import Measure
-from replaylab.study.report import figures
-from replaylab.study.report import sentences as words
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import ComparisonResults, Measure
+from replaylab.study.report import figures, sentences
 from replaylab.study.report.page import Page, ReportFigure, ReportTable, Section
-from replaylab.study.report.return_sections import Told
 
 _POINTS = 61
 """Scores at which a profile is drawn."""
@@ -41,7 +40,7 @@ class Scored:
 def scored_environments(page: Page) -> list[str]:
     """Return the environments whose returns have a score."""
     scores = page.spec.scores
-    return [e for e in page.spec.environments if e in scores and scores[e].metric == analysis.RETURN]
+    return [e for e in page.spec.environments if e in scores and scores[e].metric == comparisons.RETURN]
 
 
 def scored(page: Page) -> Iterator[Scored]:
@@ -55,17 +54,16 @@ def scored(page: Page) -> Iterator[Scored]:
             if len(curves) < len(environments) or not len(seeds):
                 continue
             scores: dict[Measure, NDArray[np.float64]] = {}
-            for measure in analysis.MEASURES:
+            for measure in comparisons.MEASURES:
                 columns = []
                 for curve in curves:
-                    score = page.spec.scores[curve.environment]
                     own = curve.of_runs(measure)[np.isin(curve.seeds, seeds)]
-                    columns.append((own - score.low) / (score.high - score.low))
+                    columns.append(page.spec.scores[curve.environment].of(own))
                 scores[measure] = np.stack(columns, axis=1)
             yield Scored(learner, strategy, seeds, scores)
 
 
-def section(page: Page, _: Told) -> Section | None:
+def section(page: Page, _: ComparisonResults) -> Section | None:
     """Return levels, differences and performance profiles over all scored environments; None with fewer than two."""
     environments = scored_environments(page)
     found = list(scored(page)) if len(environments) > 1 else []
@@ -74,8 +72,8 @@ def section(page: Page, _: Told) -> Section | None:
     scales = [f"{e} from {page.spec.scores[e].low:g} to {page.spec.scores[e].high:g}" for e in environments]
     text = (
         f"Returns are put on one scale, as the study file has it: 0 at the first number, 1 at the second: "
-        f"{words.joined(scales)}. Intervals resample runs within each environment. Shown for what they say together; "
-        f"the tests above are of single environments."
+        f"{sentences.joined(scales)}. Intervals resample runs within each environment. Shown for what they say "
+        f"together; the tests above are of single environments."
     )
     return Section("Over all environments", [_profiles(page, found), _table(page, found)], [text])
 
@@ -92,7 +90,7 @@ def _profiles(page: Page, found: Sequence[Scored]) -> ReportFigure:
         "Performance profiles",
         "Share of runs, over all environments, whose final level is above a score, with pointwise 95 % intervals. A "
         "line above another everywhere belongs to the better strategy.",
-        figures.profiles(_panels(page, bands), taus, page.looks),
+        figures.profiles(_panels(page, bands), taus, page.line_styles),
         ("learner", "strategy", "score", "share", "low", "high"),
         (
             (*key, *point)
@@ -145,7 +143,7 @@ _ENDS = ("", "_low", "_high")
 
 
 def _row(page: Page, one: Scored, found: Sequence[Scored]) -> tuple[Any, ...]:
-    levels = [statistics.bootstrap_interval(one.scores[m], resamples=_RESAMPLES) for m in analysis.MEASURES]
+    levels = [statistics.bootstrap_interval(one.scores[m], resamples=_RESAMPLES) for m in comparisons.MEASURES]
     base = next((b for b in found if b.learner == one.learner and b.strategy == page.spec.baseline), None)
     against: list[statistics.Interval | None] = [None, None]
     if base is not None and base is not one and np.isin(one.seeds, base.seeds).any():
@@ -159,4 +157,4 @@ def _row(page: Page, one: Scored, found: Sequence[Scored]) -> tuple[Any, ...]:
 
 
 def _text(found: statistics.Interval) -> str:
-    return f"{found.estimate:.2f} ({found.low:.2f} to {found.high:.2f})".replace("-", "−")
+    return f"{decimals(found.estimate, 1.0)} ({decimals(found.low, 1.0)} to {decimals(found.high, 1.0)})"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from replaylab.number_format import counted, equals_p, p_value, signed_significant, significant
 from replaylab.plotting import palette
-from replaylab.study.analysis.contrast_answers import Answers, Finding, answers
+from replaylab.study.analysis.contrast_results import ContrastResult, ContrastResults, evaluate_contrasts
 from replaylab.study.report import figures
-from replaylab.study.report import sentences as words
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
@@ -27,52 +27,62 @@ _VERDICTS = {
 
 
 @dataclass(frozen=True)
-class Section:
+class ContrastSection:
     """The section of a report: sentences by contrast, warnings, a figure for each unit, and a table."""
 
-    found: Sequence[Finding]
+    results: Sequence[ContrastResult]
     sentences: Sequence[str]
     warnings: Sequence[str]
     figures: Sequence[ReportFigure]
     table: ReportTable
 
 
-def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Section | None:
+def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastSection | None:
     """Return what the page shows of the study's contrasts, or None where it has none; writes their files."""
     if not page.spec.contrasts:
         return None
-    told = answers(page.spec, curves_of)
-    units = list(dict.fromkeys(f.asked.unit for f in told.found))
+    evaluated = evaluate_contrasts(page.spec, curves_of)
+    units = list(dict.fromkeys(f.contrast.unit for f in evaluated.results))
     shown = [
-        _forest(page, [f for f in told.found if f.asked.unit == unit], unit, key)
+        _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key)
         for unit, key in zip(units, _keys(units), strict=True)
     ]
-    return Section(told.found, [sentence(f) for f in told.found], told.warnings, shown, _table(page, told.found))
+    return ContrastSection(
+        evaluated.results,
+        [sentence(f) for f in evaluated.results],
+        evaluated.warnings,
+        shown,
+        _table(page, evaluated.results),
+    )
 
 
-def lines(told: Answers) -> list[str]:
-    """Return the answers as lines for a terminal."""
-    return [*(f"{f.asked.name}: {sentence(f)}" for f in told.found), *(f"warning: {w}" for w in told.warnings)]
+def lines(evaluated: ContrastResults) -> list[str]:
+    """Return the results as lines for a terminal."""
+    return [
+        *(f"{f.contrast.name}: {sentence(f)}" for f in evaluated.results),
+        *(f"warning: {w}" for w in evaluated.warnings),
+    ]
 
 
-def sentence(found: Finding) -> str:
+def sentence(found: ContrastResult) -> str:
     """Return the verdict on one contrast in words, with its numbers.
 
-    Differences are told in the contrast's own unit; "undecided" is not "no difference".
+    Differences are in the contrast's own unit; "undecided" is not "no difference".
     """
-    one = found.asked
-    judged, told = "", ""
+    one = found.contrast
+    judged, bounded = "", ""
     if found.verdict in ("higher", "lower") and one.better is not None:
         judged = " (better)" if found.verdict == one.better else " (worse)"
-    verdict, corrected = _VERDICTS[found.verdict], f"p {words.equals(found.p_max_t)} after max-T correction"
+    verdict, corrected = _VERDICTS[found.verdict], f"p {equals_p(found.p_max_t)} after max-T correction"
     if one.equivalence is not None:
-        bounds = f"±{size(one.equivalence)}"
+        bounds = f"±{significant(one.equivalence)}"
         verdict = verdict.replace("the bounds", bounds)
-        told = "" if found.verdict == "equivalent" else f"bounds {bounds}; "
+        bounded = "" if found.verdict == "equivalent" else f"bounds {bounds}; "
+    estimate, low, high = map(signed_significant, found.size)
     return (
-        f"{verdict[0].upper()}{verdict[1:]}{judged}: {effect(found.size.estimate)} {unit(one.unit)} "
-        f"(95 % interval {effect(found.size.low)} to {effect(found.size.high)}; {told}{corrected}; "
-        f"{words.counted(len(found.each.seeds), 'seed')}, {words.counted(found.cells, 'cell')})."
+        f"{verdict[0].upper()}{verdict[1:]}{judged}: {estimate} {unit(one.unit)} "
+        f"(95 % interval {low} to {high}; {bounded}{corrected}; "
+        f"{counted(len(found.each.seeds), 'seed')}, {counted(found.cells, 'cell')})."
     )
 
 
@@ -81,24 +91,7 @@ def unit(name: str) -> str:
     return {"score": "score", "return": "of return"}.get(name, f"of {name}")
 
 
-def size(value: float) -> str:
-    """Return a number with three significant digits and a true minus sign."""
-    text = (
-        f"{value:,.0f}"
-        if abs(value) >= 1000
-        else f"{value:.3g}"
-        if abs(value) >= 1e-4 or value == 0
-        else f"{value:.1e}"
-    )
-    return text.replace("-", "−")
-
-
-def effect(value: float) -> str:
-    """Return a difference with its sign always there."""
-    return f"+{size(value)}" if value > 0 else size(value)
-
-
-def _table(page: Page, found: Sequence[Finding]) -> ReportTable:
+def _table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
     return page.table(
         "contrasts",
         "Every contrast",
@@ -108,13 +101,13 @@ def _table(page: Page, found: Sequence[Finding]) -> ReportTable:
         ("Contrast", "Unit", "Difference", "95 %", "p", "p (max-T)", "Bounds", "Seeds", "Cells", "Verdict"),
         [
             (
-                f.asked.name,
-                f.asked.unit,
-                effect(f.size.estimate),
-                f"{effect(f.size.low)} to {effect(f.size.high)}",
-                words.p_value(f.p),
-                words.p_value(f.p_max_t),
-                "–" if f.asked.equivalence is None else f"±{size(f.asked.equivalence)}",
+                f.contrast.name,
+                f.contrast.unit,
+                signed_significant(f.size.estimate),
+                f"{signed_significant(f.size.low)} to {signed_significant(f.size.high)}",
+                p_value(f.p),
+                p_value(f.p_max_t),
+                "–" if f.contrast.equivalence is None else f"±{significant(f.contrast.equivalence)}",
                 str(len(f.each.seeds)),
                 str(f.cells),
                 f.verdict,
@@ -129,8 +122,8 @@ def _table(page: Page, found: Sequence[Finding]) -> ReportTable:
     )
 
 
-def _row(f: Finding) -> tuple[Any, ...]:
-    one = f.asked
+def _row(f: ContrastResult) -> tuple[Any, ...]:
+    one = f.contrast
     named = (one.name, one.question, one.metric, one.measure, one.unit)
     sizes = (*f.size, f.inner.low, f.inner.high, f.p, f.p_max_t, "" if one.equivalence is None else one.equivalence)
     return (*named, *sizes, len(f.each.seeds), f.groups, f.cells, f.verdict)
@@ -145,7 +138,7 @@ def _keys(units: Sequence[str]) -> list[str]:
     return keys
 
 
-def _forest(page: Page, found: Sequence[Finding], unit_name: str, key: str) -> ReportFigure:
+def _forest(page: Page, found: Sequence[ContrastResult], unit_name: str, key: str) -> ReportFigure:
     return page.figure(
         key,
         f"Contrasts, in {unit_name}",
@@ -154,26 +147,26 @@ def _forest(page: Page, found: Sequence[Finding], unit_name: str, key: str) -> R
         forest(found),
         ("contrast", "seed", "difference"),
         (
-            (f.asked.name, seed.item(), value.item())
+            (f.contrast.name, seed.item(), value.item())
             for f in found
             for seed, value in zip(f.each.seeds, f.each.values, strict=True)
         ),
     )
 
 
-def forest(found: Sequence[Finding]) -> Drawing:
+def forest(found: Sequence[ContrastResult]) -> Drawing:
     """Draw the contrasts of one unit: every seed, the estimate with its interval, the equivalence bounds."""
     rows = [
         figures.Row(
-            f.asked.name,
+            f.contrast.name,
             palette.HUES[0][0] if f.verdict in ("higher", "lower") else palette.BASELINE[0],
             f.size,
             f.each.values,
-            f.asked.equivalence,
+            f.contrast.equivalence,
         )
         for f in found
     ]
     edge = 1.06 * max(max(float(np.abs(r.runs).max()), r.bound or 0.0) for r in rows) or 1.0
-    name = found[0].asked.unit
+    name = found[0].contrast.unit
     drawn = figures.Dots(f"Difference in {name}", rows, reference=0.0, limits=(-edge, edge))
     return figures.dots([("", [drawn])], f"across: difference in {name}; blue: decided by the test")

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from replaylab import statistics
-from replaylab.study.analysis import comparisons as analysis
-from replaylab.study.analysis.comparisons import Curve, Measure
-from replaylab.study.report import figures
-from replaylab.study.report import sentences as words
+from replaylab.number_format import decimals, signed_decimals
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import ComparisonResults, Curve, Measure
+from replaylab.study.report import figures, sentences
 from replaylab.study.report.page import KEYS, Page, ReportTable, Section
-from replaylab.study.report.return_sections import MEASURE_TITLES, Told
 
 
 @dataclass(frozen=True)
@@ -35,9 +32,9 @@ class Effect:
 def effects(curves: Sequence[Curve], baseline: str) -> list[Effect]:
     """Return the effect of every strategy by every measure, in the order of the curves."""
     found = []
-    for curve, base in analysis.comparisons(curves, baseline):
-        for measure in analysis.MEASURES:
-            pair = analysis.paired_values(curve, base, measure)
+    for curve, base in comparisons.pairs_with_baseline(curves, baseline):
+        for measure in comparisons.MEASURES:
+            pair = comparisons.paired_values(curve, base, measure)
             found.append(
                 Effect(
                     *curve.cell,
@@ -51,7 +48,7 @@ def effects(curves: Sequence[Curve], baseline: str) -> list[Effect]:
     return found
 
 
-def section(page: Page, _: Told) -> Section | None:
+def section(page: Page, _: ComparisonResults) -> Section | None:
     """Return the effect sizes as a figure and a table; None where nothing is compared."""
     found = effects(page.curves, page.spec.baseline)
     if not found:
@@ -61,16 +58,16 @@ def section(page: Page, _: Told) -> Section | None:
             page.heading(*cell),
             [
                 figures.Dots(
-                    MEASURE_TITLES[measure],
+                    sentences.MEASURE_TITLES[measure],
                     [
-                        figures.Row(e.strategy, page.looks[e.strategy].light, e.improvement)
+                        figures.Row(e.strategy, page.line_styles[e.strategy].light, e.improvement)
                         for e in found
                         if (e.environment, e.learner, e.measure) == (*cell, measure)
                     ],
                     reference=0.5,
                     limits=(-0.02, 1.02),
                 )
-                for measure in analysis.MEASURES
+                for measure in comparisons.MEASURES
             ],
         )
         for cell in dict.fromkeys((e.environment, e.learner) for e in found)
@@ -101,9 +98,9 @@ def _table(page: Page, found: Sequence[Effect]) -> ReportTable:
         ("Environment", "Learner", "Strategy", "Measure", "Pairs", "P(better) (95 %)", "Standardised (95 %)"),
         [
             (
-                *(e.environment, e.learner, e.strategy, words.MEASURE_NAMES[e.measure], str(e.pairs)),
-                f"{words.number(e.improvement.estimate)} ({words.interval(e.improvement)})",
-                f"{_size(e.standardised.estimate)} ({_size(e.standardised.low)} to {_size(e.standardised.high)})",
+                *(e.environment, e.learner, e.strategy, sentences.MEASURE_NAMES[e.measure], str(e.pairs)),
+                f"{decimals(e.improvement.estimate)} ({sentences.interval(e.improvement)})",
+                _standardised(e.standardised),
             )
             for e in found
         ],
@@ -121,5 +118,6 @@ def _table(page: Page, found: Sequence[Effect]) -> ReportTable:
     )
 
 
-def _size(value: float) -> str:
-    return words.signed(value) if np.isfinite(value) else ("+∞" if value > 0 else "−∞")
+def _standardised(found: statistics.Interval) -> str:
+    estimate, low, high = map(signed_decimals, found)
+    return f"{estimate} ({low} to {high})"

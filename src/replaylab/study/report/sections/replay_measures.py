@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
-from replaylab.plotting.drawing import Drawing, Group, Key
-from replaylab.study.analysis.comparisons import Curve
-from replaylab.study.report import figures
-from replaylab.study.report import sentences as words
+from replaylab.plotting.drawing import Drawing, Key, PanelGroup
+from replaylab.study.analysis.comparisons import ComparisonResults, Curve
+from replaylab.study.report import figures, sentences
 from replaylab.study.report.page import KEYS, Page, ReportFigure, ReportTable, Section, cells_of
-from replaylab.study.report.return_sections import Told
 
 
 class Quantity(NamedTuple):
@@ -134,7 +132,7 @@ def _effective(size: Curve, own: Curve, uniform: Curve) -> NDArray[np.float64]:
     return np.asarray(np.where(np.isfinite(exact) & (batch > 0), exact, size.values.mean(axis=1)))
 
 
-def section(page: Page, told: Told) -> Section | None:
+def section(page: Page, told: ComparisonResults) -> Section | None:
     """Return the measures beside the levels: a figure, a table, and their course; None where nothing was measured."""
     found = measured(page)
     if not found:
@@ -163,7 +161,7 @@ def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
                 [
                     figures.Row(
                         c.strategy,
-                        page.looks[c.strategy].light,
+                        page.line_styles[c.strategy].light,
                         statistics.bootstrap_interval(c.of_runs("area"), resamples=_RESAMPLES),
                         c.of_runs("area"),
                     )
@@ -173,7 +171,7 @@ def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
         ]
         for quantity in QUANTITIES:
             rows = [
-                figures.Row(m.strategy, page.looks[m.strategy].light, m.level, m.runs)
+                figures.Row(m.strategy, page.line_styles[m.strategy].light, m.level, m.runs)
                 for m in found
                 if (m.environment, m.learner, m.metric) == (*cell, quantity.metric)
             ]
@@ -202,7 +200,7 @@ def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
     )
 
 
-def _table(page: Page, told: Told, found: Sequence[Measured]) -> ReportTable:
+def _table(page: Page, told: ComparisonResults, found: Sequence[Measured]) -> ReportTable:
     of = {(m.environment, m.learner, m.strategy, m.metric): m for m in found}
     levels = {(lv.environment, lv.learner, lv.strategy, lv.measure): lv.iqm for lv in told.levels}
     present = [q for q in QUANTITIES if any(m.metric == q.metric for m in found)]
@@ -224,7 +222,7 @@ def _table(page: Page, told: Told, found: Sequence[Measured]) -> ReportTable:
 
 
 def _with_interval(found: statistics.Interval) -> str:
-    return f"{words.estimate(found)} ({words.interval(found)})"
+    return f"{sentences.estimate(found)} ({sentences.interval(found)})"
 
 
 def _course(page: Page) -> Iterable[ReportFigure]:
@@ -232,15 +230,15 @@ def _course(page: Page) -> Iterable[ReportFigure]:
     if len(page.spec.strategies) > figures.MOST_TOGETHER:
         return
     time = page.spec.budget.counted
-    groups: list[Group] = []
+    groups: list[PanelGroup] = []
     rows: list[tuple[Any, ...]] = []
     legend: Sequence[Key] = ()
     for quantity in QUANTITIES:
         curves = page.curves_of(quantity.metric)
         if curves:
             cells = cells_of(curves)
-            drawn = figures.curves(cells, page.spec.baseline, page.looks, quantity.title, time, small=True)
-            groups.append(Group(quantity.title, drawn.groups[0].panels))
+            drawn = figures.curves(cells, page.spec.baseline, page.line_styles, quantity.title, time, small=True)
+            groups.append(PanelGroup(quantity.title, drawn.groups[0].panels))
             legend = drawn.legend
             rows.extend(
                 (*c.cell, c.strategy, quantity.metric, *point)

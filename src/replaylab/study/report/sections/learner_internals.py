@@ -1,0 +1,48 @@
+"""What went on inside the learner: its budgets, and curves of what it logged. Shown, not tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import ComparisonResults
+from replaylab.study.report import figures, tables
+from replaylab.study.report.page import BAND, Page, ReportFigure, ReportTable, Section, band_rows, cells_of
+
+_CURVES = {
+    "rollout/ep_rew": ("Return while exploring", "return of an episode"),
+    "eval/held_out_q": ("Q traces: value of held-out states", "mean of max Q"),
+    "eval/value_error": ("Error of the Q values", "root mean square of Q − Q*"),
+    "train/q_mean": ("Q traces: Q value of the drawn steps", "mean Q"),
+    "train/td_error_mean": ("TD error of the drawn steps", "mean |TD error|"),
+    "train/loss": ("Loss", "loss"),
+}
+"""Curves shown without a test, where they were logged: title, and unit of the vertical axis."""
+
+_POINTS = 50
+"""Points of those curves; more would not be seen."""
+
+
+def section(page: Page, results: ComparisonResults) -> Section | None:
+    """Return what went on inside the learner: its budgets, and, of few strategies, curves of what was logged."""
+    shown: list[ReportFigure | ReportTable] = [tables.budget_table(page, results.spent)] if results.spent else []
+    if not page.many_strategies:
+        shown.extend(_figures(page))
+    return Section("Inside the learner", shown) if shown else None
+
+
+def _figures(page: Page) -> Iterable[ReportFigure]:
+    time = page.spec.budget.counted
+    for metric, (title, unit) in _CURVES.items():
+        found = [comparisons.thinned(curve, _POINTS) for curve in page.curves_of(metric)]
+        if found:
+            cells = cells_of(found)
+            yield page.figure(
+                metric.replace("/", "_"),
+                title,
+                f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals, at up to "
+                f"{_POINTS} points. Shown, not tested.",
+                figures.curves(cells, page.spec.baseline, page.line_styles, unit, time, small=len(cells) > 2),
+                BAND,
+                band_rows(cells),
+            )
