@@ -11,7 +11,7 @@ from scipy import stats
 
 from replaylab import statistics as st
 from replaylab.errors import ConfigError
-from replaylab.statistics import bootstrap, levels, resampling
+from replaylab.statistics import bootstrap, interquartile_means, resampling
 
 
 @pytest.mark.parametrize("runs", [1, 2, 3, 4, 5, 7, 10, 11, 30])
@@ -105,7 +105,7 @@ def test_a_level_is_a_share(level):
 def test_ends_are_percentiles_of_the_stated_shares():
     """By hand, from the same draws: 10 runs, t_9(.975) = 2.262157."""
     values = np.random.default_rng(2).lognormal(size=(10, 1))
-    samples = resampling.resample(levels.pooled_iqm, values, resamples=3_000, rng=np.random.default_rng(5))
+    samples = resampling.resample(interquartile_means.pooled_iqm, values, resamples=3_000, rng=np.random.default_rng(5))
     plain = st.bootstrap_interval(values, resamples=3_000, seed=5, calibrated=False)
     assert plain[1:] == pytest.approx(tuple(np.quantile(samples, [0.025, 0.975])), rel=1e-12)
     found = st.bootstrap_interval(values, resamples=3_000, seed=5)
