@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from replaylab import watch
-from replaylab.learners.metrics.metrics import Metrics
+from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.watch import (
     Grid,
     TensorBoard,

@@ -1,28 +1,38 @@
-"""Learners that train many replicas at once, and the loop that trains them."""
+"""Learners that train many replicas at once, and the loop that trains them.
 
-from replaylab.learners.api.protocols import (
-    Agents,
-    Learner,
-    Policy,
-    ProbedAgents,
-    Step,
-    Update,
-    ValueAgents,
-    ValueUpdate,
-)
-from replaylab.learners.api.random_streams import Stream, generator
-from replaylab.learners.dqn.as_published import DQNAsPublished
-from replaylab.learners.dqn.settings import DQN
-from replaylab.learners.metrics.metrics import Metrics
-from replaylab.learners.tabular.temporal_difference import ExpectedSarsa, QLearning, Sarsa
-from replaylab.learners.training.loop import train
+The names are imported when they are first asked for, so that the tables of metrics and settings, which a report reads,
+need no training code.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaylab.learners.api.protocols import (
+        Agents,
+        Learner,
+        Policy,
+        ProbedAgents,
+        Step,
+        Update,
+        ValueAgents,
+        ValueUpdate,
+    )
+    from replaylab.learners.api.random_streams import Stream, generator
+    from replaylab.learners.dqn.as_published import DQNAsPublished
+    from replaylab.learners.dqn.settings import DQN
+    from replaylab.learners.metrics.metrics_table import Metrics
+    from replaylab.learners.metrics.registry import Metric
+    from replaylab.learners.tabular.temporal_difference import ExpectedSarsa, QLearning, Sarsa
+    from replaylab.learners.training.loop import train
 
 __all__ = [
     "DQN",
-    "DQNAsPublished",
     "Agents",
+    "DQNAsPublished",
     "ExpectedSarsa",
     "Learner",
+    "Metric",
     "Metrics",
     "Policy",
     "ProbedAgents",
@@ -36,3 +46,27 @@ __all__ = [
     "generator",
     "train",
 ]
+
+_NAMES_OF = {
+    "api.protocols": "Agents Learner Policy ProbedAgents Step Update ValueAgents ValueUpdate",
+    "api.random_streams": "Stream generator",
+    "dqn.as_published": "DQNAsPublished",
+    "dqn.settings": "DQN",
+    "metrics.metrics_table": "Metrics",
+    "metrics.registry": "Metric",
+    "tabular.temporal_difference": "ExpectedSarsa QLearning Sarsa",
+    "training.loop": "train",
+}
+_HOME = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,6 +8,14 @@ from replaylab.replay.data.batch import Batch, release_batch_memory
 from replaylab.replay.data.fields import Field
 from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule
 from replaylab.replay.mixed import MixedReplay
+from replaylab.replay.protocols import (
+    DivisibleReplay,
+    InspectableReplay,
+    Replay,
+    RestorableReplay,
+    SamplerReplay,
+    StackedInputReplay,
+)
 from replaylab.replay.samplers.age import Geometric, Queue, Recency, ReverseSweep
 from replaylab.replay.samplers.basic import (
     Combined,
@@ -45,6 +53,7 @@ __all__ = [
     "Constant",
     "CustomSampler",
     "Dispersed",
+    "DivisibleReplay",
     "Exponential",
     "Field",
     "Fifo",
@@ -53,6 +62,7 @@ __all__ = [
     "Greedy",
     "Handle",
     "Hindsight",
+    "InspectableReplay",
     "LAP",
     "LaBER",
     "Linear",
@@ -68,19 +78,23 @@ __all__ = [
     "RankBased",
     "ReLo",
     "Recency",
+    "Replay",
     "ReplayBuffer",
     "ReplayRecorder",
     "ReplayStats",
     "ReplayStream",
     "Reservoir",
+    "RestorableReplay",
     "Retention",
     "ReverseSweep",
     "Sampler",
+    "SamplerReplay",
     "Schedule",
     "Sequence",
     "SharedMemory",
     "ShuffledEpochs",
     "SlidingWindow",
+    "StackedInputReplay",
     "StepWriter",
     "Sticky",
     "Storage",

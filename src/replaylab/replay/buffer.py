@@ -24,7 +24,7 @@ from replaylab.replay.samplers.basic import Sampler
 from replaylab.replay.samplers.custom import CustomSampler, CustomState, flags_of
 from replaylab.replay.samplers.laber import LaBER, Rescorer
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
-from replaylab.replay.stats import ReplayStats, stats_of
+from replaylab.replay.stats import ReplayStats, replay_counts, stats_of
 from replaylab.replay.storage.mapped import Storage
 from replaylab.replay.storage.retention import Retention
 from replaylab.replay.transforms.transforms import FrameStack, Transform
@@ -383,6 +383,14 @@ class ReplayBuffer(Introspective):
         if progress is not None:
             checked_progress(progress, self.replicas)
         return stats_of(self, batch_size, progress)
+
+    def replay_counts(self) -> list[npt.NDArray[np.int64]]:
+        """Return how often each stored step was drawn, replica by replica, (N,) in no stated order.
+
+        Raises:
+            ConfigError: The buffer was made without ``count_replays=True``.
+        """
+        return replay_counts(self)
 
     def __repr__(self) -> str:
         return show.text(self)

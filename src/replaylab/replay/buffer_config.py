@@ -336,6 +336,11 @@ class Declared:
         return dict(self._made.fields)
 
     @property
+    def given_fields(self) -> dict[str, Tree]:
+        """The fields as `add` takes them: as declared, but stacks where `FrameStack` cuts single frames out of them."""
+        return self._made.unflatten(iter(self._made.given.values()))
+
+    @property
     def num_envs(self) -> int | None:
         """E, or None where there is no environment axis."""
         return self._made.num_envs

@@ -86,6 +86,12 @@ class Introspective(Persistent):
         sizes = self._core.counts()[0]
         return sizes[0] if self.replicas is None else np.array(sizes, np.int64)
 
+    @property
+    def next_id(self) -> Any:
+        """The id that the next step stored will get: int, or int64 ``[R]``."""
+        next_ids = self._core.counts()[1]
+        return next_ids[0] if self.replicas is None else np.array(next_ids, np.int64)
+
     def __len__(self) -> int:
         """Return how many steps are stored now, in the replica that has fewest."""
         return min(self._core.counts()[0])

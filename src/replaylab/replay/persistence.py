@@ -14,7 +14,7 @@ from replaylab import _core
 from replaylab.errors import ConfigError, SnapshotError, StorageError
 from replaylab.replay import snapshot
 from replaylab.replay.buffer_config import Declaration, Declared
-from replaylab.replay.config_json import config_from_json
+from replaylab.replay.config_json import config_from_json, is_custom
 from replaylab.replay.data.arrays import picked
 from replaylab.replay.data.seeding import PythonDraws
 from replaylab.replay.manifest import folder_of, reading
@@ -24,6 +24,9 @@ from replaylab.replay.samplers.laber import Rescorer
 from replaylab.replay.storage.mapped import Handle, Storage, handle_of, opened
 from replaylab.replay.storage.retention import Reservoir
 from replaylab.replay.transforms.transforms import Transform
+
+COMPARED = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
+"""What must be equal for a buffer to go on from another's snapshot in place."""
 
 
 class Persistent(Declared):
@@ -128,6 +131,35 @@ class Persistent(Declared):
                 buffer._draws.restore(state, about["generators"])
         buffer._saved[folder] = manifest["token"]
         return buffer
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Take over, in place, what a buffer of the same declaration wrote with `save`.
+
+        The buffer stays the same object, so that who holds it goes on with it. Samplers and functions of the user's own
+        are kept, as no snapshot holds them; so is where the rows lie, if the snapshot's are in a `storage`.
+
+        Args:
+            path: The folder.
+
+        Raises:
+            ConfigError: Batches are being drawn ahead from the buffer.
+            SnapshotError: The snapshot is of a buffer that was declared otherwise; or as for `load`.
+            StorageError: As for `load`.
+        """
+        if "_drawer" in self.__dict__:
+            raise ConfigError("batches are being drawn ahead from the buffer; close the iterators, then restore")
+        mine = self._made.to_json()
+        given = {name: getattr(self, name) for name in ("sampler", "transforms") if is_custom(mine[name])}
+        loaded = type(self).load(path, **given)
+        theirs = loaded._made.to_json()
+        for name in COMPARED:
+            if theirs[name] != mine[name]:
+                raise SnapshotError(
+                    f"the snapshot is of a buffer with {name}={getattr(loaded, name)}, but this one has "
+                    f"{getattr(self, name)}; make the buffer as the saved one was made"
+                )
+        self.__dict__.clear()
+        self.__dict__.update(loaded.__dict__)
 
     def part(self, replicas: npt.ArrayLike) -> Self:
         """Return a new buffer of some of the replicas, each of which goes on exactly as it would have here.

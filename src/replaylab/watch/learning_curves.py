@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from replaylab.arguments import checked, instance, mapping, optional, reals, takes, text
 from replaylab.errors import ConfigError
-from replaylab.learners.metrics.metrics import Metrics
+from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.plotting.palette import line_styles
 from replaylab.plotting.svg import style
 from replaylab.watch.smoothing import ewma

@@ -12,9 +12,7 @@ import numpy.typing as npt
 
 from replaylab.arguments import place, seed_number, takes, tuple_of
 from replaylab.errors import MissingExtraError
-
-NAMES = {"train/updates": "train/n_updates"}
-"""Stable-Baselines3's names for metrics that are called otherwise here; the others are called as there."""
+from replaylab.learners.metrics.registry import REGISTRY
 
 
 class TensorBoard:
@@ -50,7 +48,7 @@ class TensorBoard:
         for name, values in numbers.items():
             for writer, value in zip(self._writers, values, strict=True):
                 if not np.isnan(value):
-                    writer.add_scalar(NAMES.get(name, name), value, step)
+                    writer.add_scalar(_tag(name), value, step)
 
     def close(self) -> None:
         """Write what is left and close the files."""
@@ -62,3 +60,8 @@ class TensorBoard:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def _tag(metric: str) -> str:
+    """Return what Stable-Baselines3 calls a metric."""
+    return (REGISTRY[metric].tensorboard if metric in REGISTRY else "") or metric

@@ -14,8 +14,8 @@ from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa, train
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 from replaylab.learners.tabular.oracle import EnvOracle, TrueErrorOracle
 from replaylab.learners.training.loop import turn as take_turn
+from replaylab.learners.training.preflight import check
 from replaylab.learners.training.state import Job, Run
-from replaylab.learners.training.trial_run import check
 from replaylab.replay import Batch, NStep
 
 CLIFFWALK = "replaylab/BlindCliffwalk-v0"

@@ -1,1 +1,1 @@
-"""What a run measures, by name."""
+"""What a run measures: the registry of its metrics, and the table of their values."""

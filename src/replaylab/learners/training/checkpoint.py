@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from replaylab.errors import SnapshotError, StorageError
 from replaylab.learners.api.protocols import Agents
-from replaylab.learners.metrics.metrics import Metrics
+from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.learners.training.env_hindsight import transforms_for
 from replaylab.learners.training.metrics_recorder import Recorder
 from replaylab.learners.training.state import Job, Run

@@ -30,7 +30,7 @@ from replaylab.learners.api.protocols import (
 from replaylab.learners.evaluation.greedy import Evaluation
 from replaylab.learners.evaluation.held_out import HeldOut
 from replaylab.learners.evaluation.value_error import OptimumDistance
-from replaylab.learners.metrics.metrics import Metrics
+from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.learners.training import checkpoint
 from replaylab.learners.training import env_state as continuing
 from replaylab.learners.training.batch_measures import Measuring

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.protocols import Update
-from replaylab.learners.metrics.metrics import Metrics
+from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.learners.training.batch_measures import Measuring
 from replaylab.learners.training.state import Run
 from replaylab.replay import Batch

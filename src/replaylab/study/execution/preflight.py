@@ -39,12 +39,12 @@ def check_population(population: Population) -> None:
     traceback, and others go on.
 
     Raises:
-        SpecError: as `replaylab.learners.training.trial_run.check`, with the population named.
+        SpecError: as `replaylab.learners.training.preflight.check`, with the population named.
         MissingExtraError: what it needs is not installed.
     """
     from replaylab.learners.evaluation.value_error import OptimumDistance
+    from replaylab.learners.training.preflight import check
     from replaylab.learners.training.state import Job
-    from replaylab.learners.training.trial_run import check
 
     part = population
     learner, sampler = build(part.learner_part, LEARNERS), build(part.strategy_part, STRATEGIES)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from replaylab.learners.metrics.registry import REGISTRY
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report import figures, tables
 from replaylab.study.report.page import BAND, Page, ReportFigure, ReportTable, Section, band_rows, cells_of
 
-_CURVES = {
-    "rollout/ep_rew": ("Return while exploring", "return of an episode"),
-    "eval/held_out_q": ("Q traces: value of held-out states", "mean of max Q"),
-    "eval/value_error": ("Error of the Q values", "root mean square of Q − Q*"),
-    "train/q_mean": ("Q traces: Q value of the drawn steps", "mean Q"),
-    "train/td_error_mean": ("TD error of the drawn steps", "mean |TD error|"),
-    "train/loss": ("Loss", "loss"),
-}
-"""Curves shown without a test, where they were logged: title, and unit of the vertical axis."""
+_CURVES = (
+    "rollout/ep_rew",
+    "eval/held_out_q",
+    "eval/value_error",
+    "train/q_mean",
+    "train/td_error_mean",
+    "train/loss",
+)
+"""Metrics whose curves are shown, where they were recorded."""
 
 _POINTS = 50
 """Points of those curves; more would not be seen."""
@@ -33,16 +34,17 @@ def section(page: Page, results: ComparisonResults) -> Section | None:
 
 def _figures(page: Page) -> Iterable[ReportFigure]:
     time = page.spec.budget.counted
-    for metric, (title, unit) in _CURVES.items():
+    for metric in _CURVES:
+        shown = REGISTRY[metric]
         found = [comparisons.thinned(curve, _POINTS) for curve in page.curves_of(metric)]
         if found:
             cells = cells_of(found)
             yield page.figure(
                 metric.replace("/", "_"),
-                title,
+                shown.title,
                 f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals, at up to "
                 f"{_POINTS} points. Shown, not tested.",
-                figures.curves(cells, page.spec.baseline, page.line_styles, unit, time, small=len(cells) > 2),
+                figures.curves(cells, page.spec.baseline, page.line_styles, shown.axis, time, small=len(cells) > 2),
                 BAND,
                 band_rows(cells),
             )

@@ -4,85 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
+from replaylab.learners.metrics.registry import REGISTRY
 from replaylab.plotting.drawing import Drawing, Key, PanelGroup
 from replaylab.study.analysis.comparisons import ComparisonResults, Curve
 from replaylab.study.report import figures, sentences
 from replaylab.study.report.page import KEYS, Page, ReportFigure, ReportTable, Section, cells_of
 
-
-class Quantity(NamedTuple):
-    """A measure of what is replayed, as `docs/measures.md` has it."""
-
-    metric: str
-    title: str
-    meaning: str
-
-
 QUANTITIES = tuple(
-    Quantity(f"replay/{name}", title, meaning)
-    for name, title, meaning in (
-        (
-            "effective_batch_size",
-            "Effective batch size",
-            "how many independent uniform rows tell as much about the gradient as a batch does, in rows; uniform "
-            "draws: the batch size",
-        ),
-        (
-            "same_episode_share",
-            "Pairs from one episode",
-            "share of a batch’s pairs of rows that come from one episode; uniform draws: about one in the number of "
-            "stored episodes",
-        ),
-        ("duplicate_share", "Duplicates", "share of rows that repeat another of their batch"),
-        (
-            "autocorrelation_time",
-            "Autocorrelation time",
-            "of the TD errors in the order drawn, in rows; independent draws: 1",
-        ),
-        (
-            "row_correlation_excess",
-            "Excess correlation of rows",
-            "mean absolute correlation between a batch’s observations, whitened, minus that of uniform draws: 0 is as "
-            "uniform draws",
-        ),
-        (
-            "energy_distance",
-            "Distance from the buffer",
-            "energy distance between a batch and uniform draws, in standard deviations of the observations; uniform "
-            "draws: 0",
-        ),
-        ("law_evenness", "Evenness of the law", "entropy of the drawing probabilities, 1 where all are equal"),
-        (
-            "weight_effective_size",
-            "Effective size of the weights",
-            "rows of equal weight that are worth a batch’s importance weights",
-        ),
-        ("drawn_age_mean", "Age of drawn rows", "steps stored since a drawn row was"),
-        ("never_replayed_share", "Never replayed", "share of the stored steps that were never drawn"),
-        (
-            "replay_gini",
-            "Gini of replay counts",
-            "how unevenly stored steps were drawn: 0 all alike, 1 all draws on one",
-        ),
-        ("td_error_mean", "TD error of drawn rows", "mean absolute TD error, in the unit of the reward"),
-        (
-            "td_error_percentile",
-            "Percentile of TD errors",
-            "where the drawn rows’ TD errors stand among the buffer’s, in percent; uniform draws: 50",
-        ),
-        (
-            "td_error_gap",
-            "Staleness of priorities",
-            "absolute TD error now minus the one fed back when the row was drawn",
-        ),
+    REGISTRY[f"replay/{name}"]
+    for name in (
+        "effective_batch_size",
+        "same_episode_share",
+        "duplicate_share",
+        "autocorrelation_time",
+        "row_correlation_excess",
+        "energy_distance",
+        "law_evenness",
+        "weight_effective_size",
+        "drawn_age_mean",
+        "never_replayed_share",
+        "replay_gini",
+        "td_error_mean",
+        "td_error_percentile",
+        "td_error_gap",
     )
 )
+"""The measures that are shown beside the returns, in this order."""
 
 _RESAMPLES = 2_000
 _RETURN = "average return"
@@ -107,16 +60,16 @@ def measured(page: Page) -> list[Measured]:
     uniform = {(*c.cell, c.strategy): c for c in page.curves_of("replay/gradient_variance_uniform")}
     found = []
     for quantity in QUANTITIES:
-        for curve in page.curves_of(quantity.metric):
+        for curve in page.curves_of(quantity.name):
             key = (*curve.cell, curve.strategy)
-            if quantity.metric == "replay/effective_batch_size" and key in variances and key in uniform:
+            if quantity.name == "replay/effective_batch_size" and key in variances and key in uniform:
                 runs = _effective(curve, variances[key], uniform[key])
             else:
                 runs = curve.values.mean(axis=1)
             told = np.isfinite(runs)
             if told.any():
                 level = statistics.bootstrap_interval(runs[told], resamples=_RESAMPLES)
-                found.append(Measured(*key, quantity.metric, curve.seeds[told], runs[told], level))
+                found.append(Measured(*key, quantity.name, curve.seeds[told], runs[told], level))
     return found
 
 
@@ -146,7 +99,7 @@ def section(page: Page, told: ComparisonResults) -> Section | None:
             "the interquartile mean over runs with its 95 % interval. Shown, not tested: that two strategies differ in "
             "a measure and in their return does not say that one is the cause of the other."
         ],
-        terms=[(q.title, f"{q.meaning}.") for q in QUANTITIES if any(m.metric == q.metric for m in found)],
+        terms=[(q.title, f"{q.meaning}.") for q in QUANTITIES if any(m.metric == q.name for m in found)],
     )
 
 
@@ -173,7 +126,7 @@ def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
             rows = [
                 figures.Row(m.strategy, page.line_styles[m.strategy].light, m.level, m.runs)
                 for m in found
-                if (m.environment, m.learner, m.metric) == (*cell, quantity.metric)
+                if (m.environment, m.learner, m.metric) == (*cell, quantity.name)
             ]
             if rows:
                 panels.append(figures.Dots(quantity.title, rows))
@@ -203,12 +156,12 @@ def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
 def _table(page: Page, told: ComparisonResults, found: Sequence[Measured]) -> ReportTable:
     of = {(m.environment, m.learner, m.strategy, m.metric): m for m in found}
     levels = {(lv.environment, lv.learner, lv.strategy, lv.measure): lv.iqm for lv in told.levels}
-    present = [q for q in QUANTITIES if any(m.metric == q.metric for m in found)]
+    present = [q for q in QUANTITIES if any(m.metric == q.name for m in found)]
     rows = []
     for curve in page.curves:
         key = (*curve.cell, curve.strategy)
         intervals = [levels[*key, "final"], levels[*key, "area"]]
-        there = [of.get((*key, q.metric)) for q in present]
+        there = [of.get((*key, q.name)) for q in present]
         rows.append((*key, *map(_with_interval, intervals), *(_with_interval(m.level) if m else "–" for m in there)))
     return page.table(
         "measures",
@@ -234,14 +187,14 @@ def _course(page: Page) -> Iterable[ReportFigure]:
     rows: list[tuple[Any, ...]] = []
     legend: Sequence[Key] = ()
     for quantity in QUANTITIES:
-        curves = page.curves_of(quantity.metric)
+        curves = page.curves_of(quantity.name)
         if curves:
             cells = cells_of(curves)
             drawn = figures.curves(cells, page.spec.baseline, page.line_styles, quantity.title, time, small=True)
             groups.append(PanelGroup(quantity.title, drawn.groups[0].panels))
             legend = drawn.legend
             rows.extend(
-                (*c.cell, c.strategy, quantity.metric, *point)
+                (*c.cell, c.strategy, quantity.name, *point)
                 for cell in cells
                 for c, band in cell
                 for point in zip(c.steps.tolist(), *(side.tolist() for side in band), strict=True)

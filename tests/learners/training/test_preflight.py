@@ -10,8 +10,8 @@ from gymnasium import spaces
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners import DQN, QLearning
 from replaylab.learners.training import env_state as continuing
+from replaylab.learners.training.preflight import check
 from replaylab.learners.training.state import Job
-from replaylab.learners.training.trial_run import check
 from replaylab.replay import CustomSampler, FrameStack, Prioritized, Uniform
 
 SLOW = DQN(hidden=(8,), batch_size=8, learning_starts=40_000, capacity=1_000_000, train_period=7, gradient_steps=500)

@@ -1,0 +1,369 @@
+"""Every metric that training writes: its name, title, unit and meaning.
+
+The recorder, the report, TensorBoard and the tables of the documentation read this one table; a name that is not in it
+is refused when it is recorded. A learner or a hook of your own lists further ones in its attribute `metrics`.
+
+This module imports nothing of the learners, so that a report needs no training code.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+When = Literal["episode", "evaluation", "look", "measures", "end", "listeners"]
+"""When a metric is recorded: at the end of each episode, at each evaluation, at each logged update (`log_every`), with
+the measures of batches (`measure_every`), once at the end of training; or never, but told to hooks (`Hook.on_metrics`)
+beside those of a look."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric, or a family of them whose last part is a number.
+
+    Attributes:
+        name: What its rows are called; ``visits/{state}`` stands for visits/00000, visits/00001 and so on.
+        title: What a figure or table calls it.
+        unit: Of its values.
+        meaning: What it is, in plain words.
+        when: When it is recorded.
+        axis: What a figure's vertical axis says; empty: the unit.
+        needs: The setting of training without which it is not recorded; empty: it always is.
+        definition: The exact one, with its formula, where the meaning is not exact.
+        uniform: What comes out if draws are uniform, for measures of batches.
+        source: The publication that it is from.
+        tensorboard: Stable-Baselines3's name for it, where that is another one.
+    """
+
+    name: str
+    title: str
+    unit: str
+    meaning: str
+    when: When = "look"
+    axis: str = ""
+    needs: str = ""
+    definition: str = ""
+    uniform: str = ""
+    source: str = ""
+    tensorboard: str = ""
+
+    @property
+    def prefix(self) -> str | None:
+        """What the names of a family begin with; None: it is a single metric."""
+        head, brace, _ = self.name.partition("{")
+        return head if brace else None
+
+
+_TRAINING = (
+    Metric(
+        "rollout/ep_rew",
+        "Return while exploring",
+        "reward",
+        "undiscounted return, while exploring",
+        "episode",
+        axis="return of an episode",
+    ),
+    Metric("rollout/ep_len", "Episode length while exploring", "steps", "length", "episode"),
+    Metric(
+        "eval/mean_reward",
+        "Greedy return",
+        "reward",
+        "mean undiscounted return of `eval_episodes` greedy episodes",
+        "evaluation",
+    ),
+    Metric("eval/mean_ep_length", "Greedy episode length", "steps", "their mean length", "evaluation"),
+    Metric(
+        "eval/held_out_q",
+        "Q traces: value of held-out states",
+        "return",
+        "mean of max Q(s, ·) over the held-out states",
+        "evaluation",
+        axis="mean of max Q",
+        needs="held_out",
+        source="Mnih et al. 2013",
+    ),
+    Metric(
+        "eval/value_error",
+        "Error of the Q values",
+        "return",
+        "root mean square of Q(s, a) − Q*(s, a)",
+        "evaluation",
+        axis="root mean square of Q − Q*",
+        needs="value_error",
+    ),
+    Metric("rollout/exploration_rate", "Exploration rate", "probability", "ε"),
+    Metric(
+        "train/loss",
+        "Loss",
+        "reward²",
+        "mean over the batch of weight·ℓ(δ); beyond |δ| = 1 Huber's grows linearly",
+        axis="loss",
+    ),
+    Metric(
+        "train/q_mean",
+        "Q traces: Q value of the drawn steps",
+        "return",
+        "mean Q(s, a) of the drawn rows, before the update",
+        axis="mean Q",
+    ),
+    Metric("train/q_min", "Least Q value of the drawn steps", "return", "minimum"),
+    Metric("train/q_max", "Largest Q value of the drawn steps", "return", "maximum"),
+    Metric(
+        "train/td_error_mean",
+        "TD error of the drawn steps",
+        "return",
+        "mean |δ| of the drawn rows",
+        axis="mean |TD error|",
+    ),
+    Metric("train/td_error_median", "Median TD error of the drawn steps", "return", "median"),
+    Metric("train/td_error_max", "Largest TD error of the drawn steps", "return", "maximum"),
+    Metric("train/td_error_std", "Spread of the TD errors of the drawn steps", "return", "standard deviation"),
+    Metric("train/td_error_p25", "25th percentile of TD errors of the drawn steps", "return", "25th percentile"),
+    Metric("train/td_error_p75", "75th percentile of TD errors of the drawn steps", "return", "75th percentile"),
+    Metric("train/td_error_p95", "95th percentile of TD errors of the drawn steps", "return", "95th percentile"),
+    Metric(
+        "train/updates",
+        "Updates",
+        "updates",
+        "so far, online and from batches",
+        tensorboard="train/n_updates",
+    ),
+    Metric("replay/transitions_replayed", "Transitions replayed", "rows", "drawn so far"),
+    Metric("replay/age_mean", "Age of the batch", "steps", "mean number of steps since the drawn rows were stored"),
+    Metric("replay/weight_mean", "Importance weight", "none", "mean importance weight of the batch"),
+    Metric(
+        "visits/{state}",
+        "Visits",
+        "steps",
+        "how often the replica acted in the state, over all of training",
+        "end",
+        needs="visits",
+    ),
+)
+
+_LISTENERS = (
+    Metric(
+        "rollout/ep_rew_mean",
+        "Mean return while exploring",
+        "reward",
+        "mean return of the newest 100 episodes",
+        "listeners",
+    ),
+    Metric(
+        "rollout/ep_len_mean",
+        "Mean episode length while exploring",
+        "steps",
+        "mean length of the newest 100 episodes",
+        "listeners",
+    ),
+    Metric("time/total_timesteps", "Environment steps", "steps", "of the replica, so far", "listeners"),
+    Metric("time/episodes", "Episodes", "episodes", "of the replica, so far", "listeners"),
+    Metric("time/fps", "Speed", "steps/s", "steps of all replicas a second", "listeners"),
+)
+
+_MEASURES = (
+    Metric(
+        "replay/effective_batch_size",
+        "Effective batch size",
+        "rows",
+        "how many independent uniform rows tell as much about the gradient as a batch does, in rows; uniform draws: "
+        "the batch size",
+        definition="B · tr Var(g, uniform) / tr Var(g): how many independent uniform rows tell as much about the "
+        "gradient as a batch does; g the mean gradient of a batch, weighted by w / mean w",
+        uniform="B",
+    ),
+    Metric(
+        "replay/gradient_variance",
+        "Variance of the gradient",
+        "gradient²",
+        "tr Var(g) over the K batches: the sum over parameters of the unbiased variance",
+        uniform="the next",
+    ),
+    Metric(
+        "replay/gradient_variance_uniform",
+        "Variance of the gradient, uniform draws",
+        "gradient²",
+        "the same of the uniform batches",
+    ),
+    Metric(
+        "replay/same_episode_share",
+        "Pairs from one episode",
+        "share",
+        "share of a batch’s pairs of rows that come from one episode; uniform draws: about one in the number of stored "
+        "episodes",
+        definition="share of a batch's B(B − 1)/2 pairs that come from one episode",
+        uniform="1 / number of stored episodes, about",
+    ),
+    Metric(
+        "replay/smallest_gap",
+        "Smallest gap",
+        "steps",
+        "smallest distance in time between two rows of a batch, 0 for duplicates",
+        uniform="N/B², about",
+    ),
+    Metric(
+        "replay/duplicate_share",
+        "Duplicates",
+        "share",
+        "share of rows that repeat another of their batch",
+        definition="rows that repeat another of the batch",
+        uniform="(B − 1)/2N, about",
+    ),
+    Metric(
+        "replay/autocorrelation_time",
+        "Autocorrelation time",
+        "rows",
+        "of the TD errors in the order drawn, in rows; independent draws: 1",
+        definition="τ = 1 + 2Σρₖ, ρₖ the autocorrelation of δ over all K batches' rows in the order drawn",
+        uniform="1",
+        source="Geyer 1992",
+    ),
+    Metric(
+        "replay/row_correlation_excess",
+        "Excess correlation of rows",
+        "cosine",
+        "mean absolute correlation between a batch’s observations, whitened, minus that of uniform draws: 0 is as "
+        "uniform draws",
+        definition="mean of |z·z'| / |z||z'| over pairs of rows, minus that of the uniform batches; z the observation, "
+        "whitened by the uniform rows",
+        uniform="0",
+    ),
+    Metric(
+        "replay/energy_distance",
+        "Distance from the buffer",
+        "standard deviations",
+        "energy distance between a batch and uniform draws, in standard deviations of the observations; uniform "
+        "draws: 0",
+        definition="2E|z − u| − E|z − z'| − E|u − u'| between a batch and the uniform one, unbiased; whitened",
+        uniform="0",
+        source="Székely & Rizzo 2013",
+    ),
+    Metric(
+        "replay/law_evenness",
+        "Evenness of the law",
+        "share",
+        "entropy of the drawing probabilities, 1 where all are equal",
+        definition="entropy of P / ln N, the entropy as the mean of −ln P over the rows drawn",
+        uniform="1",
+    ),
+    Metric(
+        "replay/weight_effective_size",
+        "Effective size of the weights",
+        "rows",
+        "rows of equal weight that are worth a batch’s importance weights",
+        definition="(Σw)² / Σw² of a batch",
+        uniform="B",
+        source="Kish 1965",
+    ),
+    Metric(
+        "replay/drawn_age_mean",
+        "Age of drawn rows",
+        "steps",
+        "steps stored since a drawn row was",
+        definition="steps stored since the drawn row was",
+        uniform="(N − 1)/2",
+    ),
+    Metric(
+        "replay/never_replayed_share",
+        "Never replayed",
+        "share",
+        "share of the stored steps that were never drawn",
+        definition="stored steps that were never drawn",
+        uniform="e^(−draws per step), about",
+    ),
+    Metric(
+        "replay/replay_gini",
+        "Gini of replay counts",
+        "–",
+        "how unevenly stored steps were drawn: 0 all alike, 1 all draws on one",
+        definition="Gini coefficient of the stored steps' replay counts: 0 all alike, 1 all draws on one",
+        source="Gini 1912",
+    ),
+    Metric(
+        "replay/td_error_mean",
+        "TD error of drawn rows",
+        "reward",
+        "mean absolute TD error, in the unit of the reward",
+        definition="mean |δ| of all drawn rows",
+    ),
+    Metric("replay/td_error_median", "Median TD error of drawn rows", "reward", "median of the same"),
+    Metric("replay/td_error_max", "Largest TD error of drawn rows", "reward", "maximum of the same"),
+    Metric("replay/td_error_std", "Spread of TD errors of drawn rows", "reward", "standard deviation of the same"),
+    Metric(
+        "replay/td_error_percentile",
+        "Percentile of TD errors",
+        "percent",
+        "where the drawn rows’ TD errors stand among the buffer’s, in percent; uniform draws: 50",
+        definition="mean percentile of the drawn rows' |δ| among the uniform rows'",
+        uniform="50",
+    ),
+    Metric(
+        "replay/td_error_gap",
+        "Staleness of priorities",
+        "reward",
+        "absolute TD error now minus the one fed back when the row was drawn",
+        definition="mean of |δ| now minus |δ| fed back when the row was drawn, half the time between two looks ago on "
+        "average: how stale priorities are",
+    ),
+    Metric(
+        "replay/legacy_correlated_pairs",
+        "Correlated pairs, as counted earlier",
+        "pairs",
+        "pairs of rows whose Pearson correlation over the observation's own numbers exceeds .5 in size",
+        source="earlier notebooks",
+    ),
+)
+
+METRICS: tuple[Metric, ...] = (
+    *_TRAINING,
+    *(replace(one, when="measures", needs="measure_every") for one in _MEASURES),
+    *_LISTENERS,
+)
+"""Every metric that the library itself writes, in the order in which the documentation lists them."""
+
+
+class MetricsRegistry:
+    """Metrics by name.
+
+    Args:
+        further: Those of a learner or a hook of your own, beside the library's.
+
+    Example:
+        >>> REGISTRY["eval/mean_reward"].title
+        'Greedy return'
+        >>> REGISTRY["visits/00017"].unit
+        'steps'
+        >>> "train/entropy" in REGISTRY
+        False
+    """
+
+    def __init__(self, further: Iterable[Metric] = ()) -> None:
+        every = (*METRICS, *further)
+        self._single = {one.name: one for one in every if one.prefix is None}
+        self._families = {one.prefix: one for one in every if one.prefix is not None}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._single or self._family(name) is not None
+
+    def __getitem__(self, name: str) -> Metric:
+        """Return a metric, or the family that one belongs to.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        found = self._single.get(name) or self._family(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def _family(self, name: str) -> Metric | None:
+        head = name.rstrip("0123456789")
+        return self._families.get(head) if head != name else None
+
+
+REGISTRY = MetricsRegistry()
+"""The library's own metrics."""
+
+
+def taken(when: When) -> tuple[Metric, ...]:
+    """Return the library's metrics that are recorded at such moments."""
+    return tuple(one for one in METRICS if one.when == when)

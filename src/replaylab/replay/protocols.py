@@ -1,0 +1,193 @@
+"""What a replay is: the protocol that recorders, streams, mixtures, training and checkpoints take."""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.arguments import Unfit
+from replaylab.errors import ConfigError
+from replaylab.replay.data.batch import Batch
+from replaylab.replay.data.fields import Tree
+from replaylab.replay.samplers.basic import Sampler
+
+
+@runtime_checkable
+class Replay(Protocol):
+    """Stores steps, draws batches of them and takes feedback: what `ReplayBuffer` does, whoever does it.
+
+    A class that has these members is a replay; it need not derive from this one. Shapes, axes and errors are those
+    that `ReplayBuffer` documents for its methods of the same names. What is drawn follows a law that belongs to the
+    replay; what a `Batch` must hold is ``weight``, ``probability``, ``id`` and the declared fields.
+
+    What only some replays can do is in protocols of its own: `RestorableReplay`, `DivisibleReplay`,
+    `InspectableReplay`, `SamplerReplay`. Where one of those is needed and is not there, a `ConfigError` says so.
+
+    Attributes:
+        capacity: C, how many steps are kept, in each replica.
+        fields: The fields of a step: name → `Field`, or nested mappings and tuples of them.
+        num_envs: E, or None where there is no environment axis.
+        replicas: R, or None where there is no replica axis.
+        autoreset: The environments' autoreset mode, "next_step", "same_step" or "disabled"; None: every step given is
+            a true transition. See `ReplayBuffer.add`.
+        size: Steps stored now: int, or int64 ``[R]``.
+        next_id: The id that the next step stored will get: int, or int64 ``[R]``.
+    """
+
+    @property
+    def capacity(self) -> int: ...  # noqa: D102 - the attributes are documented above
+
+    @property
+    def fields(self) -> Mapping[str, Tree]: ...  # noqa: D102
+
+    @property
+    def num_envs(self) -> int | None: ...  # noqa: D102
+
+    @property
+    def replicas(self) -> int | None: ...  # noqa: D102
+
+    @property
+    def autoreset(self) -> str | None: ...  # noqa: D102
+
+    @property
+    def size(self) -> Any: ...  # noqa: D102
+
+    @property
+    def next_id(self) -> Any: ...  # noqa: D102
+
+    def __len__(self) -> int:
+        """Return how many steps are stored now, in the replica that has fewest."""
+        ...
+
+    def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
+        """Store one time step of every environment and return the ids, −1 where nothing was stored.
+
+        `final_obs` is given in autoreset mode "same_step" alone.
+        """
+        ...
+
+    def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
+        """Store T time steps at once, as T calls of `add` would, and return the ids."""
+        ...
+
+    def end_episode(self, where: npt.ArrayLike | None = None) -> None:
+        """Say that environments were reset on their own: what they are given next follows no stored step."""
+        ...
+
+    def sample(self, batch_size: int, *, progress: npt.ArrayLike | None = None) -> Batch:
+        """Draw a batch in every replica; raise `EmptyBufferError` where too little is stored."""
+        ...
+
+    def update_priorities(
+        self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
+    ) -> int:
+        """Tell what the learner found for these steps; return how many of them, −1 apart, are still stored.
+
+        A replay that takes no feedback counts the ids and changes nothing.
+        """
+        ...
+
+    def probabilities(
+        self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Return the chance that one row of the next batch, picked at random, is each of these steps."""
+        ...
+
+    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> Any:
+        """Return figures of what is stored and drawn, as attributes; `ReplayStats` is what a `ReplayBuffer` returns."""
+        ...
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to a folder, in place of what was saved there before."""
+        ...
+
+
+@runtime_checkable
+class RestorableReplay(Replay, Protocol):
+    """A replay that can go back to what it saved."""
+
+    def restore(self, path: str | PathLike[str]) -> None:
+        """Take over what `save` wrote; the object stays the same, and goes on as the saved one would have."""
+        ...
+
+
+@runtime_checkable
+class DivisibleReplay(Replay, Protocol):
+    """A replay of several replicas that can be had without some of them, as training needs when those have ended."""
+
+    def part(self, replicas: npt.ArrayLike) -> "DivisibleReplay":
+        """Return a new replay of some of the replicas, each of which goes on as it would have here."""
+        ...
+
+
+@runtime_checkable
+class InspectableReplay(Replay, Protocol):
+    """A replay that shows single steps and how often each was drawn, as measures of what is replayed need."""
+
+    def as_batch(self, ids: npt.ArrayLike) -> Batch:
+        """Return these steps as a batch with them drawn would hold them."""
+        ...
+
+    def replay_counts(self) -> list[npt.NDArray[np.int64]]:
+        """Return how often each stored step was drawn, replica by replica, (N,) in no stated order."""
+        ...
+
+
+@runtime_checkable
+class SamplerReplay(Replay, Protocol):
+    """A replay that draws as one of this library's samplers, or a user's own, says.
+
+    Attributes:
+        sampler: What is drawn.
+    """
+
+    @property
+    def sampler(self) -> Sampler: ...  # noqa: D102
+
+
+@runtime_checkable
+class StackedInputReplay(Replay, Protocol):
+    """A replay that is given stacks of frames and stores single ones.
+
+    Attributes:
+        given_fields: The fields as `add` takes them, nested as `fields` are.
+    """
+
+    @property
+    def given_fields(self) -> Mapping[str, Tree]: ...  # noqa: D102
+
+
+def a_replay(value: Any) -> Replay:
+    """A `Replay`, as a rule for `replaylab.arguments`."""
+    if isinstance(value, type) or not isinstance(value, Replay):
+        missing = missing_of(value, Replay)
+        raise Unfit("a ReplayBuffer or another Replay" + (f", with {', '.join(missing)}" if missing else ""))
+    return value
+
+
+def needs(replay: Replay, ability: type[Any], what: str) -> None:
+    """Raise `ConfigError` unless a replay has an ability, one of the protocols here, that `what` needs.
+
+    Example:
+        >>> from replaylab import Field, ReplayBuffer
+        >>> needs(ReplayBuffer(2, {"x": Field()}), RestorableReplay, "ReplayStream.restore")
+    """
+    if not isinstance(replay, ability):
+        raise ConfigError(
+            f"{what} needs a {ability.__name__}, but {type(replay).__name__} has no "
+            f"{', '.join(f'`{name}`' for name in missing_of(replay, ability))}; use a ReplayBuffer, or add it"
+        )
+
+
+def missing_of(value: Any, protocol: type[Any]) -> list[str]:
+    """Return the members of a protocol that a value lacks, if it has any of them."""
+    wanted = {
+        name
+        for base in protocol.__mro__
+        for name in vars(base)
+        if getattr(base, "_is_protocol", False) and (not name.startswith("_") or name == "__len__")
+    }
+    missing = sorted(name for name in wanted if not hasattr(value, name))
+    return missing if len(missing) < len(wanted) else []
