@@ -62,7 +62,7 @@ class TestGrid:
             assert next_state - state == down * grid.shape[1] + right
 
     def test_others_are_made_by_hand(self):
-        with pytest.raises(ConfigError, match="the grid of Taxi-v4 is not known; make it by hand"):
+        with pytest.raises(ConfigError, match="the grid of Taxi-v4 is not known; describe it yourself"):
             Grid.of("Taxi-v4")
         with pytest.raises(ConfigError, match="must name a Gymnasium environment"):
             Grid.of("NoSuchThing-v0")
@@ -89,7 +89,7 @@ class TestVisits:
         assert texts(visit_map({"a": np.zeros(48)}, CLIFF).axes[0])[0, 0] == ["0"]
 
     def test_wrong_input(self):
-        with pytest.raises(ShapeError, match=r"`visits\['a'\]` must have one axis in front at most"):
+        with pytest.raises(ShapeError, match=r"`visits\['a'\]` must have at most one leading axis"):
             visit_map({"a": np.zeros((2, 3, 48))}, CLIFF)
         with pytest.raises(ShapeError, match=r"one number for each state, shape \(..., 48\) or \(..., 4, 12\)"):
             visit_map({"a": np.zeros(47)}, CLIFF)

@@ -1,4 +1,4 @@
-"""Colours of strategies: the same in every figure, told apart by colour-blind readers, in light and in dark.
+"""Colours of strategies: the same in every figure, distinguishable for colour-blind readers, in light and in dark.
 
 The hues are those of Okabe & Ito (https://jfly.uni-koeln.de/color/), with lighter steps of the same hue on a
 dark page. The baseline is a neutral grey. Beyond six other strategies hues repeat with another line style.

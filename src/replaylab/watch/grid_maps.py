@@ -120,7 +120,7 @@ def greedy_shares(q: Floats) -> Floats:
 
 def _mean(counts: Floats, name: str, grid: Grid) -> Floats:
     if counts.ndim > 2:
-        raise ShapeError(f"`visits[{name!r}]` must have one axis in front at most, but got {list(counts.shape)}")
+        raise ShapeError(f"`visits[{name!r}]` must have at most one leading axis, but got {list(counts.shape)}")
     mean: Floats = counts.reshape(-1, grid.size).mean(0)
     return mean
 

@@ -220,8 +220,8 @@ def test_missing_cells_are_named_and_their_groups_left_out():
     ]
     told = evaluate_contrasts(study, lambda _: curves)
     assert told.warnings == (
-        "dependence: eval/mean_reward is missing of Acrobot-v1 · dqn · blocks. 1 of 6 matched groups are left out.",
-        "choice: eval/mean_reward is missing of Acrobot-v1 · dqn · blocks. 1 of 4 matched groups are left out.",
+        "dependence: eval/mean_reward is missing for Acrobot-v1 · dqn · blocks. 1 of 6 matched groups are left out.",
+        "choice: eval/mean_reward is missing for Acrobot-v1 · dqn · blocks. 1 of 4 matched groups are left out.",
     )
     assert told.results[0].groups == 5
     np.testing.assert_allclose(told.results[0].each.values, 0.2 / 5)
@@ -236,7 +236,7 @@ def test_missing_seeds_are_named():
     told = evaluate_contrasts(study, lambda _: curves)
     assert told.results[0].each.seeds.tolist() == list(range(3, 10))
     assert told.warnings == (
-        "dependence: 3 of 10 seeds are left out, for they are missing of CartPole-v1 · dqn · uniform.",
+        "dependence: 3 of 10 seeds are left out because they are missing for CartPole-v1 · dqn · uniform.",
     )
 
 
@@ -244,7 +244,7 @@ def test_a_contrast_without_results_is_not_answered():
     told = evaluate_contrasts(study := spec(DEPENDENCE, BOTH | {"of": ["dependence", "dependence"]}), lambda _: [])
     assert told.results == ()
     assert len(told.warnings) == 3
-    assert told.warnings[1] == "dependence: not answered, for it needs 2 seeds with all its cells, and has 0."
+    assert told.warnings[1] == "dependence: not answered: it needs results of all its cells for 2 seeds, but has 0."
     assert len(resolve_contrasts(study)[0].cells) == 12
 
 
@@ -267,7 +267,7 @@ MESSAGES = [
     ),
     (
         [DEPENDENCE, CHOICE, BOTH | {"metric": "train/loss"}],
-        "`contrasts.2` must not hold `metric` beside `of`, which takes it from the contrasts it names, but got",
+        "`contrasts.2` must not have `metric` together with `of`, which takes it from the contrasts it names, but got",
     ),
     (
         [DEPENDENCE, CHOICE | {"metric": "train/loss"}, BOTH],
@@ -276,7 +276,7 @@ MESSAGES = [
     ),
     (
         [DEPENDENCE, DEPENDENCE],
-        "`contrasts.1` (dependence) must have a name of its own, but an earlier one has it too.",
+        "`contrasts.1` (dependence) must have a unique name, but an earlier contrast has the same one; rename it.",
     ),
     (
         [DEPENDENCE | {"more": {"block_lenth": 1}}],
@@ -302,7 +302,7 @@ MESSAGES = [
         "`contrasts.0` (choice): a cell of `more` must agree with one of `less` in all that they do not name, but none "
         "does: CartPole-v1 · dqn · prioritized.block_length-1.beta-0 has environment CartPole-v1, learner dqn, "
         "block_length 1, beta 0.0, CartPole-v1 · dqn · uniform has environment CartPole-v1, learner dqn, "
-        "block_length 1; name what may differ.",
+        "block_length 1; add what may differ to `more` and `less`.",
     ),
     ([DEPENDENCE | {"equivalence": 0}], "`contrasts.0.equivalence` must be greater than 0, but got 0."),
     ([DEPENDENCE | {"measure": "max"}], "`contrasts.0.measure` must be 'area' or 'final', but got 'max'."),
@@ -330,7 +330,10 @@ def test_a_mistake_is_told_with_its_contrast_and_its_mend(contrasts, message):
             'them, but Acrobot-v1 has none; write [scores."Acrobot-v1"], or choose by `environment`.',
         ),
         ({"CartPole-v1": {"low": 1, "high": 1}}, "`scores.CartPole-v1` must have `low` below `high`, but got"),
-        ({"Taxi-v4": {"low": 0, "high": 1}}, "`environments` must hold every environment that is spoken of, but lacks"),
+        (
+            {"Taxi-v4": {"low": 0, "high": 1}},
+            "`environments` must list every environment referenced elsewhere in the file, but lacks",
+        ),
     ],
 )
 def test_scores_are_checked(scores, message):

@@ -120,19 +120,19 @@ MESSAGES = [
     ),
     (
         {"strategies__prioritized__vary": {"alpha": [1, 0.5, 1.0]}},
-        "`strategies.prioritized.vary.alpha` must hold each value once, but 1 is there more than once.",
+        "`strategies.prioritized.vary.alpha` must list each value once, but 1 appears more than once.",
     ),
     (
         {"strategies__prioritized": {"type": "prioritized", "alpha": 1.0, "vary": {"alpha": [0.5]}}},
-        "`strategies.prioritized.vary.alpha` must not be set beside `vary`, but is 1.0 too; leave one of them out.",
+        "`strategies.prioritized.vary.alpha` must not be set in the table as well, but is 1.0 there; remove one of them.",
     ),
     (
         {"strategies__prioritized": VARIED | {"factors": {"alpha": 1}}},
-        "`strategies.prioritized.factors` must not name what `vary` varies, but names 'alpha'; leave it out.",
+        "`strategies.prioritized.factors` must not repeat a key of `vary`, but repeats 'alpha'; remove it.",
     ),
     (
         {"strategies__prioritized__factors": {"choice": ["td"]}},
-        "`strategies.prioritized.factors` must be a table of numbers, texts and truth values, such as "
+        "`strategies.prioritized.factors` must be a table of numbers, strings and booleans, such as "
         "{ choice = \"td\" }, but got {'choice': ['td']}.",
     ),
     (
@@ -143,7 +143,7 @@ MESSAGES = [
                 "p": {"type": "prioritized", "vary": {"alpha": [1.0]}},
             }
         },
-        "`strategies` must have different names, but 'p.alpha-1' is there twice, from `vary` of 'p'; rename a table.",
+        "`strategies` must have different names, but 'p.alpha-1' appears twice, from `vary` of 'p'; rename a table.",
     ),
     (
         {"strategies__prioritized": VARIED, "baseline": "prioritized"},

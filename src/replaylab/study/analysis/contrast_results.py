@@ -116,15 +116,15 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
         key = (one.metric, one.measure, one.scored)
         if key not in of_runs:
             of_runs[key] = _values(curves_of(one.metric), one, spec.scores)
-        values, told = _direct(one, of_runs[key])
+        values, incomplete = _direct(one, of_runs[key])
         each[one.name] = values
-        warnings += told
+        warnings += incomplete
     enough = [one for one in questions if len(each[one.name][0].seeds) >= LEAST_SEEDS]
     for one in questions:
         if one not in enough:
             have = len(each[one.name][0].seeds)
             warnings.append(
-                f"{one.name}: not answered, for it needs {LEAST_SEEDS} seeds with all its cells, and has {have}."
+                f"{one.name}: not answered: it needs results of all its cells for {LEAST_SEEDS} seeds, but has {have}."
             )
     return ContrastResults(_corrected([_finding(one, *each[one.name]) for one in enough]), tuple(warnings))
 
@@ -151,7 +151,7 @@ def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[tup
     groups = [g for g in one.groups if not any(c in absent for side in g for c in side)]
     if absent:
         warnings.append(
-            f"{one.name}: {one.metric} is missing of {'; '.join(map(str, absent))}. "
+            f"{one.name}: {one.metric} is missing for {'; '.join(map(str, absent))}. "
             f"{len(one.groups) - len(groups)} of {len(one.groups)} matched groups are left out."
         )
     used = list(dict.fromkeys(c for g in groups for side in g for c in side))
@@ -162,7 +162,7 @@ def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[tup
     if len(seeds) < len(union):
         short = [str(c) for c in used if len(runs[c].seeds) < len(union)]
         warnings.append(
-            f"{one.name}: {len(union) - len(seeds)} of {len(union)} seeds are left out, for they are missing of "
+            f"{one.name}: {len(union) - len(seeds)} of {len(union)} seeds are left out because they are missing for "
             f"{'; '.join(short)}."
         )
     c = np.mean([_within(group, runs, seeds) for group in groups], axis=0)

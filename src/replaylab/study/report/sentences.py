@@ -60,7 +60,7 @@ def joined(items: Sequence[str]) -> str:
 
 
 def some(items: Sequence[str], noun: str = "others") -> str:
-    """Return the items, joined; of more than `MOST_NAMED` the first ones, and how many there are besides."""
+    """Return the items, joined; of more than `MOST_NAMED` the first ones, and how many more there are."""
     if len(items) <= MOST_NAMED:
         return joined(items)
     return f"{', '.join(items[: MOST_NAMED - 1])} and {len(items) - MOST_NAMED + 1} {noun}"

@@ -91,7 +91,7 @@ class DeclaredContrast(BaseModel):
             raise ValueError("must hold `more` and `less`, or `of`")
         own = [k for k in ("more", "less", "metric", "measure", "better") if getattr(self, k)]
         if self.of is not None and own:
-            raise ValueError(f"must not hold `{own[0]}` beside `of`, which takes it from the contrasts it names")
+            raise ValueError(f"must not have `{own[0]}` together with `of`, which takes it from the contrasts it names")
         return self
 
 
@@ -146,7 +146,7 @@ def resolve_contrasts(spec: Spec) -> list[ResolvedContrast]:
     for i, one in enumerate(spec.contrasts):
         where = f"`contrasts.{i}` ({one.name})"
         if one.name in found:
-            raise ValueError(f"{where} must have a name of its own, but an earlier one has it too")
+            raise ValueError(f"{where} must have a unique name, but an earlier contrast has the same one; rename it")
         found[one.name] = _difference(one, found, where) if one.of else _direct(one, cells, spec, where)
     return list(found.values())
 
@@ -156,7 +156,7 @@ def _difference(one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], 
     for name in one.of:
         if name not in earlier:
             raise ValueError(
-                f"{where}: `of` must name two contrasts above it ({', '.join(earlier) or 'there is none'}), but got "
+                f"{where}: `of` must name two contrasts above it ({', '.join(earlier) or 'none is defined yet'}), but got "
                 f"{name!r}{did_you_mean(name, earlier).removesuffix('.')}"
             )
     a, b = (earlier[name] for name in one.of)
@@ -202,7 +202,7 @@ def _cells(spec: Spec) -> dict[Cell, dict[str, Factor]]:
             of_strategy = _factors("strategy", strategy, spec)
             if both := sorted(set(of_learner) & set(of_strategy)):
                 raise ValueError(
-                    f"`contrasts` cannot tell the {both[0]!r} of learners from that of strategies; vary it in one of "
+                    f"`contrasts` cannot distinguish the factor {both[0]!r} of learners from that of strategies; vary it in only one of "
                     f"them only"
                 )
             for environment in spec.environments_of(strategy):
@@ -218,7 +218,9 @@ def _factors(kind: Literal["learner", "strategy"], name: str, spec: Spec) -> dic
     own = {} if origin.labels else {kind: origin.table}
     reserved = {"environment", "learner", "strategy"} & set(origin.factors)
     if reserved:
-        raise ValueError(f"`factors` of {origin.table!r} must not be called {min(reserved)!r}; take another label")
+        raise ValueError(
+            f"`factors` of {origin.table!r} must not use the reserved name {min(reserved)!r}; choose another label"
+        )
     return own | origin.factors
 
 
@@ -237,7 +239,7 @@ def _groups(one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], wher
         first, second = ({k: cells[side[0]][k] for k in cells[side[0]] if k not in named} for side in sides)
         raise ValueError(
             f"{where}: a cell of `more` must agree with one of `less` in all that they do not name, but none does: "
-            f"{sides[0][0]} has {_listed(first)}, {sides[1][0]} has {_listed(second)}; name what may differ"
+            f"{sides[0][0]} has {_listed(first)}, {sides[1][0]} has {_listed(second)}; add what may differ to `more` and `less`"
         )
     return whole
 

@@ -39,7 +39,7 @@ class Origin(BaseModel):
 
     @property
     def factors(self) -> dict[str, Factor]:
-        """Everything it can be selected by, besides its names."""
+        """Everything it can be selected by, apart from its names."""
         return self.varied | self.labels
 
 
@@ -73,7 +73,7 @@ def spread(tables: Mapping[str, Any], where: str, catalogue: Catalogue) -> Sprea
         for new, one, origin in each:
             if new in made.tables:
                 raise ValueError(
-                    f"`{where}` must have different names, but {new!r} is there twice, from `vary` of {name!r}; "
+                    f"`{where}` must have different names, but {new!r} appears twice, from `vary` of {name!r}; "
                     f"rename a table"
                 )
             made.tables[new] = one
@@ -87,7 +87,7 @@ def _each(name: str, table: dict[str, Any], where: str, catalogue: Catalogue) ->
     labels = _labels(table.get("factors", {}), where)
     grid = _grid(table.get("vary", {}), rest, where, catalogue)
     if both := sorted(set(grid) & set(labels)):
-        raise ValueError(f"`{where}.factors` must not name what `vary` varies, but names {both[0]!r}; leave it out")
+        raise ValueError(f"`{where}.factors` must not repeat a key of `vary`, but repeats {both[0]!r}; remove it")
     for values in product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
         new = ".".join([name, *(f"{k}-{in_name(v)}" for k, v in chosen.items())])
@@ -100,7 +100,7 @@ def _labels(labels: Any, where: str) -> dict[str, Factor]:
         return _LABELS.validate_python(labels, strict=True)
     except ValidationError:
         raise ValueError(
-            f"`{where}.factors` must be a table of numbers, texts and truth values, such as "
+            f"`{where}.factors` must be a table of numbers, strings and booleans, such as "
             f'{{ choice = "td" }}, but got {shown(labels)}'
         ) from None
 
@@ -118,13 +118,13 @@ def _grid(vary: Any, rest: dict[str, Any], where: str, catalogue: Catalogue) -> 
             )
         if key in rest:
             raise ValueError(
-                f"{path} must not be set beside `vary`, but is {shown(rest[key])} too; leave one of them out"
+                f"{path} must not be set in the table as well, but is {shown(rest[key])} there; remove one of them"
             )
         if not isinstance(values, list) or not values:
             raise ValueError(f"{path} must be a list with at least one value, but got {shown(values)}")
         texts = [in_name(v) for v in values]
         if twice := sorted({t for t in texts if texts.count(t) > 1}):
-            raise ValueError(f"{path} must hold each value once, but {twice[0]} is there more than once")
+            raise ValueError(f"{path} must list each value once, but {twice[0]} appears more than once")
     return vary
 
 
@@ -149,7 +149,7 @@ def in_name(value: object) -> str:
 def chosen_learners(
     wanted: object, origins: Mapping[str, Mapping[str, Any]], names: list[str], where: str
 ) -> list[str]:
-    """Return the learners that a strategy's ``learners`` speaks of: by name, by table, or by varied values.
+    """Return the learners that a strategy's ``learners`` refers to: by name, by table, or by varied values.
 
     Args:
         wanted: the list as it stands in the file.

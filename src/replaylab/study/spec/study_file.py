@@ -251,7 +251,7 @@ class Spec(_Table):
     def _no_duplicates(cls, value: tuple[object, ...]) -> tuple[object, ...]:
         twice = sorted(str(v) for v, count in Counter(value).items() if count > 1)
         if twice:
-            raise ValueError(f"must hold each entry once, but {', '.join(twice)} is there more than once")
+            raise ValueError(f"must list each entry once, but {', '.join(twice)} appears more than once")
         return value
 
     @model_validator(mode="after")
@@ -265,16 +265,18 @@ class Spec(_Table):
             | set(self.scores)
         ):
             if name not in self.environments:
-                raise ValueError(f"`environments` must hold every environment that is spoken of, but lacks {name!r}")
-        spoken = [("overrides", set(self.overrides) - set(self.strategies))]
+                raise ValueError(
+                    f"`environments` must list every environment referenced elsewhere in the file, but lacks {name!r}"
+                )
+        referenced = [("overrides", set(self.overrides) - set(self.strategies))]
         for what, there in (("strategies", self.strategies), ("learners", self.learners)):
-            spoken.append((f"origins.{what}", set(getattr(self.origins, what)) - set(there)))
-        spoken += [
+            referenced.append((f"origins.{what}", set(getattr(self.origins, what)) - set(there)))
+        referenced += [
             (f"overrides.{k}.learners", set(o.learners or ()) - set(self.learners)) for k, o in self.overrides.items()
         ]
-        for where, names in spoken:
+        for where, names in referenced:
             if names:
-                raise ValueError(f"`{where}` speaks of something that is not there: {min(names)!r}")
+                raise ValueError(f"`{where}` refers to {min(names)!r}, which the file does not define")
         resolve_contrasts(self)
         return self
 

@@ -66,10 +66,10 @@ def measured(page: Page) -> list[Measured]:
                 runs = _effective(curve, variances[key], uniform[key])
             else:
                 runs = curve.values.mean(axis=1)
-            told = np.isfinite(runs)
-            if told.any():
-                level = statistics.bootstrap_interval(runs[told], resamples=_RESAMPLES)
-                found.append(Measured(*key, quantity.name, curve.seeds[told], runs[told], level))
+            finite = np.isfinite(runs)
+            if finite.any():
+                level = statistics.bootstrap_interval(runs[finite], resamples=_RESAMPLES)
+                found.append(Measured(*key, quantity.name, curve.seeds[finite], runs[finite], level))
     return found
 
 
@@ -85,12 +85,12 @@ def _effective(size: Curve, own: Curve, uniform: Curve) -> NDArray[np.float64]:
     return np.asarray(np.where(np.isfinite(exact) & (batch > 0), exact, size.values.mean(axis=1)))
 
 
-def section(page: Page, told: ComparisonResults) -> Section | None:
+def section(page: Page, results: ComparisonResults) -> Section | None:
     """Return the measures beside the levels: a figure, a table, and their course; None where nothing was measured."""
     found = measured(page)
     if not found:
         return None
-    shown: list[ReportFigure | ReportTable] = [_figure(page, found), _table(page, told, found), *_course(page)]
+    shown: list[ReportFigure | ReportTable] = [_figure(page, found), _table(page, results, found), *_course(page)]
     return Section(
         "What was replayed",
         shown,
@@ -153,9 +153,9 @@ def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
     )
 
 
-def _table(page: Page, told: ComparisonResults, found: Sequence[Measured]) -> ReportTable:
+def _table(page: Page, results: ComparisonResults, found: Sequence[Measured]) -> ReportTable:
     of = {(m.environment, m.learner, m.strategy, m.metric): m for m in found}
-    levels = {(lv.environment, lv.learner, lv.strategy, lv.measure): lv.iqm for lv in told.levels}
+    levels = {(lv.environment, lv.learner, lv.strategy, lv.measure): lv.iqm for lv in results.levels}
     present = [q for q in QUANTITIES if any(m.metric == q.name for m in found)]
     rows = []
     for curve in page.curves:
