@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError
+from replaylab.measures.buffer_usage import gini
 from replaylab.replay.data.schedules import as_schedule
 from replaylab.replay.introspection import Introspective
 from replaylab.replay.samplers.basic import Mixture, Sampler
@@ -154,15 +155,8 @@ def replay_figures(counts: npt.NDArray[np.int64] | None) -> dict[str, float | No
         return dict.fromkeys(names)
     if not counts.size:
         return dict.fromkeys(names, np.nan)
-    return dict(
-        zip(names, (float(counts.mean()), float(counts.max()), float((counts == 0).mean()), gini(counts)), strict=True)
-    )
-
-
-def gini(counts: npt.NDArray[np.int64]) -> float:
-    """Return the Gini coefficient Σ(2i − n − 1)·xᵢ / (n·Σx) of the counts in ascending order; 0 if all are 0."""
-    n, total = len(counts), int(counts.sum())
-    return float((2 * np.arange(1, n + 1) - n - 1) @ np.sort(counts) / (n * total)) if total else 0.0
+    figures = (counts.mean(), counts.max(), (counts == 0).mean(), gini(counts))
+    return dict(zip(names, map(float, figures), strict=True))
 
 
 def _law_is_known(sampler: Sampler, batch_size: int | None, progress: float | None) -> bool:

@@ -80,7 +80,8 @@ class Grid:
             closed = frozenset(s for s, letter in enumerate(letters) if letter in "HG")
             return cls(tuple(env.desc.shape), (LEFT, DOWN, RIGHT, UP), labels, closed)
         raise ConfigError(
-            f"the grid of {env_id} is not known; describe it yourself: Grid(shape=(rows, columns), moves=..., labels=...)"
+            f"the grid of {env_id} is not known; describe it yourself: "
+            "Grid(shape=(rows, columns), moves=..., labels=...)"
         )
 
     def cells(self, name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -124,7 +124,8 @@ MESSAGES = [
     ),
     (
         {"strategies__prioritized": {"type": "prioritized", "alpha": 1.0, "vary": {"alpha": [0.5]}}},
-        "`strategies.prioritized.vary.alpha` must not be set in the table as well, but is 1.0 there; remove one of them.",
+        "`strategies.prioritized.vary.alpha` must not be set in the table as well, but is 1.0 there; remove one of "
+        "them.",
     ),
     (
         {"strategies__prioritized": VARIED | {"factors": {"alpha": 1}}},

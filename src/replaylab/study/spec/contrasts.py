@@ -156,8 +156,8 @@ def _difference(one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], 
     for name in one.of:
         if name not in earlier:
             raise ValueError(
-                f"{where}: `of` must name two contrasts above it ({', '.join(earlier) or 'none is defined yet'}), but got "
-                f"{name!r}{did_you_mean(name, earlier).removesuffix('.')}"
+                f"{where}: `of` must name two contrasts above it ({', '.join(earlier) or 'none is defined yet'}), but "
+                f"got {name!r}{did_you_mean(name, earlier).removesuffix('.')}"
             )
     a, b = (earlier[name] for name in one.of)
     for key in ("metric", "measure", "unit"):
@@ -202,8 +202,8 @@ def _cells(spec: Spec) -> dict[Cell, dict[str, Factor]]:
             of_strategy = _factors("strategy", strategy, spec)
             if both := sorted(set(of_learner) & set(of_strategy)):
                 raise ValueError(
-                    f"`contrasts` cannot distinguish the factor {both[0]!r} of learners from that of strategies; vary it in only one of "
-                    f"them only"
+                    f"`contrasts` cannot distinguish the factor {both[0]!r} of learners from that of strategies; "
+                    f"vary it in only one of them"
                 )
             for environment in spec.environments_of(strategy):
                 cell = Cell(environment, learner, strategy)
@@ -239,7 +239,8 @@ def _groups(one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], wher
         first, second = ({k: cells[side[0]][k] for k in cells[side[0]] if k not in named} for side in sides)
         raise ValueError(
             f"{where}: a cell of `more` must agree with one of `less` in all that they do not name, but none does: "
-            f"{sides[0][0]} has {_listed(first)}, {sides[1][0]} has {_listed(second)}; add what may differ to `more` and `less`"
+            f"{sides[0][0]} has {_listed(first)}, {sides[1][0]} has {_listed(second)}; add what may differ to `more` "
+            f"and `less`"
         )
     return whole
 

@@ -41,7 +41,8 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
     except (Exception, SystemExit) as error:
         if _is_absent(module_name, error):
             raise SpecError(
-                f"{rule}: no module {module_name!r} was found in {Path.cwd()} or among the installed packages. Run the command "
+                f"{rule}: no module {module_name!r} was found in {Path.cwd()} or among the installed packages. "
+                f"Run the command "
                 f"where {module_name.replace('.', '/')}.py is, or install it."
             ) from error
         raise SpecError(f"{rule}: {module_name} cannot be imported: {last_words(error)}") from error
