@@ -1,6 +1,8 @@
 """Measures of a batch and of how a buffer is used: what a replay strategy did, beside how well it did.
 
-Pure functions of arrays, on NumPy alone; leading axes (replicas) are kept.
+Pure functions of arrays, on NumPy alone; leading axes (replicas) are kept. A sampler's *law*, or sampling distribution,
+is the probability P(i) with which one row of a batch is the stored step i, the same for each row; it adds up to 1 over
+the stored steps. `ReplayBuffer.probabilities` returns it.
 """
 
 from replaylab.measures.buffer_usage import (

@@ -46,14 +46,14 @@ class Origin(BaseModel):
 _Made = tuple[str, Any, Origin | None]
 
 
-class Spread(NamedTuple):
+class ExpandedTables(NamedTuple):
     """Tables without ``vary`` and ``factors``, by name, and the origins of those that had either."""
 
     tables: dict[str, Any]
     origins: dict[str, dict[str, Any]]
 
 
-def spread(tables: Mapping[str, Any], where: str, catalogue: Catalogue) -> Spread:
+def expanded(tables: Mapping[str, Any], where: str, catalogue: Catalogue) -> ExpandedTables:
     """Return one table for each combination of the values in ``vary``.
 
     Args:
@@ -64,7 +64,7 @@ def spread(tables: Mapping[str, Any], where: str, catalogue: Catalogue) -> Sprea
     Raises:
         ValueError: ``vary`` or ``factors`` breaks a rule, or two tables get one name.
     """
-    made = Spread({}, {})
+    made = ExpandedTables({}, {})
     for name, table in tables.items():
         if not isinstance(table, dict) or not {"vary", "factors"} & set(table):
             each: list[_Made] = [(name, table, None)]
@@ -154,7 +154,7 @@ def chosen_learners(
     Args:
         wanted: the list as it stands in the file.
         origins: of the learners.
-        names: of all learners, as spread.
+        names: of all learners, as `expanded` made them.
         where: the strategy, for messages.
 
     Raises:

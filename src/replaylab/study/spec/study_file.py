@@ -70,7 +70,7 @@ from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Pa
 from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
 from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import explain
-from replaylab.study.spec.parameter_grids import Origin, chosen_learners, spread
+from replaylab.study.spec.parameter_grids import Origin, chosen_learners, expanded
 
 MOST_SEEDS = 100_000
 
@@ -207,8 +207,8 @@ class Spec(_Table):
         """Make one table of each combination that ``vary`` speaks of, and take overrides out of the options."""
         if not isinstance(value, dict) or not all(isinstance(value.get(k), dict) for k in ("learners", "strategies")):
             return value
-        learners = spread(value["learners"], "learners", LEARNERS)
-        strategies = spread(value["strategies"], "strategies", STRATEGIES)
+        learners = expanded(value["learners"], "learners", LEARNERS)
+        strategies = expanded(value["strategies"], "strategies", STRATEGIES)
         given = value.get("origins") or {}  # those of a study.json
         if not isinstance(given, dict) or not all(isinstance(of, dict) for of in given.values()):
             return value
