@@ -10,7 +10,7 @@ from PIL import Image
 
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.watch import Grid, save, value_map, visit_map
-from replaylab.watch.grid import DOWN, LEFT, RIGHT, UP
+from replaylab.watch.grid import DOWN, LEFT, RIGHT, UP, state_cells
 from replaylab.watch.grid_maps import greedy_shares
 
 CLIFF = Grid.of("CliffWalking-v1")
@@ -60,6 +60,24 @@ class TestGrid:
         for action, (down, right) in enumerate(grid.moves):
             ((_, next_state, _, _),) = table[state][action]
             assert next_state - state == down * grid.shape[1] + right
+
+    def test_states_of_taxi_are_where_the_taxi_is(self):
+        grid, cells = state_cells("Taxi-v4")
+        taxi = gym.make("Taxi-v4").unwrapped
+        assert len(cells) == taxi.observation_space.n
+        for state in range(500):
+            row, column, _, _ = taxi.decode(state)
+            assert divmod(cells[state], grid.shape[1]) == (row, column)
+        assert {divmod(cell, 5): letter for cell, letter in grid.labels.items()} == dict(
+            zip(taxi.locs, "RGYB", strict=True)
+        )
+        for action, (down, right) in enumerate(grid.moves):
+            ((_, after, _, _),) = taxi.P[taxi.encode(2, 2, 0, 1)][action]
+            assert list(taxi.decode(after))[:2] == [2 + down, 2 + right]
+
+    def test_states_of_other_grids_are_their_cells(self):
+        grid, cells = state_cells("CliffWalking-v1")
+        assert cells.tolist() == list(range(grid.size))
 
     def test_others_are_made_by_hand(self):
         with pytest.raises(ConfigError, match="the grid of Taxi-v4 is not known; describe it yourself"):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-SEQUENTIAL = LinearSegmentedColormap.from_list("sequential", ["#eef5fa", "#8fc3e4", "#0073b3", "#00304d"])
+SEQUENTIAL = LinearSegmentedColormap.from_list("sequential", ["#eef5fa", "#8fc3e4", "#0a70ad", "#00304d"])
 """Light to dark in one hue: order is seen by readers of any colour vision, and in print without colour."""
 
 DIVERGING = LinearSegmentedColormap.from_list(
@@ -31,7 +31,7 @@ DIVERGING = LinearSegmentedColormap.from_list(
 )
 """Orange below 0, blue above: readers of any colour vision tell them apart."""
 
-DARK_INK, LIGHT_INK = "#14181d", "#ffffff"
+DARK_INK, LIGHT_INK = "#0b0d10", "#ffffff"
 """On light and on dark cells, whatever colours the page has."""
 
 _STRIPES = 36
@@ -146,4 +146,4 @@ def ink_on(value: float, norm: Normalize, colours: Colormap) -> str:
         return palette.INK
     red, green, blue = (((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colours(norm(value))))
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return DARK_INK if luminance > 0.22 else LIGHT_INK  # where WCAG's contrast with the two is about equal
+    return DARK_INK if luminance > 0.19 else LIGHT_INK  # where WCAG's contrast with the two is about equal

@@ -122,7 +122,7 @@ def test_colours_of_cells_are_the_same_in_the_dark(cliff):
 
 
 def test_taxi_is_drawn_by_where_the_taxi_is(tmp_path):
-    made = made_up(tmp_path, "Taxi-v3", 500, seeds=3)
+    made = made_up(tmp_path, "Taxi-v4", 500, seeds=3)
     page = made.report().read_text()
     assert 'id="visits"' in page
     shares = read(tmp_path / "figures" / "visits.csv")
