@@ -299,9 +299,9 @@ class ClaimsCommand:
 
         claims = chosen(self.numbers)
         _check_place("claims", "json", self.json, is_file=True)
-        told = reporting.run(claims, partial(print, flush=True))
+        results = reporting.run(claims, partial(print, flush=True))
         if self.json is not None:
-            self.json.write_text(reporting.dump(told), encoding="utf-8")
+            self.json.write_text(reporting.dump(results), encoding="utf-8")
         return 0
 
 
@@ -327,9 +327,9 @@ def _tell(study: Study, report: Path) -> None:
     from replaylab.study.report import earlier_reports
     from replaylab.study.report.sections import visits
 
-    told = [*study.answers(), *visits.lines(study.results(), study.spec)]
+    answers = [*study.answers(), *visits.lines(study.results(), study.spec)]
     before = earlier_reports.warning(study, earlier_reports.seeds_of(study.curves()))
-    for line in (*told, *([before] if before else []), f"report: {report}"):
+    for line in (*answers, *([before] if before else []), f"report: {report}"):
         print(line)
 
 

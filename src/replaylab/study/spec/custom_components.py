@@ -67,8 +67,8 @@ def last_words(error: BaseException) -> str:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     at = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
-    told = str(error).partition("\n")[0]
-    return f"{at}{type(error).__name__}: {told}" if told else f"{at}{type(error).__name__}"
+    message = str(error).partition("\n")[0]
+    return f"{at}{type(error).__name__}: {message}" if message else f"{at}{type(error).__name__}"
 
 
 def _check(found: type, role: str, rule: str) -> None:
