@@ -50,21 +50,20 @@ def our_learner(capacity: int, *, double: bool = False) -> Any:
 
 def train_ours(steps: int, capacity: int, *, double: bool = False) -> float:
     """Return the seconds from the first update to the end."""
-    from replaylab.learners import train
+    from replaylab.learners import Callbacks, TrainingConfig, train
     from replaylab.replay import FrameStack, Uniform
 
     began: list[float] = []
-    train(
+    config = TrainingConfig(
         GAME,
         our_learner(capacity, double=double),
         Uniform(),
-        [0],
         STARTS + steps,
         transforms=[FrameStack(4, stacked_input=True)],
         eval_every=None,
         log_every=STARTS,
-        on_metrics=lambda *_: began.append(time.process_time()),
     )
+    train(config, [0], [Callbacks(on_metrics=lambda *_: began.append(time.process_time()))])
     return time.process_time() - began[0]
 
 
@@ -120,11 +119,12 @@ def train_theirs(steps: int, capacity: int) -> float:
 
 def fill_ours(capacity: int) -> float:
     """Return the bytes by which the process grows for each step that is stored."""
-    from replaylab.learners.training.state import Job, Run
+    from replaylab.learners import TrainingConfig
+    from replaylab.learners.training.state import Run
     from replaylab.replay import FrameStack, Uniform
 
-    job = Job(GAME, our_learner(capacity), Uniform(), capacity, transforms=(FrameStack(4, stacked_input=True),))
-    run = Run(job, [0])
+    stack = FrameStack(4, stacked_input=True)
+    run = Run(TrainingConfig(GAME, our_learner(capacity), Uniform(), capacity, transforms=[stack]), [0])
     run.env.action_space.seed(0)
     obs = run.obs
     for number in range(capacity):
@@ -134,7 +134,7 @@ def fill_ours(capacity: int) -> float:
         next_obs, reward, terminated, truncated, infos = run.env.step(action)
         step = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs}
         ends = {"terminated": terminated, "truncated": truncated, "final_obs": infos.get("final_obs")}
-        run.buffer.add(**step, **ends)
+        run.replay.add(**step, **ends)
         obs = next_obs
     return (resident() - before) / (capacity - capacity // 10)
 

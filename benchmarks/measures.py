@@ -26,8 +26,8 @@ CELLS = {
 
 def share(env_id: str, kind: str, *, seeds: int, steps: int, every: int) -> float:
     """Return the measures' processor time over the rest's, in one run."""
-    from replaylab.learners import DQN, QLearning, train
-    from replaylab.learners.training.metrics_recorder import Recorder
+    from replaylab.learners import DQN, QLearning, TrainingConfig, train
+    from replaylab.learners.training.batch_measures import BatchMeasures
     from replaylab.replay import Prioritized, Uniform
 
     inside = 0.0
@@ -42,15 +42,16 @@ def share(env_id: str, kind: str, *, seeds: int, steps: int, every: int) -> floa
 
         return call
 
-    plain = Recorder.measure
-    Recorder.measure = timed(plain)  # type: ignore[method-assign]
+    plain = BatchMeasures.after_learning
+    BatchMeasures.after_learning = timed(plain)  # type: ignore[method-assign]
     begin = time.process_time()
     try:
         learner = DQN() if kind == "dqn" else QLearning(batch_size=32, capacity=2_000)
         sampler = Prioritized() if kind == "dqn" else Uniform()
-        train(env_id, learner, sampler, range(seeds), steps, eval_every=None, log_every=500, measure_every=every)
+        config = TrainingConfig(env_id, learner, sampler, steps, eval_every=None, log_every=500, measure_every=every)
+        train(config, range(seeds))
     finally:
-        Recorder.measure = plain  # type: ignore[method-assign]
+        BatchMeasures.after_learning = plain  # type: ignore[method-assign]
     return inside / (time.process_time() - begin - inside)
 
 

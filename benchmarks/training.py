@@ -60,11 +60,12 @@ def stable_baselines3(env_id: str, seeds: Sequence[int], steps: int) -> int:
 
 def replaylab(env_id: str, sampler: str, seeds: Sequence[int], steps: int) -> int:
     """Train one learner a seed, all together; return the training steps done."""
-    from replaylab.learners import DQN, train
+    from replaylab.learners import DQN, TrainingConfig, train
     from replaylab.replay import Prioritized, Uniform
 
     learner = replace(DQN(), hidden=(128,), batch_size=64, learning_starts=STARTS, train_period=1)
-    train(env_id, learner, {"uniform": Uniform(), "prioritized": Prioritized()}[sampler], seeds, steps, eval_every=None)
+    draws = {"uniform": Uniform(), "prioritized": Prioritized()}[sampler]
+    train(TrainingConfig(env_id, learner, draws, steps, eval_every=None), seeds)
     return len(seeds) * (steps - STARTS + 1)
 
 

@@ -12,11 +12,12 @@ Shapes: R replicas, N observations of each, B drawn steps, F features, D numbers
 import argparse
 import itertools
 from dataclasses import dataclass
+from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
 
-from replaylab.learners import Agents, Stream, Update, generator, train
+from replaylab.learners import Agents, Metric, Stream, TrainingConfig, Update, generator, train
 from replaylab.replay import Prioritized, Uniform
 
 
@@ -36,6 +37,7 @@ class LinearGaussian:
     gradient_steps: int = 1
     online: bool = False
     needs_next_action: bool = False
+    metrics: ClassVar = (Metric("rollout/exploration_sigma", "Exploration", "none", "σ of the noise, scaled"),)
 
     def agents(self, observation_space: gym.Space, action_space: gym.Space, seeds: list[int]) -> "LinearGaussianAgents":
         """Return R new agents, one a seed."""
@@ -106,8 +108,9 @@ def main(argv: list[str] | None = None) -> dict[str, np.ndarray]:
     options = parser.parse_args(argv)
     returns = {}
     for sampler in (Uniform(), Prioritized()):
-        learner, seeds = LinearGaussian(), range(options.seeds)
-        metrics = train("Pendulum-v1", learner, sampler, seeds, options.steps, eval_every=options.steps // 4)
+        every = options.steps // 4
+        config = TrainingConfig("Pendulum-v1", LinearGaussian(), sampler, options.steps, eval_every=every)
+        metrics = train(config, seeds=range(options.seeds))
         name = type(sampler).__name__
         returns[name] = metrics.of("eval/mean_reward")[1]
         print(f"{name:12} greedy return {returns[name].mean():8.1f}")

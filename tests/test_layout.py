@@ -1,7 +1,9 @@
-"""The rooms of the code: in `cpp/` each includes only those below it, and none is overfull."""
+"""The rooms of the code: what includes and imports what, where import-linter cannot see it; and none is overfull."""
 
+import ast
 import re
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -43,3 +45,44 @@ def test_no_folder_is_overfull_and_no_file_too_long():
     assert not {folder: count for folder, count in Counter(path.parent for path in files).items() if count > MOST}
     code = [path for path in files if path.suffix in {".py", ".cpp", ".hpp"}]
     assert not [path for path in code if len((ROOT / path).read_text().splitlines()) > 500]
+
+
+OF_THE_CORE = {
+    "envs/pixels/minatar.py": {"MinAtar"},
+    "learners/dqn/perceptrons.py": {"QLearners"},
+    "learners/tabular/temporal_difference.py": {"update_tables"},
+}
+"""What the laboratory takes of the compiled core: its games and learners. Its replay belongs to the replay library."""
+
+
+def core_imports(source):
+    """The names that a module's source takes of `replaylab._core`; the whole of it: "_core"."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == "replaylab._core":
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "replaylab":
+            yield from (alias.name for alias in node.names if alias.name == "_core")
+        elif isinstance(node, ast.Import):
+            yield from ("_core" for alias in node.names if alias.name == "replaylab._core")
+
+
+def test_of_the_core_the_laboratory_takes_games_and_learners_alone():
+    package = ROOT / "src" / "replaylab"
+    files = {path.relative_to(package): path.read_text() for path in package.rglob("*.py")}
+    found = {path.as_posix(): set(core_imports(text)) for path, text in files.items() if path.parts[0] != "replay"}
+    assert {path: names for path, names in found.items() if names and path != "__init__.py"} == OF_THE_CORE
+
+
+@pytest.mark.parametrize(
+    "line", ["from replaylab import _core", "import replaylab._core", "from replaylab._core import Replay as R"]
+)
+def test_the_test_of_the_core_can_fail(line):
+    assert set(core_imports(line)) <= {"_core", "Replay"}
+    assert list(core_imports(line))
+
+
+@pytest.mark.parametrize(("module", "works"), [("replaylab.watch", True), ("replaylab.study.results.store", False)])
+def test_watching_needs_no_duckdb(module, works):
+    code = f"import sys; sys.modules['duckdb'] = None; import {module}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.returncode == 0) == works, run.stderr

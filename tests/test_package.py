@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
+from typing import get_origin
 
 import pytest
 
@@ -41,6 +42,36 @@ class TestImportIsLight:
         assert "gymnasium" in modules_after("import replaylab, gymnasium")
 
 
+class TestWithoutTheCore:
+    """An import where `replaylab._core` is not built."""
+
+    BLOCKED = "import sys; sys.modules['replaylab._core'] = None; import {module}"
+
+    def said(self, module, *flags, **options):
+        code = self.BLOCKED.format(module=module)
+        run = subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True, **options)
+        assert run.returncode
+        return run.stderr.splitlines()[-1]
+
+    @pytest.mark.parametrize("module", ["replaylab", "replaylab.replay", "replaylab.envs"])
+    def test_the_error_says_how_to_build_it(self, module):
+        source = Path(replaylab.__file__).parents[2]
+        rule = "build it, with CMake and a C++ compiler: python -m pip install "
+        told = self.said(module)
+        assert told.startswith("replaylab.errors.MissingCoreError: replaylab's compiled core cannot be imported (")
+        assert told.partition(rule)[2] == f'"{source}"'
+        assert (source / "pyproject.toml").is_file()
+
+    def test_away_from_the_source_it_names_the_package(self, tmp_path):
+        package = tmp_path / "lib" / "site-packages" / "replaylab"
+        package.mkdir(parents=True)
+        for name in ("__init__.py", "errors.py"):
+            (package / name).write_text((Path(replaylab.__file__).parent / name).read_text())
+        assert self.said("replaylab", "-S", cwd=package.parent).endswith(
+            "python -m pip install --force-reinstall --no-cache-dir replaylab"
+        )
+
+
 @pytest.mark.parametrize("module", [replaylab, replaylab.replay, replaylab.errors], ids=lambda module: module.__name__)
 class TestPublicNames:
     def test_sorted(self, module):
@@ -61,7 +92,8 @@ class TestPublicNames:
     def test_each_exists_and_is_documented(self, module):
         for name in module.__all__:
             value = getattr(module, name)
-            assert name.startswith("__") or value.__doc__, name
+            alias = get_origin(value) is not None  # of a type, documented where it is defined and in the reference
+            assert name.startswith("__") or alias or value.__doc__, name
 
 
 def test_the_face_of_the_design():
@@ -86,6 +118,7 @@ def test_every_error_is_a_replay_error_and_a_built_in():
         "EmptyBufferError": LookupError,
         "FieldError": ValueError,
         "IdError": ValueError,
+        "MissingCoreError": ImportError,
         "MissingExtraError": ImportError,
         "NonFiniteError": ValueError,
         "OverSizeError": MemoryError,

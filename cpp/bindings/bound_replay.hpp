@@ -18,8 +18,8 @@
 
 #include "bindings/array_args.hpp"
 #include "bindings/batch_memory.hpp"
-#include "bindings/declared.hpp"
-#include "bindings/held.hpp"
+#include "bindings/config_args.hpp"
+#include "bindings/handles.hpp"
 #include "bindings/state_arrays.hpp"
 #include "replay/replay.hpp"
 #include "support/error.hpp"
@@ -196,7 +196,7 @@ class BoundReplay {
         while (!cleared()) await_thaw();
     }
 
-    void cut(nb::handle where) {
+    void end_episode(nb::handle where) {
         await_draws();
         Input input;
         const bool* given = nullptr;
@@ -205,7 +205,7 @@ class BoundReplay {
             given = reinterpret_cast<const bool*>(input.data);
         }
         const WithoutGil no_gil;
-        replay_->cut(given);
+        replay_->end_episode(given);
     }
 
     std::int64_t update(nb::handle ids, nb::handle values, bool td_errors) {

@@ -165,7 +165,7 @@ void bind_replay(nb::module_& module) {
         .def("next_steps", &BoundReplay::next_steps,
              nb::sig("def next_steps(self) -> tuple[numpy.typing.NDArray[numpy.bool_], "
                      "numpy.typing.NDArray[numpy.bool_]]"))
-        .def("cut", &BoundReplay::cut, nb::arg("where").none())
+        .def("end_episode", &BoundReplay::end_episode, nb::arg("where").none())
         .def("update", &BoundReplay::update, nb::arg("ids").none(), nb::arg("values"), nb::arg("td_errors"))
         .def("probabilities", &BoundReplay::probabilities, nb::arg("ids").none(), nb::arg("batch"),
              nb::arg("scheduled"),

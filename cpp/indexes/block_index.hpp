@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "indexes/blocks.hpp"
+#include "indexes/sequence_blocks.hpp"
 
 namespace replaylab {
 

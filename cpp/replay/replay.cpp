@@ -214,14 +214,14 @@ void Replay::close() {
     if (outside_) outside_->close();
 }
 
-void Replay::cut(const bool* where) {
+void Replay::end_episode(const bool* where) {
     const auto turn = turns_.take();
     for (Single& one : replays_) {
         for (std::int64_t e = 0; e < num_envs_; ++e) {
             if (where != nullptr && !*where++) continue;
-            if (one.episodes && !outside_) one.episodes->cut(e);
+            if (one.episodes && !outside_) one.episodes->end_episode(e);
             one.ended[static_cast<std::size_t>(e)] = 0;
-            if (outside_) outside_->cut(&one - replays_.data(), e);
+            if (outside_) outside_->end_episode(&one - replays_.data(), e);
         }
     }
 }

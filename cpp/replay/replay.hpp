@@ -50,7 +50,7 @@ class Replay {
     bool add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
 
     // The next step of these environments [R][E] (null: of all) follows none that is stored.
-    void cut(const bool* where);
+    void end_episode(const bool* where);
 
     // For every environment [R][E]: whether the next step stored begins an episode, and whether the next one
     // given is left out, for it is the environment resetting itself. Not for rows outside, which keep that.

@@ -6,8 +6,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "indexes/blocks.hpp"
 #include "indexes/rank_index.hpp"
+#include "indexes/sequence_blocks.hpp"
 #include "samplers/prioritized.hpp"
 #include "samplers/sampler.hpp"
 #include "support/error.hpp"

@@ -41,13 +41,15 @@ void Sampler::visit(StateVisitor&) {}
 void Sampler::restored(const Ring&) {}
 
 std::unique_ptr<Sampler> Sampler::make(const SamplerConfig& config, std::int64_t capacity) {
-    if (auto sampler = make_plain_sampler(config)) return sampler;
-    if (auto sampler = make_age_sampler(config)) return sampler;
-    if (auto sampler = make_dial_sampler(config)) return sampler;
-    if (auto sampler = make_epoch_sampler(config, capacity)) return sampler;
+    if (auto sampler = make_online_sampler(config)) return sampler;
+    if (auto sampler = make_uniform_sampler(config)) return sampler;
+    if (auto sampler = make_recency_sampler(config)) return sampler;
+    if (auto sampler = make_correlated_sampler(config)) return sampler;
+    if (auto sampler = make_reverse_sweep(config)) return sampler;
+    if (auto sampler = make_shuffled_epochs(config, capacity)) return sampler;
     if (auto sampler = make_mixture(config, capacity)) return sampler;
     if (auto sampler = make_prioritized_sampler(config, capacity)) return sampler;
-    if (auto sampler = make_dispersed_sampler(config, capacity)) return sampler;
+    if (auto sampler = make_placebo(config, capacity)) return sampler;
     if (auto sampler = make_rank_sampler(config, capacity)) return sampler;
     fail("ConfigError", "the core has no sampler of kind `", config.kind, "`");
 }

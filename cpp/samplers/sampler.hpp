@@ -82,13 +82,15 @@ class Sampler {
 };
 
 // The families a sampler is looked for in; each returns null for a kind that is not its own.
-std::unique_ptr<Sampler> make_plain_sampler(const SamplerConfig& config);
-std::unique_ptr<Sampler> make_age_sampler(const SamplerConfig& config);
-std::unique_ptr<Sampler> make_dial_sampler(const SamplerConfig& config);
-std::unique_ptr<Sampler> make_epoch_sampler(const SamplerConfig& config, std::int64_t capacity);
+std::unique_ptr<Sampler> make_online_sampler(const SamplerConfig& config);
+std::unique_ptr<Sampler> make_uniform_sampler(const SamplerConfig& config);
+std::unique_ptr<Sampler> make_recency_sampler(const SamplerConfig& config);
+std::unique_ptr<Sampler> make_correlated_sampler(const SamplerConfig& config);
+std::unique_ptr<Sampler> make_reverse_sweep(const SamplerConfig& config);
+std::unique_ptr<Sampler> make_shuffled_epochs(const SamplerConfig& config, std::int64_t capacity);
 std::unique_ptr<Sampler> make_mixture(const SamplerConfig& config, std::int64_t capacity);
 std::unique_ptr<Sampler> make_prioritized_sampler(const SamplerConfig& config, std::int64_t capacity);
-std::unique_ptr<Sampler> make_dispersed_sampler(const SamplerConfig& config, std::int64_t capacity);
+std::unique_ptr<Sampler> make_placebo(const SamplerConfig& config, std::int64_t capacity);
 std::unique_ptr<Sampler> make_rank_sampler(const SamplerConfig& config, std::int64_t capacity);
 
 // Bytes of one replica's sampler state, before any is taken; with sequences, draws are in blocks.

@@ -38,7 +38,7 @@ void Episodes::resize(Line& line, std::size_t size) {
 
 void Episodes::stored(std::int64_t slot, std::int64_t env, bool ended) {
     Line& line = lines_[static_cast<std::size_t>(env)];
-    if (line.steps == std::numeric_limits<std::uint32_t>::max()) cut(env);
+    if (line.steps == std::numeric_limits<std::uint32_t>::max()) end_episode(env);
     if (line.current == kNone) line.current = take(Episode{line.end - line.steps, line.steps, 0, env});
     Episode& episode = records_[static_cast<std::size_t>(line.current)];
     marks_[static_cast<std::size_t>(slot)] =
@@ -53,7 +53,7 @@ void Episodes::stored(std::int64_t slot, std::int64_t env, bool ended) {
             static_cast<std::uint32_t>(slot);
     }
     ++line.end;
-    if (ended) cut(env);
+    if (ended) end_episode(env);
 }
 
 void Episodes::dropped(std::int64_t slot) {
@@ -71,7 +71,7 @@ void Episodes::dropped(std::int64_t slot) {
     give_back(number);
 }
 
-void Episodes::cut(std::int64_t env) {
+void Episodes::end_episode(std::int64_t env) {
     Line& line = lines_[static_cast<std::size_t>(env)];
     line.current = kNone;
     line.steps = 0;

@@ -41,12 +41,12 @@ class Episodes {
     void resume(std::int64_t env, std::int64_t step) {
         Line& line = lines_[static_cast<std::size_t>(env)];
         if (line.steps == step) return;
-        cut(env);
+        end_episode(env);
         line.steps = step;
     }
 
     // The environment starts anew: its next step follows none.
-    void cut(std::int64_t env);
+    void end_episode(std::int64_t env);
 
     // Whether the environment's next step is an episode's first.
     bool begins(std::int64_t env) const { return lines_[static_cast<std::size_t>(env)].steps == 0; }

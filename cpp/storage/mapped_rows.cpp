@@ -51,7 +51,7 @@ char* MappedRows::blank(std::int64_t replica) {
     return section(replica).rows + blanks_[static_cast<std::size_t>(replica)] * stride_;
 }
 
-void MappedRows::cut(std::int64_t replica, std::int64_t env) {
+void MappedRows::end_episode(std::int64_t replica, std::int64_t env) {
     if (place_ >= 0) steps_[static_cast<std::size_t>(replica * num_envs_ + env)] = 0;
 }
 

@@ -80,7 +80,7 @@ class MappedRows {
     // episode.
     std::int64_t publish(std::int64_t replica, std::int64_t env, bool ends);
     // The environment's next step follows none.
-    void cut(std::int64_t replica, std::int64_t env);
+    void end_episode(std::int64_t replica, std::int64_t env);
 
     // Makes everything published so far durable: it outlives a power cut until more is published.
     void flush();

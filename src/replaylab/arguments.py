@@ -30,6 +30,9 @@ Rule = Callable[[Any], T]
 LARGEST = 2**62
 """The largest count that is ever meant."""
 
+LARGEST_AXIS = 2**31 - 1
+"""The longest axis of a batch that is ever meant: rows, replicas or environments."""
+
 
 class Unfit(Exception):  # noqa: N818 - no caller sees it: it becomes one of the library's errors
     """What a value must be, and is not; with the kind of error that is to be raised for it."""
@@ -58,14 +61,17 @@ def checked(name: str, value: Any, rule: Rule[T], owner: str = "") -> T:
         raise unfit.error(f"`{name}`{of} must be {unfit}, but got {shown(value)}") from None
 
 
-def check(config: object, /, **rules: Rule[Any]) -> None:
+def check(config: object, owner: str | None = None, /, **rules: Rule[Any]) -> None:
     """Check options of a frozen configuration, and put what its rules make of them in their places.
+
+    `owner` is whose options they are, None: the configuration's.
 
     Raises:
         ConfigError: One does not keep its rule.
     """
+    owner = type(config).__name__ if owner is None else owner
     for name, rule in rules.items():
-        object.__setattr__(config, name, checked(name, getattr(config, name), rule, type(config).__name__))
+        object.__setattr__(config, name, checked(name, getattr(config, name), rule, owner))
 
 
 def takes(**rules: Rule[Any]) -> Callable[[Callable[P, Made]], Callable[P, Made]]:

@@ -15,7 +15,8 @@ Each is also the built-in a caller would expect, so ``except ValueError`` works 
     ├── SnapshotError (ValueError)       a saved buffer is damaged, foreign, or not complete
     ├── StorageError (OSError)           a file, or rows outside this process, cannot be made or opened, or is damaged
     ├── SpecError (ValueError)           a study file is wrong
-    └── MissingExtraError (ImportError)  an optional dependency is not installed
+    ├── MissingExtraError (ImportError)  an optional dependency is not installed
+    └── MissingCoreError (ImportError)   the compiled core is not built
 
 A message names the field, the rule, the value that came, and the mend. After any of them the
 buffer is exactly as it was before the call.
@@ -27,6 +28,7 @@ __all__ = [
     "EmptyBufferError",
     "FieldError",
     "IdError",
+    "MissingCoreError",
     "MissingExtraError",
     "NonFiniteError",
     "OverSizeError",
@@ -93,3 +95,7 @@ class SpecError(ReplayError, ValueError):
 
 class MissingExtraError(ReplayError, ImportError):
     """An optional dependency is not installed; the message holds the install command."""
+
+
+class MissingCoreError(ReplayError, ImportError):
+    """The compiled core is not built; the message holds the command that builds it."""

@@ -245,7 +245,7 @@ def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, mon
     assert cli.main([*options, "--save", str(tmp_path)]) == 0
     assert sorted(file.name for file in tmp_path.iterdir()) == ["agents-0.npz", "agents-1.npz", "population.json"]
     assert cli.main([*options, "--save", str(tmp_path), "--save-every", "50"]) == 2
-    assert "`save_every` needs an environment that can go on exactly" in capsys.readouterr().err
+    assert "a checkpoint needs an environment that can go on exactly" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import re
 from replaylab.learners.metrics.registry import METRICS, Metric
 from tests.docs.test_pages import DOCS
 
-WHEN = {"episode": "each episode", "evaluation": "each evaluation", "look": "look", "end": "end"}
+WHEN = {"episode": "each episode", "evaluation": "each evaluation", "update": "update", "end": "end"}
 BEGIN = "| metric | "
 
 

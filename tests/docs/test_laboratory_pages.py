@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from replaylab.commands import main as cli
-from replaylab.commands.train import single
-from replaylab.learners import QLearning, train
+from replaylab.commands.train import described_population
+from replaylab.learners import QLearning
 from replaylab.learners.metrics.registry import REGISTRY
 from replaylab.replay import Uniform
 from replaylab.study.catalog import find, shipped
 from replaylab.study.results.store import SCHEMA
 from replaylab.study.spec.components import LEARNERS, STRATEGIES
-from replaylab.study.spec.study_file import Budget, Evaluation, Logging, Measures, Overrides, Spec
+from replaylab.study.spec.study_file import Budget, EvaluationTable, LoggingTable, MeasuresTable, Overrides, Spec
 from tests.docs.test_pages import DOCS, PAGES
+from tests.learners.calls import train
 
 STUDIES, TRAINING = (DOCS / "studies.md").read_text(), (DOCS / "training.md").read_text()
 TEXTS = [page.read_text() for page in [*PAGES, DOCS.parent / "README.md"]]
@@ -36,7 +37,7 @@ def test_commands_are_accepted(command, monkeypatch):
         if isinstance(self, cli.StudyRun) and not str(self.study).endswith(".toml"):
             find(self.study)
         if isinstance(self, cli.TrainCommand):
-            self._population(single)
+            self._population(described_population)
         return 0
 
     for kind in (cli.StudyRun, cli.StudyReport, cli.TrainCommand, cli.ClaimsCommand):
@@ -58,7 +59,7 @@ def test_learners_and_strategies_are_listed():
 
 
 def test_every_key_is_listed():
-    tables = {"budget": Budget, "evaluation": Evaluation, "logging": Logging, "measures": Measures}
+    tables = {"budget": Budget, "evaluation": EvaluationTable, "logging": LoggingTable, "measures": MeasuresTable}
     keys = {f"{table}.{key}" for table, kind in tables.items() for key in kind.model_fields}
     keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"', 'scores."ID"'}
     written_otherwise = {"learners", "strategies", "env_options", "scores", "overrides", "origins"}

@@ -6,6 +6,7 @@ The blocks marked ``python`` of a page run from top to bottom, in one namespace;
 
 import doctest
 import re
+from inspect import isfunction
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,8 @@ def test_blocks_share_a_namespace():
 
 @pytest.mark.parametrize("name", replay.__all__)
 def test_the_reference_has_every_public_name(name):
-    kind = "autoclass" if isinstance(getattr(replay, name), type) else "autofunction"
+    value = getattr(replay, name)
+    kind = "autoclass" if isinstance(value, type) else "autofunction" if isfunction(value) else "autodata"
     assert f"\n.. {kind}:: {name}\n" in (DOCS / "api.md").read_text()
 
 

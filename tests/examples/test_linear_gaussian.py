@@ -5,10 +5,11 @@ import pytest
 from examples.linear_gaussian import LinearGaussian, main
 
 from replaylab.errors import ConfigError
-from replaylab.learners import Policy, ValueAgents, train
+from replaylab.learners import Policy, ValueAgents
 from replaylab.learners.training import checkpoint
 from replaylab.replay import Prioritized, Uniform
 from replaylab.watch import greedy, play
+from tests.learners.calls import train
 from tests.study.tiny import rows, study
 
 LEARNER = LinearGaussian(order=2, batch_size=8, learning_starts=20, capacity=150)

@@ -9,7 +9,7 @@ from io import BytesIO
 
 import numpy as np
 
-from replaylab.replay.manifest import seal
+from replaylab.files.manifest import seal
 
 NUMBERS = (
     *(-(2**63), -(2**62), -(2**40), -(2**31), -100, -3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 12, 13, 16, 17, 26, 63),

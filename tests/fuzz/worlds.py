@@ -87,7 +87,7 @@ STEPS = {}
 
 def steps(buffer, rng, count=1):
     """Return `count` time steps of random values for a buffer; some few are drawn, and used again and again."""
-    key = (count, buffer.replicas, buffer.num_envs, *buffer._made.flat, int(rng.integers(0, 8)))
+    key = (count, buffer.replicas, buffer.num_envs, *buffer._config.flat, int(rng.integers(0, 8)))
     if key not in STEPS:
         STEPS[key] = _drawn(buffer, np.random.default_rng(key[-1]), count)
     return STEPS[key]

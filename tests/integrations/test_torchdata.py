@@ -119,5 +119,5 @@ def test_the_state_holds_plain_values(tmp_path):
 def test_a_state_of_another_memory_is_refused():
     node = ReplayNode(STEPS, make(), 8)
     next(node)
-    with pytest.raises(SnapshotError, match="the state is of a buffer with capacity=20, but this one has 10"):
+    with pytest.raises(SnapshotError, match="the snapshot is of a buffer with capacity=20, but this one has 10"):
         ReplayNode(STEPS, 10, 8).reset(node.state_dict())

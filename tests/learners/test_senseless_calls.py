@@ -5,7 +5,19 @@ import pytest
 
 from replaylab import learners
 from replaylab.errors import StorageError
-from replaylab.learners import DQN, DQNAsPublished, ExpectedSarsa, QLearning, Sarsa, Stream, generator, train
+from replaylab.learners import (
+    DQN,
+    Callbacks,
+    Checkpoints,
+    DQNAsPublished,
+    ExpectedSarsa,
+    QLearning,
+    Sarsa,
+    Stream,
+    TrainingConfig,
+    generator,
+    train,
+)
 from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import Uniform
 from tests.senseless import NUMBERS, TRUTH, Call, wrongs
@@ -43,12 +55,7 @@ CONFIGURATIONS = [
 ]
 
 
-def trained(**options):
-    given = {"env_id": "FrozenLake-v1", "learner": QLearning(capacity=8), "sampler": Uniform(), "seeds": [1]}
-    return given | {"total_steps": 3, "eval_episodes": 1, "eval_every": 3} | options
-
-
-TRAINED = {
+SETTINGS = {
     "total_episodes": "None",
     "transforms": "[]",
     "env_options": "None {}",
@@ -56,19 +63,24 @@ TRAINED = {
     "held_out": "0",
     "value_error": TRUTH,
     "visits": TRUTH,
-    "measure_every": "None",
+    "measure_every": "None 0",
+    "make_replay": "None",
     "autoreset_mode": "None",
-    "on_metrics": "None",
-    "on_end": "None",
-    "progress": "None",
-    "save": "None text",
-    "save_every": "None",
-    "resume": "None",
 }
+GIVEN = {"env_id": "FrozenLake-v1", "learner": QLearning(capacity=8), "sampler": Uniform(), "total_steps": 3}
+SHORT = TrainingConfig(**GIVEN, eval_episodes=1, eval_every=3)
+
+
+def trained(**options):
+    return {"configuration": SHORT, "seeds": [1]} | options
+
+
+FUNCTIONS = dict.fromkeys(("on_metrics", "on_end", "progress"), "None")
 CALLS = [
-    Call(train, trained(), TRAINED),
-    Call(train, lambda: trained(save="kept", save_every=2), TRAINED | {"save": "text", "resume": "None text"}),
-    Call(train, lambda: trained(learner=DQN(hidden=(2,), batch_size=2, learning_starts=2)), TRAINED),
+    Call(TrainingConfig, GIVEN, SETTINGS | {"env_id": "text nul"}),
+    Call(Callbacks, {}, FUNCTIONS),
+    Call(Checkpoints, {"folder": "kept"}, {"folder": "text", "every": "None"}),
+    Call(train, trained(), {"hooks": "[]", "resume": "None"}),
 ]
 
 
@@ -92,17 +104,19 @@ class TestCalls:
 
     def test_a_file_in_the_place_of_a_folder(self, tmp_path):
         (tmp_path / "file").write_text("mine")
-        with pytest.raises(StorageError, match=r"`save` must be a folder, but .*file is a file"):
-            train(**trained(save=tmp_path / "file"))
+        with pytest.raises(StorageError, match=r"`folder` must be a folder, but .*file is a file"):
+            train(**trained(hooks=[Checkpoints(tmp_path / "file")]))
         assert (tmp_path / "file").read_text() == "mine"
 
     def test_a_class_is_no_learner(self):
-        with pytest.raises(ValueError, match=r"`learner` must be a learner such as DQN\(\), but got <class"):
-            train(**trained(learner=DQN))
+        with pytest.raises(
+            ValueError, match=r"`learner` of TrainingConfig must be a learner such as DQN\(\), but got <class"
+        ):
+            TrainingConfig("FrozenLake-v1", DQN, Uniform(), 3)
 
 
-PROTOCOLS = {"Agents", "Learner", "Policy", "ProbedAgents", "ValueAgents"}
-MADE = PROTOCOLS | {"Metrics", "Step", "Stream", "Update", "ValueUpdate"}
+PROTOCOLS = {"Agents", "Hook", "Learner", "Policy", "ProbedAgents", "TrainingRun", "ValueAgents"}
+MADE = PROTOCOLS | {"EnvStep", "Metric", "Metrics", "Step", "Stream", "Update", "ValueUpdate"}
 """Protocols, and what the library makes."""
 
 

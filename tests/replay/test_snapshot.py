@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from replaylab.errors import SnapshotError
+from replaylab.files import manifest as manifest_file
 from replaylab.replay import CustomSampler, Field, Prioritized, ReplayBuffer, Uniform
-from replaylab.replay import manifest as manifest_file
 from tests.replay.laws.test_conformance import SAMPLERS
 
 FIELDS = {

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, OverSizeError, SnapshotError, StorageError
+from replaylab.files import manifest as manifest_file
 from replaylab.replay import (
     Field,
     FrameStack,
@@ -24,7 +25,6 @@ from replaylab.replay import (
     ReplayStream,
     Uniform,
 )
-from replaylab.replay import manifest as manifest_file
 from replaylab.replay.data.schedules import Linear
 
 
@@ -190,10 +190,10 @@ class TestFailures:
             raise error
 
         places = {
-            "rows": "replaylab.replay.npy.head_of",
+            "rows": "replaylab.files.npy.head_of",
             "state": "numpy.savez",
             "manifest": "json.dump",
-            "check": "replaylab.replay.buffer_config.Declaration.check_json",
+            "check": "replaylab.replay.buffer_config.BufferConfig.check_json",
             "rename": "pathlib.Path.replace",
         }
         buffer.extend(x=np.arange(50.0))

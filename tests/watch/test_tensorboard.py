@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from replaylab.errors import MissingExtraError
-from replaylab.learners import DQN, train
+from replaylab.learners import DQN
 from replaylab.replay import Uniform
 from replaylab.watch import TensorBoard, tensorboard
+from tests.learners.calls import train
 
 pytest.importorskip("tensorboard")
 
@@ -32,7 +33,7 @@ def test_what_train_measures(tmp_path):
             log_every=50,
             eval_every=150,
             eval_episodes=1,
-            on_metrics=board,
+            hooks=[board],
         )
     for seed in seeds:
         found = read(tmp_path / f"seed-{seed}")
@@ -49,8 +50,8 @@ def test_what_train_measures(tmp_path):
 
 def test_a_seed_that_has_ended_is_left_out(tmp_path):
     with TensorBoard(tmp_path, [0, 1]) as board:
-        board(10, {"a": np.array([1.0, 2.0])})
-        board(20, {"a": np.array([np.nan, 3.0])})
+        board.on_metrics(10, {"a": np.array([1.0, 2.0])})
+        board.on_metrics(20, {"a": np.array([np.nan, 3.0])})
     assert read(tmp_path / "seed-0")["a"] == [(10, 1.0)]
     assert read(tmp_path / "seed-1")["a"] == [(10, 2.0), (20, 3.0)]
 

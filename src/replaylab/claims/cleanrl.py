@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy.stats
 
 from replaylab.claims.claim import Claim, ReplicatedFigure, agreement
-from replaylab.learners import DQN, Metrics, train
+from replaylab.learners import DQN, Metrics, TrainingConfig, train
 from replaylab.replay import Linear, Uniform
 
 FIGURES = {"CartPole-v1": (488.7, 16.1), "Acrobot-v1": (-91.5, 7.2), "MountainCar-v0": (-195.0, 8.5)}
@@ -44,7 +44,7 @@ def measure(
 ) -> Iterator[ReplicatedFigure]:
     """Yield the mean return of every environment."""
     for env_id, (mean, deviation) in figures.items():
-        metrics = train(env_id, settings, Uniform(), seeds, steps, eval_every=None, log_every=steps)
+        metrics = train(TrainingConfig(env_id, settings, Uniform(), steps, eval_every=None, log_every=steps), seeds)
         ours = final_returns(metrics, seeds)
         low, high = t_interval(ours)
         agrees = low <= mean + deviation and high >= mean - deviation

@@ -228,16 +228,16 @@ class TrainCommand:
         """Train and return the exit code."""
         from rich.console import Console
 
-        from replaylab.commands.train import single, to_go_on, train_and_tell
+        from replaylab.commands.train import described_population, saved_population, train_and_report
         from replaylab.study.execution.preflight import check_population
 
         folder = self.resume or self.save
-        population = to_go_on(self.resume) if self.resume else self._population(single)
+        population = saved_population(self.resume) if self.resume else self._population(described_population)
         for option in ("out", "video", "tensorboard", "save"):
             _check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
         check_population(population)
         try:
-            train_and_tell(
+            train_and_report(
                 population,
                 Console(),
                 self.out,
@@ -255,13 +255,13 @@ class TrainCommand:
         return 0
 
     def _saves_every(self, population: Population) -> int | None:
-        from replaylab.commands.train import saves_every
+        from replaylab.commands.train import default_save_period
 
-        return saves_every(population) if self.save_every is None else self.save_every
+        return default_save_period(population) if self.save_every is None else self.save_every
 
-    def _population(self, single: Callable[..., Population]) -> Population:
+    def _population(self, described: Callable[..., Population]) -> Population:
         budget = self.steps if self.episodes is None else self.episodes
-        return single(
+        return described(
             environment=self.env,
             strategy=self.strategy,
             strategy_options=self.strategy_options,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from replaylab import statistics
 from replaylab.errors import SnapshotError, SpecError
+from replaylab.files.atomic import write_text
 from replaylab.study.analysis import comparisons
 from replaylab.study.execution.worker import train_population
 from replaylab.study.plan.populations import Population, plan
 from replaylab.study.report import sentences
-from replaylab.study.results import atomic_files as files
 from replaylab.study.results import provenance
 from replaylab.study.results.durations import duration
 from replaylab.study.results.store import write_population
@@ -28,11 +29,11 @@ from replaylab.study.spec.errors import first_fault
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
-    from replaylab.learners.api.protocols import Agents
+    from replaylab.learners import Agents, Hook
     from replaylab.watch import Episode
 
 
-def single(
+def described_population(
     *,
     environment: str,
     strategy: str,
@@ -48,7 +49,7 @@ def single(
     transforms: Iterable[str] = (),
     env_options: Iterable[str] = (),
 ) -> Population:
-    """Return the population that these words of a command line describe.
+    """Return the population that these options of a command line describe.
 
     Args:
         environment: Gymnasium id.
@@ -115,7 +116,7 @@ def _option(text: str, where: str) -> tuple[str, Any]:
         return key, value
 
 
-def to_go_on(folder: Path) -> Population:
+def saved_population(folder: Path) -> Population:
     """Return the population whose run was saved in a folder.
 
     Raises:
@@ -130,19 +131,19 @@ def to_go_on(folder: Path) -> Population:
         raise SnapshotError(f"{file} is damaged: {first_fault(error)}; use another copy") from error
 
 
-def saves_every(population: Population) -> int | None:
+def default_save_period(population: Population) -> int | None:
     """Return a tenth of the budget, or None where the environment cannot go on from a checkpoint."""
     from replaylab.envs import make_vector_env
-    from replaylab.learners.training import env_state as continuing
+    from replaylab.learners.training import env_state
 
     env = make_vector_env(population.environment, 1, **population.env_options)
     try:
-        return max(1, population.steps // 10) if continuing.possible(env) else None
+        return max(1, population.steps // 10) if env_state.possible(env) else None
     finally:
         env.close()
 
 
-def train_and_tell(
+def train_and_report(
     population: Population,
     console: Console,
     out: Path | None,
@@ -165,13 +166,39 @@ def train_and_tell(
         tensorboard: folder for event files.
         video: file for a greedy episode of the first seed, once it is trained.
     """
+    from replaylab.learners import Callbacks, Checkpoints
+
     began = time.perf_counter()
     film = None if video is None else _Film(population, video)
-    board = None
-    if tensorboard is not None:
-        from replaylab.watch import TensorBoard
+    hooks: list[Hook] = [] if film is None else [Callbacks(on_end=film)]
+    _print(console, f"{population.label}, {population.steps:,} {population.unit} each")
+    if save is not None:
+        hooks.append(Checkpoints(save, save_every))
+        if not resume:
+            save.mkdir(parents=True, exist_ok=True)
+            write_text(save / "population.json", population.model_dump_json(indent=1))
+    with ExitStack() as open_files:
+        if tensorboard is not None:
+            from replaylab.watch import TensorBoard
 
-        board = TensorBoard(tensorboard, population.seeds)
+            hooks.append(open_files.enter_context(TensorBoard(tensorboard, population.seeds)))
+        columns = _train_with_progress(population, console, hooks, save if resume else None)
+    if out is not None:
+        write_population(out, population, columns, provenance.versions())
+    final = _final(columns, population)
+    _print(console, f"final level {_level(final, population)}, {_measure(population)}")
+    _print(console, _speed(population, time.perf_counter() - began))
+    if out is not None:
+        _print(console, f"rows: {out}")
+    if film is not None:
+        _print(console, f"greedy episode of seed {population.seeds[0]}, {film.outcome}")
+    return final
+
+
+def _train_with_progress(
+    population: Population, console: Console, hooks: Sequence[Hook], resume: Path | None
+) -> dict[str, Any]:
+    """Train with a progress bar, print each evaluation, and return the rows."""
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
@@ -181,69 +208,35 @@ def train_and_tell(
         transient=True,
         disable=not console.is_terminal,
     )
-    _say(console, f"{population.label}, {population.steps:,} {population.unit} each")
-    if save is not None and not resume:
-        save.mkdir(parents=True, exist_ok=True)
-        files.write_text(save / "population.json", population.model_dump_json(indent=1))
+    began = time.perf_counter()
+    evaluated: dict[int, NDArray[np.float64]] = {}
     with bar:
         task = bar.add_task(population.label, total=population.steps, speed=0.0)
-
-        evaluated: dict[int, NDArray[np.float64]] = {}
 
         def on_step(step: int) -> None:
             elapsed = time.perf_counter() - began
             bar.update(task, completed=step, speed=step * len(population.seeds) / elapsed)
 
         def on_metrics(step: int, values: Mapping[str, NDArray[np.float64]]) -> None:
-            if board is not None:
-                board(step, values)
             if comparisons.RETURN not in values:
                 return
             returns = values[comparisons.RETURN]
             evaluated[step] = np.where(np.isnan(returns), evaluated.get(step, returns), returns)
             if np.isfinite(evaluated[step]).all():  # with a budget of episodes the seeds come one by one
                 found = statistics.bootstrap_interval(evaluated.pop(step), resamples=1_000)
-                _say(console, f"{step:>10,} {population.unit}   greedy return {_level(found, population)}")
+                _print(console, f"{step:>10,} {population.unit}   greedy return {_level(found, population)}")
 
-        columns = train_population(
-            population,
-            on_step,
-            on_metrics,
-            save=save,
-            save_every=save_every,
-            resume=save if resume else None,
-            on_end=film,
-        )
-    if board is not None:
-        board.close()
-    seconds = time.perf_counter() - began
-    if out is not None:
-        write_population(out, population, columns, provenance.versions())
-    final = _final(columns, population)
-    total = population.steps * len(population.seeds)
-    counted = "environment steps" if population.unit == "steps" else "episodes"
-    _say(
-        console,
-        f"final level {_level(final, population)}, {_measure(population)}",
-    )
-    _say(
-        console,
-        f"{total:,} {counted} in {duration(seconds)}, {total / seconds:,.0f} a second",
-    )
-    if out is not None:
-        _say(console, f"rows: {out}")
-    if film is not None:
-        _say(console, f"greedy episode of seed {population.seeds[0]}, {film.told}")
-    return final
+        return train_population(population, on_step, on_metrics, hooks=hooks, resume=resume)
 
 
 class _Film:
     """Films a greedy episode of the first seed when its training ends; that this is possible is tried at once."""
 
     max_steps = 3_000
+    outcome = "was not played"
 
     def __init__(self, population: Population, path: Path) -> None:
-        self.population, self.path, self.told = population, path, "was not played"
+        self.population, self.path = population, path
         self._play(None, 1)
 
     def __call__(self, ended: list[int], agents: Agents) -> None:
@@ -254,7 +247,7 @@ class _Film:
         from replaylab.watch import greedy, write_video
 
         episode = self._play(greedy(agents, len(ended), ended.index(first)), self.max_steps)
-        self.told = f"{episode}: {write_video(self.path, episode.frames, episode.fps)}"
+        self.outcome = f"{episode}: {write_video(self.path, episode.frames, episode.fps)}"
 
     def _play(self, policy: Callable[[Any], Any] | None, max_steps: int) -> Episode:
         from replaylab.watch import play
@@ -275,7 +268,13 @@ def _measure(population: Population) -> str:
     return f"interquartile mean over {len(population.seeds)} seeds with its 95 % interval"
 
 
-def _say(console: Console, line: str) -> None:
+def _speed(population: Population, seconds: float) -> str:
+    total = population.steps * len(population.seeds)
+    counted = "environment steps" if population.unit == "steps" else "episodes"
+    return f"{total:,} {counted} in {duration(seconds)}, {total / seconds:,.0f} a second"
+
+
+def _print(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from replaylab.arguments import checked, flag
 from replaylab.errors import ConfigError, MissingExtraError
-from replaylab.replay import Batch, ReplayBuffer, ReplayStream
-from replaylab.replay.data.seeding import Seed
+from replaylab.replay import Batch, Replay, ReplayStream, Seed
 
 try:
     from torch.utils.data import IterableDataset, get_worker_info
@@ -55,7 +54,7 @@ class ReplayDataset(ReplayStream, IterableDataset[Batch]):
     def __init__(
         self,
         source: Iterable[Any],
-        buffer: ReplayBuffer | int,
+        buffer: Replay | int,
         batch_size: int,
         *,
         warmup: int | None = None,

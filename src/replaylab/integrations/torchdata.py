@@ -1,16 +1,14 @@
 """A replay as a node of a torchdata pipeline, saved and restored with it."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from replaylab.arguments import checked, optional, place
 from replaylab.errors import MissingExtraError
-from replaylab.replay import Batch, ReplayBuffer, ReplayStream
-from replaylab.replay.collect.steps import Step, steps_of
-from replaylab.replay.data.seeding import Seed
+from replaylab.replay import Batch, Replay, ReplayStream, Seed
 
 try:
     from torchdata.nodes import BaseNode, IterableWrapper
@@ -51,7 +49,7 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
     def __init__(
         self,
         source: BaseNode[Any] | Iterable[Any],
-        buffer: ReplayBuffer | int,
+        buffer: Replay | int,
         batch_size: int,
         *,
         warmup: int | None = None,
@@ -63,7 +61,7 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
         ReplayStream.__init__(self, source, buffer, batch_size, warmup=warmup, progress=progress, seed=seed)
         self._node: BaseNode[Any] = source if isinstance(source, BaseNode) else IterableWrapper(source)
         self._folder = checked("folder", folder, optional(place("a folder")))
-        self._pending: deque[Step] = deque()  # steps of a list that is not used up
+        self._pending: deque[Mapping[str, Any]] = deque()  # steps of a list that is not used up
 
     def reset(self, initial_state: dict[str, Any] | None = None) -> None:
         """Begin the source anew, or go back to a state.
@@ -84,7 +82,7 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
         """Take steps until there is a batch, and return it."""
         while True:
             while not self._pending:
-                self._pending.extend(steps_of(next(self._node)))
+                self._pending.extend(self.steps_of(next(self._node)))
             batch = self.push(self._pending.popleft())
             if batch is not None:
                 return batch

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
     from replaylab.learners.api.protocols import (
         Agents,
         Learner,
@@ -24,13 +25,20 @@ if TYPE_CHECKING:
     from replaylab.learners.metrics.metrics_table import Metrics
     from replaylab.learners.metrics.registry import Metric
     from replaylab.learners.tabular.temporal_difference import ExpectedSarsa, QLearning, Sarsa
+    from replaylab.learners.training.checkpoint import Checkpoints
+    from replaylab.learners.training.configuration import TrainingConfig
+    from replaylab.learners.training.hooks import Callbacks
     from replaylab.learners.training.loop import train
 
 __all__ = [
     "DQN",
     "Agents",
+    "Callbacks",
+    "Checkpoints",
     "DQNAsPublished",
+    "EnvStep",
     "ExpectedSarsa",
+    "Hook",
     "Learner",
     "Metric",
     "Metrics",
@@ -40,6 +48,8 @@ __all__ = [
     "Sarsa",
     "Step",
     "Stream",
+    "TrainingConfig",
+    "TrainingRun",
     "Update",
     "ValueAgents",
     "ValueUpdate",
@@ -48,6 +58,7 @@ __all__ = [
 ]
 
 _NAMES_OF = {
+    "api.hooks": "EnvStep Hook TrainingRun",
     "api.protocols": "Agents Learner Policy ProbedAgents Step Update ValueAgents ValueUpdate",
     "api.random_streams": "Stream generator",
     "dqn.as_published": "DQNAsPublished",
@@ -55,6 +66,9 @@ _NAMES_OF = {
     "metrics.metrics_table": "Metrics",
     "metrics.registry": "Metric",
     "tabular.temporal_difference": "ExpectedSarsa QLearning Sarsa",
+    "training.checkpoint": "Checkpoints",
+    "training.configuration": "TrainingConfig",
+    "training.hooks": "Callbacks",
     "training.loop": "train",
 }
 _HOME = {name: module for module, names in _NAMES_OF.items() for name in names.split()}

@@ -1,4 +1,7 @@
-"""The replay library: buffers, fields, samplers and schedules."""
+"""The replay library: buffers, fields, samplers and schedules.
+
+What is not named here is private to the library.
+"""
 
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.collect.recorder import ReplayRecorder
@@ -6,7 +9,8 @@ from replaylab.replay.collect.step_writer import StepWriter
 from replaylab.replay.collect.streaming import ReplayStream
 from replaylab.replay.data.batch import Batch, release_batch_memory
 from replaylab.replay.data.fields import Field
-from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule
+from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule, as_schedule, scheduled
+from replaylab.replay.data.seeding import ReplayStreamKey, Seed
 from replaylab.replay.mixed import MixedReplay
 from replaylab.replay.protocols import (
     DivisibleReplay,
@@ -15,35 +19,30 @@ from replaylab.replay.protocols import (
     RestorableReplay,
     SamplerReplay,
     StackedInputReplay,
+    require,
 )
-from replaylab.replay.samplers.age import Geometric, Queue, Recency, ReverseSweep
-from replaylab.replay.samplers.basic import (
-    Combined,
-    Mixture,
-    Online,
-    Sampler,
-    ShuffledEpochs,
-    SlidingWindow,
-    Uniform,
-)
-from replaylab.replay.samplers.custom import CustomSampler, Oracle, View
-from replaylab.replay.samplers.dials import Blocks, Sticky
+from replaylab.replay.samplers.correlated import Blocks, Sticky
+from replaylab.replay.samplers.custom.sampler import CustomSampler, Oracle, TopScores, View
 from replaylab.replay.samplers.laber import LaBER
-from replaylab.replay.samplers.priority import (
-    LAP,
-    AntiPrioritized,
-    Dispersed,
-    Greedy,
-    Permuted,
-    Prioritized,
-    RankBased,
-    ReLo,
-)
+from replaylab.replay.samplers.mixture import Mixture
+from replaylab.replay.samplers.online import Online, Queue, SlidingWindow
+from replaylab.replay.samplers.placebos import AntiPrioritized, Dispersed, Permuted
+from replaylab.replay.samplers.prioritized import LAP, Prioritized, ReLo
+from replaylab.replay.samplers.rank_based import Greedy, RankBased
+from replaylab.replay.samplers.recency import Geometric, Recency
+from replaylab.replay.samplers.reverse_sweep import ReverseSweep
+from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
+from replaylab.replay.samplers.shuffled_epochs import ShuffledEpochs
+from replaylab.replay.samplers.uniform import Combined, Uniform
 from replaylab.replay.stats import ReplayStats
-from replaylab.replay.storage.mapped import Handle, MemoryMap, SharedMemory, Storage
+from replaylab.replay.storage.mapped import MappedStorage, MemoryMap, SharedMemory
 from replaylab.replay.storage.retention import Fifo, Reservoir, Retention
+from replaylab.replay.storage.storage import Handle, Storage
+from replaylab.replay.transforms.frame_stack import FrameStack
 from replaylab.replay.transforms.hindsight import Hindsight
-from replaylab.replay.transforms.transforms import FrameStack, NStep, Sequence, Transform
+from replaylab.replay.transforms.n_step import NStep
+from replaylab.replay.transforms.sequence import Sequence
+from replaylab.replay.transforms.transform import Transform
 
 __all__ = [
     "AntiPrioritized",
@@ -55,6 +54,7 @@ __all__ = [
     "Dispersed",
     "DivisibleReplay",
     "Exponential",
+    "FeedbackKind",
     "Field",
     "Fifo",
     "FrameStack",
@@ -66,6 +66,7 @@ __all__ = [
     "LAP",
     "LaBER",
     "Linear",
+    "MappedStorage",
     "MemoryMap",
     "MixedReplay",
     "Mixture",
@@ -83,6 +84,7 @@ __all__ = [
     "ReplayRecorder",
     "ReplayStats",
     "ReplayStream",
+    "ReplayStreamKey",
     "Reservoir",
     "RestorableReplay",
     "Retention",
@@ -90,6 +92,7 @@ __all__ = [
     "Sampler",
     "SamplerReplay",
     "Schedule",
+    "Seed",
     "Sequence",
     "SharedMemory",
     "ShuffledEpochs",
@@ -98,8 +101,12 @@ __all__ = [
     "StepWriter",
     "Sticky",
     "Storage",
+    "TopScores",
     "Transform",
     "Uniform",
     "View",
+    "as_schedule",
     "release_batch_memory",
+    "require",
+    "scheduled",
 ]

@@ -9,25 +9,29 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import checked, flag, mapping
+from replaylab.arguments import LARGEST_AXIS, checked, flag, mapping
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay import display as show
 from replaylab.replay import prefetch as ahead
-from replaylab.replay.buffer_config import Declaration
+from replaylab.replay.buffer_config import BufferConfig
+from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.data import seeding
-from replaylab.replay.data.arrays import MOST, checked_progress, ids_array, positive
+from replaylab.replay.data.arrays import checked_progress, ids_array, positive
 from replaylab.replay.data.batch import Batch, copy_batch
 from replaylab.replay.data.fields import Tree, flatten
 from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.introspection import Introspective
-from replaylab.replay.samplers.basic import Sampler
-from replaylab.replay.samplers.custom import CustomSampler, CustomState, flags_of
+from replaylab.replay.samplers.custom.sampler import CustomSampler
+from replaylab.replay.samplers.custom.state import CustomState, flags_of
 from replaylab.replay.samplers.laber import LaBER, Rescorer
+from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.samplers.uniform import Uniform
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
 from replaylab.replay.stats import ReplayStats, replay_counts, stats_of
-from replaylab.replay.storage.mapped import Storage
-from replaylab.replay.storage.retention import Retention
-from replaylab.replay.transforms.transforms import FrameStack, Transform
+from replaylab.replay.storage.retention import Fifo, Retention
+from replaylab.replay.storage.storage import Storage
+from replaylab.replay.transforms.frame_stack import FrameStack
+from replaylab.replay.transforms.transform import Transform
 
 
 class ReplayBuffer(Introspective):
@@ -82,17 +86,17 @@ class ReplayBuffer(Introspective):
         *,
         num_envs: int | None = None,
         replicas: int | None = None,
-        sampler: Sampler | None = None,
+        sampler: Sampler = Uniform(),  # noqa: B008 - frozen
         transforms: ListOf[Transform] = (),
         next_obs: Literal["stored", "derived"] = "stored",
-        retention: Retention | None = None,
+        retention: Retention = Fifo(),  # noqa: B008
         storage: Storage | None = None,
         autoreset: Any = None,
         count_replays: bool = False,
         min_size: int = 1,
         seed: seeding.Seed = None,
     ) -> None:
-        self._made = Declaration(
+        self._config = BufferConfig(
             capacity,
             fields,
             num_envs=num_envs,
@@ -106,21 +110,22 @@ class ReplayBuffer(Introspective):
             count_replays=count_replays,
             min_size=min_size,
         )
-        self._core = self._made.make_core(seed)
+        self._layout = BufferLayout(self._config)
+        self._core = self._layout.make_core(seed)
         self._saved: dict[Path, str] = {}  # folder → token of the snapshot there that this buffer equals or grew from
         self._custom: CustomState | None = None
         if isinstance(self.sampler, CustomSampler):
             generators = seeding.sampling_generators(seed, replicas)
-            stride = self._made.sequence.length - self._made.sequence.overlap if self._made.sequence else None
+            stride = self._layout.sequence.length - self._layout.sequence.overlap if self._layout.sequence else None
             self._custom = CustomState(self._core, self.sampler, generators, self.capacity, num_envs or 1, stride)
         self._rescorer: Rescorer | None = None
         if isinstance(self.sampler, LaBER):
-            generators = seeding.sampling_generators(seed, replicas, seeding.RESCORING)
+            generators = seeding.sampling_generators(seed, replicas, seeding.ReplayStreamKey.RESCORING)
             self._rescorer = Rescorer(self._core, self.sampler, generators)
         # The same methods without a Python frame and its keyword dict, which are most of what they cost.
-        if self._made.plain and type(self).add is ReplayBuffer.add:
+        if self._layout.plain and type(self).add is ReplayBuffer.add:
             self.__dict__["add"] = self._core.add_step
-        if self._made.plain and type(self).extend is ReplayBuffer.extend:
+        if self._layout.plain and type(self).extend is ReplayBuffer.extend:
             self.__dict__["extend"] = self._core.extend_steps
 
     @classmethod
@@ -179,7 +184,7 @@ class ReplayBuffer(Introspective):
             FieldError: A field is missing or unknown, or `final_obs` is.
             ShapeError, DtypeError: A value breaks the axis rule or does not fit the field's dtype.
         """
-        values, _ = self._made.steps(self._core, steps, final_obs, where, many=False)
+        values, _ = self._layout.steps(self._core, steps, final_obs, where, many=False)
         return self._recorded(values, 1, lambda: self._core.add(values, where))
 
     def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
@@ -187,7 +192,7 @@ class ReplayBuffer(Introspective):
 
         Arguments, results and errors are those of `add` with a T axis: ``[R] T [E] *field.shape``.
         """
-        values, length = self._made.steps(self._core, steps, final_obs, where, many=True)
+        values, length = self._layout.steps(self._core, steps, final_obs, where, many=True)
         return self._recorded(values, length, lambda: self._core.extend(values, where, length))
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
@@ -199,10 +204,10 @@ class ReplayBuffer(Introspective):
         Args:
             where: bool ``[R] [E]``; None: in all environments.
         """
-        self._core.cut(where)
+        self._core.end_episode(where)
         if self._custom is not None:
             with self._custom.lock.held():
-                self._custom.cut(where, (self.replicas or 1, self.num_envs or 1))
+                self._custom.end_episode(where, (self.replicas or 1, self.num_envs or 1))
 
     def clear(self) -> None:
         """Drop every stored step.
@@ -242,18 +247,18 @@ class ReplayBuffer(Introspective):
                 given with a sampler written in Python.
             ShapeError, FieldError: `out` does not fit.
         """
-        made = self._made
-        if not (type(batch_size) is int and 0 < batch_size <= made.usual_batch):
-            batch_size = positive("batch_size", batch_size, most=MOST)
-            check_batch_memory(made.batch_row_nbytes, batch_size * (self.replicas or 1))
-        scheduled = made.scheduled(progress)
-        if made.sampler.in_core and out is None:
+        layout = self._layout
+        if not (type(batch_size) is int and 0 < batch_size <= layout.usual_batch):
+            batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
+            check_batch_memory(layout.batch_row_nbytes, batch_size * (self.replicas or 1))
+        scheduled = layout.scheduled(progress)
+        if layout.in_core and out is None:
             columns = self._core.sample(batch_size, scheduled, None)
-            if made.plain_batches:
+            if layout.plain_batches:
                 return Batch(columns)
-            made.relabel(columns)
-            return made.batch(columns)
-        if not made.sampler.in_core and out is not None:
+            layout.relabel(columns)
+            return layout.batch(columns)
+        if not layout.in_core and out is not None:
             raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
         if self._custom is not None:
             return self._sample_custom(self._custom, batch_size, progress)
@@ -263,11 +268,11 @@ class ReplayBuffer(Introspective):
             raise FieldError(
                 f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}"
             )
-        if made.hindsight is not None and made.n_step is not None:  # its columns take another shape first
+        if layout.hindsight is not None and layout.n_step is not None:  # its columns take another shape first
             copy_batch(self.sample(batch_size, progress=progress), out)
             return out
-        own = dict(flatten(out.__dict__)) if made.nested else out.__dict__
-        made.relabel(self._core.sample(batch_size, scheduled, own))
+        own = dict(flatten(out.__dict__)) if layout.nested else out.__dict__
+        layout.relabel(self._core.sample(batch_size, scheduled, own))
         return out
 
     def batches(
@@ -310,8 +315,8 @@ class ReplayBuffer(Introspective):
             2
             2
         """
-        batch_size = positive("batch_size", batch_size, most=MOST)
-        prefetch = positive("prefetch", prefetch, most=MOST, least=0)
+        batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
+        prefetch = positive("prefetch", prefetch, most=LARGEST_AXIS, least=0)
         total = None if total is None else positive("total", total)
         pin_memory = checked("pin_memory", pin_memory, flag)
         return ahead.batches(self, batch_size, prefetch, total, progress, pin_memory)
@@ -344,7 +349,7 @@ class ReplayBuffer(Introspective):
         if self._custom is not None:
             shape = (self.replicas or 1, -1)
             rows, fed = ids_array(ids).reshape(shape), np.asarray(values, np.float64).reshape(shape)
-            if self._made.sequence is not None:  # feedback is the whole block's
+            if self._layout.sequence is not None:  # feedback is the whole block's
                 blocks = self._blocks(rows)
                 rows, fed = blocks.reshape(shape), np.repeat(fed, blocks.shape[-1], axis=-1)
             with self._custom.lock.held():
@@ -365,12 +370,12 @@ class ReplayBuffer(Introspective):
             OverSizeError: The batch would not fit into this machine's memory.
         """
         rows = ids_array(ids)
-        check_batch_memory(self._made.batch_row_nbytes, rows.size)
+        check_batch_memory(self._layout.batch_row_nbytes, rows.size)
         columns = self._core.gather(rows, True, True)
-        self._made.relabel(columns)
-        if self._made.sequence is not None and rows.size:  # a sequence's id is that of its oldest stored step
+        self._layout.relabel(columns)
+        if self._layout.sequence is not None and rows.size:  # a sequence's id is that of its oldest stored step
             rows = self._core.blocks(rows, True)[..., 0]
-        return self._made.batch(columns | {"weight": np.ones(rows.shape, np.float32), "id": rows})
+        return self._layout.batch(columns | {"weight": np.ones(rows.shape, np.float32), "id": rows})
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> ReplayStats:
         """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).
@@ -379,7 +384,7 @@ class ReplayBuffer(Introspective):
             batch_size: B, for the figures of a law that depends on it; None: they are None.
             progress: Training progress, likewise.
         """
-        batch_size = None if batch_size is None else positive("batch_size", batch_size, most=MOST)
+        batch_size = None if batch_size is None else positive("batch_size", batch_size, most=LARGEST_AXIS)
         if progress is not None:
             checked_progress(progress, self.replicas)
         return stats_of(self, batch_size, progress)
@@ -410,17 +415,17 @@ class ReplayBuffer(Introspective):
         return ids
 
     def _pool(self, batch_size: int, times: int, scheduled: list[float]) -> Batch:
-        rows = positive("batch_size", batch_size, most=MOST // times) * times
-        check_batch_memory(self._made.batch_row_nbytes, rows * (self.replicas or 1))
+        rows = positive("batch_size", batch_size, most=LARGEST_AXIS // times) * times
+        check_batch_memory(self._layout.batch_row_nbytes, rows * (self.replicas or 1))
         columns = self._core.sample(rows, scheduled, None)
-        self._made.relabel(columns)
-        return self._made.batch(columns)
+        self._layout.relabel(columns)
+        return self._layout.batch(columns)
 
     def _sample_custom(self, custom: CustomState, batch_size: int, progress: npt.ArrayLike | None) -> Batch:
         with custom.lock.held():
             views, drawn, probabilities = custom.draw(batch_size, self.min_size)
             ids = drawn
-            if self._made.sequence is not None:
+            if self._layout.sequence is not None:
                 blocks = self._blocks(drawn)
                 ids, probabilities = blocks[..., 0], self._block_law(custom, blocks, batch_size)
             weights = custom.weights(views, probabilities, progress)
@@ -429,5 +434,5 @@ class ReplayBuffer(Introspective):
             if self.replicas is None:
                 own = {name: column[0] for name, column in own.items()}
             columns = self._core.gather(drawn if self.replicas is not None else drawn[0], True)
-            self._made.relabel(columns)
-            return self._made.batch(columns | own)
+            self._layout.relabel(columns)
+            return self._layout.batch(columns | own)

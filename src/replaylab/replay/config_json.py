@@ -1,24 +1,23 @@
 """Fields, samplers, transforms and schedules as plain JSON values, and back."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields as dataclass_fields
-from types import NoneType
-from typing import Any
+from dataclasses import is_dataclass
+from inspect import isabstract
+from typing import Any, get_origin
 
 import numpy as np
 
 from replaylab.errors import SnapshotError
-from replaylab.replay.data import schedules
 from replaylab.replay.data.fields import Field, Tree
-from replaylab.replay.samplers import age as age_samplers
-from replaylab.replay.samplers import basic as samplers
-from replaylab.replay.samplers import dials as dial_samplers
-from replaylab.replay.samplers import priority as priority_samplers
-from replaylab.replay.storage import mapped as storage
-from replaylab.replay.storage import retention
-from replaylab.replay.transforms import transforms
+from replaylab.replay.data.schedules import Schedule
+from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.storage.mapped import MappedStorage
+from replaylab.replay.storage.retention import Retention
+from replaylab.replay.transforms.transform import Transform
 
-MODULES = (samplers, age_samplers, dial_samplers, priority_samplers, schedules, transforms, retention, storage)
+BASES: tuple[type, ...] = (Sampler, Schedule, Transform, Retention, MappedStorage)
+"""Whose classes can be written down, by name."""
 
 
 def fields_to_json(tree: Tree) -> Any:
@@ -28,7 +27,12 @@ def fields_to_json(tree: Tree) -> Any:
     ``{"items": [[key, field], ...]}``.
     """
     if isinstance(tree, Mapping) and not all(isinstance(key, str) for key in tree):
-        return {"items": [[_key_to_json(key), fields_to_json(child)] for key, child in tree.items()]}
+        return {
+            "items": [
+                [key.item() if isinstance(key, np.generic) else key, fields_to_json(child)]
+                for key, child in tree.items()
+            ]
+        }
     if isinstance(tree, Mapping):
         return {"mapping": {key: fields_to_json(child) for key, child in tree.items()}}
     if isinstance(tree, tuple):
@@ -55,9 +59,9 @@ def config_to_json(config: Any) -> Any:
         return [config_to_json(one) for one in config]
     if config is None or isinstance(config, (str, int, float)):
         return config
-    name = type(config).__name__
-    if not any(getattr(module, name, None) is type(config) for module in MODULES):
-        return {"custom": f"{type(config).__module__}.{type(config).__qualname__}"}
+    name, kind = type(config).__name__, type(config)
+    if _kinds().get(name) is not kind:
+        return {"custom": f"{kind.__module__}.{kind.__qualname__}"}
     return {"type": name} | {
         field.name: config_to_json(getattr(config, field.name)) for field in dataclass_fields(config)
     }
@@ -93,25 +97,22 @@ def config_from_json(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     options = {name: config_from_json(option) for name, option in value.items() if name not in ("type", "custom")}
-    for module in MODULES:
-        made = getattr(module, value.get("type", ""), None)
-        if isinstance(made, type) and made.__module__ == module.__name__:
-            return made(**_as_declared(made, options))
+    if (made := _kinds().get(value.get("type", ""))) is not None:
+        return made(**_as_declared(made, options))
     raise SnapshotError(
         f"the snapshot's {value.get('custom', value.get('type'))} is none of this library's that can be written down; "
-        "pass it: ReplayBuffer.load(path, sampler=...) or load(path, transforms=...)"
+        "pass it: ReplayBuffer.load(path, sampler=...), load(path, transforms=...) or load(path, storage=...)"
     )
 
 
-def _key_to_json(key: Any) -> Any:
-    """Return the key of a mapping as a JSON value that is equal to it.
-
-    Raises:
-        SnapshotError: There is none.
-    """
-    plain = key.item() if isinstance(key, np.generic) else key
-    if not isinstance(plain, (str, int, float, bool, NoneType)):
-        raise SnapshotError(
-            f"the key {key!r} of a nested field cannot be written to a snapshot; use strings or whole numbers as keys"
-        )
-    return plain
+def _kinds() -> dict[str, type]:
+    """Return this library's configurations that can be written down, by name: those that hold no functions."""
+    found: dict[str, type] = {}
+    waiting = list(BASES)
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        ours = kind.__module__.startswith("replaylab.replay.") and is_dataclass(kind) and not isabstract(kind)
+        if ours and not any(get_origin(field.type) is Callable for field in dataclass_fields(kind)):
+            found[kind.__name__] = kind
+    return found

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError
-from replaylab.replay.data.arrays import MOST, checked_progress, ids_array, positive
+from replaylab.replay.data.arrays import checked_progress, ids_array, positive
 from replaylab.replay.data.fields import without_missing
 from replaylab.replay.persistence import Persistent
-from replaylab.replay.samplers.custom import CustomState
+from replaylab.replay.samplers.custom.state import CustomState
 
 
 class Introspective(Persistent):
@@ -23,7 +24,7 @@ class Introspective(Persistent):
         Raises:
             IdError: A step is not stored, or not any more.
         """
-        return self._made.unflatten(iter(self._core.gather(ids, False).values()))
+        return self._layout.unflatten(iter(self._core.gather(ids, False).values()))
 
     def probabilities(
         self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
@@ -47,21 +48,26 @@ class Introspective(Persistent):
                     f"the law of {type(self.sampler).__name__} depends on the batch size; pass batch_size=..."
                 )
             batch_size = 1
-        batch_size = positive("batch_size", batch_size, most=MOST)
+        batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
         if progress is not None:
             checked_progress(progress, self.replicas)  # also where it decides nothing
-        scheduled = self._made.scheduled(progress if self.sampler.law_needs_progress else 0.0)
+        scheduled = self._layout.scheduled(progress if self.sampler.law_needs_progress else 0.0)
         law = self._core.probabilities(ids, batch_size, scheduled)
         if self._custom is None:
             return law
         rows = ids_array(ids).reshape(self.replicas or 1, -1)  # which the core has checked; it does not know the law
         with self._custom.lock.held():
-            if self._made.sequence is None:
+            if self._layout.sequence is None:
                 own = self._custom.law(rows, batch_size)
             else:
                 blocks = self._blocks(rows)
                 own = self._block_law(self._custom, blocks, batch_size) * (blocks[..., 0] == rows)
         return np.asarray(own).reshape(law.shape)
+
+    @property
+    def given_fields(self) -> dict[str, Any]:
+        """The fields as `add` takes them: as declared, but stacks where `FrameStack` cuts single frames out of them."""
+        return self._layout.unflatten(iter(self._layout.given.values()))
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -77,7 +83,7 @@ class Introspective(Persistent):
             raise ConfigError(
                 f"`columns` shows rows by slot, which those in {self.storage} do not have; use get(ids), which copies"
             )
-        views = self._made.unflatten(iter([self._core.column(i) for i in range(len(self._made.flat))]))
+        views = self._layout.unflatten(iter([self._core.column(i) for i in range(len(self._layout.flat))]))
         return {name: there for name, tree in views.items() if (there := without_missing(tree)) is not None}
 
     @property

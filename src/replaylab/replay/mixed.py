@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, IdError, ShapeError
-from replaylab.replay.buffer import ReplayBuffer
-from replaylab.replay.data.arrays import MOST, ids_array, positive
+from replaylab.replay.data.arrays import ids_array, positive
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import flatten
-from replaylab.replay.samplers.basic import split_rows
+from replaylab.replay.protocols import Replay, SamplerReplay
+from replaylab.replay.samplers.mixture import split_rows
 
 
 class MixedReplay:
@@ -25,7 +26,7 @@ class MixedReplay:
     (RLPD: equal shares of online and offline steps).
 
     Args:
-        buffers: At least two, with the same fields and replicas.
+        buffers: At least two, of any kind of `Replay`, with the same fields and replicas.
         shares: Of each buffer, positive; they need not sum to 1. None: equal shares.
 
     Raises:
@@ -43,10 +44,10 @@ class MixedReplay:
         [0.025, 0.015, 0.015, 0.015]
     """
 
-    def __init__(self, buffers: Sequence[ReplayBuffer], shares: Sequence[float] | None = None) -> None:
+    def __init__(self, buffers: Sequence[Replay], shares: Sequence[float] | None = None) -> None:
         self._buffers = tuple(buffers) if isinstance(buffers, Sequence) else ()
-        if len(self._buffers) < 2 or not all(isinstance(buffer, ReplayBuffer) for buffer in self._buffers):
-            raise ConfigError(f"`buffers` must hold two or more ReplayBuffers, but got {buffers!r}")
+        if len(self._buffers) < 2 or not all(isinstance(buffer, Replay) for buffer in self._buffers):
+            raise ConfigError(f"`buffers` must hold two or more ReplayBuffers, or other Replays, but got {buffers!r}")
         given = np.ones(len(self._buffers)) if shares is None else np.asarray(shares)
         sound = given.shape == (len(self._buffers),) and given.dtype.kind in "iuf"
         if not sound or not ((given > 0.0) & (given < np.inf)).all():
@@ -72,7 +73,7 @@ class MixedReplay:
             raise FieldError("MixedReplay makes the column `source` itself; give the field another name")
 
     @property
-    def buffers(self) -> tuple[ReplayBuffer, ...]:
+    def buffers(self) -> tuple[Replay, ...]:
         """The buffers, whose places in this tuple are what `source` says."""
         return self._buffers
 
@@ -160,7 +161,7 @@ class MixedReplay:
         """
         sources, steps = self._places(source, ids)
         asked = self._split(batch_size)
-        given = {j: self._buffers[j].sampler.rows(rows) for j, rows in asked.items()}
+        given = {j: _rows(self._buffers[j], rows) for j, rows in asked.items()}
         law = np.zeros(steps.shape)
         for j, rows in asked.items():
             own = np.where(sources == j, steps, -1)
@@ -170,7 +171,7 @@ class MixedReplay:
 
     def _split(self, batch_size: int) -> dict[int, int]:
         """Return the rows asked of each buffer that gives any."""
-        asked = split_rows(self._shares, positive("batch_size", batch_size, most=MOST))
+        asked = split_rows(self._shares, positive("batch_size", batch_size, most=LARGEST_AXIS))
         return {j: rows for j, rows in enumerate(asked) if rows}
 
     def _places(self, source: npt.ArrayLike, ids: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -186,9 +187,14 @@ class MixedReplay:
         return sources, steps
 
 
-def _gave_out(buffer: ReplayBuffer, ids: npt.NDArray[np.int64]) -> bool:
+def _rows(buffer: Replay, batch_size: int) -> int:
+    """Return how many rows a batch has when `batch_size` were asked for."""
+    return buffer.sampler.rows(batch_size) if isinstance(buffer, SamplerReplay) else batch_size
+
+
+def _gave_out(buffer: Replay, ids: npt.NDArray[np.int64]) -> bool:
     """Whether a buffer will find no id that it never gave out; of ids in a wrong shape it finds none."""
-    next_ids = np.array(buffer._core.counts()[1])
+    next_ids = np.atleast_1d(buffer.next_id)
     if buffer.replicas is not None and ids.shape[:1] != next_ids.shape:
         return True
     rows = ids.reshape(len(next_ids), -1)

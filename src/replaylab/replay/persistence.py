@@ -12,27 +12,29 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.errors import ConfigError, SnapshotError, StorageError
+from replaylab.files.manifest import folder_of, reading
 from replaylab.replay import snapshot
-from replaylab.replay.buffer_config import Declaration, Declared
+from replaylab.replay.buffer_config import GIVEN, BufferConfig, Configured
+from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.config_json import config_from_json, is_custom
 from replaylab.replay.data.arrays import picked
 from replaylab.replay.data.seeding import PythonDraws
-from replaylab.replay.manifest import folder_of, reading
-from replaylab.replay.samplers.basic import Sampler
-from replaylab.replay.samplers.custom import CustomState
+from replaylab.replay.samplers.custom.state import CustomState
 from replaylab.replay.samplers.laber import Rescorer
-from replaylab.replay.storage.mapped import Handle, Storage, handle_of, opened
+from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.storage.retention import Reservoir
-from replaylab.replay.transforms.transforms import Transform
+from replaylab.replay.storage.storage import Handle, Storage, handle_of
+from replaylab.replay.transforms.transform import Transform
 
 COMPARED = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
 """What must be equal for a buffer to go on from another's snapshot in place."""
 
 
-class Persistent(Declared):
+class Persistent(Configured):
     """The part of `ReplayBuffer` that outlives it."""
 
     _core: _core.Replay
+    _layout: BufferLayout
     _custom: CustomState | None
     _rescorer: Rescorer | None
     _saved: dict[Path, str]
@@ -55,7 +57,7 @@ class Persistent(Declared):
                 handler that came in between.
         """
         folder = folder_of(path, "save")
-        about = self._made.to_json() | {"storage_identity": self._core.storage_identity}
+        about = self._config.to_json() | {"storage_identity": self._core.storage_identity}
         with self._frozen() as (state, generators):
             if generators is not None:
                 about["generators"] = generators
@@ -64,7 +66,7 @@ class Persistent(Declared):
             rows = (self._row_bytes(), self._row_dtype())
 
             def check(manifest: dict[str, Any]) -> None:
-                self._made.check_json(manifest)
+                self._config.check_json(manifest)
                 if self._saved.get(folder) != before:
                     raise SnapshotError("a signal handler has saved to the same folder meanwhile")
 
@@ -107,8 +109,11 @@ class Persistent(Declared):
         manifest = snapshot.read_manifest(folder)
         with reading(folder):
             about = manifest["about"]
-            arguments = Declaration.arguments_from_json(about, sampler, transforms, storage)
-            buffer = cls(**arguments | {"storage": opened(arguments["storage"])})
+            arguments = BufferConfig.arguments_from_json(
+                about, {"sampler": sampler, "transforms": transforms, "storage": storage}
+            )
+            kept: Storage | None = arguments.get("storage")
+            buffer = cls(**arguments | {"storage": None if kept is None else kept.opened()})
         if buffer._core.storage_identity != about.get("storage_identity", ""):
             raise SnapshotError(
                 f"the rows of this snapshot were in {about['storage']}, but {buffer.storage} was made anew since; "
@@ -148,10 +153,10 @@ class Persistent(Declared):
         """
         if "_drawer" in self.__dict__:
             raise ConfigError("batches are being drawn ahead from the buffer; close the iterators, then restore")
-        mine = self._made.to_json()
-        given = {name: getattr(self, name) for name in ("sampler", "transforms") if is_custom(mine[name])}
+        mine = self._config.to_json()
+        given = {name: getattr(self, name) for name in GIVEN if is_custom(mine[name])}
         loaded = type(self).load(path, **given)
-        theirs = loaded._made.to_json()
+        theirs = loaded._config.to_json()
         for name in COMPARED:
             if theirs[name] != mine[name]:
                 raise SnapshotError(
@@ -174,7 +179,7 @@ class Persistent(Declared):
         kept = [] if self.replicas is None else picked("replicas", replicas, self.replicas)
         if not kept or self.storage is not None:
             raise ConfigError(f"`part` needs replicas whose rows are in this process's memory, but got {replicas!r}")
-        buffer = type(self)(**self._made.arguments() | {"replicas": len(kept)})
+        buffer = type(self)(**self._config.arguments() | {"replicas": len(kept)})
 
         with self._frozen() as (state, generators):
             for new, old in zip(buffer._row_bytes(), [self._row_bytes()[r] for r in kept], strict=True):
@@ -203,7 +208,7 @@ class Persistent(Declared):
         Raises:
             ConfigError: The rows are in this process's memory.
         """
-        return handle_of(type(self), self.storage, self._made.arguments())
+        return handle_of(type(self), self.storage, self._config.arguments())
 
     def __reduce__(self) -> Any:
         return Handle.open, (self.handle(),)
@@ -273,7 +278,7 @@ class Persistent(Declared):
         ]
 
     def _row_dtype(self) -> np.dtype[Any]:
-        placed = sorted(zip(self._core.offsets(), self._made.flat.items(), strict=True), key=lambda one: one[0])
+        placed = sorted(zip(self._core.offsets(), self._config.flat.items(), strict=True), key=lambda one: one[0])
         placed = [one for one in placed if one[0] >= 0]
         return np.dtype(
             {

@@ -11,7 +11,7 @@ from replaylab.arguments import Unfit
 from replaylab.errors import ConfigError
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import Tree
-from replaylab.replay.samplers.basic import Sampler
+from replaylab.replay.samplers.sampler import Sampler
 
 
 @runtime_checkable
@@ -100,7 +100,7 @@ class Replay(Protocol):
         ...
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to a folder, in place of what was saved there before."""
+        """Write everything to files directly in a folder, in place of what was saved there before."""
         ...
 
 
@@ -167,18 +167,32 @@ def a_replay(value: Any) -> Replay:
     return value
 
 
-def needs(replay: Replay, ability: type[Any], what: str) -> None:
-    """Raise `ConfigError` unless a replay has an ability, one of the protocols here, that `what` needs.
+def require(replay: Replay, ability: type[Any], what: str) -> Any:
+    """Return a replay, if it has the ability that `what` needs.
+
+    Args:
+        replay: Which.
+        ability: A protocol: `RestorableReplay`, `DivisibleReplay`, `InspectableReplay`, `SamplerReplay` or
+            `StackedInputReplay`.
+        what: What is to be done with it, as the message names it.
+
+    Raises:
+        ConfigError: It does not have the ability; the message names the members that are missing.
 
     Example:
         >>> from replaylab import Field, ReplayBuffer
-        >>> needs(ReplayBuffer(2, {"x": Field()}), RestorableReplay, "ReplayStream.restore")
+        >>> buffer = ReplayBuffer(2, {"x": Field()})
+        >>> require(buffer, RestorableReplay, "going on from a checkpoint") is buffer
+        True
     """
     if not isinstance(replay, ability):
+        names = ", ".join(f"`{name}`" for name in missing_of(replay, ability))
+        article = "an" if ability.__name__.startswith("I") else "a"
         raise ConfigError(
-            f"{what} needs a {ability.__name__}, but {type(replay).__name__} has no "
-            f"{', '.join(f'`{name}`' for name in missing_of(replay, ability))}; use a ReplayBuffer, or add it"
+            f"{what} needs {article} {ability.__name__}, but {type(replay).__name__} has no {names}; use a "
+            "ReplayBuffer, or add it"
         )
+    return replay
 
 
 def missing_of(value: Any, protocol: type[Any]) -> list[str]:

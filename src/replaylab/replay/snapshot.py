@@ -24,24 +24,21 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import SnapshotError
-from replaylab.replay import npy
-from replaylab.replay.manifest import (
+from replaylab.files import npy
+from replaylab.files.atomic import discard, make_folder, replacing, settle, settle_folder
+from replaylab.files.manifest import (
     BLOCK,
     check_crc,
     check_listed,
     check_seal,
-    discard,
     listed,
-    make_folder,
     opened,
     read_arrays,
     reading,
-    settle,
-    settle_folder,
     whole,
 )
-from replaylab.replay.manifest import read as read_sealed
-from replaylab.replay.manifest import write as write_sealed
+from replaylab.files.manifest import read as read_sealed
+from replaylab.files.manifest import write as write_sealed
 
 FORMAT, VERSION = "replaylab-snapshot", 2
 MOST = 2**62
@@ -94,14 +91,14 @@ def write(
     try:
         manifest = _write_files(path, token, state, rows, row_dtype, before, packed) | {"about": about}
         settle_folder(path)
-        new = write_sealed(file, manifest)
-        manifest = _checked(new)
-        _check_written(path, manifest, token, state, row_dtype)
-        found = _files(path)
-        check(manifest)
-        new.replace(file)
+        with replacing(file, file.with_name("manifest.json.new")) as new:
+            write_sealed(new, manifest)
+            manifest = _checked(new)
+            _check_written(path, manifest, token, state, row_dtype)
+            found = _files(path)
+            check(manifest)
     except BaseException:
-        discard([*path.glob(f"*-{token}.np[yz]"), *path.glob("manifest.json.new")], made)
+        discard([*path.glob(f"*-{token}.np[yz]")], made)
         raise
     finally:
         _writing.discard(token)

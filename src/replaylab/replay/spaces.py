@@ -7,7 +7,7 @@ import numpy as np
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay.data.autoreset import mode_name
 from replaylab.replay.data.fields import Field, Tree, flatten, unflatten
-from replaylab.replay.transforms.transforms import FrameStack
+from replaylab.replay.transforms.frame_stack import FrameStack
 
 
 def field_of_space(space: Any, path: str) -> Tree:

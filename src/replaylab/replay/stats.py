@@ -11,8 +11,9 @@ from replaylab.errors import ConfigError
 from replaylab.measures.buffer_usage import gini
 from replaylab.replay.data.schedules import as_schedule
 from replaylab.replay.introspection import Introspective
-from replaylab.replay.samplers.basic import Mixture, Sampler
-from replaylab.replay.transforms.transforms import Sequence
+from replaylab.replay.samplers.mixture import Mixture
+from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.transforms.sequence import Sequence
 
 Count = int | npt.NDArray[np.int64]
 Figure = float | npt.NDArray[np.float64]

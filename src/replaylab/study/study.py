@@ -14,6 +14,7 @@ from filelock import FileLock, Timeout
 
 from replaylab.arguments import NOT_NEGATIVE, check, flag, instance, optional, place, takes, text, whole
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
+from replaylab.files.atomic import writing
 from replaylab.study.catalog import find
 from replaylab.study.execution.estimate import CALIBRATION_SECONDS, Estimate, estimate
 from replaylab.study.execution.preflight import check_all
@@ -22,11 +23,10 @@ from replaylab.study.execution.run_records import Recorder
 from replaylab.study.execution.runner import Failure, Reporter, run_populations
 from replaylab.study.notebook import html_of
 from replaylab.study.plan.populations import Population, plan
-from replaylab.study.results import atomic_files as files
 from replaylab.study.results import provenance, records
+from replaylab.study.results import study_folder as files
 from replaylab.study.spec.errors import first_fault
 from replaylab.study.spec.study_file import Spec
-from replaylab.writing import writing
 
 if TYPE_CHECKING:
     import duckdb

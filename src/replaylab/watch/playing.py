@@ -8,11 +8,10 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import function, instance, mapping, optional, shown, takes, whole
+from replaylab.arguments import LARGEST_AXIS, function, instance, mapping, optional, shown, takes, whole
 from replaylab.envs.pixels.atari import is_atari, make_atari, whole_games
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.learners.api.protocols import Policy, each
-from replaylab.replay.data.arrays import MOST
 
 ActionOf = Callable[[Any], Any]
 """Takes one observation, returns an action of the environment's action space."""
@@ -84,7 +83,7 @@ def play(
         made.close()
 
 
-@takes(replicas=whole(most=MOST), replica=whole(0))
+@takes(replicas=whole(most=LARGEST_AXIS), replica=whole(0))
 def greedy(policy: Policy, replicas: int, replica: int = 0) -> ActionOf:
     """Return what one replica of a policy does without exploration.
 

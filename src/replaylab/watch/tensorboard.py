@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from replaylab.arguments import place, seed_number, takes, tuple_of
 from replaylab.errors import MissingExtraError
+from replaylab.learners import Hook
 from replaylab.learners.metrics.registry import REGISTRY
 
 
-class TensorBoard:
+class TensorBoard(Hook):
     """Writes what `train` measures as TensorBoard scalars, each seed as a run of its own (``FOLDER/seed-3``).
 
-    Give it to `train` as ``on_metrics``; look at it with ``tensorboard --logdir FOLDER``. A number that is NaN (a seed
+    Give it to `train` as a hook; look at it with ``tensorboard --logdir FOLDER``. A number that is NaN (a seed
     that has ended) is left out.
 
     Args:
@@ -30,7 +31,7 @@ class TensorBoard:
 
     Example:
         with TensorBoard("runs/cartpole", seeds) as board:
-            train("CartPole-v1", DQN(), Uniform(), seeds, 50_000, on_metrics=board)
+            train(TrainingConfig("CartPole-v1", DQN(), Uniform(), 50_000), seeds, [board])
     """
 
     @takes(folder=place("a folder"), seeds=tuple_of(seed_number, "whole numbers that are not negative"))
@@ -43,12 +44,12 @@ class TensorBoard:
 
         self._writers = [SummaryWriter(str(Path(folder) / f"seed-{seed}")) for seed in seeds]
 
-    def __call__(self, step: int, numbers: Mapping[str, npt.NDArray[np.float64]]) -> None:
-        """Write numbers, each (R,), at an environment step."""
-        for name, values in numbers.items():
-            for writer, value in zip(self._writers, values, strict=True):
+    def on_metrics(self, now: int, values: Mapping[str, npt.NDArray[np.float64]]) -> None:
+        """Write numbers, each (R,), at an environment step or episode."""
+        for name, numbers in values.items():
+            for writer, value in zip(self._writers, numbers, strict=True):
                 if not np.isnan(value):
-                    writer.add_scalar(_tag(name), value, step)
+                    writer.add_scalar(_tag(name), value, now)
 
     def close(self) -> None:
         """Write what is left and close the files."""

@@ -8,13 +8,14 @@ import pytest
 
 from replaylab.envs import make_vector_env
 from replaylab.errors import ConfigError, MissingExtraError
-from replaylab.learners import DQN, train
+from replaylab.learners import DQN
 from replaylab.learners.api.random_streams import numbers
 from replaylab.replay import Uniform
 from replaylab.study import Spec
 from replaylab.study.execution.preflight import check_population
 from replaylab.study.execution.worker import train_population
 from replaylab.study.plan.populations import plan
+from tests.learners.calls import train
 
 
 def test_a_missing_pool_is_told_with_the_command(monkeypatch):
@@ -143,7 +144,7 @@ def test_a_run_on_a_pool_evaluates_and_equals_one_by_this_librarys_stepping(fake
 
 def test_what_a_pool_cannot_do_is_told_before_training(fake, tmp_path):
     options = {"env_options": {"backend": "envpool"}}
-    with pytest.raises(ConfigError, match="`save_every` needs an environment that can go on exactly"):
+    with pytest.raises(ConfigError, match="a checkpoint needs an environment that can go on exactly"):
         train("CartPole-v1", DQN(), Uniform(), [3], 100, save=tmp_path, save_every=50, **options)
     with pytest.raises(ConfigError, match="a budget of episodes for several seeds at once needs"):
         train("CartPole-v1", DQN(), Uniform(), [3, 4], total_episodes=5, **options)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from replaylab.errors import NonFiniteError
-from replaylab.learners import DQN, QLearning, train
+from replaylab.learners import DQN, QLearning
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.replay import Prioritized, Uniform
+from tests.learners.calls import train
 from tests.study.execution import hostile
 
 MODULE = hostile.__name__

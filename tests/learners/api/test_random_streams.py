@@ -4,6 +4,7 @@ import pytest
 from replaylab.envs.wrappers.noise import NOISE_KEY
 from replaylab.errors import ConfigError
 from replaylab.learners.api.random_streams import Stream, generator, numbers, sequence
+from replaylab.replay import ReplayStreamKey
 from replaylab.replay.data import seeding
 
 
@@ -14,7 +15,7 @@ def test_the_buffer_draws_the_sampling_stream():
 
 
 def test_the_buffer_picks_rows_of_a_pool_by_the_rescoring_stream():
-    own = seeding.sampling_generators([7], 1, seeding.RESCORING)[0]
+    own = seeding.sampling_generators([7], 1, ReplayStreamKey.RESCORING)[0]
     assert own.random() == generator(7, Stream.RESCORING).random()
 
 

@@ -7,11 +7,12 @@ import pytest
 from torch import nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, DQNAsPublished, train
+from replaylab.learners import DQN, DQNAsPublished
 from replaylab.learners.training import loop as training
-from replaylab.learners.training.metrics_recorder import Recorder
-from replaylab.learners.training.state import Job, Run
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.state import Run
 from replaylab.replay import Linear, Prioritized, ReplayBuffer, Uniform
+from tests.learners.calls import train
 from tests.learners.tabular import corridor
 
 SETTINGS = {
@@ -115,7 +116,7 @@ def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):
         def __init__(self, *args):
             super().__init__(*args)
             made.append(self)
-            add, self.buffer.add = self.buffer.add, lambda **step: spy(add, **step)
+            add, self.replay.add = self.replay.add, lambda **step: spy(add, **step)
 
     def delta(agents, obs, action, reward, next_obs, terminated, r):
         def q(parameters, x):
@@ -139,7 +140,7 @@ def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):
     run(learner, Prioritized(alpha=0.7, epsilon=0.01, beta=1.0), steps=150)
     assert made[0].agents.updates == 101
     mass = (np.abs(np.reshape(expected, (150, 3)).T) + 0.01) ** 0.7
-    law = made[0].buffer.probabilities(np.broadcast_to(np.arange(150), (3, 150)))
+    law = made[0].replay.probabilities(np.broadcast_to(np.arange(150), (3, 150)))
     np.testing.assert_allclose(law, mass / mass.sum(1, keepdims=True), rtol=1e-4, atol=1e-6)
 
 
@@ -147,14 +148,15 @@ def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):
 def test_the_target_is_copied_where_an_episode_ends_and_nowhere_else(module):
     settings = SETTINGS | {"target_period": 1, "train_period": 1_000, "learning_starts": 8}
     learner = DQNAsPublished(**settings, target_each_episode=True, module=module)
-    run_ = Run(Job(corridor.ENV_ID, learner, Uniform(), total_steps=150), SEEDS)
-    recorder, copied = Recorder(SEEDS, 1_000), 0
+    run_ = Run(TrainingConfig(corridor.ENV_ID, learner, Uniform(), total_steps=150), SEEDS)
+    run_.begin()
+    copied = 0
     for _ in range(150):
-        if min(run_.buffer.size) >= 8:
-            run_.agents.update(run_.buffer.sample(8))
+        if min(run_.replay.size) >= 8:
+            run_.agents.update(run_.replay.sample(8))
         before = run_.agents.state()
-        training.turn(run_, recorder)
-        now, steps = run_.agents.state(), stored(run_.buffer)
+        training.turn(run_)
+        now, steps = run_.agents.state(), stored(run_.replay)
         ended = (steps["terminated"] | steps["truncated"])[:, -1]
         copied += ended.sum()
         for name in (name for name in now if name.startswith("target")):

@@ -9,10 +9,11 @@ from gymnasium import spaces
 
 from replaylab import _core
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, train
+from replaylab.learners import DQN
 from replaylab.learners.dqn.modules import module_agents
 from replaylab.learners.dqn.networks import FilteredPerceptron
 from replaylab.replay import Batch, Prioritized
+from tests.learners.calls import train
 from tests.learners.dqn.batches import part
 
 SHAPE, ACTIONS = (3, 6, 5), 4

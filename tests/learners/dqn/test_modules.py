@@ -8,10 +8,11 @@ from gymnasium import spaces
 from torch import nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, train
+from replaylab.learners import DQN
 from replaylab.learners.dqn.modules import ModuleAgents, module_agents
 from replaylab.learners.dqn.networks import NatureNetwork, Perceptron
 from replaylab.replay import Prioritized
+from tests.learners.calls import train
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of, part
 
 PIXELS = spaces.Box(0, 255, (4, 40, 36), np.uint8)

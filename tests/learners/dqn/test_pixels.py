@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, train
+from replaylab.learners import DQN
 from replaylab.learners.api.random_streams import Stream, generator, numbers
 from replaylab.learners.dqn.modules import ModuleAgents
 from replaylab.learners.evaluation.held_out import GAP, HeldOut
 from replaylab.replay import FrameStack, ReplayBuffer, Uniform
+from tests.learners.calls import train
 from tests.learners.dqn import pixels
 from tests.learners.tabular import corridor
 

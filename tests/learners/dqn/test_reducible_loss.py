@@ -8,10 +8,12 @@ from gymnasium import spaces
 from torch import nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, DQNAsPublished, QLearning, train
+from replaylab.learners import DQN, DQNAsPublished, QLearning
 from replaylab.learners.api.protocols import Update, reducible_loss, target_values
-from replaylab.learners.training.state import Job, Run
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.state import Run
 from replaylab.replay import CustomSampler, Mixture, Prioritized, ReLo, ReplayBuffer, Uniform
+from tests.learners.calls import train
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of
 
 SETTINGS = DQN(hidden=(16,), batch_size=8, learning_starts=20, gamma=0.9, target_period=3, capacity=200)
@@ -156,7 +158,7 @@ def test_a_kind_of_feedback_that_nobody_knows_is_refused(monkeypatch):
 def test_priorities_that_are_never_refreshed_are_td_errors():
     learner = DQNAsPublished(**{**vars(SETTINGS), "stale_priorities": True})
     with pytest.raises(ConfigError, match=r"`stale_priorities`.*TD error.*ReLo"):
-        Job("CartPole-v1", learner, ReLo())
+        train("CartPole-v1", learner, ReLo(), [0], 100)
 
 
 def test_a_mixture_of_parts_that_want_different_things_is_refused():
@@ -169,7 +171,7 @@ def test_a_mixture_of_parts_that_want_different_things_is_refused():
 
 
 def test_a_run_starts_with_relo_where_there_is_a_target_network():
-    assert isinstance(Run(Job("CartPole-v1", SETTINGS, ReLo(), 10), [0]), Run)
+    assert isinstance(Run(TrainingConfig("CartPole-v1", SETTINGS, ReLo(), 10), [0]), Run)
     assert isinstance(
         SETTINGS.agents(spaces.Box(-1, 1, (2,)), ACTIONS, [0]).target_q_values(np.zeros((1, 3, 2))), np.ndarray
     )

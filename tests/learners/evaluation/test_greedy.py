@@ -3,7 +3,7 @@ import numpy as np
 
 from replaylab.learners import DQN
 from replaylab.learners.api.random_streams import Stream, numbers
-from replaylab.learners.evaluation.greedy import Evaluation
+from replaylab.learners.evaluation.greedy import GreedyEvaluation
 from tests.learners.tabular import corridor
 
 SEEDS = [4, 2]
@@ -33,7 +33,7 @@ def played(env_id, population, r, seed, part, episodes=3):
 def test_equals_greedy_episodes_in_the_single_environment():
     for env_id, inputs, start in (("CartPole-v1", 4, 0), (corridor.ENV_ID, 2, 3)):
         population = agents(DQN(hidden=(32,)), inputs, SEEDS, start)
-        evaluation = Evaluation(env_id, 3)
+        evaluation = GreedyEvaluation(env_id, 3)
         for part in range(2):
             reward, length = evaluation(population, SEEDS, part)
             expected = [played(env_id, population, r, seed, part) for r, seed in enumerate(SEEDS)]
@@ -42,13 +42,13 @@ def test_equals_greedy_episodes_in_the_single_environment():
 
 def test_a_seed_plays_the_same_episodes_in_any_population():
     both, one = (agents(DQN(), 4, seeds) for seeds in (SEEDS, SEEDS[1:]))
-    evaluation = Evaluation("CartPole-v1", 4)
+    evaluation = GreedyEvaluation("CartPole-v1", 4)
     for part in range(3):
         together, alone = evaluation(both, SEEDS, part), evaluation(one, SEEDS[1:], part)
         np.testing.assert_allclose(np.array(together)[:, 1], np.array(alone)[:, 0])
 
 
 def test_an_endless_episode_is_cut():
-    evaluation = Evaluation("CartPole-v1", 2, max_steps=5)
+    evaluation = GreedyEvaluation("CartPole-v1", 2, max_steps=5)
     _, length = evaluation(agents(DQN(), 4, SEEDS), SEEDS, 0)
     np.testing.assert_array_equal(length, [5, 5])

@@ -8,10 +8,11 @@ import pytest
 
 from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, QLearning, train
+from replaylab.learners import DQN, QLearning
 from replaylab.learners.evaluation.value_error import OptimumDistance, acting_states
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 from replaylab.replay import Uniform
+from tests.learners.calls import train
 
 
 class ThreeRooms(gym.Env):

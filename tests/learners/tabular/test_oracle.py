@@ -10,13 +10,15 @@ from gymnasium.envs.toy_text import FrozenLakeEnv
 
 from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa, train
+from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 from replaylab.learners.tabular.oracle import EnvOracle, TrueErrorOracle
+from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.loop import turn as take_turn
-from replaylab.learners.training.preflight import check
-from replaylab.learners.training.state import Job, Run
+from replaylab.learners.training.preflight import check_trainable
+from replaylab.learners.training.state import Run
 from replaylab.replay import Batch, NStep
+from tests.learners.calls import train
 
 CLIFFWALK = "replaylab/BlindCliffwalk-v0"
 SETTINGS = {"alpha": 0.25, "gamma": 0.9, "epsilon": 0.7, "batch_size": 1, "learning_starts": 1, "initial_std": 0.1}
@@ -50,21 +52,6 @@ for name, make in {"Bare-v0": Bare, "Halved-v0": lambda: Halved(FrozenLakeEnv())
         gym.register(name, make)
 
 
-class Newest:
-    """A recorder that takes note of the newest ids alone."""
-
-    visits = np.empty(0)
-
-    def __init__(self, replicas):
-        self.ids = np.full(replicas, -1)
-
-    def step(self, _clock, _reward, _ended, ids):
-        self.ids = np.maximum(self.ids, ids)
-
-    def __getattr__(self, name):
-        return lambda *_: None
-
-
 def lowered(agents, replica, exact, row):
     """By how much the real update of a copy lowers the squared error of its table."""
     alone = copy.deepcopy(agents)
@@ -80,20 +67,22 @@ def test_the_drawn_step_is_the_best_of_all_that_are_stored(env_id, env_options, 
     """Also in a ring that has wrapped; for every replica by its own table, as it is at that draw."""
     exact = optimal_values(TransitionTable.of(env_id, **env_options), 0.9)
     settings = learner(**SETTINGS, capacity=CAPACITY)
-    run = Run(Job(env_id, settings, EnvOracle(), 500, env_options=env_options, autoreset_mode=mode), [3, 4, 8])
-    newest, best = Newest(3), set()
+    configuration = TrainingConfig(env_id, settings, EnvOracle(), 500, env_options=env_options, autoreset_mode=mode)
+    run = Run(configuration, [3, 4, 8])
+    run.begin()
+    newest, best = run.recorder, set()
     for turn in range(120):
-        take_turn(run, newest)
+        take_turn(run)
         if turn % 10:
             continue
-        drawn = run.buffer.sample(1).id[:, 0]
+        drawn = run.replay.sample(1).id[:, 0]
         for r in range(3):
-            ids = np.arange(max(0, newest.ids[r] - CAPACITY + 1), newest.ids[r] + 1)
-            rows = [{name: column[r, i % CAPACITY] for name, column in run.buffer.columns.items()} for i in ids]
+            ids = np.arange(max(0, newest.newest[r] - CAPACITY + 1), newest.newest[r] + 1)
+            rows = [{name: column[r, i % CAPACITY] for name, column in run.replay.columns.items()} for i in ids]
             tried = np.array([lowered(run.agents, r, exact, row) for row in rows])
             assert tried[drawn[r] - ids[0]] == pytest.approx(tried.max(), abs=1e-14)
             best.add(round(tried.max(), 9))
-    assert newest.ids.min() > CAPACITY
+    assert newest.newest.min() > CAPACITY
     assert len(best) > 20  # the tables moved between the draws
 
 
@@ -111,7 +100,7 @@ def test_a_run_goes_on_from_a_checkpoint_and_a_population_equals_its_single_runs
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("replaylab.learners.training.loop.PROGRESS_PERIOD", 1)
+        patch.setattr("replaylab.learners.training.hooks.PROGRESS_PERIOD", 1)
         with pytest.raises(KeyboardInterrupt):
             train(CLIFFWALK, settings, EnvOracle(), [3, 4], **options, save=tmp_path, save_every=7, progress=stop)
     again = train(CLIFFWALK, settings, EnvOracle(), [3, 4], **options, save=tmp_path, save_every=7, resume=tmp_path)
@@ -139,10 +128,10 @@ def test_a_run_goes_on_from_a_checkpoint_and_a_population_equals_its_single_runs
 )
 def test_what_the_oracle_cannot_know_is_refused_before_training(env_id, learner, transforms, message):
     if message is None:
-        check(Job(env_id, learner, EnvOracle(), 10, transforms=transforms))
+        check_trainable(TrainingConfig(env_id, learner, EnvOracle(), 10, transforms=transforms))
         return
     with pytest.raises(ConfigError, match=message):
-        check(Job(env_id, learner, EnvOracle(), 10, transforms=transforms))
+        check_trainable(TrainingConfig(env_id, learner, EnvOracle(), 10, transforms=transforms))
     with pytest.raises(ConfigError, match=message):
         train(env_id, learner, EnvOracle(), [0], 10, transforms=transforms)
 

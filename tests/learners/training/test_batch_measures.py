@@ -8,7 +8,7 @@ import torch
 
 from replaylab import measures
 from replaylab.errors import ConfigError, IdError
-from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa, train
+from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.dqn.modules import module_agents
 from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import (
@@ -23,6 +23,7 @@ from replaylab.replay import (
     Sticky,
     Uniform,
 )
+from tests.learners.calls import train
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of
 
 SMALL = DQN(hidden=(8,), batch_size=8, learning_starts=16, capacity=150, gamma=0.9)
@@ -219,6 +220,7 @@ def test_steps_as_a_batch_leave_no_trace():
         ReplayBuffer(5, fields, seed=0).as_batch([0])
 
 
-def test_a_period_must_be_positive():
-    with pytest.raises(ConfigError, match="measure_every"):
-        run(Uniform(), measure_every=0)
+def test_a_period_must_be_positive_and_0_is_never():
+    with pytest.raises(ConfigError, match="`measure_every` of TrainingConfig must be at least 0, but got -1"):
+        run(Uniform(), measure_every=-1)
+    assert not rows(run(Uniform(), measure_every=0), measured=True)

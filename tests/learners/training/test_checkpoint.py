@@ -5,16 +5,18 @@ import json
 import os
 import re
 import shutil
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, SnapshotError, StorageError
-from replaylab.learners import DQN, QLearning, Sarsa, train
+from replaylab.files import manifest as sealed
+from replaylab.learners import DQN, QLearning, Sarsa
 from replaylab.learners.training import checkpoint
 from replaylab.replay import Linear, NStep, Prioritized, Uniform
-from replaylab.replay import manifest as sealed
+from tests.learners.calls import train
 from tests.learners.tabular import corridor
 
 DEEP = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=40, target_period=7, epsilon=Linear(1.0, 0.1))
@@ -158,6 +160,15 @@ def test_what_is_no_whole_run_of_this_kind_is_told(damage, tmp_path):
         state.unlink()
     with pytest.raises(SnapshotError, match=re.escape(message)):
         train(*args, resume=tmp_path, **OPTIONS)
+
+
+def test_a_run_that_was_saved_before_hooks_goes_on(tmp_path):
+    """Written at step 70 by the training loop that had no hooks; with visits and measures, which are hooks now."""
+    shutil.unpack_archive(Path(__file__).with_name("run-of-version-2.zip"), tmp_path)
+    learner = QLearning(batch_size=4, capacity=16, learning_starts=8)
+    options = {"total_steps": 120, "eval_every": None, "log_every": 40, "measure_every": 20, "visits": True}
+    again = train("FrozenLake-v1", learner, Prioritized(), [3, 5], resume=tmp_path, **options)
+    equal(again, train("FrozenLake-v1", learner, Prioritized(), [3, 5], **options))
 
 
 def test_an_environment_that_cannot_be_put_back_is_found_out(tmp_path):

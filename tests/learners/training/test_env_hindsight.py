@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from replaylab.learners import DQN, train
+from replaylab.learners import DQN
 from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import Prioritized, Uniform
+from tests.learners.calls import train
 
 QUICK = DQN(hidden=(8,), batch_size=8, learning_starts=20, capacity=300)
 LEARNER = DQN(

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa, train
+from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.tabular.temporal_difference import TabularAgents
 from replaylab.replay import CustomSampler, Exponential, Mixture, NStep, Prioritized, RankBased, Recency
 from replaylab.replay import Sequence as Sequences
+from tests.learners.calls import train
 
 SEEDS = [4, 0, 7, 2]
 LEARNERS = [
@@ -135,7 +136,7 @@ def test_online_learning_sees_each_step_once_and_truly(mode, monkeypatch):
     [
         ({"total_steps": 10}, "give either `total_steps` or `total_episodes`, but got 10 and 12"),
         ({"episodes": None}, "give either `total_steps` or `total_episodes`, but got None and None"),
-        ({"episodes": 0}, "`total_episodes` must be at least 1, but got 0"),
+        ({"episodes": 0}, "`total_episodes` of TrainingConfig must be at least 1, but got 0"),
         ({"env_id": "CartPole-v1"}, "tables need Discrete observations"),
         ({"transforms": [NStep(3, 0.5)]}, "`gamma` of NStep must be the learner's, 0.99, but got 0.5"),
         ({"transforms": [Sequences(4, overlap=0)]}, "learn from single steps; leave Sequence out"),

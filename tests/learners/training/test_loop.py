@@ -7,11 +7,12 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, train
+from replaylab.learners import DQN
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.api.random_streams import Stream, numbers
 from replaylab.learners.dqn.perceptrons import PerceptronAgents
 from replaylab.replay import Combined, Linear, Online, Prioritized, ReplayBuffer, SlidingWindow, Uniform
+from tests.learners.calls import train
 from tests.learners.tabular import corridor
 
 QUICK = DQN(
@@ -238,10 +239,10 @@ def test_the_callers_functions_are_told():
         ({"seeds": []}, "`seeds` must be one or more different whole numbers from 0 on, but got []"),
         ({"seeds": [1, 1]}, "`seeds` must be one or more different whole numbers from 0 on, but got [1, 1]"),
         ({"seeds": [-1]}, "`seeds` must be one or more different whole numbers from 0 on, but got [-1]"),
-        ({"steps": 0}, "`total_steps` must be at least 1, but got 0"),
-        ({"log_every": 0}, "`log_every` must be at least 1, but got 0"),
-        ({"log_every": True}, "`log_every` must be a whole number, but got True"),
-        ({"eval_every": -1}, "`eval_every` must be at least 1, but got -1"),
+        ({"steps": 0}, "`total_steps` of TrainingConfig must be at least 1, but got 0"),
+        ({"log_every": 0}, "`log_every` of TrainingConfig must be at least 1, but got 0"),
+        ({"log_every": True}, "`log_every` of TrainingConfig must be a whole number, but got True"),
+        ({"eval_every": -1}, "`eval_every` of TrainingConfig must be at least 1, but got -1"),
     ],
 )
 def test_a_bad_call_is_told_before_anything_runs(call, message, monkeypatch):

@@ -9,9 +9,9 @@ from gymnasium import spaces
 
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners import DQN, QLearning
-from replaylab.learners.training import env_state as continuing
-from replaylab.learners.training.preflight import check
-from replaylab.learners.training.state import Job
+from replaylab.learners.training import env_state
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.preflight import check_trainable
 from replaylab.replay import CustomSampler, FrameStack, Prioritized, Uniform
 
 SLOW = DQN(hidden=(8,), batch_size=8, learning_starts=40_000, capacity=1_000_000, train_period=7, gradient_steps=500)
@@ -48,38 +48,39 @@ class Lawless(CustomSampler):
 
 def test_a_trial_ends_with_its_first_update_and_holds_little(monkeypatch):
     monkeypatch.setattr(Picky, "steps", 0)
-    check(Job("Picky-v0", SLOW, Uniform(), 1_000_000))
+    check_trainable(TrainingConfig("Picky-v0", SLOW, Uniform(), 1_000_000))
     assert Picky.steps == 16
 
 
 @pytest.mark.parametrize(
-    ("env_id", "learner", "options", "more", "message"),
+    ("env_id", "learner", "options", "message"),
     [
-        ("Nowhere-v0", SLOW, {}, {}, "`env_id` must name a Gymnasium environment, but got 'Nowhere-v0'"),
-        ("no_module:Nowhere-v0", SLOW, {}, {}, "`env_id` must name a Gymnasium environment"),
-        ("Pendulum-v1", SLOW, {}, {}, "DQN needs Discrete actions"),
-        ("CartPole-v1", QLearning(), {}, {}, "tables need Discrete observations"),
-        ("CartPole-v1", SLOW, {"env_options": {"size": 3}}, {}, "`env_options` do not fit CartPole-v1"),
-        ("Picky-v0", SLOW, {"env_options": {"size": 4}}, {}, "Picky-v0 cannot be made with env_options={'size': 4}"),
-        ("FrozenLake-v1", SLOW, {"env_options": {"map_name": "5x5"}}, {}, "FrozenLake-v1 cannot be made with env_op"),
-        ("CartPole-v1", SLOW, {"sampler": Prioritized(block_length=3)}, {}, "a multiple of the sampler's"),
-        ("CartPole-v1", SLOW, {"sampler": Lawless()}, {}, "`law` of Lawless must return"),
-        ("MountainCar-v0", SLOW, {"transforms": [FrameStack(4, stacked_input=True)]}, {}, "stacked_input"),
-        ("CartPole-v1", SLOW, {}, {"visits": True}, "`visits` are counted of Discrete observations, but those"),
+        ("Nowhere-v0", SLOW, {}, "`env_id` must name a Gymnasium environment, but got 'Nowhere-v0'"),
+        ("no_module:Nowhere-v0", SLOW, {}, "`env_id` must name a Gymnasium environment"),
+        ("Pendulum-v1", SLOW, {}, "DQN needs Discrete actions"),
+        ("CartPole-v1", QLearning(), {}, "tables need Discrete observations"),
+        ("CartPole-v1", SLOW, {"env_options": {"size": 3}}, "`env_options` do not fit CartPole-v1"),
+        ("Picky-v0", SLOW, {"env_options": {"size": 4}}, "Picky-v0 cannot be made with env_options={'size': 4}"),
+        ("FrozenLake-v1", SLOW, {"env_options": {"map_name": "5x5"}}, "FrozenLake-v1 cannot be made with env_op"),
+        ("CartPole-v1", SLOW, {"sampler": Prioritized(block_length=3)}, "a multiple of the sampler's"),
+        ("CartPole-v1", SLOW, {"sampler": Lawless()}, "`law` of Lawless must return"),
+        ("MountainCar-v0", SLOW, {"transforms": [FrameStack(4, stacked_input=True)]}, "stacked_input"),
+        ("CartPole-v1", SLOW, {"visits": True}, "`visits` are counted of Discrete observations, but those"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told(env_id, learner, options, more, message):
+def test_what_does_not_fit_is_told(env_id, learner, options, message):
+    given = {"sampler": Uniform(), "total_steps": 1_000_000} | options
     with pytest.raises(ReplayError) as told:
-        check(Job(env_id, learner, **{"sampler": Uniform(), "total_steps": 1_000_000} | options), **more)
+        check_trainable(TrainingConfig(env_id, learner, **given))
     assert message in str(told.value)
 
 
 def test_several_seeds_in_episodes_need_an_environment_that_goes_on(monkeypatch):
-    monkeypatch.setattr(continuing, "possible", lambda env: False)
-    job = Job("Picky-v0", SLOW, Uniform(), total_episodes=5)
-    check(job)
+    monkeypatch.setattr(env_state, "possible", lambda env: False)
+    job = TrainingConfig("Picky-v0", SLOW, Uniform(), total_episodes=5)
+    check_trainable(job)
     with pytest.raises(ConfigError, match="a budget of episodes for several seeds at once needs an environment that"):
-        check(job, replicas=2)
+        check_trainable(job, replicas=2)
 
 
 def test_a_learner_without_such_settings_only_acts():
@@ -92,4 +93,4 @@ def test_a_learner_without_such_settings_only_acts():
         def __getattr__(self, name):
             return getattr(self.plain, name)
 
-    check(Job("CartPole-v1", Own(), Uniform(), 100))
+    check_trainable(TrainingConfig("CartPole-v1", Own(), Uniform(), 100))

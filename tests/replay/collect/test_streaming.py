@@ -21,7 +21,7 @@ from replaylab.replay import (
     ShuffledEpochs,
     Uniform,
 )
-from replaylab.replay.collect.steps import fields_of_step
+from replaylab.replay.collect.source_items import fields_of_step
 from tests.oracle import flatten
 
 FIELDS = {"obs": {"image": Field((3, 2), np.uint8), "joints": (Field((2,)),)}, "reward": Field()}
@@ -319,7 +319,7 @@ class TestState:
         stream = ReplayStream(pipeline(0), make(), 4)
         next(iter(stream))
         for other in (make(11), 11, make(sampler=Prioritized(beta=0.4))):
-            with pytest.raises(SnapshotError, match=r"the state is of a buffer with .*, but this one has"):
+            with pytest.raises(SnapshotError, match=r"the snapshot is of a buffer with .*, but this one has"):
                 ReplayStream(pipeline(0), other, 4).restore(stream.state(folder))
 
     def test_while_batches_are_drawn_ahead_it_is_refused(self, folder):

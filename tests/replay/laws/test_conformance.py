@@ -34,7 +34,7 @@ from replaylab.replay import (
     Sticky,
     Uniform,
 )
-from replaylab.replay.samplers.custom import TopScores
+from replaylab.replay.samplers.custom.sampler import TopScores
 from replaylab.testing import NUM_ENVS, REPLICAS, STATES, SamplerTestCase, give
 
 

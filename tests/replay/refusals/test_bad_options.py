@@ -235,10 +235,18 @@ class TestPlaces:
         message = f"`env` must be an environment or a vector environment of Gymnasium's, but got {env}"
         refuses(ConfigError, message, lambda: ReplayBuffer.for_env(env, 10))
         refuses(ConfigError, message, lambda: ReplayRecorder.for_env(env, 10))
-        refuses(ConfigError, "`buffer` must be a ReplayBuffer, but got None", lambda: ReplayRecorder(env, None))
+        refuses(
+            ConfigError,
+            "`buffer` must be a ReplayBuffer or another Replay, but got None",
+            lambda: ReplayRecorder(env, None),
+        )
 
     def test_mixtures_of_buffers(self):
-        refuses(ConfigError, "`buffers` must hold two or more ReplayBuffers, but got None", lambda: MixedReplay(None))
+        refuses(
+            ConfigError,
+            "`buffers` must hold two or more ReplayBuffers, or other Replays, but got None",
+            lambda: MixedReplay(None),
+        )
         parts = filled(), filled()
         for shares in (0.5, ("a", "b")):
             message = f"`shares` must be one positive number for each of the 2 buffers, but got {shares!r}"

@@ -49,6 +49,8 @@ from replaylab.replay import (
     StepWriter,
     Sticky,
     Uniform,
+    as_schedule,
+    scheduled,
 )
 from replaylab.replay.config_json import config_from_json, config_to_json
 from tests.senseless import ARRAY, NUMBERS, SEED, TRUTH, Call, wrongs
@@ -246,6 +248,8 @@ CALLS = [
         use=list,
     ),
     Call(StepWriter, lambda: {"buffer": ReplayBuffer(9, dict.fromkeys(("obs", "next_obs"), Field()) | ENDS)}),
+    Call(as_schedule, {"value": 0.5}),
+    Call(scheduled, {"rule": float}),
     Call("push", {"step": {"x": 1.0}}, {}, stream),
     Call("restore", lambda: {"state": stream().state()}, {}, stream),
     Call("state", {}, {"folder": "None text"}, stream),
@@ -265,11 +269,16 @@ def test_pinning_is_a_matter_of_true_or_false(value):
         list(islice(buffer().batches(2, pin_memory=value), 1))
 
 
-BASES = {"CustomSampler", "Retention", "Sampler", "Schedule", "Storage", "Transform"}
+BASES = {"CustomSampler", "MappedStorage", "Retention", "Sampler", "Schedule", "TopScores", "Transform"}
+"""`require` names what a replay lacks, see tests/replay/collect/test_toy_replay.py."""
+
+PROTOCOLS = {"require"} | {name for name in replay.__all__ if getattr(getattr(replay, name), "_is_protocol", False)}
 RETURNED = {"Batch", "Handle", "ReplayStats", "View", "release_batch_memory"}
 """What the library makes, and hands out; and what has no arguments."""
+
+TYPES = {"FeedbackKind", "ReplayStreamKey", "Seed"}
 
 
 def test_nothing_is_left_out():
     called = {call.function.__qualname__.split(".")[0] for call in CONFIGURATIONS + CALLS if callable(call.function)}
-    assert called | BASES | RETURNED == set(replay.__all__)
+    assert called | BASES | PROTOCOLS | RETURNED | TYPES == set(replay.__all__)

@@ -8,7 +8,7 @@ import pytest
 
 from replaylab.replay import Combined, CustomSampler, Linear, Prioritized, Sampler
 from replaylab.replay.data import schedules
-from replaylab.replay.samplers.custom import TopScores
+from replaylab.replay.samplers.custom.sampler import TopScores
 from tests.replay.laws.test_conformance import kinds
 
 SAMPLERS = sorted(kinds() - {CustomSampler, TopScores}, key=lambda kind: kind.__name__)

@@ -73,7 +73,7 @@ class TestTheSameAsInMemory:
 
     def test_more_than_fits_into_memory(self, storage, monkeypatch):
         """Rows are then asked for before they are read: other calls to the system, the same results."""
-        monkeypatch.setattr("replaylab.replay.storage.mapped.machine_memory", lambda: 1000)
+        monkeypatch.setattr("replaylab.replay.storage.storage.machine_memory", lambda: 1000)
         options = {"transforms": (FrameStack(3),), "num_envs": 2, "seed": 4}
         drive([ReplayBuffer(64, FIELDS, **options, storage=s) for s in (None, storage())], 100, lead=(2,))
 

@@ -102,7 +102,9 @@ class TestRefusals:
             SharedMemory("x", headroom=0)
         with pytest.raises(ConfigError, match="a file name without slashes"):
             SharedMemory("a/b")
-        with pytest.raises(ConfigError, match="`storage` must be a SharedMemory, a MemoryMap or None"):
+        with pytest.raises(
+            ConfigError, match="`storage` must be a SharedMemory, a MemoryMap, a Storage of your own or None"
+        ):
             ReplayBuffer(10, {"x": Field()}, storage=tmp_path)
 
     def test_a_machine_without_shared_memory(self, monkeypatch, tmp_path):

@@ -14,9 +14,8 @@ import pytest
 
 from replaylab.commands import main as cli
 from replaylab.errors import SpecError, StorageError
+from replaylab.files.atomic import whole_file, writing
 from replaylab.study import Spec
-from replaylab.study.results.atomic_files import whole_file
-from replaylab.writing import writing
 from tests.study.execution.test_runner import workers_of
 from tests.study.tiny import study, table
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from replaylab.study import Study
-from replaylab.study.results.atomic_files import sweep
+from replaylab.study.results.study_folder import sweep
 from tests.study.execution.test_runner import start, wait_for, workers_of
 from tests.study.tiny import rows, study
 
@@ -101,7 +101,7 @@ WRITER = textwrap.dedent(
     """
     import os, signal, sys
     from pathlib import Path
-    from replaylab.study.results.atomic_files import whole_file
+    from replaylab.files.atomic import whole_file
     with whole_file(Path(sys.argv[1])) as temporary:
         temporary.write_text("half")
         os.kill(os.getpid(), signal.SIGKILL)

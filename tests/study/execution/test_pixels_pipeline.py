@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from replaylab.commands import main as cli
-from replaylab.commands import train as single
+from replaylab.commands import train as command
 from replaylab.study.catalog import find
 from replaylab.study.execution.preflight import check_population
 from replaylab.study.plan import populations as plan
@@ -61,7 +61,7 @@ def test_a_video_that_cannot_be_is_told_before_training(tmp_path, capsys):
 def test_the_whole_pipeline_on_pong(tmp_path, monkeypatch, capsys):
     pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
     pytest.importorskip("cv2", reason="the extra `atari` is not installed")
-    monkeypatch.setattr(single._Film, "max_steps", 30)
+    monkeypatch.setattr(command._Film, "max_steps", 30)
     assert train(tmp_path, "ALE/Pong-v5", "--env-options", "max_num_frames_per_episode=200") == 0
     assert "30 steps, return " in capsys.readouterr().out
     with Image.open(tmp_path / "greedy.gif") as video:

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from replaylab.learners import QLearning, train
+from replaylab.learners import QLearning
 from replaylab.replay import Exponential, Online, Uniform
 from replaylab.study import catalog
 from replaylab.study.execution.worker import train_population
 from replaylab.study.plan.populations import plan
-from replaylab.study.spec.study_file import Budget, Evaluation, Logging, Spec
+from replaylab.study.spec.study_file import Budget, EvaluationTable, LoggingTable, Spec
+from tests.learners.calls import train
 
 SEEDS = (0, 1)
 TAXI = {"alpha": 0.5, "gamma": 0.99, "epsilon": Exponential(0.25, 0.01226), "capacity": 1_000, "learning_starts": 32}
@@ -26,8 +27,8 @@ EXPECTED = {
 @pytest.mark.parametrize("name", ["taxi", "cliff-walking"])
 def test_a_study_of_tables_gives_what_train_gives(name):
     spec = Spec.from_toml(catalog.find(name))
-    few = {"seeds": SEEDS, "budget": Budget(episodes=2), "evaluation": Evaluation(every=1, episodes=1)}
-    populations = plan(spec.model_copy(update={**few, "logging": Logging(every=1)}))
+    few = {"seeds": SEEDS, "budget": Budget(episodes=2), "evaluation": EvaluationTable(every=1, episodes=1)}
+    populations = plan(spec.model_copy(update={**few, "logging": LoggingTable(every=1)}))
     assert {(name, one.strategy) for one in populations} == {key for key in EXPECTED if key[0] == name}
     for population in populations:
         learner, sampler = EXPECTED[name, population.strategy]

@@ -2,26 +2,11 @@
 
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 
-from replaylab.study.results.atomic_files import sweep, whole_file, write_text
+from replaylab.files.atomic import write_text
 from replaylab.study.results.store import SCHEMA, open_rows, write_population
+from replaylab.study.results.study_folder import sweep
 from tests.study.tiny import study
-
-
-def test_a_file_whose_writer_fails_is_not_there(tmp_path):
-    target = tmp_path / "sub" / "file.txt"
-    write_text(target, "old")
-
-    def fail_half_way():
-        with whole_file(target) as temporary:
-            temporary.write_text("half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail_half_way()
-    assert target.read_text() == "old"
-    assert [p.name for p in target.parent.iterdir()] == ["file.txt"]
 
 
 def test_sweep_removes_only_leftovers(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from replaylab.commands.train import single
+from replaylab.commands.train import described_population
 from replaylab.errors import SpecError
 from replaylab.study import Spec, Study
 from replaylab.study.spec.custom_components import CODE
@@ -72,7 +72,7 @@ def test_what_is_no_learner_is_refused():
 
 
 def test_one_population_by_hand_takes_them_too():
-    made = single(
+    made = described_population(
         environment="FrozenLake-v1",
         strategy=f"{OWN}:Fresh",
         strategy_options=["power=3"],

@@ -8,11 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from replaylab.arguments import number
 from replaylab.envs.vector.generators import packed, unpack
 from replaylab.learners.api.protocols import Obs, State
 from replaylab.learners.api.random_streams import Stream, generator
-from replaylab.replay import Schedule
-from replaylab.replay.data.schedules import as_schedule
+from replaylab.replay import Schedule, as_schedule, scheduled
+
+CHANCE = scheduled(number("a chance, in [0, 1]", lambda chance: 0.0 <= chance <= 1.0))
+"""The rule of exploration rates."""
 
 
 class EpsilonGreedy:

@@ -4,15 +4,19 @@ Shapes: R replicas, N observations of each, B drawn steps, A actions. An observa
 mapping of arrays (`Dict` spaces), with the leading axes of each of its arrays.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import Space
 
-from replaylab.replay import Batch, ReplayBuffer, Sampler
+from replaylab.replay import Batch, Sampler
+
+if TYPE_CHECKING:
+    from gymnasium import Space
 
 Obs = Any
 """An array, or a nested mapping of arrays."""
@@ -175,7 +179,7 @@ class Agents(Policy, Protocol):
 
 @runtime_checkable
 class ProbedAgents(Agents, Protocol):
-    """Agents that measures can look into (`train`'s `measure_every`)."""
+    """Agents that tell of batches without learning from them, as measures need (`measure_every`)."""
 
     def probe(self, batch: Batch) -> Probe:
         """Return what `update` would see and do; changes nothing, no random stream either."""
@@ -204,9 +208,8 @@ class TargetAgents(ValueAgents, Protocol):
 
 def target_values(agents: TargetAgents, batch: Batch) -> npt.NDArray[Any]:
     """Return Q⁻(s, a) of a batch's rows, float (R, B): before an update, which may move the target network."""
-    return np.take_along_axis(agents.target_q_values(batch.obs), agents.index_of(batch.action)[..., None], axis=2)[
-        ..., 0
-    ]
+    chosen = agents.index_of(batch.action)[..., None]
+    return np.take_along_axis(agents.target_q_values(batch.obs), chosen, axis=2)[..., 0]
 
 
 def reducible_loss(
@@ -226,7 +229,11 @@ def reducible_loss(
 
 @runtime_checkable
 class Learner(Protocol):
-    """Settings of a learner: a frozen dataclass."""
+    """Settings of a learner: a frozen dataclass.
+
+    It may have two attributes more: `metrics`, the `Metric` of each name that its agents record beside the library's,
+    and `hooks()`, by which it takes part in training (see `HookSource`).
+    """
 
     @property
     def capacity(self) -> int:
@@ -265,30 +272,6 @@ class Learner(Protocol):
 
 
 @runtime_checkable
-class StoringLearner(Learner, Protocol):
-    """A learner with a say in what is stored, and in what is done once it is."""
-
-    @property
-    def feeds_back(self) -> bool:
-        """Whether what is found of batches goes back to the sampler, as usual."""
-
-    def kept(
-        self, reward: npt.NDArray[Any], terminated: npt.NDArray[np.bool_], truncated: npt.NDArray[np.bool_]
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Return reward, terminated and truncated of a step as they are stored; all (R,)."""
-
-    def after(self, step: Step, ids: npt.NDArray[np.int64], agents: Agents, buffer: ReplayBuffer) -> None:
-        """Do what is done once a step is stored.
-
-        Args:
-            step: The step as it is stored, with its true next observation.
-            ids: Its number in each replica, −1 where there is none, int64 (R,).
-            agents: Of this learner.
-            buffer: Where it is stored.
-        """
-
-
-@runtime_checkable
 class EnvSampler(Protocol):
     """What becomes a sampler once the environment and the agents are known, such as an oracle."""
 
@@ -298,11 +281,3 @@ class EnvSampler(Protocol):
         Raises:
             ConfigError: It cannot be one for this environment or these agents.
         """
-
-
-@runtime_checkable
-class WatchingSampler(Protocol):
-    """A sampler that looks at the agents when it draws."""
-
-    def watch(self, agents: Any, buffer: ReplayBuffer) -> None:
-        """Draw from this buffer, one replica an agent, by these agents as they are at each draw."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from replaylab.arguments import instance, seed_number, takes
 from replaylab.errors import ConfigError
-from replaylab.replay.data import seeding
+from replaylab.replay import ReplayStreamKey
 
 
 @unique
@@ -18,7 +18,7 @@ class Stream(IntEnum):
     `RESCORING` are drawn by the `ReplayBuffer`, which spawns them from the same seed by the same keys.
     """
 
-    SAMPLING = seeding.SAMPLING
+    SAMPLING = ReplayStreamKey.SAMPLING
     ENV_RESET = 1
     INITIAL_WEIGHTS = 2
     EXPLORATION = 3
@@ -26,7 +26,7 @@ class Stream(IntEnum):
     NEXT_ACTION = 5
     HELD_OUT = 6
     MEASURES = 7
-    RESCORING = seeding.RESCORING
+    RESCORING = ReplayStreamKey.RESCORING
 
 
 def sequence(seed: int, stream: Stream, *further: int) -> np.random.SeedSequence:

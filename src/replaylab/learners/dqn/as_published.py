@@ -14,14 +14,14 @@ import numpy.typing as npt
 from gymnasium import Space
 
 from replaylab.arguments import FINITE, check, flag, optional
-from replaylab.learners.api.protocols import Agents, ProbedAgents, Step, each
+from replaylab.errors import ConfigError
+from replaylab.learners.api.hooks import Bools, EnvStep, Hook, TrainingRun
+from replaylab.learners.api.protocols import Agents, ProbedAgents, each
 from replaylab.learners.dqn.settings import DQN
-from replaylab.replay import Batch, ReplayBuffer
+from replaylab.replay import Batch
 
 NEVER = 2**62
 """Updates between two moves of a target network that its updates leave alone."""
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -57,35 +57,46 @@ class DQNAsPublished(DQN):
         settings = replace(self, target_period=NEVER) if self.target_each_episode else self
         return DQN.agents(settings, observation_space, action_space, seeds)
 
-    @property
-    def feeds_back(self) -> bool:
-        """Whether TD errors of batches go back to the sampler."""
-        return not self.stale_priorities
+    def hooks(self) -> tuple[Hook, ...]:
+        """Return what puts the flaws into training."""
+        return (_Flaws(self),)
 
-    def kept(
-        self, reward: npt.NDArray[Any], terminated: Bools, truncated: Bools
-    ) -> tuple[npt.NDArray[Any], Bools, Bools]:
-        """Return reward, terminated and truncated of a step as they are stored; all (R,)."""
-        ended = terminated | truncated
-        if self.end_reward is not None:
-            reward = np.where(ended, reward.dtype.type(self.end_reward), reward)
-        if self.truncation_terminates:
-            terminated, truncated = ended, np.zeros_like(truncated)
-        return reward, terminated, truncated
 
-    def after(self, step: Step, ids: npt.NDArray[np.int64], agents: Agents, buffer: ReplayBuffer) -> None:
-        """Do what is done once a step is stored.
+class _Flaws(Hook):
+    """Changes what is stored, and what is done once it is, as the switches of a learner say."""
 
-        Args:
-            step: The step as it is stored, with its true next observation.
-            ids: Its number in each replica, −1 where there is none, int64 (R,).
-            agents: Of this learner.
-            buffer: Where it is stored.
-        """
-        if self.stale_priorities and buffer.sampler.wants_feedback:
-            buffer.update_priorities(ids[:, None], cast("ProbedAgents", agents).probe(_batch(step, ids)).td_error)
-        if self.target_each_episode:
-            cast("_WithTarget", agents).copy_target(step.terminated | step.truncated)
+    def __init__(self, learner: DQNAsPublished) -> None:
+        self._learner = learner
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Stop the feedback from batches, if priorities are to become stale."""
+        self._stale = self._learner.stale_priorities and run.feedback is not None
+        if not self._learner.stale_priorities:
+            return
+        if run.feedback not in (None, "td_error"):
+            raise ConfigError(
+                f"`stale_priorities` stores the TD error of each new step, but {run.sampler} wants "
+                f"L_online − L_target; take `Prioritized`, or leave the switch off"
+            )
+        run.feedback = None
+
+    def before_store(self, run: TrainingRun, step: EnvStep) -> EnvStep:  # noqa: ARG002
+        """Return a step as the flawed study stored it."""
+        learner, reward, terminated, truncated = self._learner, step.reward, step.terminated, step.truncated
+        if learner.end_reward is not None:
+            reward = np.where(step.ended, reward.dtype.type(learner.end_reward), reward)
+        if learner.truncation_terminates:
+            terminated, truncated = step.ended, np.zeros_like(truncated)
+        self._stored = replace(step, reward=reward, terminated=terminated, truncated=truncated)
+        return self._stored
+
+    def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
+        """Give a new step its priority for ever, and copy the target network at an episode's end."""
+        if self._stale:
+            error = cast("ProbedAgents", run.agents).probe(_batch(self._stored, ids)).td_error
+            run.replay.update_priorities(ids[:, None], error)
+        if self._learner.target_each_episode:
+            cast("_WithTarget", run.agents).copy_target(step.ended)
 
 
 class _WithTarget(Protocol):
@@ -94,8 +105,8 @@ class _WithTarget(Protocol):
     def copy_target(self, where: Bools) -> None: ...
 
 
-def _batch(step: Step, ids: npt.NDArray[np.int64]) -> Batch:
+def _batch(step: EnvStep, ids: npt.NDArray[np.int64]) -> Batch:
     """Return a step of every replica as a batch of one row, (R, 1, ...)."""
-    columns = {name: getattr(step, name) for name in ("obs", "action", "reward", "next_obs", "terminated", "truncated")}
-    columns |= {"id": ids, "weight": np.ones(len(ids), np.float32)}
+    columns = {name: getattr(step, name) for name in ("obs", "action", "reward", "terminated", "truncated")}
+    columns |= {"next_obs": step.true_next_obs(), "id": ids, "weight": np.ones(len(ids), np.float32)}
     return Batch({name: each(lambda part: part[:, None], column) for name, column in columns.items()})

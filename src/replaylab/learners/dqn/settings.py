@@ -22,11 +22,11 @@ from replaylab.arguments import (
     whole,
 )
 from replaylab.errors import ConfigError
+from replaylab.learners.api.exploration import CHANCE
 from replaylab.learners.api.observations import Inputs, are_pixels
 from replaylab.learners.api.protocols import Agents, Loss
 from replaylab.learners.dqn.perceptrons import PerceptronAgents
 from replaylab.replay import Linear, Schedule
-from replaylab.replay.data.schedules import CHANCE
 
 MODULE = function("(observation space, number of actions)")
 

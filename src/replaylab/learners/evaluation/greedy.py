@@ -13,7 +13,7 @@ from replaylab.learners.api.protocols import Policy, each
 from replaylab.learners.api.random_streams import Stream, numbers
 
 
-class Evaluation:
+class GreedyEvaluation:
     """Plays whole episodes without exploration.
 
     The n-th evaluation of a seed always starts from the same episodes, drawn from its `Stream.EVALUATION`:

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-When = Literal["episode", "evaluation", "look", "measures", "end", "listeners"]
+When = Literal["episode", "evaluation", "update", "measures", "end", "listeners"]
 """When a metric is recorded: at the end of each episode, at each evaluation, at each logged update (`log_every`), with
 the measures of batches (`measure_every`), once at the end of training; or never, but told to hooks (`Hook.on_metrics`)
-beside those of a look."""
+beside those of an update."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Metric:
     title: str
     unit: str
     meaning: str
-    when: When = "look"
+    when: When = "update"
     axis: str = ""
     needs: str = ""
     definition: str = ""
@@ -301,7 +301,7 @@ _MEASURES = (
         "Staleness of priorities",
         "reward",
         "absolute TD error now minus the one fed back when the row was drawn",
-        definition="mean of |δ| now minus |δ| fed back when the row was drawn, half the time between two looks ago on "
+        definition="mean of |δ| now minus |δ| fed back when the row was drawn, half the time between two rounds ago on "
         "average: how stale priorities are",
     ),
     Metric(

@@ -5,7 +5,7 @@ Shapes: R replicas, N stored steps, S states, A actions.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError
+from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 from replaylab.learners.tabular.temporal_difference import TabularAgents
-from replaylab.replay import ReplayBuffer, View
-from replaylab.replay.samplers.custom import TopScores
+from replaylab.replay import ReplayBuffer, TopScores, View
 
 Floats = npt.NDArray[np.float64]
 
@@ -61,15 +61,15 @@ class TrueErrorOracle(TopScores):
     def __init__(self, exact: Floats) -> None:
         self.exact = exact
 
-    def watch(self, agents: TabularAgents, buffer: ReplayBuffer) -> None:
-        """Score the steps of this buffer, one replica an agent, for these agents as they are at each draw."""
-        self._agents, self._buffer = agents, buffer
+    def watch(self, agents: TabularAgents, replay: ReplayBuffer) -> None:
+        """Score the steps of this replay, one replica an agent, for these agents as they are at each draw."""
+        self._agents, self._replay = agents, replay
 
     def scores(self, view: View) -> Floats:
         """Return the `gain` of every stored step."""
-        steps = {name: column[view.replica, : len(view)] for name, column in self._buffer.columns.items()}
+        steps = {name: column[view.replica, : len(view)] for name, column in self._replay.columns.items()}
         by_slot = gain(self._agents, view.replica, self.exact, steps)
-        return np.roll(by_slot, -int(view.ids[0] % self._buffer.capacity))
+        return np.roll(by_slot, -int(view.ids[0] % self._replay.capacity))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(Q* of {self.exact.shape[0]} × {self.exact.shape[1]})"
@@ -79,7 +79,9 @@ class TrueErrorOracle(TopScores):
 class EnvOracle:
     """`TrueErrorOracle` by the exact values of whatever environment is trained on."""
 
-    wants_feedback: ClassVar[bool] = False
+    def hooks(self) -> tuple[Hook, ...]:
+        """Return what lets the sampler see the agents and what they have stored."""
+        return (_OracleHook(),)
 
     def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> TrueErrorOracle:
         """Return the sampler, which then has to `watch`.
@@ -102,3 +104,17 @@ class EnvOracle:
                 f"actions that are learned, but that of {env_id} has {table.num_states} and {table.num_actions}"
             )
         return TrueErrorOracle(optimal_values(table, agents.learner.gamma))
+
+
+class _OracleHook(Hook):
+    """Shows a run's agents to its oracle."""
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Show them."""
+        if not isinstance(run.replay, ReplayBuffer):
+            raise ConfigError(f"the oracle scores what a ReplayBuffer has stored, but got {type(run.replay).__name__}")
+        cast("TrueErrorOracle", run.sampler).watch(cast("TabularAgents", run.agents), run.replay)
+
+    def keep(self, run: TrainingRun, rows: Bools) -> None:  # noqa: ARG002
+        """Show those that are left."""
+        self.on_begin(run)

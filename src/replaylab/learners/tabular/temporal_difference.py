@@ -16,11 +16,10 @@ from gymnasium import Space, spaces
 from replaylab._core import update_tables
 from replaylab.arguments import FINITE, FRACTION, NOT_NEGATIVE, check, flag, number, whole
 from replaylab.errors import ConfigError
-from replaylab.learners.api.exploration import EpsilonGreedyAgents
+from replaylab.learners.api.exploration import CHANCE, EpsilonGreedyAgents
 from replaylab.learners.api.protocols import Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, sequence
 from replaylab.replay import Batch, Schedule
-from replaylab.replay.data.schedules import CHANCE
 
 Target = Literal["greedy", "sampled", "expected"]
 """What stands for the next state: max Q(s', ·), or Q of an ε-greedy action, or the mean of that."""

@@ -1,14 +1,14 @@
 """Measures of what a learner replays, taken beside training without touching it.
 
-In the time between two looks, at up to 16 moments spread evenly over it, the batch that the learner got is kept, and
-another of the same size is drawn uniformly, from a stream of its own. A look then holds the ones against the others,
+In the time between two rounds, at up to 16 moments spread evenly over it, the batch that the learner got is kept, and
+another of the same size is drawn uniformly, from a stream of its own. A round then holds the ones against the others,
 all by the parameters of that moment. ``docs/measures.md`` says what every number is.
 
 Shapes: R replicas, K moments, B rows, D features.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +16,14 @@ from gymnasium import Space
 
 from replaylab import measures
 from replaylab.errors import ConfigError
+from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
 from replaylab.learners.api.observations import Inputs
-from replaylab.learners.api.protocols import Probe, ProbedAgents, Update, pick
+from replaylab.learners.api.protocols import Probe, ProbedAgents, Update
 from replaylab.learners.api.random_streams import Stream, generator
-from replaylab.learners.training.state import Run
-from replaylab.replay import Batch, ReplayBuffer
-from replaylab.replay.stats import replay_counts
+from replaylab.replay import Batch, InspectableReplay, require
 
 MOMENTS = 16
-"""At most, for one look."""
+"""At most, for one round."""
 
 MOST_FEATURES = 64
 """Observations of more numbers are projected on so many random directions."""
@@ -36,64 +35,72 @@ Kept = dict[str, Any]
 the drawn rows (B), their "age" (B), and how many steps were stored ("size")."""
 
 
-class Measuring:
+class BatchMeasures(Hook):
     """Takes the measures of R replicas.
 
     Args:
-        every: Environment steps between two looks.
+        every: Environment steps between two rounds.
         replicas: R.
     """
 
     def __init__(self, every: int, replicas: int) -> None:
         self.every = every
         self._spacing = -(-every // MOMENTS)
-        self._moments = self._looks = 0
+        self._moments = self._rounds = 0
         self._ends: list[list[int]] = [[] for _ in range(replicas)]  # ids of the last steps of episodes
         self._kept: list[Kept] = []
         self._features: _Features | None = None
 
-    def end(self, ids: npt.NDArray[np.int64], ended: npt.NDArray[np.bool_]) -> None:
-        """Take note of the last steps of episodes, (R,)."""
-        for r in np.flatnonzero(ended & (ids >= 0)):
-            self._ends[r].append(int(ids[r]))
+    def on_begin(self, run: TrainingRun) -> None:
+        """Refuse a replay that shows no single steps."""
+        require(run.replay, InspectableReplay, "`measure_every`")
 
-    def keep_batch(self, run: Run, update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> None:
-        """Keep a batch that was learned from, and draw the one it is held against, if a moment has come.
+    def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:  # noqa: ARG002
+        """Take note of the last steps of episodes."""
+        if step.ended.any():
+            for r in np.flatnonzero(step.ended & (ids >= 0)):
+                self._ends[r].append(int(ids[r]))
 
-        Args:
-            run: Of which `Stream.MEASURES` is used.
-            update: What was learned from it.
-            batch: (R, B).
-            newest: Ids of the newest steps, (R,).
-        """
+    def after_learning(self, run: TrainingRun) -> None:
+        """Keep the newest batch and report a round of measures, each where its moment has come."""
+        if run.recorder.latest is None:
+            return
+        self._keep_batch(run, *run.recorder.latest)
+        numbers = self._round(run)
+        if numbers:
+            run.recorder.report(run.clock, numbers)
+
+    def _keep_batch(self, run: TrainingRun, update: Update, batch: Batch) -> None:
+        """Keep a batch that was learned from, and draw the one it is held against, if a moment has come."""
         steps = run.clock.steps
         if steps // self._spacing <= self._moments:
             return
         self._moments = steps // self._spacing
-        sizes, rows = np.asarray(run.buffer.size), batch.id.shape[1]
+        newest, replay = run.recorder.newest, cast("InspectableReplay", run.replay)
+        sizes, rows = np.asarray(replay.size), batch.id.shape[1]
         streams = [generator(seed, Stream.MEASURES, steps) for seed in run.seeds]
         ages = [one.integers(size, size=rows) for one, size in zip(streams, sizes, strict=True)]
         self._kept.append(
             {
                 "drawn": dict(batch),
-                "uniform": dict(run.buffer.as_batch(newest[:, None] - np.stack(ages))),
+                "uniform": dict(replay.as_batch(newest[:, None] - np.stack(ages))),
                 "td_error": update.td_error,
                 "age": newest[:, None] - batch.id,
                 "size": sizes,
             }
         )
 
-    def look(self, run: Run) -> Numbers:
-        """Return the measures by name, each (R,), if a look is due and there is something to see, else nothing."""
+    def _round(self, run: TrainingRun) -> Numbers:
+        """Return the measures by name, each (R,), if a round is due and there is something to see, else nothing."""
         steps = run.clock.steps
-        if steps // self.every <= self._looks:
+        if steps // self.every <= self._rounds:
             return {}
-        self._looks = steps // self.every
+        self._rounds = steps // self.every
         kept, self._kept = self._kept, []
         kept = [one for one in kept if one["age"].shape == kept[-1]["age"].shape]
         if len(kept) < 2:
             return {}
-        numbers = _of_law(kept) | _of_use(run.buffer)
+        numbers = _of_law(kept) | _of_use(cast("InspectableReplay", run.replay))
         if isinstance(run.agents, ProbedAgents):
             numbers |= _of_probes(kept, run.agents)
         if kept[0]["age"].shape[1] > 1:
@@ -101,22 +108,20 @@ class Measuring:
             numbers |= self._of_pairs(kept) | self._features.numbers(kept)
         return {f"replay/{name}": value for name, value in numbers.items()}
 
-    def keep(self, rows: npt.NDArray[np.bool_]) -> None:
-        """Go on with some of the replicas alone, bool (R,)."""
-        self.restore(pick(self.state(), rows))
-
     def state(self) -> dict[str, Any]:
         """Return everything that decides what comes next, as nested arrays."""
         longest = max(map(len, self._ends), default=0)
         ends = np.array([one + [-1] * (longest - len(one)) for one in self._ends], np.int64)
         kept = {str(k): one for k, one in enumerate(self._kept)}
-        return {"moments": np.array(self._moments), "looks": np.array(self._looks), "ends": ends, "kept": kept}
+        counts = {"moments": np.array(self._moments), "looks": np.array(self._rounds)}
+        return {"measuring": counts | {"ends": ends, "kept": kept}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned."""
-        self._moments, self._looks = int(state["moments"]), int(state["looks"])
-        self._ends = [one[one >= 0].tolist() for one in state["ends"]]
-        self._kept = list(state.get("kept", {}).values())
+        own = state["measuring"]
+        self._moments, self._rounds = int(own["moments"]), int(own["looks"])
+        self._ends = [one[one >= 0].tolist() for one in own["ends"]]
+        self._kept = list(own.get("kept", {}).values())
 
     def _of_pairs(self, kept: list[Kept]) -> Numbers:
         ids = _joined(one["drawn"]["id"] for one in kept)
@@ -184,8 +189,8 @@ def _of_law(kept: list[Kept]) -> Numbers:
     }
 
 
-def _of_use(buffer: ReplayBuffer) -> Numbers:
-    counts = replay_counts(buffer)
+def _of_use(replay: InspectableReplay) -> Numbers:
+    counts = replay.replay_counts()
     return {
         "never_replayed_share": np.array([measures.never_replayed_share(one) for one in counts]),
         "replay_gini": np.array([measures.gini(one) for one in counts]),

@@ -14,28 +14,31 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import optional, place, takes, whole
 from replaylab.errors import SnapshotError, StorageError
+from replaylab.files import manifest as sealed
+from replaylab.files import npy
+from replaylab.files.atomic import discard, make_folder, replacing, settle, settle_folder, writing
+from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents
 from replaylab.learners.metrics.metrics_table import Metrics
-from replaylab.learners.training.env_hindsight import transforms_for
-from replaylab.learners.training.metrics_recorder import Recorder
-from replaylab.learners.training.state import Job, Run
-from replaylab.replay import ReplayBuffer, npy
-from replaylab.replay import manifest as sealed
-from replaylab.replay.samplers.custom import CustomSampler
-from replaylab.writing import writing
+from replaylab.learners.training import env_state
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.hooks import Hooks
+from replaylab.learners.training.state import Run
+from replaylab.replay import RestorableReplay, require
 
 FORMAT, VERSION = "replaylab-run", 2
 BUFFERS = ("buffer-0", "buffer-1")
 
 
-def save(folder: str | os.PathLike[str], run: Run, recorder: Recorder) -> None:
+def save(folder: str | os.PathLike[str], run: Run) -> None:
     """Write a run to a folder, in place of what was written there before.
 
     Raises:
@@ -44,95 +47,126 @@ def save(folder: str | os.PathLike[str], run: Run, recorder: Recorder) -> None:
     """
     path = sealed.folder_of(folder, "save")
     with writing(path):
-        _save(path, run, recorder)
+        _save(path, run)
 
 
-def _save(path: Path, run: Run, recorder: Recorder) -> None:
+def _save(path: Path, run: Run) -> None:
     before = _manifest(path) if (path / "run.json").exists() else {}
-    made = sealed.make_folder(path)
+    made = make_folder(path)
     buffer = next(name for name in BUFFERS if name != before.get("buffer"))
     _tidy(path, before.get("state", {}).get("file"))
     state, fresh = path / f"state-{uuid4().hex}.npz", not (path / buffer).exists()
     try:
-        run.buffer.save(path / buffer)
-        parts = {"run": run.state(), "recorder": recorder.state(), "rows": recorder.table().columns}
+        run.replay.save(path / buffer)
+        parts = {"run": run.state(), "recorder": run.hooks.state(), "rows": run.recorder.table().columns}
         _write_arrays(state, flat(parts))
         manifest = {
             "format": FORMAT,
             "version": VERSION,
-            "job": told(run.job),
-            "began_with": recorder.replicas,
+            "job": _settings(run.configuration),
+            "began_with": run.recorder.replicas,
             "seeds": run.seeds,
             "steps": run.clock.steps,
             "buffer": buffer,
             "state": sealed.listed(state),
         }
-        new = sealed.write(path / "run.json", manifest)
-        _checked(new)
-        new.replace(path / "run.json")
+        with replacing(path / "run.json", path / "run.json.new") as new:
+            sealed.write(new, manifest)
+            _checked(new)
     except BaseException:
         if fresh:
             rmtree(path / buffer, ignore_errors=True)
-        sealed.discard([state, *path.glob("run.json.new")], made)
+        discard([state], made)
         raise
-    sealed.settle_folder(path)
+    settle_folder(path)
     _tidy(path, state.name)
 
 
-def check_folder(folder: str | os.PathLike[str]) -> None:
-    """Raise StorageError if something is in the way of a folder, before anything is trained."""
-    path = Path(folder).absolute()
-    there = next(one for one in (path, *path.parents) if one.exists())
-    if not there.is_dir():
-        raise StorageError(f"`save` must be a folder, but {there} is a file: give another place, or move it away")
-
-
-def load(folder: str | os.PathLike[str], job: Job, recorder: Recorder) -> Run:
-    """Return the run that `save` wrote, and let the recorder go on from there.
+def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: Hooks) -> Run:
+    """Return the run that `save` wrote, and let the hooks go on from there.
 
     Args:
         folder: What `save` was given.
-        job: What is trained: the same as then.
-        recorder: As it was made when the run began.
+        configuration: What is trained: the same as then.
+        hooks: As they were made when the run began.
 
     Raises:
         SnapshotError: There is no whole run in the folder, or it is another one.
         StorageError: It cannot be read.
+        ConfigError: The replay is none that can go back to what it saved.
     """
     path = sealed.folder_of(folder, "load")
     manifest = _manifest(path)
-    ours, theirs = told(job), manifest["job"]
-    if ours != theirs or manifest["began_with"] != len(recorder.seeds):
+    ours, theirs = _settings(configuration), manifest["job"]
+    if ours != theirs or manifest["began_with"] != hooks.recorder.replicas:
         raise SnapshotError(f"the run in {path} is another one; it can go on only as it began, with {theirs}")
     with sealed.reading(path, "run"):
         state = nested(sealed.read_arrays(path, manifest["state"], "checkpoint"))
-    blank = Run(job, manifest["seeds"])
-    sampler = blank.buffer.sampler if isinstance(blank.buffer.sampler, CustomSampler) else None
-    buffer = ReplayBuffer.load(
-        path / manifest["buffer"], sampler=sampler, transforms=transforms_for(blank.env, job.transforms)
-    )
-    run = Run(job, manifest["seeds"], buffer)
+    run = Run(configuration, manifest["seeds"], hooks)
+    require(run.replay, RestorableReplay, "`resume`").restore(path / manifest["buffer"])
     with sealed.reading(path, "run"):
         run.restore(state["run"])
-        recorder.seeds = np.asarray(manifest["seeds"], np.int64)
-        recorder.restore(state["recorder"], Metrics(state["rows"]))
+        hooks.restore(state["recorder"])
+        hooks.recorder.restore_rows(manifest["seeds"], Metrics(state["rows"]))
     return run
+
+
+class Checkpoints(Hook):
+    """Keeps a run in a folder as it goes, and at the end what each agent has learned.
+
+    Args:
+        folder: Where; `train`'s `resume` goes on from it. It is made.
+        every: Steps or episodes of the slowest replica between two checkpoints; None: only the agents are saved, at the
+            end.
+    """
+
+    @takes(folder=place("a folder"), every=optional(whole()))
+    def __init__(self, folder: str | os.PathLike[str], every: int | None = None) -> None:
+        self.folder, self.every = Path(folder), every
+        self._next = 0
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Refuse what cannot be saved, before anything is trained.
+
+        Raises:
+            StorageError: Something is in the way of the folder.
+            ConfigError: The environment or the replay cannot go on from a checkpoint.
+        """
+        there = next(one for one in (self.folder.absolute(), *self.folder.absolute().parents) if one.exists())
+        if not there.is_dir():
+            raise StorageError(f"`folder` must be a folder, but {there} is a file: give another place, or move it away")
+        if self.every is not None:
+            env_state.check(run.env, run.env_id, "a checkpoint")
+            require(run.replay, RestorableReplay, "a checkpoint")
+            self._next = self._after(run, self.every)
+
+    def before_turn(self, run: TrainingRun) -> None:
+        """Save the run where that is due."""
+        if self.every is not None and run.clock.now.min() >= self._next:
+            save(self.folder, cast("Run", run))
+            self._next = self._after(run, self.every)
+
+    def on_end(self, run: TrainingRun, over: Bools) -> None:
+        """Save what the agents of these replicas have learned."""
+        save_agents(self.folder, run.agents_of(over), [s for s, here in zip(run.seeds, over, strict=True) if here])
+
+    @staticmethod
+    def _after(run: TrainingRun, every: int) -> int:
+        """Return the next multiple of `every` that the slowest replica comes to."""
+        return (int(run.clock.now.min()) // every + 1) * every
 
 
 def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]) -> None:
     """Write what each agent has learned to ``agents-SEED.npz``; `Agents.restore` takes the arrays, first axis 1."""
     path = sealed.folder_of(folder, "save_agents")
-    sealed.make_folder(path)
+    make_folder(path)
     state = agents.state()
     for r, seed in enumerate(seeds):
-        new = path / f"agents-{seed}.npz.new"
+        file = path / f"agents-{seed}.npz"
         with writing(path):
-            try:
+            with replacing(file, file.with_name(f"{file.name}.new")) as new:
                 _write_arrays(new, {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
-                sealed.put(new, path / f"agents-{seed}.npz")
-            except BaseException:
-                sealed.discard([new], [])
-                raise
+            settle_folder(path)
 
 
 def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> None:
@@ -148,9 +182,9 @@ def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> No
         agents.restore(npy.read_arrays(source))
 
 
-def told(job: Job) -> str:
-    """Return a job in words; functions by name, without their addresses."""
-    return re.sub(r" at 0x[0-9a-f]+", "", str(job))
+def _settings(configuration: TrainingConfig) -> str:
+    """Return what decides a run in words; functions by name, without their addresses."""
+    return re.sub(r" at 0x[0-9a-f]+", "", configuration.learning_settings())
 
 
 def flat(state: Mapping[str, Any], prefix: str = "") -> dict[str, npt.NDArray[Any]]:
@@ -179,13 +213,13 @@ def nested(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
 def _write_arrays(file: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     with file.open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)
-        sealed.settle(out)
+        settle(out)
 
 
 def _tidy(path: Path, kept: str | None) -> None:
     """Remove states that are no longer listed, and those of writes that were cut short."""
     ours = re.compile(r"state-[0-9a-f]{32}\.npz(\.new)?")
-    sealed.discard([one for one in path.glob("state-*") if ours.fullmatch(one.name) and one.name != kept], [])
+    discard([one for one in path.glob("state-*") if ours.fullmatch(one.name) and one.name != kept], [])
 
 
 def _manifest(path: Path) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from replaylab.arguments import NOT_NEGATIVE, check, one_of
 from replaylab.errors import ConfigError
 from replaylab.replay import Hindsight, Transform
-from replaylab.replay.transforms.hindsight import STRATEGIES
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class EnvHindsight:
     ratio: float = 4.0
 
     def __post_init__(self) -> None:
-        check(self, strategy=one_of(*STRATEGIES), ratio=NOT_NEGATIVE)
+        check(self, strategy=one_of(*Hindsight.strategies), ratio=NOT_NEGATIVE)
 
     def of(self, env: Any) -> Hindsight:
         """Return the transform for a vector environment.

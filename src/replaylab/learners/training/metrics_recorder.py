@@ -1,160 +1,161 @@
-"""Turns what happens in the training loop into metrics."""
+"""Turns what happens in training into metrics."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.errors import ConfigError
 from replaylab.learners.api.clock import Clock
+from replaylab.learners.api.hooks import Bools, EnvStep, Floats, Hook, TrainingRun
 from replaylab.learners.api.protocols import Update
 from replaylab.learners.metrics.metrics_table import Metrics
-from replaylab.learners.training.batch_measures import Measuring
-from replaylab.learners.training.state import Run
+from replaylab.learners.metrics.registry import Metric, MetricsRegistry
 from replaylab.replay import Batch
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
-OnMetrics = Callable[[int, Mapping[str, Floats]], None]
 RECENT = 100
 """Episodes that a running mean is of."""
 
 PERCENTILES = (25, 75, 95)
 """Of the absolute TD errors of a batch; the 50th is called their median."""
 
-LOOKS = ("returns", "lengths", "newest", "looked", "recent", "episodes", "places", "visits")
+OF_REPLICAS = ("returns", "lengths", "newest", "looked", "recent", "episodes", "places")
 """What is remembered of each replica."""
 
+COUNTS = ("updates", "replayed")
+"""What is remembered of all."""
 
-class Recorder:
-    """Collects rows during a run.
+
+class MetricsRecorder(Hook):
+    """Collects rows during a run: of episodes and updates by itself, and what other hooks report.
 
     Args:
         seeds: The replicas' names in the rows, (R,).
-        log_every: What the clock counts between two looks at the learning.
-        states: S, whose visits are counted; 0: they are not.
-        on_metrics: Called after each look and evaluation with how far the run is and the new numbers, each (R,),
-            NaN for replicas that have none. Besides what goes into the rows it is told ``rollout/ep_rew_mean`` and
-            ``rollout/ep_len_mean`` (of the newest 100 episodes), ``time/total_timesteps``, ``time/episodes`` and
-            ``time/fps`` (steps of all replicas a second).
-        measuring: Takes the measures of what is replayed; None: nobody does.
+        log_every: What the clock counts between two rows of the newest update.
+        metrics: Those of the learner and of hooks, beside the library's.
+        listeners: Hooks whose `on_metrics` is called with what is reported. At each logged update they are also told
+            the metrics of the registry that are for listeners alone.
+
+    Attributes:
+        newest: Ids of the newest steps, (R,).
+        latest: The newest update, and the batch it was made from.
     """
 
     def __init__(
         self,
         seeds: Sequence[int],
         log_every: int,
-        on_metrics: OnMetrics | None = None,
-        states: int = 0,
-        measuring: Measuring | None = None,
+        metrics: Iterable[Metric] = (),
+        listeners: Sequence[Any] = (),
     ) -> None:
         self.seeds = np.asarray(seeds, np.int64)
-        self.log_every, self.on_metrics, self.measuring = log_every, on_metrics, measuring
+        self.log_every, self._listeners = log_every, listeners
         count = len(self.seeds)
         self.returns, self.lengths, self.newest = np.zeros(count), np.zeros(count), np.full(count, -1)
         self.looked, self.episodes, self.places = np.zeros(count, np.int64), np.zeros(count, np.int64), np.arange(count)
         self.recent = np.full((count, 2, RECENT), np.nan)
-        self.visits = np.zeros((count, states), np.int64)
         self.updates = self.replayed = 0
-        self._latest: tuple[Update, Batch] | None = None
-        self._rows: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], str, Floats]] = []
+        self.latest: tuple[Update, Batch] | None = None
         self.replicas = count
+        self._registry, self._known = MetricsRegistry(metrics), set[str]()
+        self._rows: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], str, Floats]] = []
         self._clock, self._steps_before = time.perf_counter(), 0
 
-    def step(self, clock: Clock, reward: Floats, ended: Bools, ids: npt.NDArray[np.int64]) -> None:
-        """Take note of one step of every environment; id −1 marks those that only reset. All (R,)."""
-        stepped = ids >= 0
-        self.returns += np.where(stepped, reward, 0.0)
+    def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
+        """Take note of one step of every environment; id −1 marks those that only reset."""
+        stepped, ended = ids >= 0, step.ended
+        self.returns += np.where(stepped, step.reward, 0.0)
         self.lengths += stepped
         np.maximum(self.newest, ids, out=self.newest)
         if not ended.any():
             return
-        self._record(clock, "rollout/ep_rew", self.returns, ended)
-        self._record(clock, "rollout/ep_len", self.lengths, ended)
-        if self.measuring is not None:
-            self.measuring.end(ids, ended)
+        self.record(run.clock, "rollout/ep_rew", self.returns, ended)
+        self.record(run.clock, "rollout/ep_len", self.lengths, ended)
         place = self.episodes[ended] % RECENT
         self.recent[ended, :, place] = np.stack([self.returns[ended], self.lengths[ended]], 1)
         self.episodes += ended
         self.returns[ended] = self.lengths[ended] = 0.0
 
-    def visit(self, states: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> None:
-        """Count the states (R,) that were acted in, by those who really stepped."""
-        self.visits[np.arange(len(states)), states] += ids >= 0
-
-    def visited(self, clock: Clock, over: Bools) -> None:
-        """Write down the visits of replicas whose budget is used up."""
-        for state, counts in enumerate(self.visits.T):
-            self._record(clock, f"visits/{state:05d}", counts.astype(np.float64), over)
-
-    def online(self) -> None:
+    def count_online_update(self) -> None:
         """Take note of one online update."""
         self.updates += 1
 
-    def update(self, update: Update, batch: Batch) -> None:
+    def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
         """Take note of one update from a batch."""
         self.updates += 1
         self.replayed += batch.id.shape[1]
-        self._latest = (update, batch)
+        self.latest = (update, batch)
 
-    def look(self, clock: Clock, exploration: Mapping[str, npt.ArrayLike]) -> None:
-        """Look closely at the newest update of those replicas that a look is due for, and at how they explore."""
+    def after_learning(self, run: TrainingRun) -> None:
+        """Report the newest update of those replicas that it is due for, and how they explore."""
+        clock = run.clock
         passed = clock.now // self.log_every
         due = passed > self.looked
         if not due.any():
             return
         self.looked = passed
         numbers: dict[str, npt.ArrayLike] = {
-            **exploration,
+            **run.agents.exploration_metrics(),
             "train/updates": self.updates,
             "replay/transitions_replayed": self.replayed,
         }
-        if self._latest is not None:
-            numbers |= _of_update(*self._latest, self.newest)
-        self._report(clock, numbers, due)
+        if self.latest is not None:
+            numbers |= _of_update(*self.latest, self.newest)
+        self.report(clock, numbers, due)
 
-    def measure(self, run: Run) -> None:
-        """Measure what is replayed, where that is wanted and due."""
-        if self.measuring is None or self._latest is None:
-            return
-        self.measuring.keep_batch(run, *self._latest, self.newest)
-        numbers = self.measuring.look(run)
-        if numbers:
-            self._report(run.clock, numbers, np.ones(len(self.seeds), np.bool_))
+    def report(self, clock: Clock, numbers: Mapping[str, npt.ArrayLike], due: Bools | None = None) -> None:
+        """Write metrics, each a number or (R,), for the replicas that are due, bool (R,), and tell the listeners.
 
-    def evaluation(self, clock: Clock, found: Mapping[str, Floats], due: Bools) -> None:
-        """Take note of what an evaluation found of those it was due for."""
-        placed = {name: np.full(len(due), np.nan) for name in found}
-        for name, values in found.items():
-            placed[name][due] = values
-        self._report(clock, placed, due)
+        Raises:
+            ConfigError: One is not registered.
+        """
+        if due is None:
+            due = np.ones(len(self.seeds), np.bool_)
+        full = {name: np.broadcast_to(np.asarray(v, np.float64), due.shape) for name, v in numbers.items()}
+        for metric, values in full.items():
+            self.record(clock, metric, values, due)
+        if self._listeners:
+            shown = full | self._running(clock) if "train/updates" in full else full
+            placed = {name: self._placed(v, due) for name, v in shown.items()}
+            for listen in self._listeners:
+                listen(int(clock.now[due].max()), placed)
 
-    def keep(self, rows: Bools) -> None:
+    def record(self, clock: Clock, metric: str, values: Floats, where: Bools) -> None:
+        """Write one metric, (R,), for some replicas, bool (R,), and tell nobody.
+
+        Raises:
+            ConfigError: It is not registered.
+        """
+        if metric not in self._known:
+            self._check(metric)
+        self._rows.append((self.seeds[where], clock.now[where], metric, values[where]))
+
+    def keep(self, run: TrainingRun, rows: Bools) -> None:
         """Go on with some of the replicas alone."""
         self.seeds = self.seeds[rows]
-        if self.measuring is not None:
-            self.measuring.keep(rows)
-        self.restore({name: getattr(self, name)[rows] for name in LOOKS})
+        super().keep(run, rows)
 
     def state(self) -> dict[str, Any]:
-        """Return what is remembered, without the rows, as nested arrays."""
-        counts = {name: np.array(getattr(self, name)) for name in ("updates", "replayed")}
-        measuring = {} if self.measuring is None else {"measuring": self.measuring.state()}
-        return {name: getattr(self, name).copy() for name in LOOKS} | counts | measuring
+        """Return what is remembered, without the rows."""
+        counts = {name: np.array(getattr(self, name)) for name in COUNTS}
+        return {name: getattr(self, name).copy() for name in OF_REPLICAS} | counts
 
-    def restore(self, state: Mapping[str, Any], rows: Metrics | None = None) -> None:
-        """Go on from what `state` and `table` returned."""
-        for name, value in state.items():
-            if name == "measuring" and self.measuring is not None:
-                self.measuring.restore(value)
-            else:
-                setattr(self, name, value.copy() if value.ndim else int(value))
-        if rows is not None:
-            whole = [rows.columns[name] for name in ("seed", "step", "metric", "value")]
-            ends = np.flatnonzero(whole[2][1:] != whole[2][:-1]) + 1
-            parts: Any = zip(*(np.split(column, ends) for column in whole), strict=True)
-            self._rows = [(seed, step, str(metric[0]), value) for seed, step, metric, value in parts if len(seed)]
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        for name in OF_REPLICAS:
+            setattr(self, name, state[name].copy())
+        for name in COUNTS:
+            setattr(self, name, int(state[name]))
+
+    def restore_rows(self, seeds: Sequence[int], rows: Metrics) -> None:
+        """Go on after the rows that `table` returned, with these seeds."""
+        self.seeds = np.asarray(seeds, np.int64)
+        whole = [rows.columns[name] for name in ("seed", "step", "metric", "value")]
+        ends = np.flatnonzero(whole[2][1:] != whole[2][:-1]) + 1
+        parts: Any = zip(*(np.split(column, ends) for column in whole), strict=True)
+        self._rows = [(seed, step, str(metric[0]), value) for seed, step, metric, value in parts if len(seed)]
 
     def table(self) -> Metrics:
         """Return all rows, in the order they came."""
@@ -167,14 +168,6 @@ class Recorder:
                 "value": np.concatenate([np.empty(0), *(row[3] for row in self._rows)]),
             }
         )
-
-    def _report(self, clock: Clock, numbers: Mapping[str, npt.ArrayLike], due: Bools) -> None:
-        full = {name: np.broadcast_to(np.asarray(v, np.float64), due.shape) for name, v in numbers.items()}
-        for metric, values in full.items():
-            self._record(clock, metric, values, due)
-        if self.on_metrics is not None:
-            told = full | self._running(clock) if "train/updates" in full else full
-            self.on_metrics(int(clock.now[due].max()), {name: self._placed(v, due) for name, v in told.items()})
 
     def _running(self, clock: Clock) -> dict[str, Floats]:
         now, seconds = clock.steps * len(self.seeds), time.perf_counter() - self._clock
@@ -196,8 +189,13 @@ class Recorder:
         placed[self.places[due]] = values[due]
         return placed
 
-    def _record(self, clock: Clock, metric: str, values: Floats, where: Bools) -> None:
-        self._rows.append((self.seeds[where], clock.now[where], metric, values[where]))
+    def _check(self, metric: str) -> None:
+        if metric not in self._registry:
+            raise ConfigError(
+                f"`{metric}` is no registered metric; list it in the attribute `metrics` of the learner or hook that "
+                f'records it, as Metric("{metric}", title, unit, meaning)'
+            )
+        self._known.add(metric)
 
 
 def _of_update(update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> dict[str, npt.ArrayLike]:

@@ -1,42 +1,48 @@
-"""Whether a job can be trained at all, found out by training a little of it."""
+"""Whether something can be trained at all, found out by training a little of it."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from replaylab.learners.api.protocols import Learner
-from replaylab.learners.training import env_state as continuing
+from replaylab.learners.training import env_state
+from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.loop import turn
-from replaylab.learners.training.metrics_recorder import Recorder
-from replaylab.learners.training.state import Job, Run, states_of
+from replaylab.learners.training.state import SEVERAL_IN_EPISODES, Run
 
 MOST_STEPS = 1_000
 """Of what is stored for a trial."""
 
 
-def check(job: Job, *, replicas: int = 1, visits: bool = False) -> None:
+def check_trainable(configuration: TrainingConfig, *, replicas: int = 1) -> None:
     """Raise the error that training would soon end with, if any.
 
-    One seed is trained up to its first update, with a small buffer, from which it learns early.
+    One seed is trained up to its first update, with a small buffer, from which it learns early, and nothing is
+    evaluated.
 
     Args:
-        job: What is to be trained.
+        configuration: What is to be trained.
         replicas: How many seeds at once.
-        visits: Whether states are to be counted.
 
     Raises:
         ReplayError: As `train` would: the environment cannot be made, the learner, the sampler or a transform cannot
             handle it, they do not fit each other, or what they need is not installed.
     """
-    states = states_of(job) if visits else 0
-    learner = _early(job.learner)
-    steps = max(learner.learning_starts, 1) if learner is not job.learner else 1
-    run = Run(replace(job, learner=learner, total_steps=steps + 1, total_episodes=None), [0])
+    learner = _early(configuration.learner)
+    steps = max(learner.learning_starts, 1) if learner is not configuration.learner else 1
+    trial: dict[str, Any] = {
+        "learner": learner,
+        "total_steps": steps + 1,
+        "total_episodes": None,
+        "log_every": 1,
+        "eval_every": None,
+    }
+    run = Run(replace(configuration, **trial), [0])
     try:
-        if job.total_episodes is not None and replicas > 1:
-            continuing.check(run.env, job.env_id, "a budget of episodes for several seeds at once")
-        recorder = Recorder([0], 1, states=states)
+        run.begin()
+        if configuration.total_episodes is not None and replicas > 1:
+            env_state.check(run.env, configuration.env_id, SEVERAL_IN_EPISODES)
         for _ in range(steps):
-            turn(run, recorder)
+            turn(run)
     finally:
         run.env.close()
 

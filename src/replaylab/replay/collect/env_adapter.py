@@ -17,7 +17,7 @@ FIRST, LAST = 0, 2
 
 
 class Returned(NamedTuple):
-    """What environments returned, with one row for each, whatever their interface.
+    """What environments returned, with one row for each, whatever their interadapter.
 
     Attributes:
         rows: Which environments, int32 (M,); None: all N in order.
@@ -36,7 +36,7 @@ class Returned(NamedTuple):
     final_obs: Any = None
 
 
-class EnvFace:
+class EnvAdapter:
     """What a recorder needs to know of its environments.
 
     Attributes:
@@ -99,15 +99,15 @@ class EnvFace:
 
 def spaces_of(env: Any) -> Any:
     """Return the environments, or where they are an EnvPool what `ReplayBuffer.for_env` must know of them."""
-    face = EnvFace(env)
-    if not face.pool:
+    adapter = EnvAdapter(env)
+    if not adapter.pool:
         return env
     return SimpleNamespace(
-        num_envs=face.num_envs,
+        num_envs=adapter.num_envs,
         observation_space=env.spec.gymnasium_observation_space,
         single_observation_space=env.spec.gymnasium_observation_space,
         action_space=env.spec.gymnasium_action_space,
-        metadata={"autoreset_mode": face.mode},
+        metadata={"autoreset_mode": adapter.mode},
     )
 
 

@@ -11,10 +11,11 @@ import numpy.typing as npt
 from replaylab.arguments import checked, flag, mapping, optional, shown
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay.buffer import ReplayBuffer
-from replaylab.replay.collect.env_adapter import EnvFace, Returned, spaces_of
+from replaylab.replay.collect.env_adapter import EnvAdapter, Returned, spaces_of
 from replaylab.replay.data.arrays import fitted
 from replaylab.replay.data.fields import flatten, flatten_as, map_leaves, names_error, unflatten
-from replaylab.replay.transforms.transforms import OUTCOME
+from replaylab.replay.protocols import Replay, a_replay
+from replaylab.replay.transforms.transform import OUTCOME
 
 FROM_ENV = ("obs", "next_obs", *OUTCOME)
 """Fields whose values the environments give."""
@@ -46,7 +47,7 @@ class ReplayRecorder:
     Args:
         env: A Gymnasium vector environment, or a single one, with any wrappers; or an EnvPool, of its
             gymnasium or dm API.
-        buffer: Where to store; its `num_envs`, `replicas` and `autoreset` must fit the environments.
+        buffer: Where to store, a `Replay`; its `num_envs`, `replicas` and `autoreset` must fit the environments.
         reset_ended: For environments that do not reset themselves (a single one; autoreset mode DISABLED):
             whether `step` resets those whose episode ended. It then returns their new episode's first
             observation, and ``info`` has their last one as ``final_obs`` (with the mask ``_final_obs``) and
@@ -72,15 +73,13 @@ class ReplayRecorder:
         (32, 4)
     """
 
-    def __init__(self, env: Any, buffer: ReplayBuffer, *, reset_ended: bool = False) -> None:
-        if not isinstance(buffer, ReplayBuffer):
-            raise ConfigError(f"`buffer` must be a ReplayBuffer, but got {buffer!r:.80}; or use ReplayRecorder.for_env")
-        self.env, self.buffer = env, buffer
-        self._face = face = EnvFace(env)
-        if isinstance(env, type) or not (face.pool or callable(getattr(env, "step", None))):
+    def __init__(self, env: Any, buffer: Replay, *, reset_ended: bool = False) -> None:
+        self.env, self.buffer = env, checked("buffer", buffer, a_replay)
+        self._adapter = adapter = EnvAdapter(env)
+        if isinstance(env, type) or not (adapter.pool or callable(getattr(env, "step", None))):
             raise ConfigError(f"`env` must be an environment, with `reset` and `step`, but got {shown(env)}")
         self._lead = tuple(axis for axis in (buffer.replicas, buffer.num_envs) if axis is not None)
-        self._resets_wanted = face.mode in (None, "disabled")  # by the caller, or with `reset_ended` from here
+        self._resets_wanted = adapter.mode in (None, "disabled")  # by the caller, or with `reset_ended` from here
         self._reset_ended = checked("reset_ended", reset_ended, flag) and self._resets_wanted
         self._check_fit()
 
@@ -91,16 +90,16 @@ class ReplayRecorder:
         self._extra = set(self._asked) - {"action"}
         self._outcome = [name for name in OUTCOME if name in self._trees]
         self._sees_ends = {"terminated", "truncated"} <= self._trees.keys()  # so that the buffer knows episodes
-        self._reshapes = self._lead != (face.num_envs,)
+        self._reshapes = self._lead != (adapter.num_envs,)
 
-        self._numbers = np.arange(face.num_envs, dtype=np.int32)
-        self._state = np.full(face.num_envs, NEW, np.int8)
+        self._numbers = np.arange(adapter.num_envs, dtype=np.int32)
+        self._state = np.full(adapter.num_envs, NEW, np.int8)
         self._cut_short = False  # environments went on, and what they did is not stored
         self._last_rows = self._numbers  # environments of the last observations
         self._obs: Arrays = {}  # the last observation of each environment
         self._next: Arrays = {}  # scratch, where only some environments return theirs
         self._given: Arrays = {  # what the caller gave for the step each environment is about to make
-            path: np.zeros((face.num_envs, *field.shape), field.dtype)
+            path: np.zeros((adapter.num_envs, *field.shape), field.dtype)
             for name in self._asked
             for path, field in self._leaves[name].items()
         }
@@ -126,7 +125,7 @@ class ReplayRecorder:
         Raises:
             ConfigError: The pool is asynchronous, or a step was cut short and not all environments are reset.
         """
-        if self._face.is_async:
+        if self._adapter.is_async:
             raise ConfigError("an asynchronous EnvPool has no `reset`; call async_reset(), then recv()")
         options = checked("options", options, optional(mapping))
         rows, call = self._checked_rows(env_ids), () if env_ids is None else (self._checked_rows(env_ids),)
@@ -138,7 +137,7 @@ class ReplayRecorder:
         self._end_episodes(rows)
         self._state[rows] = NEW
         result = self.env.reset(*call, **{name: value for name, value in given.items() if value is not None})
-        got = self._face.read(result, self._trees["obs"])
+        got = self._adapter.read(result, self._trees["obs"])
         self._keep(self._obs_arrays(got, rows), rows)
         self._cut_short &= len(rows) < len(self._numbers)
         return result
@@ -155,7 +154,7 @@ class ReplayRecorder:
             FieldError, ShapeError, DtypeError: A field is missing, unknown or does not fit; nothing was stepped.
             ConfigError: An environment was not reset, or a step was cut short; nothing was stepped.
         """
-        if self._face.pool:
+        if self._adapter.pool:
             self.send(actions, env_ids, **extra)
             return self.recv()
         if env_ids is not None:
@@ -172,7 +171,7 @@ class ReplayRecorder:
             env_ids: int (M,). None: those of the last `recv` in asynchronous mode, else all.
             **extra: The buffer's further fields, one value for each of `env_ids`.
         """
-        rows = self._last_rows if env_ids is None and self._face.is_async else self._checked_rows(env_ids)
+        rows = self._last_rows if env_ids is None and self._adapter.is_async else self._checked_rows(env_ids)
         self._give(rows, actions, extra)
         self.env.send(actions, rows)
 
@@ -207,7 +206,7 @@ class ReplayRecorder:
         return f"ReplayRecorder({self.env}, {self.buffer})"
 
     def _check_fit(self) -> None:
-        buffer, mode, count = self.buffer, self._face.mode, self._face.num_envs
+        buffer, mode, count = self.buffer, self._adapter.mode, self._adapter.num_envs
         places = int(np.prod(self._lead, dtype=np.int64))
         if places != count:
             raise ConfigError(
@@ -240,13 +239,13 @@ class ReplayRecorder:
             return
         of = {wanted: self._numbers[rows][state == wanted].tolist() for wanted in (NEW, MOVING, OVER)}
         if of[NEW]:
-            mend = "recv() what `async_reset` started" if self._face.is_async else "call reset()"
+            mend = "recv() what `async_reset` started" if self._adapter.is_async else "call reset()"
             raise ConfigError(f"environments {of[NEW]} have no observation to act on yet; {mend} first")
         if of[MOVING]:
             raise ConfigError(
                 f"environments {of[MOVING]} are at the step sent last; call recv() before sending another"
             )
-        call = 'reset(options={"reset_mask": terminated | truncated})' if self._face.batched else "reset()"
+        call = 'reset(options={"reset_mask": terminated | truncated})' if self._adapter.batched else "reset()"
         raise ConfigError(
             f"the episodes of environments {of[OVER]} ended, and these do not reset themselves; call {call}, or make "
             "the recorder with reset_ended=True"
@@ -257,7 +256,7 @@ class ReplayRecorder:
         self._check_ready(rows)
         if extra.keys() != self._extra:
             raise names_error("step", extra, [name for name in self._asked if name in self._extra])
-        axis = (len(self._numbers[rows]),) if self._face.batched else ()
+        axis = (len(self._numbers[rows]),) if self._adapter.batched else ()
         fresh = {}
         for name in self._asked:
             for path, value in self._by_path(name, actions if name == "action" else extra[name]).items():
@@ -274,7 +273,7 @@ class ReplayRecorder:
         """Return what the environments return, when it is stored."""
         self._cut_short = True
         result = call(*args)
-        got = self._face.read(result, self._trees["obs"])
+        got = self._adapter.read(result, self._trees["obs"])
         rows, obs = ALL if got.rows is None else got.rows, self._obs_arrays(got, ALL)
         self._store(got, obs)
         self._keep(obs, rows)
@@ -303,7 +302,7 @@ class ReplayRecorder:
                 name: unflatten(tree, iter([steps[path] for path in self._leaves[name]]))
                 for name, tree in self._trees.items()
             }
-        if got.final_obs is not None and self._face.mode == "same_step":
+        if got.final_obs is not None and self._adapter.mode == "same_step":
             steps["final_obs"] = map_leaves(self._shaped, got.final_obs)
         self.ids = self.buffer.add(where=None if where is None else self._shaped(where), **steps)
 
@@ -360,7 +359,7 @@ class ReplayRecorder:
         """Reset the environments whose episodes ended; return the step's result with what they begin with."""
         obs, reward, terminated, truncated = deepcopy(result[:4])  # which a reset may overwrite
         info: Mapping[str, Any] = result[4]
-        if not self._face.batched:
+        if not self._adapter.batched:
             first, reset_info = self.reset()
             return first, reward, terminated, truncated, {**info, "final_obs": obs, "reset_info": reset_info}
         over = self._state == OVER

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import instance, takes
+from replaylab.arguments import takes
 from replaylab.errors import ConfigError, FieldError
-from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.data.arrays import fitted
-from replaylab.replay.data.fields import Field, flatten_as, names_error
+from replaylab.replay.data.fields import Field, flatten, flatten_as, names_error, unflatten
+from replaylab.replay.protocols import Replay, StackedInputReplay, a_replay
 
 ENDS = ("terminated", "truncated")
 
@@ -22,8 +22,8 @@ class StepWriter:
     snapshot. With ``next_obs="derived"`` every observation is stored once.
 
     Args:
-        buffer: Where the transitions go. Its fields ``next_obs`` and ``obs`` are declared alike, and ``terminated`` and
-            ``truncated`` as ``Field((), bool)``.
+        buffer: Where the transitions go, a `Replay`. Its fields ``next_obs`` and ``obs`` are declared alike, and
+            ``terminated`` and ``truncated`` as ``Field((), bool)``.
 
     Raises:
         FieldError: The fields are others.
@@ -43,10 +43,10 @@ class StepWriter:
         [1.0, 2.0]
     """
 
-    @takes(buffer=instance(ReplayBuffer, "a ReplayBuffer"))
-    def __init__(self, buffer: ReplayBuffer) -> None:
-        made = buffer._made
-        self._fields = made.given
+    @takes(buffer=a_replay)
+    def __init__(self, buffer: Replay) -> None:
+        self._trees = buffer.given_fields if isinstance(buffer, StackedInputReplay) else buffer.fields
+        self._fields: dict[str, Field] = dict(flatten(self._trees))
         self._after = {path: f"next_{path}" for path in self._fields if path.split(".")[0] == "obs"}
         alike = all(self._fields.get(after) == self._fields[path] for path, after in self._after.items())
         nexts = sum(path.split(".")[0] == "next_obs" for path in self._fields)
@@ -108,8 +108,8 @@ class StepWriter:
         """
         values = self._checked("end_episode", {"obs": obs}, list(self._after))
         asked = self._mask("where", True if where is None else where)
-        over, cut = self._mask("terminated", terminated), self._mask("truncated", truncated)
-        ids = self._store(values, asked, over, cut | ~over)
+        over, cut_off = self._mask("terminated", terminated), self._mask("truncated", truncated)
+        ids = self._store(values, asked, over, cut_off | ~over)
         self._kept_back &= ~asked
         return ids
 
@@ -131,5 +131,6 @@ class StepWriter:
             name: np.broadcast_to(flag, self._lead) for name, flag in zip(ENDS, (terminated, truncated), strict=True)
         }
         whole = self._steps | {self._after[path]: value for path, value in after.items()} | ends
-        tree = self._buffer._made.unflatten(whole[path] for path in self._fields)
-        return self._buffer.add(**tree, where=where & self._kept_back)
+        leaves = (whole[path] for path in self._fields)
+        steps = {name: unflatten(tree, leaves) for name, tree in self._trees.items()}
+        return self._buffer.add(**steps, where=where & self._kept_back)

@@ -1,6 +1,7 @@
 """A replay inside a data pipeline: steps go in, batches come out."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from replaylab import arguments
+from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, SnapshotError
+from replaylab.files.manifest import PLAIN, folder_of, whole
 from replaylab.replay import snapshot
 from replaylab.replay.buffer import ReplayBuffer
-from replaylab.replay.collect.steps import Step, fields_of_step, steps_of
-from replaylab.replay.config_json import is_custom
-from replaylab.replay.data.arrays import MOST, positive
+from replaylab.replay.collect.source_items import fields_of_step, steps_of
+from replaylab.replay.data.arrays import positive
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.seeding import Seed
-from replaylab.replay.manifest import PLAIN, folder_of, whole
+from replaylab.replay.protocols import Replay, RestorableReplay, a_replay, require
 
-COMPARED = {"capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention"}
 MOST_STEPS = 2**62
 
 
@@ -33,8 +34,8 @@ class ReplayStream:
     Args:
         source: Steps (mappings of a field's name to its value, as `ReplayBuffer.add` takes them), or lists of
             them, which count as their steps one after another.
-        buffer: Where they are stored; or a capacity, for a buffer whose fields are those of the first step, with
-            uniform draws.
+        buffer: Where they are stored, any `Replay`; or a capacity, for a `ReplayBuffer` whose fields are those of the
+            first step, with uniform draws.
         batch_size: B, at most the capacity.
         warmup: How many steps must be stored before the first batch; None: B.
         progress: Training progress in [0, 1], or a function of how many batches were drawn before.
@@ -60,7 +61,7 @@ class ReplayStream:
     def __init__(
         self,
         source: Iterable[Any],
-        buffer: ReplayBuffer | int,
+        buffer: Replay | int,
         batch_size: int,
         *,
         warmup: int | None = None,
@@ -72,9 +73,9 @@ class ReplayStream:
         self.source = source
         self.taken = 0
         self.drawn = 0
-        self._buffer = buffer if isinstance(buffer, ReplayBuffer) else None
-        self._capacity = buffer.capacity if isinstance(buffer, ReplayBuffer) else positive("buffer", buffer)
-        self._batch_size = positive("batch_size", batch_size, most=MOST)
+        self._buffer = None if isinstance(buffer, int | np.integer) else arguments.checked("buffer", buffer, a_replay)
+        self._capacity = positive("buffer", buffer) if self._buffer is None else self._buffer.capacity
+        self._batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
         self._warmup = self._batch_size if warmup is None else positive("warmup", warmup)
         self._progress = progress
         self._seed = seed
@@ -91,15 +92,17 @@ class ReplayStream:
         if seed is not None and self._buffer is not None:
             raise ConfigError("`seed` is for a buffer made here, but one was given; seed that one")
 
+    steps_of = staticmethod(steps_of)
+
     def __iter__(self) -> Iterator[Batch]:
         """Go through the source once and yield batches."""
         for item in self._items():
-            for step in steps_of(item):
+            for step in self.steps_of(item):
                 batch = self.push(step)
                 if batch is not None:
                     yield batch
 
-    def push(self, step: Step) -> Batch | None:
+    def push(self, step: Mapping[str, Any]) -> Batch | None:
         """Store one step and return the batch for it, or None while too few are stored.
 
         Raises:
@@ -121,7 +124,7 @@ class ReplayStream:
         return batch
 
     @property
-    def buffer(self) -> ReplayBuffer:
+    def buffer(self) -> Replay:
         """The memory itself, for the learner to feed back to.
 
         Raises:
@@ -160,7 +163,7 @@ class ReplayStream:
         if self._buffer is not None and folder is not None:
             self._buffer.save(folder)
             place = str(Path(folder).resolve())
-            saved = {"folder": place, "token": snapshot.read_manifest(Path(place))["token"]}
+            saved = {"folder": place, "token": _token(Path(place))}
         elif self._buffer is not None:
             with TemporaryDirectory() as place:
                 self._buffer.save(place)
@@ -172,13 +175,14 @@ class ReplayStream:
 
         Raises:
             SnapshotError: The state is of another kind of memory, or its folder has been saved to since.
+            ConfigError: The buffer is no `RestorableReplay`, or batches are being drawn ahead from it.
         """
         taken, drawn, saved = _checked(state)
         if saved is None and self._buffer is not None:
             raise SnapshotError("the state is from before the first step; restore it into a stream without a buffer")
         if saved is not None and "folder" in saved:
             folder = folder_of(saved["folder"], "restore")
-            if snapshot.read_manifest(folder)["token"] != saved["token"]:
+            if _token(folder) != saved["token"]:
                 raise SnapshotError(f"{folder} holds a later snapshot than the state's; use the latest state")
             self._load(folder)
         elif saved is not None:
@@ -197,27 +201,16 @@ class ReplayStream:
 
     def _load(self, place: Path) -> None:
         """Put a saved buffer's inside into the one here."""
-        own = self._buffer
-        mine = {"capacity": self._capacity} if own is None else own._made.to_json()
-        given: dict[str, Any] = {}  # what a snapshot cannot hold: samplers and functions of the user's own
-        for name in ("sampler", "transforms"):
-            if own is not None and is_custom(mine[name]):
-                given[name] = getattr(own, name)
-        loaded = ReplayBuffer.load(place, **given)
-        theirs = loaded._made.to_json()
-        for name in COMPARED & mine.keys():
-            if theirs[name] != mine[name]:
-                raise SnapshotError(
-                    f"the state is of a buffer with {name}={getattr(loaded, name)}, but this one has "
-                    f"{mine[name] if own is None else getattr(own, name)}; make the stream as the saved one was made"
-                )
-        if own is None:
-            self._buffer = loaded
+        if self._buffer is not None:
+            require(self._buffer, RestorableReplay, f"{type(self).__name__}.restore").restore(place)
             return
-        if "_drawer" in own.__dict__:
-            raise ConfigError("batches are being drawn ahead from the buffer; close the iterators, then restore")
-        own.__dict__.clear()
-        own.__dict__.update(loaded.__dict__)
+        loaded = ReplayBuffer.load(place)
+        if loaded.capacity != self._capacity:
+            raise SnapshotError(
+                f"the snapshot is of a buffer with capacity={loaded.capacity}, but this one has {self._capacity}; make "
+                "the stream as the saved one was made"
+            )
+        self._buffer = loaded
 
     def _items(self) -> Iterable[Any]:
         return self.source
@@ -227,10 +220,17 @@ class ReplayStream:
 
     def _stored(self) -> Any:
         """Return how many steps have been stored so far."""
-        if self._buffer is None:
-            return 0
-        next_ids = self._buffer._core.counts()[1]
-        return next_ids[0] if self._buffer.replicas is None else np.array(next_ids, np.int64)
+        return 0 if self._buffer is None else self._buffer.next_id
+
+
+def _token(folder: Path) -> str:
+    """Return what tells a saved replay from any later one in the same folder: a snapshot's token, or a digest of it."""
+    if (folder / "manifest.json").exists() or not folder.is_dir():
+        return str(snapshot.read_manifest(folder)["token"])
+    digest = sha256()
+    for file in sorted(folder.iterdir()):
+        digest.update(f"{file.name} {file.stat().st_size} ".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def _checked(state: Any) -> tuple[int, int, Mapping[str, Any] | None]:

@@ -13,9 +13,6 @@ import numpy.typing as npt
 from replaylab.arguments import LARGEST, checked, shown, whole
 from replaylab.errors import ConfigError, DtypeError, FieldError, IdError, ShapeError
 
-MOST = 2**31 - 1
-"""The largest batch, or number of replicas or environments, that is ever meant."""
-
 CASTABLE = {"b": "b", "i": "iub", "u": "iub", "f": "fiub", "c": "cfiub"}
 """Kinds of dtype a kind can take in: nothing that would change what a value means."""
 

@@ -66,7 +66,7 @@ class Field:
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", kind)
         object.__setattr__(self, "compressed", checked("compressed", compressed, flag, "Field"))
-        if self.compressed and not LEAST_COMPRESSED <= self.nbytes <= MOST_COMPRESSED:
+        if self.compressed and not self.compressible:
             raise FieldError(
                 f"a compressed field must hold {LEAST_COMPRESSED} bytes to {MOST_COMPRESSED:,} bytes a step, but "
                 f"{shape} of {kind} holds {self.nbytes:,}; leave out compressed=True"
@@ -79,6 +79,11 @@ class Field:
     def nbytes(self) -> int:
         """Bytes of one step's value."""
         return self.dtype.itemsize * math.prod(self.shape)
+
+    @property
+    def compressible(self) -> bool:
+        """Whether values of this size can be compressed: 64 bytes to 64 MiB."""
+        return LEAST_COMPRESSED <= self.nbytes <= MOST_COMPRESSED
 
 
 Tree = Any

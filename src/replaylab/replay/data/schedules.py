@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from replaylab.arguments import FINITE, Rule, check, number
+from replaylab.arguments import FINITE, Rule, check, function, number, takes
 from replaylab.errors import ConfigError
 
 UNTIL = number("a progress in (0, 1] (1: the whole run)", lambda until: 0.0 < until <= 1.0)
@@ -105,13 +105,16 @@ class Exponential(Schedule):
         return min(self.start, self.end), max(self.start, self.end)
 
 
-def as_schedule(value: float | Schedule) -> Schedule:
-    """Return a schedule as it is, and a number as a constant one."""
-    return value if isinstance(value, Schedule) else Constant(float(value))
-
-
+@takes(rule=function("a value"))
 def scheduled(rule: Rule[float]) -> Rule[float | Schedule]:
-    """A number that keeps a rule, or a schedule whose values do."""
+    """Return the rule of an option that may change over a run: a number that keeps a rule, or a schedule that does.
+
+    Args:
+        rule: Of numbers, one of `replaylab.arguments` or a function of its kind.
+
+    Returns:
+        A rule: it returns the number or the schedule that it is given, and refuses others as `rule` does.
+    """
 
     def take(value: Any) -> float | Schedule:
         if not isinstance(value, Schedule):
@@ -123,4 +126,12 @@ def scheduled(rule: Rule[float]) -> Rule[float | Schedule]:
     return take
 
 
-CHANCE = scheduled(number("a chance, in [0, 1]", lambda chance: 0.0 <= chance <= 1.0))
+@takes(value=scheduled(FINITE))
+def as_schedule(value: float | Schedule) -> Schedule:
+    """Return a schedule as it is, and a number as a constant one.
+
+    Example:
+        >>> as_schedule(0.4)(0.9), as_schedule(Linear(0.4, 1.0))(0.5)
+        (0.4, 0.7)
+    """
+    return value if isinstance(value, Schedule) else Constant(float(value))

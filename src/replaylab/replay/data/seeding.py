@@ -1,6 +1,7 @@
 """Random streams: one seed, spawned into a stream for each replica and purpose."""
 
 from collections.abc import Mapping, Sequence
+from enum import IntEnum, unique
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,21 @@ from replaylab.replay.data.forks import DrawLock
 
 Seed = int | np.random.SeedSequence | Sequence[int] | None
 
-SAMPLING, RESCORING = 0, 8
-"""Spawn keys of the streams that draw batches, and that pick rows of a pool. The keys between are those of
-`replaylab.learners.Stream`, which lists these two as well: a further purpose takes a key that is not there."""
+
+@unique
+class ReplayStreamKey(IntEnum):
+    """What a buffer's random streams are for; the value is a stream's spawn key below the seed (of each replica).
+
+    Who spawns streams of their own from the same seed, as `replaylab.learners` does, takes other keys; a further
+    purpose of a buffer's takes one that is in neither list.
+
+    Attributes:
+        SAMPLING: Which steps a batch is made of.
+        RESCORING: Which rows of a pool are kept (`LaBER`).
+    """
+
+    SAMPLING = 0
+    RESCORING = 8
 
 
 class PythonDraws:
@@ -38,7 +51,9 @@ class PythonDraws:
             generator.bit_generator.state = state
 
 
-def sampling_generators(seed: Seed, replicas: int | None, purpose: int = SAMPLING) -> list[np.random.Generator]:
+def sampling_generators(
+    seed: Seed, replicas: int | None, purpose: ReplayStreamKey = ReplayStreamKey.SAMPLING
+) -> list[np.random.Generator]:
     """Return each replica's stream of a purpose as a NumPy generator, for samplers written in Python."""
     return [np.random.default_rng(_child(root, purpose)) for root in _roots(seed, replicas)]
 
@@ -51,7 +66,7 @@ def sampling_streams(seed: Seed, replicas: int | None) -> list[list[int]]:
     Raises:
         ConfigError: A seed is negative or no whole number, or their count is not R.
     """
-    return [_words(_child(root, SAMPLING)) for root in _roots(seed, replicas)]
+    return [_words(_child(root, ReplayStreamKey.SAMPLING)) for root in _roots(seed, replicas)]
 
 
 def _roots(seed: Seed, replicas: int | None) -> list[np.random.SeedSequence]:

@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
-from replaylab.arguments import check, function, whole
+from replaylab.arguments import LARGEST_AXIS, check, function, whole
 from replaylab.errors import PriorityError, ShapeError
-from replaylab.replay.data.arrays import MOST
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import map_leaves
 from replaylab.replay.data.seeding import PythonDraws
-from replaylab.replay.samplers.basic import Sampler
+from replaylab.replay.samplers.sampler import Sampler
 
 Floats = npt.NDArray[np.float64]
 
@@ -55,7 +54,7 @@ class LaBER(Sampler):
     in_core: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check(self, score=function("a Batch"), m=whole(most=MOST))
+        check(self, score=function("a Batch"), m=whole(most=LARGEST_AXIS))
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know: how to draw the pool."""

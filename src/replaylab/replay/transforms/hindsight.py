@@ -11,11 +11,11 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.arguments import NOT_NEGATIVE, check, function, one_of, text
 from replaylab.errors import ConfigError, FieldError, ShapeError
-from replaylab.replay.transforms.transforms import OUTCOME, Fields, NStep, Transform, need_outcome
+from replaylab.replay.transforms.n_step import NStep
+from replaylab.replay.transforms.transform import OUTCOME, Fields, Transform, need_outcome
 
 Columns = dict[str, Any]
 Outcome = Callable[[Any, Any, Mapping[str, Any]], npt.ArrayLike]
-STRATEGIES = ("final", "future", "episode", "random")
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Hindsight(Transform):
         ratio: k ≥ 0, relabelled rows for each that is not.
         achieved: Key of the goal achieved, in ``obs`` and ``next_obs``.
         desired: Key of the goal pursued.
+        strategies: The strategies there are.
     """
 
     compute_reward: Outcome
@@ -58,10 +59,11 @@ class Hindsight(Transform):
     desired: str = "desired_goal"
 
     makes: ClassVar[tuple[str, ...]] = ("relabelled",)
+    strategies: ClassVar[tuple[str, ...]] = ("final", "future", "episode", "random")
 
     def __post_init__(self) -> None:
         outcome = function("(achieved_goal, desired_goal, info)")
-        check(self, compute_reward=outcome, compute_terminated=outcome, strategy=one_of(*STRATEGIES))
+        check(self, compute_reward=outcome, compute_terminated=outcome, strategy=one_of(*self.strategies))
         check(self, ratio=NOT_NEGATIVE, achieved=text, desired=text)
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
@@ -75,7 +77,7 @@ class Hindsight(Transform):
                     f"Hindsight needs the fields {', '.join(f'`{goal}`' for goal in goals)}, all declared alike, but "
                     f"`{path}` is {fields.get(path, 'missing')}"
                 )
-        config.strategy, config.share = STRATEGIES.index(self.strategy), self.ratio / (self.ratio + 1.0)
+        config.strategy, config.share = self.strategies.index(self.strategy), self.ratio / (self.ratio + 1.0)
         config.achieved = paths.index(goals[3])
         config.desired = [paths.index(goals[0]), paths.index(goals[2])]
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from replaylab.errors import FieldError
 from replaylab.replay.data.autoreset import Leading
 from replaylab.replay.data.fields import Field
-from replaylab.replay.transforms.transforms import FrameStack
+from replaylab.replay.transforms.frame_stack import FrameStack
 
 Flags = npt.NDArray[np.bool_]
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from replaylab import errors
 from replaylab.errors import MissingExtraError, NonFiniteError, ReplayError, SpecError
 from replaylab.study.execution.worker_process import ENDED, WorkerProcess
 from replaylab.study.plan.populations import Population
-from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, build
 
 
 def check_all(populations: Iterable[Population]) -> None:
@@ -39,27 +37,18 @@ def check_population(population: Population) -> None:
     traceback, and others go on.
 
     Raises:
-        SpecError: as `replaylab.learners.training.preflight.check`, with the population named.
+        SpecError: as `replaylab.learners.training.preflight.check_trainable`, with the population named.
         MissingExtraError: what it needs is not installed.
     """
-    from replaylab.learners.evaluation.value_error import OptimumDistance
-    from replaylab.learners.training.preflight import check
-    from replaylab.learners.training.state import Job
+    from replaylab.learners.training.preflight import check_trainable
 
-    part = population
-    learner, sampler = build(part.learner_part, LEARNERS), build(part.strategy_part, STRATEGIES)
-    transforms = [build(one, TRANSFORMS) for one in part.transforms]
     try:
-        total: dict[str, Any] = {f"total_{part.unit}": part.steps}
-        job = Job(part.environment, learner, sampler, transforms=transforms, env_options=part.env_options, **total)
-        check(job, replicas=len(part.seeds), visits=part.visits)
-        if part.value_error:
-            OptimumDistance(part.environment, learner, part.env_options)
+        check_trainable(population.configuration(), replicas=len(population.seeds))
     except MissingExtraError:
         raise
     except NonFiniteError:  # of one seed, which may not even be the study's: its own run tells it
         return
     except ReplayError as error:
-        raise SpecError(f"{part.label} cannot be run: {error}") from error
+        raise SpecError(f"{population.label} cannot be run: {error}") from error
     except (Exception, SystemExit):  # its own run tells it, with its traceback
         return

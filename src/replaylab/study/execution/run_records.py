@@ -6,10 +6,10 @@ import contextlib
 from pathlib import Path
 
 from replaylab.errors import StorageError
+from replaylab.files.atomic import write_text
 from replaylab.study.execution.progress import Silent
 from replaylab.study.execution.runner import Failure, Reporter
 from replaylab.study.plan.populations import Population
-from replaylab.study.results import atomic_files as files
 from replaylab.study.results import records
 
 
@@ -45,5 +45,5 @@ class Recorder(Silent):
     def failed(self, failure: Failure) -> None:
         """Write down the traceback."""
         with contextlib.suppress(StorageError):  # it is shown at the end, too
-            files.write_text(self._folder / "failures" / f"{failure.population.id}.txt", failure.traceback)
+            write_text(self._folder / "failures" / f"{failure.population.id}.txt", failure.traceback)
         self._reporter.failed(failure)

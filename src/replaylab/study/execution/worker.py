@@ -4,7 +4,7 @@ It reads populations as JSON lines on standard input, trains each, writes its fi
 lines on standard output. A job with ``seconds`` is only timed, for a dry run; one with ``check`` only tells whether it
 can be trained at all. When standard input closes,
 because the parent ended or was killed, the worker ends at once, in the middle of whatever it does: files
-appear only whole (`replaylab.study.results.atomic_files`), so nothing half-written remains.
+appear only whole (`replaylab.files.atomic`), so nothing half-written remains.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from replaylab.errors import ReplayError, StorageError
 from replaylab.study.execution.calibration import calibrate
@@ -26,7 +26,9 @@ from replaylab.study.execution.preflight import check_population
 from replaylab.study.plan.populations import Population
 from replaylab.study.results.provenance import versions
 from replaylab.study.results.store import write_population
-from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, build
+
+if TYPE_CHECKING:
+    from replaylab.learners import Hook
 
 _REPORT_SECONDS = 0.2
 """At most one progress message in this time."""
@@ -36,7 +38,9 @@ def train_population(
     population: Population,
     on_step: Callable[[int], None] | None = None,
     on_metrics: Callable[[int, Mapping[str, Any]], None] | None = None,
-    **more: Any,
+    *,
+    hooks: Sequence[Hook] = (),
+    resume: Path | None = None,
 ) -> dict[str, Any]:
     """Train a population in this process and return its columns: seed, step, metric, value; each (rows,).
 
@@ -45,33 +49,16 @@ def train_population(
         on_step: hears of the steps taken, now and then.
         on_metrics: hears of each evaluation and each look at the learner: the step, and values of shape
             (seeds,).
-        **more: further options of `train`: save, save_every, resume, on_end.
+        hooks: what else watches or steers training.
+        resume: folder of a checkpoint to go on from.
     """
-    from replaylab.learners import train
+    from replaylab.learners import Callbacks, train
 
     os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed: small networks, a second thread costs more
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    metrics = train(
-        population.environment,
-        build(population.learner_part, LEARNERS),
-        build(population.strategy_part, STRATEGIES),
-        list(population.seeds),
-        transforms=[build(one, TRANSFORMS) for one in population.transforms],
-        env_options=population.env_options,
-        total_steps=population.steps if population.unit == "steps" else None,
-        total_episodes=population.steps if population.unit == "episodes" else None,
-        eval_every=population.eval_every,
-        eval_episodes=population.eval_episodes,
-        held_out=population.held_out,
-        value_error=population.value_error,
-        log_every=population.log_every,
-        visits=population.visits,
-        measure_every=population.measure_every or None,
-        progress=on_step,
-        on_metrics=on_metrics,
-        **more,
-    )
+    told = Callbacks(progress=on_step, on_metrics=on_metrics)
+    metrics = train(population.configuration(), population.seeds, [told, *hooks], resume=resume)
     columns: dict[str, Any] = metrics.columns
     return columns
 

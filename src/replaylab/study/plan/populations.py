@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product, zip_longest
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
 from replaylab.study.plan.seed_chunks import Seeds, cut
-from replaylab.study.spec.components import Part
+from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Part, build
+from replaylab.study.spec.run_settings import RunSettings, identity_of
 from replaylab.study.spec.study_file import Spec
 
 NUMBERS_VERSION = 3
@@ -25,14 +27,13 @@ NUMBERS_VERSION = 3
 then no longer match, and are run again rather than mixed in."""
 
 
-class Population(BaseModel):
+class Population(RunSettings):
     """Runs trained together: the unit of work, of storage and of resumption.
 
     ``learner`` and ``strategy`` are the names the study file gives; ``learner_part`` and ``strategy_part``
-    what they stand for. ``steps`` is the budget of one run, in ``unit``, and so are the periods.
+    what they stand for. ``steps`` is the budget of one run, in ``unit``, and so are the periods. The further fields
+    are the settings that study files give, under the names of `TrainingConfig`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     environment: str
     learner: str
@@ -41,16 +42,32 @@ class Population(BaseModel):
     strategy_part: Part
     seeds: tuple[int, ...]
     transforms: tuple[Part, ...] = ()
-    env_options: dict[str, Any] = {}
+    env_options: dict[str, Any] = Field(default={})
     steps: int
     unit: Literal["steps", "episodes"] = "steps"
-    eval_every: int
-    eval_episodes: int
-    held_out: int = 0
-    value_error: bool = False
-    log_every: int
-    visits: bool = False
-    measure_every: int = 0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that study files give in their tables, by the names of `TrainingConfig`."""
+        return {name: getattr(self, name) for name in IN_STUDIES}
+
+    def configuration(self) -> TrainingConfig:
+        """Return what is trained, for `replaylab.learners.train`.
+
+        Raises:
+            SpecError: A sampler or learner is your own, and its code is not what it was.
+            ConfigError: Parts do not fit each other.
+        """
+        budget: dict[str, Any] = {f"total_{self.unit}": self.steps}
+        return TrainingConfig(
+            self.environment,
+            build(self.learner_part, LEARNERS),
+            build(self.strategy_part, STRATEGIES),
+            transforms=[build(one, TRANSFORMS) for one in self.transforms],
+            env_options=self.env_options,
+            **budget,
+            **self.settings,
+        )
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -64,13 +81,7 @@ class Population(BaseModel):
             "env_options": self.env_options,
             "seeds": list(self.seeds),
             self.unit: self.steps,
-            "eval_every": self.eval_every,
-            "eval_episodes": self.eval_episodes,
-            "held_out": self.held_out,
-            **({"value_error": True} if self.value_error else {}),
-            "log_every": self.log_every,
-            **({"visits": True} if self.visits else {}),
-            "measure_every": self.measure_every,
+            **identity_of(self.settings),
         }
 
     @property
@@ -127,13 +138,7 @@ def _cell(spec: Spec, environment: str, learner: str, strategy: str) -> Populati
         env_options=spec.env_options.get(environment, {}),
         steps=spec.budget_of(strategy).total,
         unit=spec.budget.unit,
-        eval_every=spec.evaluation.every,
-        eval_episodes=spec.evaluation.episodes,
-        held_out=spec.evaluation.held_out,
-        value_error=spec.evaluation.value_error,
-        log_every=spec.logging.every,
-        visits=spec.logging.visits,
-        measure_every=spec.measures.every,
+        **spec.run_settings,
     )
 
 

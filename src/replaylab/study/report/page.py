@@ -12,13 +12,13 @@ from markupsafe import Markup
 from PIL import Image
 
 from replaylab import statistics
+from replaylab.files.atomic import whole_file, write_text
 from replaylab.plotting import palette, svg
 from replaylab.plotting.drawing import MEDIUM, SMALL, WIDE, Drawing, Key
 from replaylab.statistics import Band
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.report import figures
-from replaylab.study.results.atomic_files import whole_file, write_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import jinja2
 
 from replaylab.errors import SpecError
+from replaylab.files.atomic import write_text
 from replaylab.number_format import counted
 from replaylab.plotting import palette, svg
 from replaylab.study.analysis import comparisons
@@ -28,7 +29,6 @@ from replaylab.study.report.sections import (
     replay_measures,
     visits,
 )
-from replaylab.study.results.atomic_files import write_text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, TypeAdapter
 
 from replaylab.errors import StorageError
-from replaylab.study.results import atomic_files as files
+from replaylab.files.atomic import write_text
 from replaylab.study.spec.errors import first_fault
 
 _SEAL = "sha256"
@@ -38,7 +38,7 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    files.write_text(path, json.dumps({**record, _SEAL: _digest(record)}, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps({**record, _SEAL: _digest(record)}, indent=2, ensure_ascii=False) + "\n")
 
 
 def opened(text: bytes) -> dict[str, Any]:

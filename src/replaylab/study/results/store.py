@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from replaylab.errors import StorageError
+from replaylab.files.atomic import whole_file
 from replaylab.study.plan.populations import Population, digest
-from replaylab.study.results.atomic_files import whole_file
 from replaylab.study.results.sealing import BLANK, Seal, seal, seal_of
 
 _METADATA_KEY = b"replaylab"

@@ -13,8 +13,8 @@ next year under other defaults is a different study, and says so. Shape of a fil
     [budget]
     steps = 20_000                  # environment steps of every run; or instead: episodes = 300
 
-    [evaluation]
-    every = 1_000                   # environment steps
+    [evaluation]                    # the keys of this table, of `logging` and of `measures` are settings of a run,
+    every = 1_000                   # declared in learners/training/configuration.py; in environment steps
     episodes = 10
 
     [measures]
@@ -66,11 +66,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from replaylab.errors import SpecError
+from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve
 from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
 from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import explain
 from replaylab.study.spec.parameter_grids import Origin, chosen_learners, expanded
+from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
 
 MOST_SEEDS = 100_000
 
@@ -139,39 +141,6 @@ class Overrides(_Table):
     """Which of the study's learners; None: all."""
 
 
-class Evaluation(_Table):
-    """Greedy evaluation on separate environments."""
-
-    every: Count
-    """Environment steps, or episodes, between evaluations."""
-
-    episodes: Count = 10
-    """Episodes of one evaluation; their mean return is one point of the learning curve."""
-
-    held_out: Annotated[int, Field(ge=0, strict=True)] = 0
-    """States whose mean of max_a Q(s, a) every evaluation writes down, as ``eval/held_out_q``."""
-
-    value_error: Annotated[bool, Field(strict=True)] = False
-    """Whether it writes down how far values are from optimal ones, as ``eval/value_error``; for tables."""
-
-
-class Logging(_Table):
-    """What is written down while training."""
-
-    every: Count = 500
-    """Environment steps, or episodes, between rows of ``train/...`` and ``replay/...``."""
-
-    visits: bool = False
-    """Whether to count, in rows ``visits/STATE``, where each run acted; for Discrete observations."""
-
-
-class Measures(_Table):
-    """What is measured of the replay while training; see docs/measures.md."""
-
-    every: Annotated[int, Field(ge=0, strict=True)] = 2_500
-    """Environment steps between two looks, whatever the budget counts; 0: nothing is measured."""
-
-
 class Origins(_Table):
     """What ``vary`` and ``factors`` say of strategies and learners, by their names."""
 
@@ -195,9 +164,9 @@ class Spec(_Table):
     population: Count = 10
     baseline: str = "uniform"
     budget: Budget
-    evaluation: Evaluation
-    logging: Logging = Logging()
-    measures: Measures = Measures()
+    evaluation: EvaluationTable
+    logging: LoggingTable = LoggingTable()
+    measures: MeasuresTable = MeasuresTable()
     scores: dict[EnvironmentId, Score] = {}
     contrasts: tuple[DeclaredContrast, ...] = ()
 
@@ -331,6 +300,11 @@ class Spec(_Table):
             resolve(Part.of(p.type, (gamma if p.type == "n_step" else {}) | p.options), TRANSFORMS, where, self.name)
             for p in self.overrides.get(strategy, Overrides()).transforms
         )
+
+    @property
+    def run_settings(self) -> dict[str, Any]:
+        """The settings of its tables, by the names of `TrainingConfig`."""
+        return {name: getattr(getattr(self, one.table), one.key) for name, one in IN_STUDIES.items()}
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:

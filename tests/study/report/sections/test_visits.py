@@ -8,11 +8,12 @@ import pytest
 
 from replaylab.commands import main as cli
 from replaylab.errors import ConfigError, SpecError
-from replaylab.learners import QLearning, train
+from replaylab.learners import QLearning
 from replaylab.plotting.heat_map import DARK_INK, LIGHT_INK
 from replaylab.replay import Online
 from replaylab.study.report.sections.visits import MOST_LISTED
 from replaylab.study.results.store import write_population
+from tests.learners.calls import train
 from tests.study import tiny
 
 STUDY = """

@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "indexes/blocks.hpp"
+#include "indexes/sequence_blocks.hpp"
 #include "samplers/sampler.hpp"
 
 namespace replaylab {
@@ -123,7 +123,7 @@ class ShuffledEpochs : public Sampler {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_epoch_sampler(const SamplerConfig& config, std::int64_t capacity) {
+std::unique_ptr<Sampler> make_shuffled_epochs(const SamplerConfig& config, std::int64_t capacity) {
     return config.kind == "epochs" ? std::make_unique<ShuffledEpochs>(capacity) : nullptr;
 }
 

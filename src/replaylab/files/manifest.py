@@ -6,7 +6,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError, ReplayError, SnapshotError, StorageError
-from replaylab.replay import npy
+from replaylab.files import npy
 
 BLOCK = 2**20
 """Bytes read or written at a time."""
@@ -101,22 +101,12 @@ def seal(manifest: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(members, sort_keys=True, separators=(",", ":")).encode())
 
 
-def write(file: Path, manifest: dict[str, Any]) -> Path:
-    """Write a sealed manifest beside its place, durably; `put` moves it there."""
-    new = file.with_name(f"{file.name}.new")
-    new.unlink(missing_ok=True)  # of a write that was cut short; a link would lead elsewhere
+def write(new: Path, manifest: dict[str, Any]) -> None:
+    """Write a sealed manifest to a file that is not there yet."""
     # Sealed as it reads back: keys that are no strings become some, and then sort in another order.
     members = json.loads(json.dumps(manifest))
     with new.open("x", encoding="utf-8") as out:
         json.dump(members | {"crc32": seal(members)}, out, indent=1)
-        settle(out)
-    return new
-
-
-def put(new: Path, file: Path) -> None:
-    """Put what was written beside its place into it, by one atomic rename."""
-    new.replace(file)
-    settle_folder(file.parent)
 
 
 def listed(file: Path) -> dict[str, Any]:
@@ -184,37 +174,3 @@ def check_crc(path: Path, one: dict[str, Any], crc: int, size: int, what: str = 
     """Raise `SnapshotError` unless a listed file has this checksum and length."""
     if crc != one["crc32"] or size != one["bytes"]:
         raise SnapshotError(f"the {what} is damaged: {path / one['file']} is not what was written; use another copy")
-
-
-def make_folder(path: Path) -> list[Path]:
-    """Make a folder and its parents, durably, and return those that were not there, the innermost first."""
-    missing = [one for one in (path, *path.parents) if not one.exists()]
-    path.mkdir(parents=True, exist_ok=True)
-    for one in reversed(missing):
-        settle_folder(one.parent)
-    return missing
-
-
-def discard(files: list[Path], folders: list[Path]) -> None:
-    """Remove what a write that failed has left: its files, and the folders it made."""
-    for file in files:
-        with suppress(OSError):
-            file.unlink()
-    for folder in folders:
-        with suppress(OSError):
-            folder.rmdir()
-
-
-def settle(file: IO[Any]) -> None:
-    """Have on disk what was written to a file."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def settle_folder(path: Path) -> None:
-    """Have on disk which files a folder holds."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

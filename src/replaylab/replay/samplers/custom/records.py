@@ -42,13 +42,13 @@ class Record:
             self.episodes[slots], self.steps[slots] = self._episode[kept], self._step[kept]
             self.counts[slots], self.feedback[slots] = 0, np.nan
             self._step[kept] += 1
-            self.cut(last & (row >= 0))
+            self.end_episode(last & (row >= 0))
 
     def clear(self) -> None:
         """Take note that no step is stored any more."""
         self.ids[:] = -1
 
-    def cut(self, where: npt.NDArray[np.bool_]) -> None:
+    def end_episode(self, where: npt.NDArray[np.bool_]) -> None:
         """Begin a new episode in these environments (E,)."""
         over = np.flatnonzero(where)
         self._step[over] = 0

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from replaylab import _core
 from replaylab.arguments import FRACTION, check
-from replaylab.replay.samplers.basic import COUNT, Sampler
+from replaylab.replay.samplers.sampler import COUNT, Sampler
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class Sticky : public Sampler {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_dial_sampler(const SamplerConfig& config) {
+std::unique_ptr<Sampler> make_correlated_sampler(const SamplerConfig& config) {
     if (config.kind == "blocks")
         return std::make_unique<Blocks>(static_cast<std::int64_t>(config.option("length")));
     if (config.kind == "sticky") return std::make_unique<Sticky>(config.option("fraction"));

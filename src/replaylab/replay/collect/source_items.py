@@ -8,11 +8,8 @@ import numpy as np
 from replaylab.errors import FieldError
 from replaylab.replay.data.fields import Field, Tree, check_depth
 
-Step = Mapping[str, Any]
-"""One time step by field name: the arguments of `ReplayBuffer.add`."""
 
-
-def steps_of(item: Any) -> Sequence[Step]:
+def steps_of(item: Any) -> Sequence[Mapping[str, Any]]:
     """Return an item of a source as a sequence of steps.
 
     Raises:
@@ -27,7 +24,7 @@ def steps_of(item: Any) -> Sequence[Step]:
     )
 
 
-def fields_of_step(step: Step) -> dict[str, Tree]:
+def fields_of_step(step: Mapping[str, Any]) -> dict[str, Tree]:
     """Return the fields that hold one step: arrays keep shape and dtype; Python's floats become float32.
 
     Example:

@@ -1,4 +1,4 @@
-"""Samplers that go by age: the younger the likelier, or the stored order backwards. N steps are stored."""
+"""Emphasis on recent experience: the younger a step, the likelier. N steps are stored."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -6,7 +6,7 @@ from typing import ClassVar
 from replaylab import _core
 from replaylab.arguments import SHARE, check, number
 from replaylab.replay.data.schedules import Linear, Schedule, scheduled
-from replaylab.replay.samplers.basic import COUNT, Sampler
+from replaylab.replay.samplers.sampler import COUNT, Sampler
 
 
 @dataclass(frozen=True)
@@ -64,46 +64,3 @@ class Geometric(Sampler):
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         return _core.SamplerConfig("geometric", {"q": 1.0 / (1.0 + self.expected_age)})
-
-
-@dataclass(frozen=True)
-class ReverseSweep(Sampler):
-    """Stored order backwards, from the newest step to the oldest, then from the newest again.
-
-    With a stride s every s-th step is taken, and each sweep begins one step further back than the last, so that s
-    sweeps take every step. With `Sequence`, the same of its blocks. Law: the next B steps of the sweep are certain;
-    P(i) is their share of the batch. Source: Lin 1992.
-
-    Attributes:
-        stride: Every how many steps one is taken. Default: 1.
-    """
-
-    stride: int = 1
-
-    law_needs_batch_size: ClassVar[bool] = True
-    needs_order: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check(self, stride=COUNT)
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("reverse", {"stride": self.stride})
-
-
-@dataclass(frozen=True)
-class Queue(Sampler):
-    """The oldest step that was not drawn yet, so that each is drawn once, in the order they were stored.
-
-    Law: P(i) = 1/B for the oldest B that were not drawn, else 0. A batch needs that many: with fewer, `sample` raises
-    `EmptyBufferError` until more are added. What is overwritten before it was drawn is lost. `Sequence` is refused: a
-    sequence may still grow after it was drawn. Source: none, the usual queue of a stream.
-    """
-
-    law_needs_batch_size: ClassVar[bool] = True
-    needs_order: ClassVar[bool] = True
-    draws_sequences: ClassVar[bool] = False
-
-    def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("queue")

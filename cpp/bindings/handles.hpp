@@ -1,4 +1,4 @@
-// What Python holds of a replay for a while: rows that stay as they are, a draw that was asked for.
+// Handles that Python holds of a replay for a while: rows that stay as they are, a draw that was asked for.
 #pragma once
 
 #include <nanobind/nanobind.h>

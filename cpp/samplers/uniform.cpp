@@ -1,4 +1,4 @@
-// Samplers that need no priorities: uniform, uniform without repetition, newest, window, combined.
+// Uniform sampling: with repetition, without, and with the newest step beside it.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -73,55 +73,6 @@ class Distinct : public Uniform {
     std::unique_ptr<BlockIndex> blocks_;  // where sequences are drawn
 };
 
-// The newest step alone.
-class Newest : public Sampler {
-  public:
-    std::int64_t rows(std::int64_t) const override { return 1; }
-    void draw(const Ring& ring, Random&, std::int64_t, const double*, const Draw& out) override {
-        out.slot[0] = ring.slot_of_age(0);
-        fill_alike(out, 1, 1.0);
-    }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t, const double*,
-             double* out) const override {
-        for (std::int64_t k = 0; k < n; ++k) out[k] = slots[k] == ring.slot_of_age(0) ? 1.0 : 0.0;
-    }
-};
-
-// The newest B steps, newest first; where sequences are drawn, the newest B blocks.
-class Window : public Sampler {
-  public:
-    void check(const Ring& ring, std::int64_t batch) const override {
-        Sampler::check(ring, batch);
-        need("SlidingWindow", ring, batch, width(ring, batch));
-    }
-    void draw(const Ring& ring, Random&, std::int64_t batch, const double*, const Draw& out) override {
-        std::int64_t row = 0;
-        for (std::int64_t age = 0; row < batch; ++age) {
-            const std::int64_t slot = ring.slot_of_age(age);
-            if (stands_for_row(ring, slot)) out.slot[row++] = slot;
-        }
-        fill_alike(out, batch, 1.0 / static_cast<double>(batch));
-    }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
-             double* out) const override {
-        std::int64_t reach = 0;
-        const auto rows = static_cast<double>(width(ring, batch, &reach));
-        for (std::int64_t k = 0; k < n; ++k)
-            out[k] = ring.age(slots[k]) < reach && stands_for_row(ring, slots[k]) ? 1.0 / rows : 0.0;
-    }
-
-  private:
-    // How many of B rows there are; and how many steps they reach back.
-    static std::int64_t width(const Ring& ring, std::int64_t batch, std::int64_t* reach = nullptr) {
-        std::int64_t rows = std::min(batch, ring.size()), age = rows;
-        if (ring.in_blocks())
-            for (rows = 0, age = 0; rows < batch && age < ring.size(); ++age)
-                rows += stands_for_row(ring, ring.slot_of_age(age));
-        if (reach != nullptr) *reach = age;
-        return rows;
-    }
-};
-
 // Uniform draws and the newest step: B + 1 rows, or B when the newest takes the last draw's place.
 class Combined : public Sampler {
   public:
@@ -149,11 +100,9 @@ class Combined : public Sampler {
 
 }  // namespace
 
-std::unique_ptr<Sampler> make_plain_sampler(const SamplerConfig& config) {
+std::unique_ptr<Sampler> make_uniform_sampler(const SamplerConfig& config) {
     if (config.kind == "uniform") return std::make_unique<Uniform>();
     if (config.kind == "distinct") return std::make_unique<Distinct>();
-    if (config.kind == "newest") return std::make_unique<Newest>();
-    if (config.kind == "window") return std::make_unique<Window>();
     if (config.kind == "combined_plus") return std::make_unique<Combined>(false);
     if (config.kind == "combined_replace") return std::make_unique<Combined>(true);
     return nullptr;

@@ -1,0 +1,172 @@
+// Placebos: prioritized draws with one property taken away, which step has which priority, or that many rows
+// come from one episode.
+#include <algorithm>
+#include <unordered_set>
+#include <vector>
+
+#include "samplers/prioritized.hpp"
+#include "storage/episodes.hpp"
+
+namespace replaylab {
+
+namespace {
+
+// The priorities of Prioritized, each belonging to another step: step π(a) is drawn with the priority that
+// step a earned. π is a uniformly random permutation; with several bins it stays inside each bin of
+// neighbouring slots, and among steps stored in the same round of the ring, which have about the same age.
+class Permuted : public Prioritized {
+  public:
+    Permuted(const SamplerConfig& config, std::int64_t capacity)
+        : Prioritized(config, capacity), image_(static_cast<std::size_t>(capacity)), origin_(image_.size()) {
+        const auto bins = static_cast<std::int64_t>(config.option("bins"));
+        in_rounds_ = bins > 1;
+        width_ = (capacity + bins - 1) / bins;
+    }
+
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
+              const Draw& out) override {
+        Prioritized::draw(ring, random, batch, beta, out);
+        for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = shown(out.slot[k]);
+    }
+    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+             const double* beta, double* out) const override {
+        std::vector<std::int64_t> origins;
+        for (std::int64_t k = 0; k < n; ++k) origins.push_back(leaf_of(slots[k]));
+        Prioritized::law(ring, origins.data(), n, batch, beta, out);
+    }
+    void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override {
+        in_blocks_ = ring.in_blocks();
+        for (std::int64_t k = 0; k < n; ++k) {
+            const std::int64_t slot = slots[k];
+            const bool filled = slot < filled_;
+            filled_ = std::max(filled_, slot + 1);
+            if (filled && in_rounds_)
+                pair(at(origin_, slot), at(image_, slot));  // the older steps close the gap
+            if (!filled || in_rounds_) pair(slot, slot);
+            // A random swap keeps a uniform permutation uniform and, over a growing set, makes it so.
+            const std::int64_t first = in_rounds_ ? slot / width_ * width_ : 0;
+            const std::int64_t last = in_rounds_ ? slot : filled_ - 1;
+            const std::int64_t other =
+                first + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(last - first + 1)));
+            const std::int64_t mine = at(image_, slot), its = at(image_, other);
+            pair(slot, its);
+            pair(other, mine);
+        }
+        Prioritized::stored(ring, random, slots, n);
+    }
+
+    void visit(StateVisitor& state) override {
+        Prioritized::visit(state);
+        state.visit("image", image_);
+        state.visit("origin", origin_);
+        state.visit("filled", filled_);
+    }
+    bool fits(const Ring& ring) const override {
+        if (!Prioritized::fits(ring) || filled_ != ring.size()) return false;
+        for (std::int64_t leaf = 0; leaf < filled_; ++leaf) {
+            const std::int64_t slot = shown(leaf);
+            if (slot < 0 || slot >= filled_ || leaf_of(slot) != leaf) return false;
+        }
+        return true;
+    }
+
+  protected:
+    std::int64_t shown(std::int64_t leaf) const override { return image_[static_cast<std::size_t>(leaf)]; }
+    std::int64_t leaf_of(std::int64_t slot) const override { return origin_[static_cast<std::size_t>(slot)]; }
+
+  private:
+    static std::int64_t& at(std::vector<std::int64_t>& map, std::int64_t slot) {
+        return map[static_cast<std::size_t>(slot)];
+    }
+    void pair(std::int64_t from, std::int64_t to) {
+        at(image_, from) = to;
+        at(origin_, to) = from;
+        if (in_blocks_) moved_.push_back(to);
+    }
+
+    std::vector<std::int64_t> image_, origin_;  // π and its inverse
+    bool in_rounds_, in_blocks_ = false;
+    std::int64_t width_;
+    std::int64_t filled_ = 0;
+};
+
+// Prioritized draws of which no two fall into one episode. A step whose episode has given one already is
+// drawn again. Where that fails kTries times in a row, the leaves of the episodes that have given are set to
+// 0 until the batch is drawn; where nothing is left, a new round begins.
+class Dispersed : public Prioritized {
+  public:
+    using Prioritized::Prioritized;
+
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
+              const Draw& out) override {
+        const Episodes& episodes = *ring.episodes();
+        const double total = tree_.total();
+        for (std::int64_t k = 0; k < batch; ++k) {
+            if (static_cast<std::int64_t>(given_.size()) >= episodes.count()) new_round();
+            out.slot[k] = draw_one(episodes, random);
+            given_.insert(episodes.number(out.slot[k]));
+            shown_.push_back(out.slot[k]);
+        }
+        new_round();
+        for (std::int64_t k = 0; k < batch; ++k) out.probability[k] = tree_.leaf(out.slot[k]) / total;
+        fill_weights(ring, batch, *beta, out);
+    }
+
+  private:
+    static constexpr int kTries = 16;
+
+    std::int64_t draw_one(const Episodes& episodes, Random& random) {
+        for (int tried = 0;; ++tried) {
+            if (tried == kTries) hide(episodes);
+            if (!(tree_.total() > 0.0)) new_round();
+            double target = random.uniform() * tree_.total();
+            std::int64_t slot;
+            tree_.find(&target, 1, &slot);
+            if (given_.count(episodes.number(slot)) == 0) return slot;
+        }
+    }
+
+    // Sets the leaves of the episodes that have given a step to 0.
+    void hide(const Episodes& episodes) {
+        slots_.clear();
+        for (const std::int64_t slot : shown_) {
+            const Episodes::Span span = episodes.span(slot);
+            for (std::int64_t step = span.low; step <= span.high; ++step)
+                slots_.push_back(episodes.slot(span, step));
+        }
+        for (const std::int64_t slot : slots_) {
+            hidden_.push_back(slot);
+            leaves_.push_back(tree_.leaf(slot));
+        }
+        zeros_.assign(slots_.size(), 0.0f);
+        tree_.set(slots_.data(), zeros_.data(), static_cast<std::int64_t>(slots_.size()));
+        shown_.clear();
+    }
+
+    // Every episode may give a step again, and has its leaves back.
+    void new_round() {
+        if (!hidden_.empty())
+            tree_.set(hidden_.data(), leaves_.data(), static_cast<std::int64_t>(hidden_.size()));
+        hidden_.clear();
+        leaves_.clear();
+        shown_.clear();
+        given_.clear();
+    }
+
+    std::unordered_set<std::uint32_t> given_;  // episodes that gave a step in this round
+    std::vector<std::int64_t> shown_;          // the steps they gave, of those not hidden
+    std::vector<std::int64_t> hidden_;         // slots whose leaves are 0 now
+    std::vector<float> leaves_;                // and what these were
+    std::vector<std::int64_t> slots_;          // scratch
+    std::vector<float> zeros_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sampler> make_placebo(const SamplerConfig& config, std::int64_t capacity) {
+    if (config.kind == "permuted") return std::make_unique<Permuted>(config, capacity);
+    if (config.kind == "dispersed") return std::make_unique<Dispersed>(config, capacity);
+    return nullptr;
+}
+
+}  // namespace replaylab

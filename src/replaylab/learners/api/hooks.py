@@ -1,0 +1,207 @@
+"""Hooks: what watches or steers training without the loop knowing of it.
+
+Shapes: R replicas, B drawn steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.learners.api.protocols import Agents, Obs, Update, pick
+from replaylab.learners.metrics.registry import Metric
+from replaylab.replay import Batch, Replay, Sampler
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from replaylab.learners.api.clock import Clock
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Feedback = str
+"""What goes back from batches to the sampler; see `replaylab.replay.Sampler`."""
+
+
+@dataclass(slots=True)
+class EnvStep:
+    """What the environments of all replicas answered to one action of each.
+
+    Attributes:
+        obs: What was seen, (R, ...).
+        action: What was done, (R, ...).
+        reward: float (R,).
+        next_obs: What is seen now, (R, ...): in SAME_STEP mode the next episode's first, where one ended.
+        terminated: bool (R,).
+        truncated: bool (R,).
+        final_obs: In SAME_STEP mode the true last observation of each row that ended; else None.
+        ended: Where an episode ended, bool (R,).
+    """
+
+    obs: Obs
+    action: npt.NDArray[Any]
+    reward: npt.NDArray[Any]
+    next_obs: Obs
+    terminated: Bools
+    truncated: Bools
+    final_obs: Any
+    ended: Bools
+
+    def true_next_obs(self) -> Obs:
+        """Return what came of the actions, (R, ...): where an episode ended its true last observation."""
+        if self.final_obs is None or not self.ended.any():
+            return self.next_obs
+        rows = np.flatnonzero(self.ended)
+        return _replaced(self.next_obs, rows, [self.final_obs[row] for row in rows])
+
+
+def _replaced(obs: Any, rows: npt.NDArray[np.intp], values: list[Any]) -> Any:
+    if isinstance(obs, Mapping):
+        return {name: _replaced(part, rows, [value[name] for value in values]) for name, part in obs.items()}
+    obs = obs.copy()
+    obs[rows] = values
+    return obs
+
+
+class Recorder(Protocol):
+    """Where hooks write metrics, and what it has noted itself.
+
+    Attributes:
+        newest: Ids of the newest steps, (R,).
+        latest: The newest update, and the batch it was made from.
+    """
+
+    @property
+    def newest(self) -> npt.NDArray[np.int64]: ...  # noqa: D102 - the attributes are documented above
+
+    @property
+    def latest(self) -> tuple[Update, Batch] | None: ...  # noqa: D102
+
+    def report(self, clock: Clock, numbers: Mapping[str, npt.ArrayLike], due: Bools | None = None) -> None:
+        """Write metrics, each a number or (R,), for the replicas that are due, bool (R,), and tell `Hook.on_metrics`.
+
+        Raises:
+            ConfigError: One is not registered.
+        """
+
+    def record(self, clock: Clock, metric: str, values: Floats, where: Bools) -> None:
+        """Write one metric, (R,), for some replicas, bool (R,), and tell nobody."""
+
+
+class TrainingRun(Protocol):
+    """R replicas in training, as hooks see them.
+
+    Attributes:
+        env_id: The environment's id.
+        seeds: One for each replica.
+        clock: How far training is.
+        env: The environments.
+        agents: What learns.
+        replay: What they have stored.
+        sampler: What the replay draws with.
+        feedback: What goes back from batches to the sampler; None: nothing. A hook may change it when training begins.
+        recorder: Where metrics go.
+    """
+
+    env_id: str
+    seeds: list[int]
+    clock: Clock
+    env: VectorEnv[Any, Any, Any]
+    agents: Agents
+    replay: Replay
+    sampler: Sampler
+    feedback: Feedback | None
+
+    @property
+    def recorder(self) -> Recorder: ...  # noqa: D102 - documented above
+
+    def agents_of(self, rows: Bools) -> Agents:
+        """Return agents of some of the replicas, bool (R,), as they are now."""
+
+
+class Hook:
+    """What is called while training goes on; derive from it and define what you need.
+
+    All hooks hear of an event one after the other: first those of the learner and the sampler, then the library's own
+    that the configuration asks for, then those given to `train`, in their order. What a hook does not define costs
+    nothing.
+
+    Attributes:
+        metrics: What it records under names of its own, so that these are known.
+
+    Example:
+        >>> from replaylab.learners import QLearning, TrainingConfig, train
+        >>> from replaylab.replay import Uniform
+        >>> class Ends(Hook):
+        ...     count = 0
+        ...     def on_step(self, run, step, ids):
+        ...         self.count += int(step.ended.sum())
+        >>> ends = Ends()
+        >>> config = TrainingConfig("FrozenLake-v1", QLearning(), Uniform(), total_episodes=5, eval_every=None)
+        >>> metrics = train(config, seeds=[0], hooks=[ends])
+        >>> ends.count
+        5
+    """
+
+    metrics: ClassVar[tuple[Metric, ...]] = ()
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Training begins, or goes on from a checkpoint: the moment to refuse what cannot be, with a `ConfigError`."""
+
+    def before_turn(self, run: TrainingRun) -> None:
+        """A turn of the loop begins, one step of every environment."""
+
+    def before_store(self, run: TrainingRun, step: EnvStep) -> EnvStep:  # noqa: ARG002
+        """Return a step as it is to be stored; agents that learn online and metrics get the true one."""
+        return step
+
+    def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
+        """A step was stored, under these ids (R,), −1 where an environment only started an episode."""
+
+    def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:
+        """The agents have learned from a batch."""
+
+    def after_learning(self, run: TrainingRun) -> None:
+        """A turn of learning is over: all updates that follow a step."""
+
+    def on_metrics(self, now: int, values: Mapping[str, Floats]) -> None:
+        """Metrics were reported: at each logged update, each evaluation and each round of measures.
+
+        Args:
+            now: How far the run is, in steps or episodes as its budget counts.
+            values: (R,) each, of all replicas that training began with; NaN for those that have none.
+        """
+
+    def after_turn(self, run: TrainingRun) -> None:
+        """A turn of the loop is over."""
+
+    def on_end(self, run: TrainingRun, over: Bools) -> None:
+        """The budget of some replicas, bool (R,), is used up."""
+
+    def keep(self, run: TrainingRun, rows: Bools) -> None:  # noqa: ARG002
+        """Go on with some of the replicas alone, bool (R,), in a run of their own."""
+        state = self.state()
+        if state:
+            self.restore(pick(state, rows))
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold, as nested arrays, (R, ...) or numbers equal for all.
+
+        The outermost names are the hook's own: no other has them.
+        """
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned; there may be further names, of other hooks."""
+
+
+@runtime_checkable
+class HookSource(Protocol):
+    """A learner or a sampler that takes part in training by hooks of its own."""
+
+    def hooks(self) -> Sequence[Hook]:
+        """Return new hooks, for one run."""

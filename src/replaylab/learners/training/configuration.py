@@ -1,0 +1,204 @@
+"""The configuration of a run: every setting is declared here, once.
+
+A setting's line holds its default, its rule, and, where a study file gives it, its place there. From these lines come
+the checks of `TrainingConfig`, the tables of study files, what identifies a study's results, and what a checkpoint's
+run must equal. To add a setting: its line and its meaning here, and its use.
+
+This module imports no training code: a report reads study files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from replaylab.arguments import (
+    Rule,
+    Unfit,
+    check,
+    flag,
+    function,
+    instance,
+    mapping,
+    one_of,
+    optional,
+    text,
+    tuple_of,
+    whole,
+)
+from replaylab.errors import ConfigError
+from replaylab.learners.api.protocols import EnvSampler, Learner
+from replaylab.learners.training.env_hindsight import EnvHindsight
+from replaylab.replay import NStep, Replay, Sampler, Transform
+from replaylab.replay import Sequence as Sequences
+
+if TYPE_CHECKING:
+    from gymnasium.vector import AutoresetMode
+
+REQUIRED: Any = object()
+"""In place of a default: a study file has to say it."""
+
+COUNT = optional(whole())
+MOST_PLAYED = 2**31 - 1
+"""Episodes of an evaluation, or held-out states."""
+
+
+@dataclass(frozen=True)
+class InStudy:
+    """Where a study file gives a setting, as a number or as true and false.
+
+    Attributes:
+        table: Of the file.
+        key: In that table.
+        kind: int or bool.
+        default: Where the file does not say it.
+        least: Of a number.
+        if_changed: Whether it is part of what identifies a result only where it differs from the default: so for each
+            setting that came after results had been stored.
+    """
+
+    table: str
+    key: str
+    kind: type
+    default: Any = REQUIRED
+    least: int = 0
+    if_changed: bool = False
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is known of a field of `TrainingConfig`.
+
+    Attributes:
+        rule: What it must be.
+        study: Where a study file gives it; None: not as a plain value.
+        decides: Whether it decides what is learned, so that a checkpoint's run must have the same; and not only what is
+            written down of it.
+    """
+
+    rule: Rule[Any]
+    study: InStudy | None = None
+    decides: bool = True
+
+
+def _setting(rule: Rule[Any], default: Any = REQUIRED, study: InStudy | None = None, decides: bool = True) -> Any:
+    given = {} if default is REQUIRED else {"default": default}
+    return field(**given, metadata={"setting": Setting(rule, study, decides)})
+
+
+def _learner(value: Any) -> Learner:
+    """Settings of a learner."""
+    if isinstance(value, type) or not isinstance(value, Learner):
+        names = [name for name in vars(Learner) if not name.startswith("_") and not hasattr(value, name)]
+        raise Unfit("a learner such as DQN()" + (f", with {', '.join(names)}" if names else ""))
+    return value
+
+
+def _options(value: Any) -> dict[str, Any]:
+    """Keyword arguments."""
+    return dict(mapping({} if value is None else value))
+
+
+def _mode(value: Any) -> Any:
+    """Gymnasium's autoreset mode, or its value."""
+    one_of("NextStep", "SameStep", "Disabled")(getattr(value, "value", value))
+    return value
+
+
+def _period(value: Any) -> int | None:
+    """A period in steps; None or 0: never."""
+    return None if value is None else whole(0)(value) or None
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """What is trained, and what is written down of it: all that `train` needs besides the seeds.
+
+    The budget is in steps or in episodes, and so is everything that is counted along with it: progress, `eval_every`,
+    `log_every`, and the rows' ``step``.
+
+    Attributes:
+        env_id: A Gymnasium environment that the learner can handle.
+        learner: The settings of the learner.
+        sampler: What to replay; `EnvOracle` is the oracle by the environment's own exact values.
+        total_steps: Environment steps of each replica.
+        total_episodes: Instead of `total_steps`: episodes of each replica.
+        transforms: What a drawn step becomes; `EnvHindsight` is hindsight with the environment's own functions.
+        env_options: For the environment's constructor.
+        autoreset_mode: How the environments start new episodes; None: as `make_vector_env` chooses.
+        measure_every: Environment steps, whatever the budget counts, between two rounds of the measures of what is
+            replayed; None or 0: they are not taken. They change nothing else, and cost as ``docs/measures.md`` says.
+        make_replay: Makes the replay that steps are stored in, another than a `ReplayBuffer`: called with `env`,
+            `capacity`, `seeds` (one for each of its R replicas), `sampler`, `transforms` and `count_replays`. None: a
+            `ReplayBuffer`.
+        eval_every: Between two greedy evaluations, with one more at the end; None: no evaluation.
+        eval_episodes: Episodes of an evaluation.
+        held_out: States whose values each evaluation tells, see `HeldOut`; 0: none.
+        value_error: Whether each evaluation tells how far the values are from the optimal ones, see `OptimumDistance`;
+            for environments that are a table.
+        log_every: Between two rows of the newest update, its batch and the exploration.
+        visits: Whether to count in which of its states (Discrete observations) each replica acts.
+
+    Raises:
+        ConfigError: A setting is out of its range, or two do not fit each other.
+
+    Example:
+        >>> from replaylab.learners import DQN
+        >>> from replaylab.replay import Uniform
+        >>> TrainingConfig("CartPole-v1", DQN(), Uniform(), total_steps=50_000).eval_every
+        5000
+    """
+
+    env_id: str = _setting(text)
+    learner: Learner = _setting(_learner)
+    sampler: Sampler | EnvSampler = _setting(instance((Sampler, EnvSampler), "a sampler such as Uniform()"))
+    total_steps: int | None = _setting(COUNT, None)
+    total_episodes: int | None = _setting(COUNT, None)
+    _: KW_ONLY
+    transforms: Sequence[Transform | EnvHindsight] = _setting(
+        tuple_of(instance((Transform, EnvHindsight), "a transform"), "a list or tuple of transforms"), ()
+    )
+    env_options: Mapping[str, Any] | None = _setting(_options, None)
+    autoreset_mode: str | AutoresetMode | None = _setting(optional(_mode), None)
+    measure_every: int | None = _setting(_period, None, InStudy("measures", "every", int, 2_500))
+    make_replay: Callable[..., Replay] | None = _setting(optional(function("what a replay is to hold")), None)
+
+    eval_every: int | None = _setting(COUNT, 5_000, InStudy("evaluation", "every", int, least=1), decides=False)
+    eval_episodes: int = _setting(
+        whole(most=MOST_PLAYED), 10, InStudy("evaluation", "episodes", int, 10, least=1), decides=False
+    )
+    held_out: int = _setting(whole(0, MOST_PLAYED), 0, InStudy("evaluation", "held_out", int, 0), decides=False)
+    value_error: bool = _setting(
+        flag, False, InStudy("evaluation", "value_error", bool, False, if_changed=True), decides=False
+    )
+    log_every: int = _setting(whole(), 1_000, InStudy("logging", "every", int, 500, least=1), decides=False)
+    visits: bool = _setting(flag, False, InStudy("logging", "visits", bool, False, if_changed=True), decides=False)
+
+    def __post_init__(self) -> None:
+        check(self, **{name: one.rule for name, one in SETTINGS.items()})
+        if (self.total_steps is None) == (self.total_episodes is None):
+            raise ConfigError(
+                f"give either `total_steps` or `total_episodes`, but got {self.total_steps} and {self.total_episodes}"
+            )
+        if not isinstance(self.sampler, Sampler) and self.transforms:
+            raise ConfigError("the oracle scores steps as they are stored; leave the transforms out")
+        gamma = getattr(self.learner, "gamma", None)
+        for one in self.transforms:
+            if isinstance(one, Sequences):
+                raise ConfigError("the training loop's learners learn from single steps; leave Sequence out")
+            if isinstance(one, NStep) and gamma not in (None, one.gamma):
+                raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {one.gamma}")
+
+    def learning_settings(self) -> str:
+        """Return, as a text, the settings that decide what is learned: a checkpoint goes on with the same alone."""
+        names = [name for name, one in SETTINGS.items() if one.decides]
+        shown = [name for name in names if name != "make_replay" or self.make_replay is not None]
+        return ", ".join(f"{name}={getattr(self, name)!s}" for name in shown)
+
+
+SETTINGS: dict[str, Setting] = {one.name: one.metadata["setting"] for one in fields(TrainingConfig)}
+"""Every setting by its name, in their order."""
+
+IN_STUDIES: dict[str, InStudy] = {name: one.study for name, one in SETTINGS.items() if one.study is not None}
+"""The settings that study files give in their tables, by the names they have here."""

@@ -1,0 +1,53 @@
+"""The replay buffer that a learner's steps are stored in, unless the configuration makes another replay."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import Space
+from gymnasium.vector import VectorEnv
+
+from replaylab.learners.api.observations import are_pixels
+from replaylab.replay import Field, FrameStack, ReplayBuffer, Sampler, Transform
+
+
+def make_replay_buffer(
+    *,
+    env: VectorEnv[Any, Any, Any],
+    capacity: int,
+    seeds: Sequence[int],
+    sampler: Sampler,
+    transforms: Sequence[Transform],
+    count_replays: bool,
+) -> ReplayBuffer:
+    """Return an empty buffer.
+
+    Args:
+        env: R environments, one for each replica.
+        capacity: C, steps that each replica keeps.
+        seeds: (R,), of which `Stream.SAMPLING` and `Stream.RESCORING` are drawn.
+        sampler: What draws.
+        transforms: What a drawn step becomes.
+        count_replays: Whether to count how often each step is drawn, as measures of the replay need.
+    """
+    stacked = any(isinstance(one, FrameStack) and one.stacked_input for one in transforms)
+    return ReplayBuffer.for_env(
+        env,
+        capacity,
+        replicas=len(seeds),
+        sampler=sampler,
+        transforms=transforms,
+        next_obs="derived" if stacked else "stored",
+        extra_fields=_compressed_pixels(env.single_observation_space),
+        count_replays=count_replays,
+        seed=list(seeds),
+    )
+
+
+def _compressed_pixels(space: Space[Any]) -> dict[str, Field]:
+    """Return the fields of images, which are kept compressed, without loss; none where there are none, or tiny ones."""
+    shape = space.shape or ()  # whose first axis may be a stack's, of which single frames are kept
+    if not are_pixels(space) or not Field(shape[1:], np.uint8).compressible:
+        return {}
+    field = Field(shape, np.uint8, compressed=True)
+    return {"obs": field, "next_obs": field}

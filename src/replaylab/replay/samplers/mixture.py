@@ -1,0 +1,104 @@
+"""Mixtures: fixed shares of every batch from several samplers."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from replaylab import _core
+from replaylab.arguments import POSITIVE, Unfit, check, optional, tuple_of
+from replaylab.errors import ConfigError
+from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
+
+
+@dataclass(frozen=True)
+class Mixture(Sampler):
+    """Fixed shares of every batch from several samplers over the same buffer.
+
+    Part j gives Bⱼ of the B rows, its share rounded so that all rows are given. Law of one row:
+    ``P(i) = Σⱼ (Bⱼ/B)·Pⱼ(i)``, which is also every row's ``probability``; the rows' ``weight`` is 1. Every part gets
+    the learner's feedback. Source: Ball et al. 2023 (equal shares).
+
+    Attributes:
+        parts: At least two samplers with an exact law, none of them a mixture or written in Python.
+        shares: Of each part, positive; None: equal shares. They need not sum to 1. Default: None.
+    """
+
+    parts: tuple[Sampler, ...]
+    shares: tuple[float, ...] | None = None
+
+    law_needs_batch_size: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        rule = "two or more samplers of this library with an exact law, none of them a Mixture or written in Python"
+        check(self, parts=tuple_of(_part, rule, 2))
+        count, rule = len(self.parts), "one positive number for each part"
+        check(self, shares=optional(tuple_of(POSITIVE, rule, count, count)))
+        if self.shares is not None and not math.isfinite(sum(self.shares)):
+            raise ConfigError(f"`shares` of Mixture must be numbers whose sum is finite, but got {self.shares}")
+
+    @property
+    def wants_feedback(self) -> bool:  # type: ignore[override]
+        """Whether any part does."""
+        return any(part.wants_feedback for part in self.parts)
+
+    @property
+    def feedback_kind(self) -> FeedbackKind:  # type: ignore[override]
+        """That of the parts that want any.
+
+        Raises:
+            ConfigError: They want different ones, and all get the same.
+        """
+        kinds = {part.feedback_kind for part in self.parts if part.wants_feedback}
+        if len(kinds) > 1:
+            wanted = ", ".join(sorted(kinds))
+            raise ConfigError(
+                f"the parts of {self} want different feedback ({wanted}), but all get the same; leave one kind out"
+            )
+        return kinds.pop() if kinds else "td_error"
+
+    @property
+    def law_needs_progress(self) -> bool:  # type: ignore[override]
+        """Whether any part's does."""
+        return any(part.law_needs_progress for part in self.parts)
+
+    @property
+    def needs_order(self) -> bool:  # type: ignore[override]
+        """Whether any part does."""
+        return any(part.needs_order for part in self.parts)
+
+    @property
+    def draws_sequences(self) -> bool:  # type: ignore[override]
+        """Whether all parts do."""
+        return all(part.draws_sequences for part in self.parts)
+
+    def rows(self, batch_size: int) -> int:
+        """Return the rows of all parts."""
+        asked = split_rows(self._parts_shares(), batch_size)
+        return sum(part.rows(rows) for part, rows in zip(self.parts, asked, strict=True) if rows)
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        options = {f"share{j}": share for j, share in enumerate(self._parts_shares())}
+        return _core.SamplerConfig("mixture", options, [part.core_config() for part in self.parts])
+
+    def _parts_shares(self) -> tuple[float, ...]:
+        shares = self.shares or (1.0,) * len(self.parts)
+        return tuple(share / sum(shares) for share in shares)
+
+
+def split_rows(shares: Sequence[float], batch_size: int) -> list[int]:
+    """Return each share's rows of a batch, rounded so that all rows are given; as the core splits a mixture."""
+    asked: list[int] = []
+    wanted = 0.0
+    for share in shares:
+        wanted += share * batch_size
+        asked.append(int(wanted + 0.5) - sum(asked))
+    return asked
+
+
+def _part(sampler: object) -> Sampler:
+    """What a mixture can have as its part."""
+    if not isinstance(sampler, Sampler) or isinstance(sampler, Mixture) or not (sampler.in_core and sampler.has_law):
+        raise Unfit("a sampler of this library with an exact law")
+    return sampler

@@ -1,0 +1,63 @@
+"""What a sampler is: which stored steps a batch is made of, with what exact probability.
+
+A sampler is a small frozen configuration; the state it needs lives in the buffer. N is the number of stored
+steps, B the batch size asked for, δ a TD error.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+from replaylab import _core
+from replaylab.arguments import whole
+from replaylab.replay.data.schedules import Schedule
+
+COUNT = whole(most=2**53)
+"""Counts go to the core as float64, which holds them exactly up to there."""
+
+FeedbackKind = Literal["td_error", "reducible_loss"]
+"""What a learner is to give to `update_priorities`: TD errors δ, or a row's loss under the online network less that
+under the target network."""
+
+
+class Sampler(ABC):
+    """What to draw; give one to `ReplayBuffer(sampler=...)`.
+
+    Attributes:
+        wants_feedback: Whether `update_priorities` changes what is drawn.
+        feedback_kind: What it wants to be given: "td_error", or "reducible_loss", L_online − L_target.
+        law_needs_batch_size: Whether `probabilities` depends on the batch size.
+        law_needs_progress: Whether it depends on the scheduled number.
+        needs_order: Whether it goes by the steps' order or age, which a `Reservoir` does not keep.
+        needs_episodes: Whether it goes by episodes, which ``terminated`` and ``truncated`` then end.
+        no_law: Why `probabilities` cannot state the law of one row; "" where it can.
+        in_core: Whether the compiled core draws; if not, the sampler cannot be part of a `Mixture`.
+        draws_sequences: Whether `Sequence` can be made of what it draws.
+    """
+
+    wants_feedback: ClassVar[bool] = False
+    feedback_kind: ClassVar[FeedbackKind] = "td_error"
+    law_needs_batch_size: ClassVar[bool] = False
+    law_needs_progress: ClassVar[bool] = False
+    needs_order: ClassVar[bool] = False
+    needs_episodes: ClassVar[bool] = False
+    no_law: ClassVar[str] = ""
+    in_core: ClassVar[bool] = True
+    draws_sequences: ClassVar[bool] = True
+
+    @property
+    def has_law(self) -> bool:
+        """Whether `ReplayBuffer.probabilities` states the exact law of one row."""
+        return not self.no_law
+
+    @property
+    def scheduled(self) -> float | Schedule:
+        """The number that may change over a run; if it does, `sample` needs ``progress``."""
+        return 0.0
+
+    def rows(self, batch_size: int) -> int:
+        """Return how many rows a batch has when `batch_size` were asked for."""
+        return batch_size
+
+    @abstractmethod
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""

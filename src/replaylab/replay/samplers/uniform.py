@@ -1,0 +1,58 @@
+"""Uniform sampling: every stored step alike, with or without the newest step beside it."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from replaylab import _core
+from replaylab.arguments import check, flag, one_of
+from replaylab.replay.samplers.sampler import Sampler
+
+
+@dataclass(frozen=True)
+class Uniform(Sampler):
+    """Every stored step alike.
+
+    Law: P(i) = 1/N. Source: Lin 1992; Mnih et al. 2015.
+
+    Attributes:
+        replace: Whether a step may come twice in a batch. If not, a batch needs B ≤ N, and its rows come in random
+            order; with `Sequence` no sequence comes twice, all of N stored ones alike, whatever their length (otherwise
+            a sequence has the chance of its steps together). Default: True.
+    """
+
+    replace: bool = True
+
+    def __post_init__(self) -> None:
+        check(self, replace=flag)
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig("uniform" if self.replace else "distinct")
+
+
+@dataclass(frozen=True)
+class Combined(Sampler):
+    """Uniform draws and always the newest step, as the batch's last row.
+
+    Law of one row: ``P(i) = (U/N + [i is newest]) / (U + 1)`` with U uniform draws; U = B for mode "plus" (B + 1
+    rows), U = B − 1 for mode "replace" (B rows). Source: Zhang & Sutton 2017.
+
+    Attributes:
+        mode: "plus" or "replace". Default: "plus".
+    """
+
+    mode: Literal["plus", "replace"] = "plus"
+
+    law_needs_batch_size: ClassVar[bool] = True
+    needs_order: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check(self, mode=one_of("plus", "replace"))
+
+    def rows(self, batch_size: int) -> int:
+        """Return B, and one more for mode "plus"."""
+        return batch_size + (self.mode == "plus")
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        return _core.SamplerConfig(f"combined_{self.mode}")

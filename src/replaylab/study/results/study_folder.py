@@ -1,0 +1,41 @@
+"""The folder of a study: where its files lie, and how leftovers and damaged files are moved out of the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from replaylab.files.atomic import UNFINISHED, writing
+
+_FOLDERS = ("", "runs", "timing", "failures", "figures", "tables")
+"""Where a study writes, below its folder."""
+
+
+def set_aside(path: Path, folder: Path) -> Path:
+    """Move a file, or what is in its place, into a folder where nothing is replaced, and return its new name.
+
+    Raises:
+        StorageError: it cannot be moved.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        names = (f"{path.stem}{f'.{i}' if i else ''}{path.suffix}" for i in range(10**6))
+        kept = next(folder / name for name in names if not (folder / name).exists())
+        return path.rename(kept)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed writers left behind; the caller holds the folder's lock."""
+    for place in _FOLDERS:
+        _remove(folder / place, f".*{UNFINISHED}")
+
+
+def clear(folder: Path) -> None:
+    """Remove the text files of a folder, if there is one."""
+    _remove(folder, "*.txt")
+
+
+def _remove(folder: Path, pattern: str) -> None:
+    with writing(folder):
+        for file in folder.glob(pattern):
+            if not file.is_dir():
+                file.unlink(missing_ok=True)

@@ -1,0 +1,28 @@
+"""`train` in one line, for tests of what it does."""
+
+from replaylab.learners import Callbacks, Checkpoints, TrainingConfig
+from replaylab.learners import train as train_configuration
+
+
+def train(
+    env_id,
+    learner,
+    sampler,
+    seeds,
+    total_steps=None,
+    *,
+    on_metrics=None,
+    on_end=None,
+    progress=None,
+    save=None,
+    save_every=None,
+    resume=None,
+    hooks=(),
+    **settings,
+):
+    """Train with these settings; the functions and the folder become hooks."""
+    configuration = TrainingConfig(env_id, learner, sampler, total_steps, **settings)
+    attached = [Callbacks(on_metrics=on_metrics, on_end=on_end, progress=progress), *hooks]
+    if save is not None:
+        attached.append(Checkpoints(save, save_every))
+    return train_configuration(configuration, seeds, attached, resume=resume)

@@ -1,0 +1,93 @@
+"""A setting is declared once: what is derived from its line."""
+
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+
+from replaylab.errors import ConfigError, SpecError
+from replaylab.learners import DQN, QLearning, TrainingConfig
+from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, SETTINGS
+from replaylab.replay import NStep, Sequence, Uniform
+from replaylab.study.plan.populations import plan
+from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
+from replaylab.study.spec.study_file import Spec
+
+TABLES = {"evaluation": EvaluationTable, "logging": LoggingTable, "measures": MeasuresTable}
+STUDY = {
+    "name": "tiny",
+    "environments": ["FrozenLake-v1"],
+    "learners": {"table": {"type": "q_learning"}},
+    "strategies": {"uniform": {"type": "uniform"}},
+    "seeds": 2,
+    "budget": {"steps": 100},
+    "evaluation": {"every": 50},
+}
+
+
+def config(**changes):
+    given = {"env_id": "CartPole-v1", "learner": DQN(), "sampler": Uniform(), "total_steps": 100}
+    return TrainingConfig(**given | changes)
+
+
+def test_it_is_frozen_and_every_setting_has_a_rule_and_a_meaning():
+    with pytest.raises(FrozenInstanceError):
+        config().log_every = 3
+    attributes = TrainingConfig.__doc__.split("Attributes:")[1].split("Raises:")[0]
+    for one in fields(TrainingConfig):
+        assert one.name in SETTINGS
+        assert f"\n        {one.name}: " in attributes, one.name
+
+
+def test_study_files_have_every_setting_at_its_place():
+    for name, one in IN_STUDIES.items():
+        field = TABLES[one.table].model_fields[one.key]
+        assert field.is_required() == (one.default is REQUIRED), name
+        assert one.default is REQUIRED or field.default == one.default
+    assert sum(len(table.model_fields) for table in TABLES.values()) == len(IN_STUDIES)
+
+
+@pytest.mark.parametrize("name", IN_STUDIES)
+def test_a_setting_goes_from_the_file_to_the_loop(name):
+    """Another value is what the configuration gets, and gives other ids."""
+    place = IN_STUDIES[name]
+    value = True if place.kind is bool else 7
+    changed = STUDY | {place.table: STUDY.get(place.table, {}) | {place.key: value}}
+    (before,), (after,) = (plan(Spec.from_table(table)) for table in (STUDY, changed))
+    assert getattr(after.configuration(), name) == value != getattr(before.configuration(), name)
+    assert before.id != after.id
+    wrong = STUDY | {place.table: STUDY.get(place.table, {}) | {place.key: "x"}}
+    with pytest.raises(SpecError, match=rf"`{place.table}\.{place.key}` must be"):
+        Spec.from_table(wrong)
+
+
+def test_a_setting_that_came_later_is_no_part_of_ids_while_it_has_its_default():
+    (population,) = plan(Spec.from_table(STUDY))
+    later = {name for name, one in IN_STUDIES.items() if one.if_changed}
+    assert later == {"value_error", "visits"}
+    assert not later & population.identity.keys()
+    assert population.identity.keys() >= IN_STUDIES.keys() - later
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"total_steps": None}, "give either `total_steps` or `total_episodes`, but got None and None"),
+        ({"total_episodes": 3}, "give either `total_steps` or `total_episodes`, but got 100 and 3"),
+        ({"transforms": [NStep(3, 0.5)]}, "`gamma` of NStep must be the learner's, 0.99, but got 0.5"),
+        ({"transforms": [Sequence(80)]}, "leave Sequence out"),
+        ({"autoreset_mode": "Nextstep"}, "`autoreset_mode` of TrainingConfig must be"),
+        ({"eval_episodes": 0}, "`eval_episodes` of TrainingConfig must be at least 1, but got 0"),
+    ],
+)
+def test_what_does_not_fit_is_refused_when_it_is_made(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        config(**changes)
+
+
+def test_what_only_watches_is_no_part_of_what_a_checkpoint_must_equal():
+    same = {"eval_every": None, "held_out": 3, "log_every": 7, "visits": True}
+    assert config().learning_settings() == config(**same).learning_settings()
+    for change in ({"total_steps": 101}, {"learner": QLearning()}, {"measure_every": 10}, {"env_options": {"n": 1}}):
+        assert config().learning_settings() != config(**change).learning_settings()
+    assert "make_replay" not in config().learning_settings()
+    assert "make_replay" in config(make_replay=print).learning_settings()

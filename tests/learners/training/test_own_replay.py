@@ -1,0 +1,120 @@
+"""Training takes any `Replay`: here one that is nothing but a Python list."""
+
+import numpy as np
+import pytest
+
+from replaylab.errors import ConfigError
+from replaylab.learners import DQN, Checkpoints, QLearning, TrainingConfig, train
+from replaylab.replay import Batch, Online, Prioritized, ReplayBuffer, Uniform
+from tests.replay.toy_replay import SavingToyReplay, ToyReplay, assert_same_steps
+
+LEARNER = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=40, target_period=7)
+
+
+def maker(kind, made):
+    def make(*, env, capacity, seeds, sampler, transforms, count_replays):
+        like = ReplayBuffer.for_env(env, capacity, replicas=len(seeds))
+        made.append(
+            kind(capacity, like.fields, num_envs=like.num_envs, replicas=like.replicas, autoreset=like.autoreset)
+        )
+        return made[-1]
+
+    return make
+
+
+def config(make, steps=90, learner=LEARNER, **options):
+    return TrainingConfig(
+        "CartPole-v1", learner, Uniform(), total_steps=steps, eval_every=30, eval_episodes=1, log_every=3,
+        make_replay=make, **options,
+    )  # fmt: skip
+
+
+def keeping(made):
+    """The usual buffer, kept to be looked at."""
+
+    def make(*, env, capacity, seeds, sampler, transforms, count_replays):
+        made.append(ReplayBuffer.for_env(env, capacity, replicas=len(seeds), seed=list(seeds)))
+        return made[-1]
+
+    return make
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_the_same_steps_are_stored(mode):
+    """Until the first update the draws decide nothing."""
+    explorer = DQN(hidden=(8,), batch_size=4, learning_starts=200, capacity=40)
+    made = []
+    for make in (maker(ToyReplay, made), keeping(made)):
+        train(config(make, steps=100, learner=explorer, autoreset_mode=mode), [3, 5])
+    assert_same_steps(*made)
+
+
+class NewestToyReplay(ToyReplay):
+    """One that draws the newest step alone, as `Online` does."""
+
+    def sample(self, batch_size, *, progress=None):
+        newest = [kept[-1] for kept in self.kept]
+        columns = {name: np.array([[step[name]] for _, step in newest]) for name in self.fields}
+        columns["id"] = np.array([[number] for number, _ in newest])
+        shape = columns["id"].shape
+        return Batch(columns | {"probability": np.ones(shape), "weight": np.ones(shape, np.float32)})
+
+
+TABLE = QLearning(batch_size=3, learning_starts=3, epsilon=0.3, online=False)
+
+
+@pytest.mark.parametrize(("env_id", "learner"), [("CliffWalking-v1", TABLE), ("CartPole-v1", LEARNER)])
+def test_the_rows_are_those_of_a_buffer_that_draws_the_same(env_id, learner):
+    made = []
+    both = [
+        train(TrainingConfig(env_id, learner, Online(), 150, eval_every=None, log_every=20, make_replay=make), [3, 5])
+        for make in (maker(NewestToyReplay, made), None)
+    ]
+    for name, column in both[0].columns.items():
+        np.testing.assert_array_equal(column, both[1].columns[name])
+    assert made[0].next_id.tolist() == [150, 150]
+    assert made[0].feedback == []
+
+
+def test_feedback_goes_back_to_it():
+    made = []
+    settings = TrainingConfig(
+        "FrozenLake-v1", TABLE, Prioritized(), 50, eval_every=None, make_replay=maker(ToyReplay, made)
+    )
+    train(settings, [3])
+    assert len(made[0].feedback) == 48
+
+
+def test_it_learns_from_it():
+    made = []
+    table = train(config(maker(ToyReplay, made)), [3, 5])
+    assert np.isfinite(table.of("train/loss", seed=5)[1]).all()
+    assert len(table.of("eval/mean_reward", seed=3)[1]) == 3
+    toy = made[0]
+    assert len(toy.feedback) in (0, 81), "one for each update, if a sampler wants it"
+
+
+def test_a_checkpoint_goes_on_bit_for_bit(tmp_path):
+    make = maker(SavingToyReplay, [])
+    whole = train(config(make), [3, 5])
+    saved = train(config(make), [3, 5], [Checkpoints(tmp_path, every=40)])
+    resumed = train(config(make), [3, 5], resume=tmp_path)
+    for table in (saved, resumed):
+        for name, column in whole.columns.items():
+            np.testing.assert_array_equal(column, table.columns[name])
+
+
+def test_one_that_cannot_be_restored_says_so(tmp_path):
+    with pytest.raises(ConfigError, match="needs a RestorableReplay, but ToyReplay has no `restore`"):
+        train(config(maker(ToyReplay, [])), [3], [Checkpoints(tmp_path, every=40)])
+
+
+def test_one_that_cannot_be_inspected_says_so():
+    with pytest.raises(ConfigError, match="needs an InspectableReplay, but ToyReplay has no `as_batch`, `replay_c"):
+        train(config(maker(ToyReplay, []), measure_every=20), [3])
+
+
+def test_one_that_cannot_be_divided_says_so():
+    episodes = {"steps": None, "total_episodes": 3}
+    with pytest.raises(ConfigError, match="needs a DivisibleReplay, but ToyReplay has no `part`"):
+        train(config(maker(ToyReplay, []), **episodes), [3, 5])

@@ -1,0 +1,80 @@
+"""A buffer's options are declared and checked in one place, and listed in the constructor once more."""
+
+import inspect
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from replaylab.errors import ConfigError
+from replaylab.replay import Field, Fifo, NStep, Prioritized, ReplayBuffer, Uniform
+from replaylab.replay.buffer_config import BufferConfig, Configured
+
+ENDS = {"terminated": Field((), bool), "truncated": Field((), bool)}
+FIELDS = {"obs": Field(), "reward": Field(), "next_obs": Field(), **ENDS}
+
+
+def parameters(function):
+    return {name: (one.default, one.kind) for name, one in inspect.signature(function).parameters.items()}
+
+
+class TestTheConstructor:
+    def test_it_lists_every_option_with_its_default(self):
+        listed = parameters(ReplayBuffer)
+        assert listed.pop("seed") == (None, inspect.Parameter.KEYWORD_ONLY), "not a part of what is declared"
+        assert listed == parameters(BufferConfig)
+
+    def test_it_documents_every_option(self):
+        told = inspect.getdoc(ReplayBuffer).partition("Args:")[2].partition("Raises:")[0]
+        assert all(f"    {name}: " in told for name in BufferConfig.names())
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("num_envs", 2),
+            ("replicas", 3),
+            ("sampler", Prioritized(beta=0.4)),
+            ("transforms", (NStep(2),)),
+            ("next_obs", "derived"),
+            ("autoreset", "disabled"),
+            ("count_replays", True),
+            ("min_size", 4),
+        ],
+    )
+    def test_it_hands_every_option_over(self, name, value):
+        buffer = ReplayBuffer(10, FIELDS, **{name: value})
+        assert buffer._config.arguments()[name] == value
+        assert ReplayBuffer(10, FIELDS)._config.arguments()[name] != value
+        if name != "count_replays":
+            assert getattr(buffer, name) == value
+
+    def test_every_option_is_told_by_a_property(self):
+        told = {name for name, one in vars(Configured).items() if isinstance(one, property)}
+        assert told == set(BufferConfig.names()) - {"count_replays"}
+
+
+def test_none_is_the_default_of_sampler_and_retention():
+    config = BufferConfig(10, FIELDS, sampler=None, retention=None)
+    assert (config.sampler, config.retention) == (Uniform(), Fifo())
+
+
+def test_it_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        BufferConfig(10, FIELDS).capacity = 11
+
+
+def test_json_and_back():
+    config = BufferConfig(10, FIELDS, num_envs=2, sampler=Prioritized(beta=0.4), transforms=[NStep(2)], min_size=3)
+    again = BufferConfig(**BufferConfig.arguments_from_json(config.to_json(), {}))
+    assert again.to_json() == config.to_json()
+    assert again.arguments() == config.arguments()
+
+
+def test_an_option_that_an_older_snapshot_lacks_has_its_default():
+    about = BufferConfig(10, FIELDS, min_size=3).to_json()
+    del about["min_size"], about["storage"]
+    assert BufferConfig(**BufferConfig.arguments_from_json(about, {})).min_size == 1
+
+
+def test_messages_name_the_option_alone():
+    with pytest.raises(ConfigError, match=r"^`num_envs` must be at least 1, but got 0$"):
+        ReplayBuffer(10, FIELDS, num_envs=0)
