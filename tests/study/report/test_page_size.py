@@ -8,11 +8,12 @@ from tests.study.tiny import pretend, study
 
 ENVIRONMENTS = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0"]
 STRATEGIES, SEEDS, EVALUATIONS = 6, 20, 40
+"""As of writing the page takes 172 kB, and its panels a sixth less than the bounds."""
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """720 runs of 40 evaluations each: 360 curves a measure, 28,800 points in all."""
+    """The page of 360 runs of 40 evaluations each: 14,400 points."""
     others = {f"strategies__p{i}": {"type": "prioritized", "alpha": 0.1 * (i + 1)} for i in range(STRATEGIES - 2)}
     made = study(
         tmp_path_factory.mktemp("large"),
@@ -34,11 +35,11 @@ def panels(page, figure):
 @pytest.mark.parametrize(
     ("figure", "bytes_each"),
     [
-        ("learning_curves", 5_500),  # 6 strategies with their bands
-        ("every_run", 4_500),  # 20 runs
-        ("levels", 8_000),  # 6 strategies with 20 dots each
-        ("differences", 7_000),
-        ("train_q_mean", 4_500),
+        ("learning_curves", 3_000),  # 6 strategies with their bands
+        ("every_run", 2_700),  # 20 runs
+        ("levels", 4_700),  # 6 strategies with 20 dots each
+        ("differences", 4_700),
+        ("train_q_mean", 2_600),
     ],
 )
 def test_panels_take_few_bytes(page, figure, bytes_each):
@@ -48,4 +49,4 @@ def test_panels_take_few_bytes(page, figure, bytes_each):
 
 
 def test_the_whole_page_is_light(page):
-    assert len(page.encode()) < 400_000
+    assert len(page.encode()) < 210_000
