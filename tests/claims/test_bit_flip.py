@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from replaylab.claims import Verdict, bit_flip
+from replaylab.claims import ReplicationOutcome, bit_flip
 from replaylab.claims.bit_flip_runs import EPISODES, UPDATES, BitFlipRuns, Episodes
 from replaylab.envs import BitFlipEnv
 
@@ -48,12 +48,12 @@ def test_batches_hold_goals_of_hindsight_only_where_asked():
 
 def test_hindsight_learns_five_bits():
     (finding,) = bit_flip.measure(plan=[(True, (5,))], seeds=(0, 1), cycles=60)
-    assert finding.verdict is Verdict.REPRODUCED
+    assert finding.verdict is ReplicationOutcome.REPRODUCED
     assert finding.low >= 0.95
 
 
 def test_no_learning_is_no_success():
     """After a single cycle nobody has learned 14 bits; the claim of hindsight would then not be reproduced."""
     with_it, without = bit_flip.measure(plan=[(True, (14,)), (False, (14,))], seeds=(0,), cycles=1)
-    assert with_it.verdict is Verdict.NOT_REPRODUCED
-    assert without.verdict is Verdict.REPRODUCED
+    assert with_it.verdict is ReplicationOutcome.NOT_REPRODUCED
+    assert without.verdict is ReplicationOutcome.REPRODUCED

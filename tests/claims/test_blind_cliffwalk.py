@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from replaylab.claims import Verdict, blind_cliffwalk
+from replaylab.claims import ReplicationOutcome, blind_cliffwalk
 from replaylab.claims.blind_cliffwalk import median_interval
 from replaylab.claims.cliffwalk_world import exact_values, memory, updates_until_convergence
 from replaylab.envs import BlindCliffwalkEnv
@@ -65,7 +65,12 @@ def test_greedy_replays_every_transition_before_any_small_error():
 
 def test_independent_figures_come_out_at_four_states():
     findings = list(blind_cliffwalk.measure(sizes=(4,)))
-    assert [f.verdict for f in findings] == [Verdict.REPRODUCED, None, None, *[Verdict.REPRODUCED] * 3]
+    assert [f.verdict for f in findings] == [
+        ReplicationOutcome.REPRODUCED,
+        None,
+        None,
+        *[ReplicationOutcome.REPRODUCED] * 3,
+    ]
 
 
 @pytest.mark.parametrize(("runs", "low", "high"), [(10, 2, 9), (40, 14, 27)])

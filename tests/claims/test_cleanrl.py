@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from replaylab.claims import Verdict, cleanrl
+from replaylab.claims import ReplicationOutcome, cleanrl
 from replaylab.learners import Metrics
 
 
@@ -29,5 +29,5 @@ def test_interval_is_students():
 def test_a_hundredth_of_the_budget_does_not_reach_the_figure():
     settings = dataclasses.replace(cleanrl.SETTINGS, learning_starts=128)
     (finding,) = cleanrl.measure({"CartPole-v1": (488.7, 16.1)}, seeds=(0, 1), steps=1_000, settings=settings)
-    assert finding.verdict is Verdict.NOT_REPRODUCED
+    assert finding.verdict is ReplicationOutcome.NOT_REPRODUCED
     assert 8.0 < finding.ours < 100.0

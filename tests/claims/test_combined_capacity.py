@@ -3,8 +3,8 @@
 import pytest
 
 from replaylab.claims import combined_capacity
+from replaylab.claims.claim import ReplicationOutcome
 from replaylab.claims.combined_capacity import SAID, judged
-from replaylab.claims.finding import Verdict
 from replaylab.errors import ConfigError
 from replaylab.study import Study, catalog
 from replaylab.study.spec.study_file import Budget, Evaluation, Spec
@@ -20,7 +20,7 @@ def test_every_contrast_of_the_study_is_a_finding_and_what_is_there_is_only_read
     study = small(tmp_path)
     findings = list(combined_capacity.measure(study))
     assert [one.what for one in findings] == [f"{name}: difference in score" for name in SAID]
-    for one, found in zip(findings, study.contrasts().found, strict=True):
+    for one, found in zip(findings, study.contrasts().results, strict=True):
         assert (one.ours, one.low, one.high) == tuple(found.size)
         assert found.cells in (4, 8)
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "runs").iterdir()}
@@ -38,12 +38,12 @@ def test_a_failed_run_is_told(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("verdict", "agreeing", "expected"),
     [
-        ("lower", ("lower",), Verdict.REPRODUCED),
-        ("equivalent", ("lower",), Verdict.NOT_REPRODUCED),
-        ("higher", ("lower",), Verdict.NOT_REPRODUCED),
-        ("undecided", ("lower",), Verdict.CONTESTED),
-        ("equivalent", ("higher", "equivalent"), Verdict.REPRODUCED),
-        ("lower", ("higher", "equivalent"), Verdict.NOT_REPRODUCED),
+        ("lower", ("lower",), ReplicationOutcome.REPRODUCED),
+        ("equivalent", ("lower",), ReplicationOutcome.NOT_REPRODUCED),
+        ("higher", ("lower",), ReplicationOutcome.NOT_REPRODUCED),
+        ("undecided", ("lower",), ReplicationOutcome.CONTESTED),
+        ("equivalent", ("higher", "equivalent"), ReplicationOutcome.REPRODUCED),
+        ("lower", ("higher", "equivalent"), ReplicationOutcome.NOT_REPRODUCED),
     ],
 )
 def test_verdicts(verdict, agreeing, expected):

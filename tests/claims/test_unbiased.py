@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from replaylab.claims import Verdict
+from replaylab.claims import ReplicationOutcome
 from replaylab.claims.network_gradients import Gradients
 from replaylab.claims.unbiased import SAMPLERS, drawn, error, huber, law_and_weights, measure, pal, squared
 from replaylab.replay import LAP, Prioritized
@@ -81,4 +81,4 @@ def test_drawn_batches_without_weights_are_found_to_be_biased(gradients):
 
 def test_claim_is_reproduced():
     findings = list(measure(steps=N, batches=500))
-    assert [f.what for f in findings if f.verdict is not Verdict.REPRODUCED] == []
+    assert [f.what for f in findings if f.verdict is not ReplicationOutcome.REPRODUCED] == []

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from replaylab.statistics.bootstrap import smooth_ends
-from replaylab.statistics.levels import iqm_difference, pooled_iqm
+from replaylab.statistics.interquartile_means import iqm_difference, pooled_iqm
 from replaylab.statistics.resampling import ends, resample, tail
 
 Floats = NDArray[np.float64]

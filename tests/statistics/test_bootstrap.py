@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab import statistics as st
-from replaylab.statistics import bootstrap, levels
+from replaylab.statistics import bootstrap, interquartile_means
 from replaylab.statistics.resampling import resample, tail
 from tests.statistics.coverage import LAWS
 
@@ -22,8 +22,8 @@ def test_all_resamples_are_those_of_brute_force(runs):
     x = np.random.default_rng(runs).lognormal(size=(runs, 1))
     y = np.random.default_rng(9 + runs).lognormal(size=(runs, 1))
     every = np.array(list(itertools.product(range(runs), repeat=runs)))
-    brute = np.sort(levels.iqm_difference(x[every], y[every]))
-    found, chances = bootstrap.enumerated(levels.iqm_difference, x, y)
+    brute = np.sort(interquartile_means.iqm_difference(x[every], y[every]))
+    found, chances = bootstrap.enumerated(interquartile_means.iqm_difference, x, y)
     assert chances.sum() == pytest.approx(1.0, abs=1e-12)
     for value in np.unique(brute.round(9)):
         here = np.abs(found - value) < 1e-8
@@ -75,7 +75,7 @@ def test_an_end_between_two_peaks_is_steadier_than_a_quantile():
     y = np.array([478.0, 488, 498, 483, 493, 500, 486, 484, 492, 130])
 
     def quantiles(seed):
-        samples = resample(levels.iqm_difference, x[:, None], y[:, None], rng=np.random.default_rng(seed))
+        samples = resample(interquartile_means.iqm_difference, x[:, None], y[:, None], rng=np.random.default_rng(seed))
         share = tail(0.95, 10, difference=True)
         return (0.0, *np.quantile(samples, [share, 1 - share]))
 

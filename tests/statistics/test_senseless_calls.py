@@ -21,6 +21,7 @@ from replaylab.statistics import (
     main_effect_test,
     max_t,
     median_steps,
+    normalised_score,
     on_grid,
     paired_difference,
     paired_equivalence,
@@ -38,7 +39,7 @@ from replaylab.statistics import (
     unpaired_difference,
     wilson_interval,
 )
-from tests.senseless import NUMBERS, TRUTH, Call, misshapen, wrongs
+from tests.senseless import ARRAY, NUMBERS, TRUTH, Call, misshapen, wrongs
 
 RUNS = np.array([1.0, 2.0, 4.0, 7.0, 11.0])
 PAIR = {"treated": RUNS, "baseline": RUNS[::-1]}
@@ -64,6 +65,11 @@ CALLS = [
     Call(main_effect_test, {"values": TABLE, "axis": 1, "permutations": 20}, AGAIN),
     Call(max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN | {"limits": "None"}),
     Call(median_steps, {"times": TIMES}),
+    Call(
+        normalised_score,
+        {"values": TABLE, "low": 0.0, "high": 1.0},
+        {"values": f"{ARRAY} []", "low": NUMBERS, "high": "-1 3.5 huge"},
+    ),
     Call(on_grid, {"steps": [1, 2], "values": [1.0, 2.0], "grid": [1, 2, 3]}),
     Call(paired_difference, PAIR | FEW, AGAIN | STEADY),
     Call(paired_equivalence, PAIR | FEW | {"bounds": Bounds(-1, 1)}, AGAIN | STEADY),

@@ -9,7 +9,7 @@ goal in more than 10 of 100. Near n = 13, where the budget decides, nothing is t
 from collections.abc import Iterator, Sequence
 
 from replaylab.claims.bit_flip_runs import TEST_EPISODES, BitFlipRuns, success_curve
-from replaylab.claims.finding import Claim, Finding, agreement
+from replaylab.claims.claim import Claim, ReplicatedFigure, agreement
 
 SOLVED, FAILED = 95, 10
 CYCLES = 800
@@ -21,14 +21,14 @@ FAILS_BEYOND = 13
 
 def measure(
     plan: Sequence[tuple[bool, Sequence[int]]] = PLAN, seeds: Sequence[int] = range(3), cycles: int = CYCLES
-) -> Iterator[Finding]:
+) -> Iterator[ReplicatedFigure]:
     """Yield the share of successes at the end for every number of bits."""
     for hindsight, sizes in plan:
         for n in sizes:
             yield _finding(n, hindsight, seeds, cycles)
 
 
-def _finding(n: int, hindsight: bool, seeds: Sequence[int], cycles: int) -> Finding:
+def _finding(n: int, hindsight: bool, seeds: Sequence[int], cycles: int) -> ReplicatedFigure:
     runs = BitFlipRuns(n, seeds, hindsight=hindsight, cycles=cycles)
     curve = success_curve(runs, cycles, EVERY)
     cycle, successes = next(curve)
@@ -37,7 +37,7 @@ def _finding(n: int, hindsight: bool, seeds: Sequence[int], cycles: int) -> Find
     learns = hindsight or n <= FAILS_BEYOND
     holds = bool((successes >= SOLVED).all() if learns else (successes <= FAILED).all())
     shares = successes / TEST_EPISODES
-    return Finding(
+    return ReplicatedFigure(
         f"{'with' if hindsight else 'without'} hindsight, n = {n}: successes after {cycle} cycles",
         "learns" if learns else "fails",
         float(shares.mean()),

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
+from replaylab.claims.claim import Claim, ReplicatedFigure, agreement
 from replaylab.claims.cliffwalk_world import exact_values, updates_until_convergence
-from replaylab.claims.finding import Claim, Finding, agreement
 from replaylab.learners.tabular.oracle import TrueErrorOracle
 from replaylab.replay import Greedy, Prioritized, RankBased, Sampler, Uniform
 
@@ -47,7 +47,7 @@ def updates(name: str, n: int, seeds: Sequence[int]) -> Counts:
     return updates_until_convergence(n, SAMPLERS[name](n), seeds)
 
 
-def measure(sizes: Sequence[int] = SIZES) -> Iterator[Finding]:
+def measure(sizes: Sequence[int] = SIZES) -> Iterator[ReplicatedFigure]:
     """Yield the updates until convergence of every sampler and size, and the laws."""
     for n in sizes:
         runs = {name: updates(name, n, range(LAW_RUNS if name == "uniform" else RUNS)) for name in SAMPLERS}
@@ -66,10 +66,10 @@ def median_interval(values: npt.NDArray[Any], level: float = 0.95) -> tuple[floa
     return float(ordered[below - 1]), float(ordered[-below])
 
 
-def _figure(name: str, n: int, counts: Counts) -> Finding:
+def _figure(name: str, n: int, counts: Counts) -> ReplicatedFigure:
     low, high = float(counts.min()), float(counts.max())
     known = INDEPENDENT.get(name, {}).get(n)
-    return Finding(
+    return ReplicatedFigure(
         f"{name}, n = {n}: updates until convergence",
         "gives none" if known is None else f"{known:,}",
         float(np.median(counts)),
@@ -80,12 +80,12 @@ def _figure(name: str, n: int, counts: Counts) -> Finding:
     )
 
 
-def _order(n: int, counts: dict[str, Counts]) -> Finding:
+def _order(n: int, counts: dict[str, Counts]) -> ReplicatedFigure:
     """Compare medians: the slower of the stochastic prioritized ones with both neighbours."""
     medians = {name: float(np.median(count)) for name, count in counts.items()}
     stochastic = [medians["proportional"], medians["rank-based"]]
     holds = medians["uniform"] > max(stochastic) and min(stochastic) > medians["oracle"]
-    return Finding(
+    return ReplicatedFigure(
         f"n = {n}: uniform / slower of the stochastic prioritized",
         "> 1, and both above the oracle",
         medians["uniform"] / max(stochastic),
@@ -96,9 +96,11 @@ def _order(n: int, counts: dict[str, Counts]) -> Finding:
     )
 
 
-def _law(name: str, n: int, ratios: npt.NDArray[np.float64], unit: str, bounds: tuple[float, float]) -> Finding:
+def _law(
+    name: str, n: int, ratios: npt.NDArray[np.float64], unit: str, bounds: tuple[float, float]
+) -> ReplicatedFigure:
     low, high = median_interval(ratios)
-    return Finding(
+    return ReplicatedFigure(
         f"{name}, n = {n}: {unit}",
         f"{bounds[0]:g} to {bounds[1]:g}",
         float(np.median(ratios)),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from replaylab.claims import bit_flip, blind_cliffwalk, cleanrl, cliff_walking, combined_capacity, unbiased
-from replaylab.claims.finding import Claim
+from replaylab.claims.claim import Claim
 from replaylab.errors import ConfigError
 
 MODULES = (blind_cliffwalk, cliff_walking, bit_flip, cleanrl, combined_capacity, unbiased)

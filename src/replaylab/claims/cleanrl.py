@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
-from replaylab.claims.finding import Claim, Finding, agreement
+from replaylab.claims.claim import Claim, ReplicatedFigure, agreement
 from replaylab.learners import DQN, Metrics, TrainingConfig, train
 from replaylab.replay import Linear, Uniform
 
@@ -41,7 +41,7 @@ def measure(
     seeds: Sequence[int] = range(10),
     steps: int = STEPS,
     settings: DQN = SETTINGS,
-) -> Iterator[Finding]:
+) -> Iterator[ReplicatedFigure]:
     """Yield the mean return of every environment."""
     for env_id, (mean, deviation) in figures.items():
         metrics = train(TrainingConfig(env_id, settings, Uniform(), steps, eval_every=None, log_every=steps), seeds)
@@ -50,7 +50,7 @@ def measure(
         agrees = low <= mean + deviation and high >= mean - deviation
         theirs = f"{mean:g} ± {deviation:g}"
         interval = f"mean of {len(seeds)} runs, 95 %"
-        yield Finding(f"{env_id}: return", theirs, float(ours.mean()), low, high, interval, agreement(agrees))
+        yield ReplicatedFigure(f"{env_id}: return", theirs, float(ours.mean()), low, high, interval, agreement(agrees))
 
 
 def final_returns(metrics: Metrics, seeds: Sequence[int]) -> npt.NDArray[np.float64]:

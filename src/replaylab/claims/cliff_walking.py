@@ -8,14 +8,14 @@ if it is equal after rounding to one decimal.
 
 from collections.abc import Iterator
 
-from replaylab.claims.finding import Claim, Finding, agreement
+from replaylab.claims.claim import Claim, ReplicatedFigure, agreement
 from replaylab.envs import TransitionTable
 from replaylab.learners.tabular.dynamic_programming import epsilon_greedy, expected_return, optimal_values
 
 EPSILON = 0.1
 
 
-def measure(epsilon: float = EPSILON) -> Iterator[Finding]:
+def measure(epsilon: float = EPSILON) -> Iterator[ReplicatedFigure]:
     """Yield the optimal return, and those of the two learners' policies."""
     table = TransitionTable.of("CliffWalking-v1")
     best, best_exploring = optimal_values(table), optimal_values(table, epsilon=epsilon)
@@ -26,7 +26,7 @@ def measure(epsilon: float = EPSILON) -> Iterator[Finding]:
     }
     for what, (policy, theirs) in policies.items():
         ours = expected_return(table, policy)
-        yield Finding(what, f"{theirs:g}", ours, ours, ours, "exact", agreement(round(ours, 1) == theirs))
+        yield ReplicatedFigure(what, f"{theirs:g}", ours, ours, ours, "exact", agreement(round(ours, 1) == theirs))
 
 
 CLAIM = Claim(

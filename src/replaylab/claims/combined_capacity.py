@@ -10,7 +10,7 @@ verdict contradicts it, and as contested if the contrast is undecided.
 
 from collections.abc import Iterator
 
-from replaylab.claims.finding import Claim, Finding, Verdict
+from replaylab.claims.claim import Claim, ReplicatedFigure, ReplicationOutcome
 from replaylab.errors import ConfigError
 from replaylab.study import Study
 
@@ -26,7 +26,7 @@ SAID = {
 """What the sources say of each contrast of the study: in words, and as verdicts that agree."""
 
 
-def measure(study: Study | None = None) -> Iterator[Finding]:
+def measure(study: Study | None = None) -> Iterator[ReplicatedFigure]:
     """Run what is missing of the study, and yield one finding for each contrast.
 
     Args:
@@ -38,10 +38,10 @@ def measure(study: Study | None = None) -> Iterator[Finding]:
     study = study or Study.from_toml("combined-capacity")
     if not study.run().complete:
         raise ConfigError(f"runs of {study.spec.name} failed; their tracebacks are in {study.folder / 'failures'}")
-    for found in study.contrasts().found:
-        said, agreeing = SAID[found.asked.name]
-        yield Finding(
-            f"{found.asked.name}: difference in score",
+    for found in study.contrasts().results:
+        said, agreeing = SAID[found.contrast.name]
+        yield ReplicatedFigure(
+            f"{found.contrast.name}: difference in score",
             said,
             found.size.estimate,
             found.size.low,
@@ -51,11 +51,11 @@ def measure(study: Study | None = None) -> Iterator[Finding]:
         )
 
 
-def judged(verdict: str, agreeing: tuple[str, ...]) -> Verdict:
+def judged(verdict: str, agreeing: tuple[str, ...]) -> ReplicationOutcome:
     """Return what a contrast's verdict says about a statement with which these verdicts agree."""
     if verdict == "undecided":
-        return Verdict.CONTESTED
-    return Verdict.REPRODUCED if verdict in agreeing else Verdict.NOT_REPRODUCED
+        return ReplicationOutcome.CONTESTED
+    return ReplicationOutcome.REPRODUCED if verdict in agreeing else ReplicationOutcome.NOT_REPRODUCED
 
 
 CLAIM = Claim(

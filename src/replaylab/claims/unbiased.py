@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from replaylab.claims.finding import Claim, Finding, agreement
+from replaylab.claims.claim import Claim, ReplicatedFigure, agreement
 from replaylab.claims.network_gradients import Floats, Gradients
 from replaylab.replay import (
     LAP,
@@ -97,7 +97,7 @@ def drawn(buffer: ReplayBuffer, along: Floats, batches: int) -> tuple[float, flo
     return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(batches))
 
 
-def measure(steps: int = STEPS, batches: int = BATCHES, seed: int = 0) -> Iterator[Finding]:
+def measure(steps: int = STEPS, batches: int = BATCHES, seed: int = 0) -> Iterator[ReplicatedFigure]:
     """Yield the exact error and the drawn share of every sampler, then LAP against PAL."""
     gradients = Gradients.make(steps, seed)
     even = np.full(steps, 1.0 / steps)
@@ -109,7 +109,7 @@ def measure(steps: int = STEPS, batches: int = BATCHES, seed: int = 0) -> Iterat
         mean, deviation = drawn(gradients.buffer(sampler, seed), along, batches)
         low, high = mean - Z * deviation, mean + Z * deviation
         what = f"{name}, β = 1: mean gradient of {batches:,} batches along uniform's exact one"
-        yield Finding(what, "1", mean, low, high, f"± {Z} standard errors", agreement(low <= 1.0 <= high))
+        yield ReplicatedFigure(what, "1", mean, low, high, f"± {Z} standard errors", agreement(low <= 1.0 <= high))
     for alpha in (0.4, 1.0):
         law, weights = law_and_weights(gradients, LAP(alpha), seed)
         lap, wanted = gradients.of(huber, law * weights), gradients.of(lambda d, a=alpha: pal(d, a), even)  # type: ignore[misc]
@@ -117,11 +117,11 @@ def measure(steps: int = STEPS, batches: int = BATCHES, seed: int = 0) -> Iterat
     law, _ = law_and_weights(gradients, SAMPLERS["proportional, α = .6"], seed)
     without = error(gradients.of(squared, law), truth)
     what = "control: proportional, β = 0: error of the expected gradient"
-    yield Finding(what, "> 0: biased", without, without, without, "exact", agreement(without > 1e-2))
+    yield ReplicatedFigure(what, "> 0: biased", without, without, without, "exact", agreement(without > 1e-2))
 
 
-def _exact(what: str, size: float) -> Finding:
-    return Finding(
+def _exact(what: str, size: float) -> ReplicatedFigure:
+    return ReplicatedFigure(
         f"{what}: error of the expected gradient", "0", size, size, size, "exact", agreement(size < ROUNDING)
     )
 

@@ -312,13 +312,13 @@ class ClaimsCommand:
         """Run the claims and return the exit code, 0 whatever the verdicts are."""
         from functools import partial
 
-        from replaylab.claims import chosen, telling
+        from replaylab.claims import chosen, reporting
 
         claims = chosen(self.numbers)
         _check_place("claims", "json", self.json, is_file=True)
-        told = telling.run(claims, partial(print, flush=True))
+        results = reporting.run(claims, partial(print, flush=True))
         if self.json is not None:
-            self.json.write_text(telling.dump(told), encoding="utf-8")
+            self.json.write_text(reporting.dump(results), encoding="utf-8")
         return 0
 
 
@@ -341,12 +341,12 @@ def _check_place(command: str, option: str, path: Path | None, *, is_file: bool)
 
 def _tell(study: Study, report: Path) -> None:
     """Print what came out, in words, and where the report is."""
-    from replaylab.study.report import looks
-    from replaylab.study.report.visit_shares import compared
+    from replaylab.study.report import earlier_reports
+    from replaylab.study.report.sections import visits
 
-    told = [*study.answers(), *compared(study.results(), study.spec.baseline)]
-    before = looks.warning(study, looks.seeds_of(study.curves()))
-    for line in (*told, *([before] if before else []), f"report: {report}"):
+    answers = [*study.answers(), *visits.lines(study.results(), study.spec)]
+    before = earlier_reports.warning(study, earlier_reports.seeds_of(study.curves()))
+    for line in (*answers, *([before] if before else []), f"report: {report}"):
         print(line)
 
 

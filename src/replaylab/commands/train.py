@@ -17,10 +17,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from replaylab import statistics
 from replaylab.errors import SnapshotError, SpecError
 from replaylab.files.atomic import write_text
-from replaylab.study.analysis import comparisons as analysis
+from replaylab.study.analysis import comparisons
 from replaylab.study.execution.training import train_population
 from replaylab.study.plan.populations import Population, plan
-from replaylab.study.report import sentences as words
+from replaylab.study.report import sentences
 from replaylab.study.results import provenance
 from replaylab.study.results.durations import duration
 from replaylab.study.results.store import write_population
@@ -218,9 +218,9 @@ def _train_with_progress(
             bar.update(task, completed=step, speed=step * len(population.seeds) / elapsed)
 
         def on_metrics(step: int, values: Mapping[str, NDArray[np.float64]]) -> None:
-            if analysis.RETURN not in values:
+            if comparisons.RETURN not in values:
                 return
-            returns = values[analysis.RETURN]
+            returns = values[comparisons.RETURN]
             evaluated[step] = np.where(np.isnan(returns), evaluated.get(step, returns), returns)
             if np.isfinite(evaluated[step]).all():  # with a budget of episodes the seeds come one by one
                 found = statistics.bootstrap_interval(evaluated.pop(step), resamples=1_000)
@@ -259,7 +259,7 @@ class _Film:
 def _level(found: statistics.Interval, population: Population) -> str:
     """A level with its interval, which one seed alone does not have."""
     alone = len(population.seeds) == 1
-    return words.estimate(found) if alone else f"{words.estimate(found)} ({words.interval(found)})"
+    return sentences.estimate(found) if alone else f"{sentences.estimate(found)} ({sentences.interval(found)})"
 
 
 def _measure(population: Population) -> str:
@@ -280,6 +280,6 @@ def _print(console: Console, line: str) -> None:
 
 def _final(columns: Mapping[str, NDArray[Any]], population: Population) -> statistics.Interval:
     """The final level, by the same measure as in a study's report."""
-    rows = columns["metric"] == analysis.RETURN
-    curve = analysis.curve_of_runs(population, *(columns[k][rows] for k in ("seed", "step", "value")))
+    rows = columns["metric"] == comparisons.RETURN
+    curve = comparisons.curve_of_runs(population, *(columns[k][rows] for k in ("seed", "step", "value")))
     return statistics.bootstrap_interval(curve.of_runs("final"))

@@ -1,8 +1,21 @@
 """Measures of a batch and of how a buffer is used: what a replay strategy did, beside how well it did.
 
-Pure functions of arrays, on NumPy alone; leading axes (replicas) are kept.
+Pure functions of arrays, on NumPy alone; leading axes (replicas) are kept. A sampler's *law*, or sampling distribution,
+is the probability P(i) with which one row of a batch is the stored step i, the same for each row; it adds up to 1 over
+the stored steps. `ReplayBuffer.probabilities` returns it.
 """
 
+from replaylab.measures.buffer_usage import (
+    TdErrors,
+    effective_batch_size,
+    effective_sample_size,
+    gini,
+    mean_age,
+    never_replayed_share,
+    relative_entropy_of_law,
+    td_errors,
+    total_variance,
+)
 from replaylab.measures.dependence import (
     duplicate_share,
     excess_row_correlation,
@@ -15,17 +28,6 @@ from replaylab.measures.dependence import (
     whitened,
 )
 from replaylab.measures.distance import energy_distance, mmd2
-from replaylab.measures.use import (
-    TdErrors,
-    effective_batch_size,
-    effective_sample_size,
-    gini,
-    mean_age,
-    never_replayed_share,
-    relative_entropy_of_law,
-    td_errors,
-    total_variance,
-)
 
 __all__ = [
     "TdErrors",

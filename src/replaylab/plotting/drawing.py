@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from replaylab.plotting import palette, svg
-from replaylab.plotting.palette import Look
+from replaylab.plotting.palette import LineStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +28,7 @@ SMALL, MEDIUM, WIDE = 242, 372, 760
 GAP = 16
 """Between panels, in CSS pixels."""
 
-Key = tuple[str, Look]
+Key = tuple[str, LineStyle]
 """An entry of a legend."""
 
 
@@ -52,7 +52,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Group:
+class PanelGroup:
     """Panels that belong together, under one heading: an environment's, for instance."""
 
     title: str
@@ -63,7 +63,7 @@ class Group:
 class Drawing:
     """A whole figure."""
 
-    groups: Sequence[Group]
+    groups: Sequence[PanelGroup]
     legend: Sequence[Key] = ()
     axes: str = ""
     """What the axes of all panels are, where it does not stand at each."""
@@ -174,11 +174,11 @@ def _legend(legend: Sequence[Key], width: int) -> Panel:
     rows = -(-len(legend) // columns)
     height = 20 * rows + 6
     figure = Figure(figsize=(width / 72, height / 72))
-    for i, (name, look) in enumerate(legend):
+    for i, (name, style) in enumerate(legend):
         row, column = divmod(i, columns)
         x, y = column * width / columns, 20 * row + 14
         level = 1 - (y - 4) / height
         ends = [x / width, (x + 26) / width]
-        figure.add_artist(Line2D(ends, [level, level], color=look.light, linestyle=look.line, linewidth=2.2))
+        figure.add_artist(Line2D(ends, [level, level], color=style.light, linestyle=style.dashes, linewidth=2.2))
         write(figure, name, x + 33, y, color=palette.INK)
     return Panel("legend", figure)

@@ -1,4 +1,4 @@
-"""Colours of strategies: the same in every figure, told apart by colour-blind readers, in light and in dark.
+"""Colours of strategies: the same in every figure, distinguishable for colour-blind readers, in light and in dark.
 
 The hues are those of Okabe & Ito (https://jfly.uni-koeln.de/color/), with lighter steps of the same hue on a
 dark page. The baseline is a neutral grey. Beyond six other strategies hues repeat with another line style.
@@ -24,30 +24,30 @@ HUES = (
 )
 """(light, dark) pairs; some are a step darker than the originals so that thin lines stay visible."""
 
-LineStyle = Literal["-", "--", ":", "-."] | tuple[float, tuple[float, ...]]
+DashPattern = Literal["-", "--", ":", "-."] | tuple[float, tuple[float, ...]]
 """As matplotlib takes it: by sign, or an offset with lengths of dashes and gaps."""
 
-LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.", (0.0, (8.0, 2.0, 1.5, 2.0, 1.5, 2.0)), (0.0, (2.0, 4.0)))
+LINES: tuple[DashPattern, ...] = ("-", "--", ":", "-.", (0.0, (8.0, 2.0, 1.5, 2.0, 1.5, 2.0)), (0.0, (2.0, 4.0)))
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """How one strategy is drawn."""
 
     light: str
     dark: str
-    line: LineStyle
+    dashes: DashPattern
     variable: str
     """Name of the CSS variable that carries its colour on a page."""
 
 
-def looks(strategies: Sequence[str], baseline: str) -> dict[str, Look]:
+def line_styles(strategies: Sequence[str], baseline: str) -> dict[str, LineStyle]:
     """Return the look of each strategy, by the order in the study file."""
     others = [s for s in strategies if s != baseline]
-    chosen = {baseline: Look(*BASELINE, "--", "--baseline")}
+    chosen = {baseline: LineStyle(*BASELINE, "--", "--baseline")}
     for i, strategy in enumerate(others):
         hue = HUES[i % len(HUES)]
-        chosen[strategy] = Look(*hue, LINES[i // len(HUES) % len(LINES)], f"--hue-{i % len(HUES)}")
+        chosen[strategy] = LineStyle(*hue, LINES[i // len(HUES) % len(LINES)], f"--hue-{i % len(HUES)}")
     return chosen
 
 

@@ -13,17 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab.plotting import palette
+from replaylab.plotting.svg_size import lighter, rounded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-"""The reader's own fonts, in place of the one that came with matplotlib."""
+"""The reader's own fonts, instead of the one that comes with matplotlib."""
 
 PIXELS_PER_INCH = 160
 """Of raster images; a figure 760 wide has 1,689 pixels."""
 
-_NUMBERS = re.compile(r'( (?:d|x|y|width|height)=")([^"]*)')
+_NUMBERS = re.compile(r'( (?:x|y|width|height)=")([^"]*)')
 _TAG = re.compile(r"<[^>]*>")
 _ELEMENTS = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>", flags=re.DOTALL)
 _DROPPED = re.compile(r" font-family: [^;\"]*;?| transform=\"rotate\(-?0 [^\"]*\"")
@@ -92,7 +93,7 @@ def body(figure: Figure) -> str:
     svg = text.getvalue()
     svg = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
     svg = _in_tags(_ELEMENTS.sub("", svg), _cleaned)
-    return re.sub(r">\s+<", "><", svg).strip()
+    return lighter(re.sub(r">\s+<", "><", svg).strip())
 
 
 def _in_tags(text: str, change: Callable[[str], str]) -> str:
@@ -102,13 +103,7 @@ def _in_tags(text: str, change: Callable[[str], str]) -> str:
 
 def _cleaned(tag: str) -> str:
     tag = re.sub(r'<g id="[^"]*">', "<g>", _DROPPED.sub("", tag))
-    return _NUMBERS.sub(lambda found: found[1] + _short(found[2]), tag)
-
-
-def _short(numbers: str) -> str:
-    """Return path data or a number with one decimal, and no more space than it needs."""
-    rounded = re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), numbers)
-    return re.sub(r"\s*([MLQCz])\s*", r"\1", rounded).strip()
+    return _NUMBERS.sub(lambda found: found[1] + re.sub(r"-?\d+\.\d+", rounded, found[2]), tag)
 
 
 def to_svg(figure: Figure) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import ConfigError
-from replaylab.measures.use import gini
+from replaylab.measures.buffer_usage import gini
 from replaylab.replay.data.schedules import as_schedule
 from replaylab.replay.introspection import Introspective
 from replaylab.replay.samplers.sampler import Sampler
@@ -159,13 +159,8 @@ def replay_figures(counts: npt.NDArray[np.int64] | None) -> dict[str, float | No
         return dict.fromkeys(names)
     if not counts.size:
         return dict.fromkeys(names, np.nan)
-    return dict(
-        zip(
-            names,
-            (float(counts.mean()), float(counts.max()), float((counts == 0).mean()), float(gini(counts))),
-            strict=True,
-        )
-    )
+    figures = (counts.mean(), counts.max(), (counts == 0).mean(), gini(counts))
+    return dict(zip(names, map(float, figures), strict=True))
 
 
 def _law_is_known(sampler: Sampler, batch_size: int | None, progress: float | None) -> bool:

@@ -5,21 +5,27 @@ Every function is pure: the same arrays and the same ``seed`` give the same numb
 tells which to use, and how often the intervals hold the true value.
 """
 
-from replaylab.statistics.comparison import (
+from replaylab.statistics.effect_sizes import (
     performance_profile,
     probability_of_improvement,
     standardised_difference,
 )
-from replaylab.statistics.curves import area_under_curve, on_grid
 from replaylab.statistics.equivalence import Bounds, Equivalence, Verdict, paired_equivalence
-from replaylab.statistics.factors import Contrast, contrast, contrast_weights, main_effect_test, seed_correlation
-from replaylab.statistics.levels import (
+from replaylab.statistics.factorial_contrasts import (
+    Contrast,
+    contrast,
+    contrast_weights,
+    main_effect_test,
+    seed_correlation,
+)
+from replaylab.statistics.interquartile_means import (
     bootstrap_interval,
     curve_band,
     interquartile_mean,
     paired_difference,
     unpaired_difference,
 )
+from replaylab.statistics.learning_curves import area_under_curve, normalised_score, on_grid
 from replaylab.statistics.paired import PairedTest, paired_test
 from replaylab.statistics.permutation import (
     EXACT_SEEDS,
@@ -29,7 +35,7 @@ from replaylab.statistics.permutation import (
     paired_permutation_test,
     share_distance_test,
 )
-from replaylab.statistics.planning import Power, power
+from replaylab.statistics.power_analysis import Power, power
 from replaylab.statistics.proportions import Shares, wilson_interval
 from replaylab.statistics.resampling import RESAMPLES, Band, Interval, interval_p, interval_t
 from replaylab.statistics.survival import (
@@ -68,6 +74,7 @@ __all__ = [
     "main_effect_test",
     "max_t",
     "median_steps",
+    "normalised_score",
     "on_grid",
     "paired_difference",
     "paired_equivalence",

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from replaylab.arguments import INSIDE, check, instance, number, optional, seed_number, takes
 from replaylab.errors import ConfigError
-from replaylab.statistics.levels import paired_difference
+from replaylab.statistics.interquartile_means import paired_difference
 from replaylab.statistics.resampling import COUNT, NUMBERS, Interval
 
 Verdict = Literal["equivalent", "higher", "lower", "undecided"]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from numpy.typing import ArrayLike
 
 from replaylab.arguments import INSIDE, optional, seed_number, takes
-from replaylab.statistics.levels import paired_difference
+from replaylab.statistics.interquartile_means import paired_difference
 from replaylab.statistics.permutation import PERMUTATIONS, paired_permutation_test
 from replaylab.statistics.resampling import COUNT, NUMBERS, Interval, as_pairs, interval_p
 

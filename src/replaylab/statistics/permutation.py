@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from replaylab.arguments import optional, seed_number, takes
 from replaylab.errors import ShapeError
-from replaylab.statistics.levels import interquartile_mean, iqm_difference
+from replaylab.statistics.interquartile_means import interquartile_mean, iqm_difference
 from replaylab.statistics.resampling import COUNT, NUMBERS, Floats, as_pairs
 
 PERMUTATIONS = 20_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from replaylab.study.plan.populations import runs_of
 
 if TYPE_CHECKING:
-    from replaylab.study.report.reported import ReportedStudy
+    from replaylab.study.report.reported_study import ReportedStudy
 
 
 def html_of(study: ReportedStudy) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas
 
     from replaylab.study.analysis.comparisons import Curve, Difference, Level
-    from replaylab.study.analysis.contrast_answers import Answers
+    from replaylab.study.analysis.contrast_results import ContrastResults
 
 
 FOLDER = optional(place("a folder"))
@@ -228,9 +228,9 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.analysis import comparisons as analysis
+        from replaylab.study.analysis import comparisons
 
-        return analysis.curves_of(self.results(), self.spec, metric)
+        return comparisons.curves_of(self.results(), self.spec, metric)
 
     def levels(self) -> list[Level]:
         """Return how high each strategy came, with intervals: the numbers of the report's first table.
@@ -238,9 +238,9 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.analysis import comparisons as analysis
+        from replaylab.study.analysis import comparisons
 
-        return analysis.levels(self.curves())
+        return comparisons.levels(self.curves())
 
     def differences(self) -> list[Difference]:
         """Return each strategy's difference from the baseline, paired over seeds and Holm-corrected.
@@ -248,9 +248,9 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.analysis import comparisons as analysis
+        from replaylab.study.analysis import comparisons
 
-        return analysis.differences(self.curves(), self.spec.baseline)
+        return comparisons.differences(self.curves(), self.spec.baseline)
 
     def answers(self) -> list[str]:
         """Return what came out, in sentences: of the study's contrasts, or, without any, of its strategies; maybe none.
@@ -258,13 +258,13 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.report import contrast_section as contrast_report
-        from replaylab.study.report import sentences as words
+        from replaylab.study.report import sentences
+        from replaylab.study.report.sections import contrasts
 
         if self.spec.contrasts:
-            return contrast_report.lines(self.contrasts())
+            return contrasts.lines(self.contrasts())
         found = self.differences()
-        return words.answers(found, self.levels(), self.spec) if found else []
+        return sentences.answers(found, self.levels(), self.spec) if found else []
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -285,17 +285,17 @@ class Study:
 
         return write_report(self, self.folder if out is None else Path(out), figure_files=figure_files)
 
-    def contrasts(self) -> Answers:
+    def contrasts(self) -> ContrastResults:
         """Return what came out of the study file's contrasts: estimates, intervals, p-values, verdicts, warnings.
 
         Raises:
             SpecError: nothing has been run yet.
         """
         from replaylab.study.analysis.comparisons import curves_of
-        from replaylab.study.analysis.contrast_answers import answers
+        from replaylab.study.analysis.contrast_results import evaluate_contrasts
 
         rows = self.results()
-        return answers(self.spec, lambda metric: curves_of(rows, self.spec, metric))
+        return evaluate_contrasts(self.spec, lambda metric: curves_of(rows, self.spec, metric))
 
     def record(self, name: str) -> dict[str, Any]:
         """Return one of the folder's JSON records, ``machine`` for instance; empty where there is none.

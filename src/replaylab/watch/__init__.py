@@ -7,9 +7,9 @@
 Figures need the lab extra; rendered episodes and mp4 the video extra, TensorBoard the tensorboard extra.
 """
 
-from replaylab.watch.curves import by_episode, learning_curves
 from replaylab.watch.grid import Grid
-from replaylab.watch.maps import value_map, visit_map
+from replaylab.watch.grid_maps import value_map, visit_map
+from replaylab.watch.learning_curves import by_episode, learning_curves
 from replaylab.watch.playing import Episode, greedy, play
 from replaylab.watch.saving import save
 from replaylab.watch.smoothing import ewma, running_mean

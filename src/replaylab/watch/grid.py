@@ -80,7 +80,8 @@ class Grid:
             closed = frozenset(s for s, letter in enumerate(letters) if letter in "HG")
             return cls(tuple(env.desc.shape), (LEFT, DOWN, RIGHT, UP), labels, closed)
         raise ConfigError(
-            f"the grid of {env_id} is not known; make it by hand: Grid(shape=(rows, columns), moves=..., labels=...)"
+            f"the grid of {env_id} is not known; describe it yourself: "
+            "Grid(shape=(rows, columns), moves=..., labels=...)"
         )
 
     def cells(self, name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -98,3 +99,26 @@ class Grid:
                 f"{self.shape[1]}), but got {list(array.shape)}"
             )
         return array
+
+
+TAXI_STATES_OF_A_PLACE = 20
+"""Taxi numbers its states by row, column, passenger (5) and destination (4), the last one fastest."""
+
+
+def state_cells(env_id: str, **kwargs: Any) -> tuple[Grid, npt.NDArray[np.intp]]:
+    """Return an environment's grid, and the cell that each of its states is in, shape (S,).
+
+    In CliffWalking and FrozenLake every state is a cell; of Taxi the cells are where the taxi is.
+
+    Args:
+        env_id: The registered name.
+        **kwargs: For the environment's constructor.
+
+    Raises:
+        ConfigError: The environment has no grid that is known.
+    """
+    if env_id.partition("-")[0] != "Taxi":
+        grid = Grid.of(env_id, **kwargs)
+        return grid, np.arange(grid.size)
+    grid = Grid((5, 5), (DOWN, UP, RIGHT, LEFT), labels={0: "R", 4: "G", 20: "Y", 23: "B"})
+    return grid, np.arange(grid.size * TAXI_STATES_OF_A_PLACE) // TAXI_STATES_OF_A_PLACE

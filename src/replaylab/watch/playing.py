@@ -77,7 +77,7 @@ def play(
         return _play(made, policy, seed, max_steps)
     except gym.error.DependencyNotInstalled as error:
         raise MissingExtraError(
-            f'pictures of this environment need more: {error}. Run: pip install "replaylab[video]"'
+            f'rendering this environment needs another package: {error}. Run: pip install "replaylab[video]"'
         ) from error
     finally:
         made.close()

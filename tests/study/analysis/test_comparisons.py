@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from replaylab.number_format import decimals, p_value
 from replaylab.plotting import palette
 from replaylab.statistics import Band, Interval
-from replaylab.study.analysis import comparisons as analysis
+from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve, Difference
 from replaylab.study.execution.progress import PlainReporter
-from replaylab.study.report import figures
-from replaylab.study.report import sentences as words
+from replaylab.study.report import figures, sentences
 from tests.study.tiny import pretend, study
 
 
 def made(tmp_path, gain, **changes):
     found = study(tmp_path, seeds=10, population=10, **changes)
     pretend(found, gain)
-    return found, analysis.curves_of(found.results(), found.spec, analysis.RETURN)
+    return found, comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)
 
 
 def test_curves_come_in_the_order_of_the_file(tmp_path):
@@ -38,13 +38,13 @@ def test_final_and_area_of_a_straight_line():
 
 def test_a_gain_is_found_and_said(tmp_path):
     found, curves = made(tmp_path, 30.0)
-    final, area = analysis.differences(curves, "uniform")
+    final, area = comparisons.differences(curves, "uniform")
     assert (final.measure, area.measure) == ("final", "area")
     assert final.iqm.low < 30 < final.iqm.high + 1
     assert final.iqm.high - final.iqm.low < 4  # seeds vary by 5, but pairs by 1
     assert final.p == final.p_holm == 2 / 2**10
-    assert words.verdict(final) == "higher"
-    (answer,) = words.answers([final, area], analysis.levels(curves), found.spec)
+    assert sentences.verdict(final) == "higher"
+    (answer,) = sentences.answers([final, area], comparisons.levels(curves), found.spec)
     assert answer.startswith("On CartPole-v1, by the final level, prioritized (+")
     assert "came out higher than uniform. By the average over training, prioritized (+" in answer
     assert "no difference" not in answer
@@ -52,11 +52,11 @@ def test_a_gain_is_found_and_said(tmp_path):
 
 def test_no_gain_is_said_as_no_difference_shown(tmp_path):
     found, curves = made(tmp_path, 0.0)
-    differences = analysis.differences(curves, "uniform")
+    differences = comparisons.differences(curves, "uniform")
     assert not any(d.shown for d in differences)
-    (answer,) = words.answers(differences, analysis.levels(curves), found.spec)
+    (answer,) = sentences.answers(differences, comparisons.levels(curves), found.spec)
     assert "no difference from uniform was shown for prioritized" in answer
-    assert words.comparison(differences[0]).endswith(": no difference shown; the interval covers 0.")
+    assert sentences.comparison(differences[0]).endswith(": no difference shown; the interval covers 0.")
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_no_gain_is_said_as_no_difference_shown(tmp_path):
 )
 def test_a_comparison_in_words(interval, p, ending):
     difference = Difference("e", "l", "per", "uniform", "final", 10, Interval(*interval), p / 3, p)
-    sentence = words.comparison(difference)
+    sentence = sentences.comparison(difference)
     assert sentence.endswith(f"10 pairs; p = {p:.3f} after Holm’s correction): {ending}")
 
 
 def test_holm_is_over_all_comparisons_of_a_measure(tmp_path):
     _, curves = made(tmp_path, 30.0, strategies__none={"type": "online"})
-    finals = [d for d in analysis.differences(curves, "uniform") if d.measure == "final"]
+    finals = [d for d in comparisons.differences(curves, "uniform") if d.measure == "final"]
     assert [d.p_holm for d in finals] == [2 * d.p for d in finals]
 
 
@@ -84,13 +84,13 @@ def test_only_seeds_both_have_are_paired():
     grid = np.array([1, 2])
     base = Curve("e", "l", "u", np.array([1, 2, 3]), grid, np.array([[0, 10.0], [0, 20], [0, 30]]))
     other = Curve("e", "l", "p", np.array([3, 4, 2]), grid, np.array([[0, 31.0], [0, 99], [0, 22]]))
-    ours, theirs = analysis.paired_values(other, base, "final")
+    ours, theirs = comparisons.paired_values(other, base, "final")
     assert (ours - theirs).tolist() == [2.0, 1.0]
 
 
 def test_runs_without_common_steps_are_brought_onto_one_grid(tmp_path):
     found, _ = made(tmp_path, 0.0)
-    curve = analysis.curve_of_runs(
+    curve = comparisons.curve_of_runs(
         found.populations[0],
         np.array([0, 0, 1]),
         np.array([10, 200, 100]),
@@ -103,25 +103,25 @@ def test_runs_without_common_steps_are_brought_onto_one_grid(tmp_path):
 
 def test_budgets_say_what_is_not_matched(tmp_path):
     found, _ = made(tmp_path, 0.0, strategies__none={"type": "online"})
-    spent = analysis.spending(found.results(), found.spec)
+    spent = comparisons.budgets_spent(found.results(), found.spec)
     assert [(s.strategy, s.updates, s.transitions_replayed) for s in spent] == [
         ("uniform", 280, 2240),
         ("prioritized", 280, 2240),
         ("none", 280, 280),
     ]
-    assert words.budgets(spent, found.spec) == (
+    assert sentences.budgets(spent, found.spec) == (
         "Matched between strategies: environment steps and updates. Not matched: transitions replayed. "
         "Transitions replayed in one update: uniform 8, prioritized 8 and none 1. "
         "What that alone does is part of each difference."
     )
-    assert words.budgets(spent[:2], found.spec) == (
+    assert sentences.budgets(spent[:2], found.spec) == (
         "Matched between strategies: environment steps, updates and transitions replayed."
     )
 
 
 def test_too_few_seeds_are_told(tmp_path):
-    assert words.few_seeds(study(tmp_path, seeds=10).spec) is None
-    assert words.few_seeds(study(tmp_path, seeds=3).spec) == (
+    assert sentences.few_seeds(study(tmp_path, seeds=10).spec) is None
+    assert sentences.few_seeds(study(tmp_path, seeds=3).spec) == (
         "With 3 seeds and 1 comparison the corrected test cannot reach p < 0.05 whatever the data "
         "(its smallest p is 0.25): read the intervals, or add seeds."
     )
@@ -139,11 +139,11 @@ def test_too_few_seeds_are_told(tmp_path):
     ],
 )
 def test_numbers_for_people(value, text):
-    assert words.number(value) == text
+    assert decimals(value) == text
 
 
 def test_p_values_for_people():
-    assert [words.p_value(p) for p in (0.0004, 0.012, 1)] == ["< 0.001", "0.012", "1.000"]
+    assert [p_value(p) for p in (0.0004, 0.012, 1)] == ["< 0.001", "0.012", "1.000"]
 
 
 def test_the_legend_names_strategies_that_only_some_environments_have():
@@ -151,7 +151,7 @@ def test_the_legend_names_strategies_that_only_some_environments_have():
         return Curve(environment, "l", strategy, np.arange(2), np.array([50, 300]), np.ones((2, 2)))
 
     cells = [[(drawn(e, s), Band(*np.ones((3, 2)))) for s in names] for e, names in {"a": "u", "b": "hu"}.items()]
-    drawing = figures.curves(cells, "u", palette.looks(["h", "u", "x"], "u"), "return", "steps")
+    drawing = figures.curves(cells, "u", palette.line_styles(["h", "u", "x"], "u"), "return", "steps")
     assert [name for name, _ in drawing.legend] == ["u", "h"]
     assert [panel.title for panel in drawing.groups[0].panels] == ["a: return over steps", "b: return over steps"]
 
@@ -163,7 +163,7 @@ def test_many_strategies_get_a_panel_each():
         (Curve("a", "l", s, np.arange(2), steps, np.ones((2, 2)) * i), Band(*np.ones((3, 2)) * i))
         for i, s in enumerate(names)
     ]
-    drawing = figures.curves([cell], "u", palette.looks(names, "u"), "return", "steps")
+    drawing = figures.curves([cell], "u", palette.line_styles(names, "u"), "return", "steps")
     (group,) = drawing.groups
     assert [panel.title for panel in group.panels] == names
     assert {panel.figure.axes[0].get_ylim() for panel in group.panels} == {(-1.35, 28.35)}
@@ -173,7 +173,9 @@ def test_many_strategies_get_a_panel_each():
 def test_a_run_is_drawn_at_few_points_up_to_its_last():
     steps = np.arange(1, 1_001)
     curve = Curve("e", "l", "u", np.arange(3), steps, np.outer([1.0, 2.0, 3.0], steps))
-    drawing = figures.multiples([[(curve, Band(*curve.values))]], "u", palette.looks(["u"], "u"), "r", "t", runs=True)
+    drawing = figures.multiples(
+        [[(curve, Band(*curve.values))]], "u", palette.line_styles(["u"], "u"), "r", "t", runs=True
+    )
     *runs, _ = drawing.groups[0].panels[0].figure.axes[0].lines
     assert [len(line.get_xdata()) for line in runs] == [figures.MOST_POINTS] * 3
     assert [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in runs] == [(1000, 1000), (1000, 2000), (1000, 3000)]
@@ -189,15 +191,15 @@ def test_dots_show_every_run_and_equal_values_too():
 
 def test_thinned_keeps_the_last_point_and_short_curves_whole():
     curve = Curve("e", "l", "s", np.array([0]), np.arange(10), np.arange(10.0)[None])
-    assert analysis.thinned(curve, 4).steps.tolist() == [0, 3, 6, 9]
-    assert analysis.thinned(curve, 50).values.tolist() == curve.values.tolist()
+    assert comparisons.thinned(curve, 4).steps.tolist() == [0, 3, 6, 9]
+    assert comparisons.thinned(curve, 50).values.tolist() == curve.values.tolist()
 
 
 def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(tmp_path):
     found = study(tmp_path, budget={"episodes": 300})
     curve = Curve("e", "l", "s", np.arange(2), np.array([50, 300]), np.ones((2, 2)))
     time = found.spec.budget.counted
-    drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], "s", palette.looks(["s"], "s"), "return", time)
+    drawn = figures.curves([[(curve, Band(*np.ones((3, 2))))]], "s", palette.line_styles(["s"], "s"), "return", time)
     figure = drawn.groups[0].panels[0].figure
     texts = [text.get_text() for text in figure.texts]
     assert texts[:4] == ["0", "100", "200", "300"]
@@ -208,5 +210,5 @@ def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(
 
 
 def test_a_sentence_names_a_few_strategies_and_counts_the_others():
-    assert words.some(["a", "b", "c"]) == "a, b and c"
-    assert words.some([f"s{i}" for i in range(12)]) == "s0, s1, s2, s3, s4, s5, s6 and 5 others"
+    assert sentences.some(["a", "b", "c"]) == "a, b and c"
+    assert sentences.some([f"s{i}" for i in range(12)]) == "s0, s1, s2, s3, s4, s5, s6 and 5 others"

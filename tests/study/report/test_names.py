@@ -18,7 +18,7 @@ from replaylab.study import Spec
 from replaylab.study.execution.progress import LiveReporter
 from replaylab.study.execution.reporter import Failure
 from replaylab.study.report import figures
-from replaylab.study.report.contrast_section import _keys
+from replaylab.study.report.sections.contrasts import _keys
 from tests.study.tiny import pretend, study, table
 
 ODD = [

@@ -50,12 +50,12 @@ def test_they_are_trained_in_workers(tmp_path):
     [
         (
             "nowhere:Mine",
-            "there is no module 'nowhere' in .*, nor is one installed. Run the command where nowhere.py is",
+            "no module 'nowhere' was found in .* or among the installed packages. Run the command where nowhere.py is",
         ),
         (f"{OWN}:Fersh", f"{OWN} has no class 'Fersh'."),
         (f"{OWN}:THING", "has no class 'THING'"),
         (f"{OWN}:HalfAlpha", "HalfAlpha is not derived from replaylab.replay.CustomSampler."),
-        (f"{OWN}:NoDataclass", r"NoDataclass is no dataclass. Write @dataclass\(frozen=True\) above it."),
+        (f"{OWN}:NoDataclass", r"NoDataclass is not a dataclass. Write @dataclass\(frozen=True\) above it."),
         ("__main__:Mine", "workers cannot import __main__. Write the class into a file of its own."),
         (":Mine", "but got .:Mine.\\."),
         ("relative.:Mine", "but got .relative.:Mine.\\."),

@@ -40,7 +40,7 @@ MESSAGES = [
     ),
     (
         {"strategies__prioritized__environments": ["Taxi-v4"]},
-        "`environments` must hold every environment that is spoken of, but lacks 'Taxi-v4'.",
+        "`environments` must list every environment referenced elsewhere in the file, but lacks 'Taxi-v4'.",
     ),
     (
         {"strategies__prioritized__learner": {"gama": 0.5}},
@@ -106,7 +106,7 @@ MESSAGES = [
     ({"seeds": [True]}, None),
     ({"budget": {"steps": True}}, "`budget.steps` must be a valid integer, but got True."),
     ({"seeds": 0}, "`seeds` must be a count of at least 1, or a list of seeds, but got 0."),
-    ({"seeds": [3, 3]}, "`seeds` must hold each entry once, but 3 is there more than once, but got [3, 3]."),
+    ({"seeds": [3, 3]}, "`seeds` must list each entry once, but 3 appears more than once, but got [3, 3]."),
     ({"seeds": []}, "`seeds` must have at least one entry, but got []."),
     ({"environments": []}, "`environments` must have at least one entry, but got []."),
     ({"environments": "CartPole-v1"}, "`environments` must be a list, but got 'CartPole-v1'."),

@@ -107,7 +107,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Spent:
+class BudgetSpent:
     """What one run of a strategy used up, on average over its seeds."""
 
     environment: str
@@ -116,6 +116,26 @@ class Spent:
     environment_steps: float
     updates: float
     transitions_replayed: float
+
+
+@dataclass(frozen=True)
+class ComparisonResults:
+    """What comparing the strategies gave: the numbers that several sections of a report share."""
+
+    levels: Sequence[Level]
+    differences: Sequence[Difference]
+    spent: Sequence[BudgetSpent]
+
+
+def compare(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) -> ComparisonResults:
+    """Return the levels of all strategies, their differences from the baseline, and what their runs used up.
+
+    Args:
+        rows: a study's results.
+        spec: the study.
+        curves: the evaluation returns, as `curves_of` gives them.
+    """
+    return ComparisonResults(levels(curves), differences(curves, spec.baseline), budgets_spent(rows, spec))
 
 
 def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Curve]:
@@ -188,7 +208,7 @@ def paired_values(curve: Curve, base: Curve, measure: Measure) -> tuple[NDArray[
     return curve.of_runs(measure)[ours], base.of_runs(measure)[theirs]
 
 
-def comparisons(curves: Sequence[Curve], baseline: str) -> Iterator[tuple[Curve, Curve]]:
+def pairs_with_baseline(curves: Sequence[Curve], baseline: str) -> Iterator[tuple[Curve, Curve]]:
     """Yield each strategy's curve with the baseline's of the same environment and learner."""
     bases = {c.cell: c for c in curves if c.strategy == baseline}
     for curve in curves:
@@ -199,7 +219,7 @@ def comparisons(curves: Sequence[Curve], baseline: str) -> Iterator[tuple[Curve,
 
 def _family(curves: Sequence[Curve], baseline: str, measure: Measure) -> list[Difference]:
     found = []
-    for curve, base in comparisons(curves, baseline):
+    for curve, base in pairs_with_baseline(curves, baseline):
         ours, theirs = paired_values(curve, base, measure)
         size, p = statistics.paired_test(ours, theirs)
         found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p))
@@ -207,14 +227,14 @@ def _family(curves: Sequence[Curve], baseline: str, measure: Measure) -> list[Di
     return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
 
 
-def spending(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[Spent]:
+def budgets_spent(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[BudgetSpent]:
     """Return what a run of each strategy used up: steps, updates, transitions replayed."""
     updates = curves_of(rows, spec, "train/updates")
     replayed = {
         (c.cell, c.strategy): c.values[:, -1].mean() for c in curves_of(rows, spec, "replay/transitions_replayed")
     }
     return [
-        Spent(
+        BudgetSpent(
             *c.cell,
             c.strategy,
             spec.budget_of(c.strategy).total,

@@ -12,17 +12,18 @@ from matplotlib.patches import Polygon
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from replaylab.number_format import tick
 from replaylab.plotting import palette
-from replaylab.plotting.drawing import MEDIUM, SMALL, WIDE, Drawing, Group, Panel, new_panel, shortened, write
-from replaylab.plotting.palette import Look
-from replaylab.statistics import Band, Interval
+from replaylab.plotting.drawing import MEDIUM, SMALL, WIDE, Drawing, Panel, PanelGroup, new_panel, shortened, write
+from replaylab.plotting.palette import LineStyle
+from replaylab.statistics import Band, Interval, normalised_score
 from replaylab.study.analysis.comparisons import Curve, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Cell = Sequence[tuple[Curve, Band]]
+CellCurves = Sequence[tuple[Curve, Band]]
 """The curves of one environment and learner, a strategy each, with their bands."""
 
 MOST_TOGETHER = 7
@@ -41,29 +42,35 @@ def title_of(curve: Curve, several_learners: bool) -> str:
 
 
 def curves(
-    cells: Sequence[Cell], baseline: str, looks: dict[str, Look], unit: str, time: str, *, small: bool = False
+    cells: Sequence[CellCurves],
+    baseline: str,
+    styles: dict[str, LineStyle],
+    unit: str,
+    time: str,
+    *,
+    small: bool = False,
 ) -> Drawing:
     """Draw every strategy's curve with its interval: one panel for each environment and learner.
 
     With more than `MOST_TOGETHER` strategies each has a panel of its own, with the baseline beside it.
     """
     if max(map(len, cells)) > MOST_TOGETHER:
-        return multiples(cells, baseline, looks, unit, time, runs=False)
-    panels = [_overlay(cell, title, looks, "" if small else unit, time, small) for title, cell in _titled(cells)]
+        return multiples(cells, baseline, styles, unit, time, runs=False)
+    panels = [_overlay(cell, title, styles, "" if small else unit, time, small) for title, cell in _titled(cells)]
     shown = list(dict.fromkeys(curve.strategy for cell in cells for curve, _ in cell))
     axes = f"across: {time}; up: {unit}" if small else ""
-    return Drawing([Group("", panels)], [(name, looks[name]) for name in looks if name in shown], axes)
+    return Drawing([PanelGroup("", panels)], [(name, styles[name]) for name in styles if name in shown], axes)
 
 
-def _titled(cells: Sequence[Cell]) -> list[tuple[str, Cell]]:
+def _titled(cells: Sequence[CellCurves]) -> list[tuple[str, CellCurves]]:
     several = len({curve.learner for cell in cells for curve, _ in cell}) > 1
     return [(title_of(cell[0][0], several), cell) for cell in cells]
 
 
-def _overlay(cell: Cell, title: str, looks: dict[str, Look], unit: str, time: str, small: bool) -> Panel:
+def _overlay(cell: CellCurves, title: str, styles: dict[str, LineStyle], unit: str, time: str, small: bool) -> Panel:
     figure, axes = new_panel(SMALL, 170) if small else new_panel(MEDIUM, 280, left=66, bottom=44)
     for curve, band in cell:
-        _draw(axes, curve, band, looks[curve.strategy])
+        _draw(axes, curve, band, styles[curve.strategy])
     _title(axes, title)
     _time_frame(axes, int(cell[0][0].steps[-1]))
     if not small:
@@ -72,9 +79,9 @@ def _overlay(cell: Cell, title: str, looks: dict[str, Look], unit: str, time: st
     return Panel(f"{title}: {unit} over {time}", figure)
 
 
-def _draw(axes: Axes, curve: Curve, band: Band, look: Look, width: float = 2.0) -> None:
-    _fill(axes, curve.steps, band.low, band.high, look.light, 0.14)
-    axes.plot(curve.steps, band.estimate, linestyle=look.line, color=look.light, lw=width)
+def _draw(axes: Axes, curve: Curve, band: Band, style: LineStyle, width: float = 2.0) -> None:
+    _fill(axes, curve.steps, band.low, band.high, style.light, 0.14)
+    axes.plot(curve.steps, band.estimate, linestyle=style.dashes, color=style.light, lw=width)
 
 
 def _fill(axes: Axes, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], color: str, alpha: float) -> None:
@@ -85,11 +92,11 @@ def _fill(axes: Axes, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], co
             sides = [np.stack([x[part], low[part]], axis=1), np.stack([x[part], high[part]], axis=1)[::-1]]
             around = np.concatenate(sides)
             axes.add_artist(Polygon(around, color=color, alpha=alpha, linewidth=0))
-            axes.update_datalim(around)  # add_patch would look for curves in the outline, for long
+            axes.update_datalim(around)  # add_patch would style for curves in the outline, for long
 
 
 def multiples(
-    cells: Sequence[Cell], baseline: str, looks: dict[str, Look], unit: str, time: str, *, runs: bool
+    cells: Sequence[CellCurves], baseline: str, styles: dict[str, LineStyle], unit: str, time: str, *, runs: bool
 ) -> Drawing:
     """Draw one small panel for each strategy: its IQM bold, the baseline's dashed, every run thin if asked for.
 
@@ -99,7 +106,9 @@ def multiples(
     for title, cell in _titled(cells):
         reference = next((pair for pair in cell if pair[0].strategy == baseline), None)
         limits = _limits([c.values if runs else np.stack(b) for c, b in cell])
-        groups.append(Group(title, [_own_panel(curve, band, reference, looks, limits, runs) for curve, band in cell]))
+        groups.append(
+            PanelGroup(title, [_own_panel(curve, band, reference, styles, limits, runs) for curve, band in cell])
+        )
     note = f"dashed grey: {baseline}" if any(c.strategy != baseline for cell in cells for c, _ in cell) else ""
     return Drawing(groups, axes="; ".join(filter(None, (f"across: {time}", f"up: {unit}", note))))
 
@@ -118,19 +127,19 @@ def _own_panel(
     curve: Curve,
     band: Band,
     reference: tuple[Curve, Band] | None,
-    looks: dict[str, Look],
+    styles: dict[str, LineStyle],
     limits: tuple[float, float],
     runs: bool,
 ) -> Panel:
     figure, axes = new_panel(SMALL, 170)
-    look = looks[curve.strategy]
+    style = styles[curve.strategy]
     if runs:
         few = thinned(curve, MOST_POINTS)
-        axes.plot(few.steps, few.values.T, "-", color=look.light, lw=0.7, alpha=0.4)
-    _fill(axes, curve.steps, band.low, band.high, look.light, 0.18)
+        axes.plot(few.steps, few.values.T, "-", color=style.light, lw=0.7, alpha=0.4)
+    _fill(axes, curve.steps, band.low, band.high, style.light, 0.18)
     if reference is not None and reference[0] is not curve:
         axes.plot(reference[0].steps, reference[1].estimate, "--", color=palette.BASELINE[0], lw=1.3)
-    axes.plot(curve.steps, band.estimate, "-", color=look.light, lw=2.2)
+    axes.plot(curve.steps, band.estimate, "-", color=style.light, lw=2.2)
     _title(axes, shortened(curve.strategy, SMALL - 60, 12.5))
     axes.set_ylim(limits)
     _time_frame(axes, int(curve.steps[-1]))
@@ -138,45 +147,49 @@ def _own_panel(
 
 
 def over_environments(
-    cells: Sequence[Cell], looks: dict[str, Look], scale: Callable[[str], tuple[float, float]], unit: str, time: str
+    cells: Sequence[CellCurves],
+    styles: dict[str, LineStyle],
+    scale: Callable[[str], tuple[float, float]],
+    unit: str,
+    time: str,
 ) -> Drawing:
     """Draw one panel for each strategy and learner: its curve on every environment, in line styles.
 
     Args:
         cells: environments and learners.
-        looks: of the strategies.
+        styles: of the strategies.
         scale: for an environment, the returns that are drawn as 0 and as 1.
         unit: of the vertical axis.
         time: of the horizontal one.
     """
     environments = list(dict.fromkeys(cell[0][0].environment for cell in cells))
-    styles = dict(zip(environments, palette.LINES * (len(environments) // len(palette.LINES) + 1), strict=False))
+    patterns = dict(zip(environments, palette.LINES * (len(environments) // len(palette.LINES) + 1), strict=False))
     several = len({curve.learner for cell in cells for curve, _ in cell}) > 1
     panels = []
-    for strategy in looks:
+    for strategy in styles:
         for learner in dict.fromkeys(curve.learner for cell in cells for curve, _ in cell):
             own = [(c, b) for cell in cells for c, b in cell if (c.strategy, c.learner) == (strategy, learner)]
             if own:
                 title = f"{strategy}, {learner}" if several else strategy
-                panels.append(_environments_panel(own, title, looks[strategy], styles, scale))
-    legend = [(name, Look(palette.MUTED, palette.MUTED, style, "--muted")) for name, style in styles.items()]
-    return Drawing([Group("", panels)], legend, f"across: share of the budget in {time}; up: {unit}")
+                panels.append(_environments_panel(own, title, styles[strategy], patterns, scale))
+    legend = [(name, LineStyle(palette.MUTED, palette.MUTED, pattern, "--muted")) for name, pattern in patterns.items()]
+    return Drawing([PanelGroup("", panels)], legend, f"across: share of the budget in {time}; up: {unit}")
 
 
 def _environments_panel(
-    own: Cell,
+    own: CellCurves,
     title: str,
-    look: Look,
-    styles: dict[str, palette.LineStyle],
+    style: LineStyle,
+    patterns: dict[str, palette.DashPattern],
     scale: Callable[[str], tuple[float, float]],
 ) -> Panel:
     figure, axes = new_panel(SMALL, 170)
     for curve, band in own:
         low, high = scale(curve.environment)
         shares = curve.steps / curve.steps[-1]
-        estimate, bottom, top = ((side - low) / (high - low) for side in band)
-        _fill(axes, shares, bottom, top, look.light, 0.1)
-        axes.plot(shares, estimate, linestyle=styles[curve.environment], color=look.light, lw=1.8)
+        estimate, bottom, top = (normalised_score(side, low, high) for side in band)
+        _fill(axes, shares, bottom, top, style.light, 0.1)
+        axes.plot(shares, estimate, linestyle=patterns[curve.environment], color=style.light, lw=1.8)
     _title(axes, shortened(title, SMALL - 60, 12.5))
     axes.set_ylim(-0.08, 1.08)
     _share_frame(axes)
@@ -210,7 +223,9 @@ def dots(groups: Sequence[tuple[str, Sequence[Dots]]], unit: str, *, small: bool
     longest = max(len(row.label) for _, panels in groups for one in panels for row in one.rows)
     room = round(6.4 * longest) + 14
     width = next((w for w in ((SMALL, MEDIUM, WIDE) if small else (MEDIUM, WIDE)) if w - room >= 0.5 * w), WIDE)
-    return Drawing([Group(title, [_dots(one, width, room) for one in panels]) for title, panels in groups], axes=unit)
+    return Drawing(
+        [PanelGroup(title, [_dots(one, width, room) for one in panels]) for title, panels in groups], axes=unit
+    )
 
 
 def _dots(shown: Dots, width: int, room: int) -> Panel:
@@ -252,21 +267,23 @@ def _points(axes: Axes, x: NDArray[Any], y: NDArray[Any], color: str, size: floa
     axes.plot(ends, np.repeat(y, 3), "-", color=color, lw=size, alpha=alpha, snap=False, zorder=3)
 
 
-def profiles(panels: Sequence[tuple[str, Sequence[tuple[str, Band]]]], taus: Any, looks: dict[str, Look]) -> Drawing:
+def profiles(
+    panels: Sequence[tuple[str, Sequence[tuple[str, Band]]]], taus: Any, styles: dict[str, LineStyle]
+) -> Drawing:
     """Draw the share of runs above each score: one line a strategy, or with many strategies a panel each.
 
     Args:
         panels: for each title, strategies with their profiles.
         taus: scores, shape (T,).
-        looks: of the strategies.
+        styles: of the strategies.
     """
     drawn = []
     for title, found in panels:
         figure, axes = new_panel(MEDIUM, 280, left=66, bottom=44) if len(panels) == 1 else new_panel(SMALL, 170)
         for strategy, band in found:
-            look = looks[strategy]
-            _fill(axes, taus, band.low, band.high, look.light, 0.14)
-            axes.plot(taus, band.estimate, linestyle=look.line, color=look.light, lw=2.0)
+            style = styles[strategy]
+            _fill(axes, taus, band.low, band.high, style.light, 0.14)
+            axes.plot(taus, band.estimate, linestyle=style.dashes, color=style.light, lw=2.0)
         _title(axes, shortened(title, SMALL - 60, 12.5))
         axes.set_xlim(float(taus[0]), float(taus[-1]))
         axes.set_ylim(-0.03, 1.03)
@@ -274,7 +291,9 @@ def profiles(panels: Sequence[tuple[str, Sequence[tuple[str, Band]]]], taus: Any
         drawn.append(Panel(title, figure))
     shown = dict.fromkeys(strategy for _, found in panels for strategy, _ in found)
     return Drawing(
-        [Group("", drawn)], [(s, looks[s]) for s in looks if s in shown], "across: score; up: share of runs above it"
+        [PanelGroup("", drawn)],
+        [(s, styles[s]) for s in styles if s in shown],
+        "across: score; up: share of runs above it",
     )
 
 
@@ -321,14 +340,7 @@ def _ticks(limits: tuple[float, float], most: int, *, integer: bool = False) -> 
     """Return ticks at round numbers within limits."""
     found = MaxNLocator(most, steps=_NICE, integer=integer).tick_values(*limits)
     slack = 1e-9 * (limits[1] - limits[0])
-    return [(float(v), _short(float(v))) for v in found if limits[0] - slack <= v <= limits[1] + slack]
-
-
-def _short(value: float) -> str:
-    """Return a tick's number in few letters."""
-    thousands = abs(value) >= 10_000 or (abs(value) >= 1_000 and value % 100 == 0)
-    text = f"{value / 1000:g}k" if thousands else f"{value + 0.0:.6g}"
-    return text.replace("-", "−")
+    return [(float(v), tick(float(v))) for v in found if limits[0] - slack <= v <= limits[1] + slack]
 
 
 def _time_frame(axes: Axes, last: int) -> None:

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from replaylab import statistics
+from replaylab.number_format import counted
 from replaylab.statistics.bootstrap import MOST_ENUMERATED, MOST_RESAMPLES, STEADY
-from replaylab.study.analysis import comparisons as analysis
-from replaylab.study.report import sentences as words
+from replaylab.study.analysis import comparisons
+from replaylab.study.report import sentences
 from replaylab.study.results.durations import duration
 from replaylab.study.results.provenance import Machine
 from replaylab.study.results.records import machines_of
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
-    from replaylab.study.report.reported import ReportedStudy
+    from replaylab.study.report.reported_study import ReportedStudy
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ _CONTRASTS = (
     f"together, in which all contrasts of a seed flip together, a t counts as at most what the interval says, and a "
     f"contrast that lacks a seed takes part with those it has (Westfall & Young 1993). “Equivalent” needs the 90 % "
     f"interval inside the declared bounds, which is two one-sided tests at 5 % (Schuirmann 1987), each contrast by "
-    f"itself, and five seeds. “Higher” and “lower” need a corrected p below {analysis.SIGNIFICANCE}. “Undecided” is "
+    f"itself, and five seeds. “Higher” and “lower” need a corrected p below {comparisons.SIGNIFICANCE}. “Undecided” is "
     f"none of these: the data do not tell."
 )
 
@@ -58,10 +59,11 @@ def of(study: ReportedStudy) -> Methods:
 def _what_was_run(spec: Spec) -> list[str]:
     strategies = f"{len(spec.strategies)} strategies" if len(spec.strategies) > 1 else "one strategy"
     runs = (
-        f"{words.counted(spec.runs, 'run')}: {words.counted(len(spec.seeds), 'seed')} each of {strategies}, on "
-        f"{words.joined(spec.environments)}, with {words.joined(list(spec.learners))}. A run takes {spec.budget}. "
-        f"A seed decides the environment’s randomness, the network’s first weights, exploration and the replay’s "
-        f"draws, each by a random stream of its own; equal seeds pair runs across strategies."
+        f"{counted(spec.runs, 'run')}: {counted(len(spec.seeds), 'seed')} each of {strategies}, on "
+        f"{sentences.joined(spec.environments)}, with {sentences.joined(list(spec.learners))}. "
+        f"A run takes {spec.budget}. A seed decides the environment’s randomness, the network’s first weights, "
+        f"exploration and the replay’s draws, each by a random stream of its own; equal seeds pair runs across "
+        f"strategies."
     )
     own = [
         f"{strategy} {spec.budget_of(strategy).total:,}"
@@ -69,12 +71,12 @@ def _what_was_run(spec: Spec) -> list[str]:
         if spec.budget_of(strategy) != spec.budget
     ]
     if own:
-        runs += f" Other budgets, in {spec.budget.unit}: {words.joined(own)}."
+        runs += f" Other budgets, in {spec.budget.unit}: {sentences.joined(own)}."
     learners = [f"{name}: {_options(part.model_dump(mode='json'))}." for name, part in spec.learners.items()]
     replays = [f"{name}: {_options(part.model_dump(mode='json'))}." for name, part in spec.strategies.items()]
     judged = (
         f"Evaluation: every {spec.evaluation.every:,} {spec.budget.unit}, the greedy policy plays "
-        f"{words.counted(spec.evaluation.episodes, 'episode')} on environments of its own, so that neither exploration "
+        f"{counted(spec.evaluation.episodes, 'episode')} on environments of its own, so that neither exploration "
         f"nor the training environment’s state is part of the result; the figure is their mean undiscounted return. "
         f"Nothing of an evaluation is learned from."
     )
@@ -109,9 +111,9 @@ def _statistics(spec: Spec) -> list[str]:
         f"strategies’ runs are swapped or not, and it is the share of patterns with at least the difference seen, in "
         f"either direction (all patterns up to {statistics.EXACT_SEEDS} pairs, {statistics.PERMUTATIONS:,} random ones "
         f"beyond). It alone calls equal levels of unequal spread different too often; the other is the interval’s, "
-        f"which is below {analysis.SIGNIFICANCE} only where the interval leaves out 0. Holm’s "
+        f"which is below {comparisons.SIGNIFICANCE} only where the interval leaves out 0. Holm’s "
         f"correction is over all comparisons of one measure, so that the chance of even one false alarm in that family "
-        f"is about {100 * analysis.SIGNIFICANCE:.0f} % or less.",
+        f"is about {100 * comparisons.SIGNIFICANCE:.0f} % or less.",
         *contrasts,
         "Sources: Agarwal et al. 2021, Deep reinforcement learning at the edge of the statistical precipice; Holm "
         "1979, A simple sequentially rejective multiple test procedure; Phipson & Smyth 2010, Permutation p-values "

@@ -16,17 +16,21 @@ from replaylab.files.atomic import whole_file, write_text
 from replaylab.plotting import palette, svg
 from replaylab.plotting.drawing import MEDIUM, SMALL, WIDE, Drawing, Key
 from replaylab.statistics import Band
-from replaylab.study.analysis import comparisons as analysis
+from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
+from replaylab.study.report import figures
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import duckdb
 
-    from replaylab.study.report.reported import ReportedStudy
+    from replaylab.study.report.reported_study import ReportedStudy
 
 _KINDS = {SMALL: "small", MEDIUM: "medium", WIDE: "wide"}
+
+BAND = ("environment", "learner", "strategy", "step", "iqm", "low", "high")
+"""Columns of the CSV file of curves with their bands."""
 
 KEYS = ("environment", "learner", "strategy")
 """First columns of every CSV file of a report."""
@@ -34,7 +38,7 @@ KEYS = ("environment", "learner", "strategy")
 
 @dataclass(frozen=True)
 class ReportFigure:
-    """A figure on the page: its words, its legend, and the SVG elements of its panels, by group."""
+    """A figure on the page: its title and caption, its legend, and the SVG elements of its panels, by group."""
 
     key: str
     title: str
@@ -91,13 +95,18 @@ class Page:
         self.curves = curves
         self.out = out
         self.figure_files = figure_files
-        self.looks = palette.looks(list(self.spec.strategies), self.spec.baseline)
+        self.line_styles = palette.line_styles(list(self.spec.strategies), self.spec.baseline)
 
     def curves_of(self, metric: str) -> list[Curve]:
         """Return the curves of a metric; empty where nothing logged it."""
-        if metric == analysis.RETURN:
+        if metric == comparisons.RETURN:
             return list(self.curves)
-        return analysis.curves_of(self.rows, self.spec, metric)
+        return comparisons.curves_of(self.rows, self.spec, metric)
+
+    @property
+    def many_strategies(self) -> bool:
+        """Whether there are too many strategies to draw them in one panel."""
+        return len(self.line_styles) > figures.MOST_TOGETHER
 
     def heading(self, environment: str, learner: str) -> str:
         """Return the name of an environment and learner, the learner's only where the study has several."""
@@ -161,10 +170,11 @@ class Page:
         return ReportTable(key, title, caption, [columns[i] for i in kept], [[r[i] for i in kept] for r in rows])
 
 
-Cells = list[list[tuple[Curve, Band]]]
+BandedCurves = list[list[tuple[Curve, Band]]]
+"""Curves with their bands, by environment and learner."""
 
 
-def cells_of(curves: Sequence[Curve]) -> Cells:
+def cells_of(curves: Sequence[Curve]) -> BandedCurves:
     """Return curves with their bands, grouped by environment and learner."""
     grouped: dict[tuple[str, str], list[tuple[Curve, Band]]] = {}
     for curve in curves:
@@ -172,8 +182,15 @@ def cells_of(curves: Sequence[Curve]) -> Cells:
     return list(grouped.values())
 
 
-def _label(*words: str) -> str:
-    return ": ".join(word for word in words if word)
+def band_rows(cells: BandedCurves) -> Iterable[Sequence[Any]]:
+    """Yield the rows of a CSV file with the columns `BAND`."""
+    for curve, band in (pair for cell in cells for pair in cell):
+        for point in zip(curve.steps.tolist(), *(side.tolist() for side in band), strict=True):
+            yield (*curve.cell, curve.strategy, *point)
+
+
+def _label(*parts: str) -> str:
+    return ": ".join(part for part in parts if part)
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -12,31 +12,38 @@ import jinja2
 
 from replaylab.errors import SpecError
 from replaylab.files.atomic import write_text
+from replaylab.number_format import counted
 from replaylab.plotting import palette, svg
-from replaylab.study.analysis import comparisons as analysis
-from replaylab.study.report import contrast_section as contrast_report
-from replaylab.study.report import effect_sizes as effects
-from replaylab.study.report import looks, methods
-from replaylab.study.report import measure_sections as beside
-from replaylab.study.report import over_environments as overall
-from replaylab.study.report import return_sections as sections
-from replaylab.study.report import sentences as words
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import ComparisonResults
+from replaylab.study.report import earlier_reports, methods, sentences
 from replaylab.study.report.page import Page, ReportFigure, Section
-from replaylab.study.report.return_sections import Told
+from replaylab.study.report.sections import (
+    all_environments,
+    contrasts,
+    differences,
+    effect_sizes,
+    learner_internals,
+    learning_curves,
+    levels,
+    replay_measures,
+    visits,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from replaylab.study.report.reported import ReportedStudy
+    from replaylab.study.report.reported_study import ReportedStudy
 
-SECTIONS: tuple[Callable[[Page, Told], Section | None], ...] = (
-    sections.learning,
-    sections.heights,
-    sections.distances,
-    effects.section,
-    overall.section,
-    beside.section,
-    sections.inside,
+SECTIONS: tuple[Callable[[Page, ComparisonResults], Section | None], ...] = (
+    learning_curves.section,
+    levels.section,
+    differences.section,
+    effect_sizes.section,
+    all_environments.section,
+    visits.section,
+    replay_measures.section,
+    learner_internals.section,
 )
 """What stands between the answer and the methods, in this order; a section that has nothing to show is None."""
 
@@ -53,26 +60,28 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
         SpecError: the folder holds no results of these settings.
     """
     rows = study.results()
-    curves = analysis.curves_of(rows, study.spec, analysis.RETURN)
+    curves = comparisons.curves_of(rows, study.spec, comparisons.RETURN)
     if not curves:
-        raise SpecError(f"{study.folder}: the results hold no {analysis.RETURN}, so there is nothing to compare.")
+        raise SpecError(f"{study.folder}: the results hold no {comparisons.RETURN}, so there is nothing to compare.")
     page = Page(study, rows, curves, out, figure_files=figure_files)
     spec = study.spec
-    told = Told(analysis.levels(curves), analysis.differences(curves, spec.baseline), analysis.spending(rows, spec))
+    results = comparisons.compare(rows, spec, curves)
     with svg.style():
-        asked = contrast_report.section(page, page.curves_of)
-        shown = [section for make in SECTIONS if (section := make(page, told))]
+        contrast_section = contrasts.section(page, page.curves_of)
+        shown = [section for make in SECTIONS if (section := make(page, results))]
     html = _template().render(
         spec=spec,
         fonts=svg.FONTS,
         figure_files=figure_files,
         variables=palette.variables(),
-        looks=page.looks,
-        answers=words.answers(told.differences, told.levels, spec) if told.differences and not asked else [],
-        compared=words.compared(spec),
-        budgets=words.budgets(told.spent, spec),
+        line_styles=page.line_styles,
+        answers=sentences.answers(results.differences, results.levels, spec)
+        if results.differences and not contrast_section
+        else [],
+        compared=sentences.compared(spec),
+        budgets=sentences.budgets(results.spent, spec),
         warnings=_warnings(page),
-        asked=asked,
+        contrasts=contrast_section,
         sections=shown,
         is_figure=lambda one: isinstance(one, ReportFigure),
         methods=methods.of(study),
@@ -80,7 +89,7 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
     path = out / "report.html"
     write_text(path, html)
     if out.resolve() == study.folder.resolve():
-        looks.note(study, looks.seeds_of(curves))
+        earlier_reports.note(study, earlier_reports.seeds_of(curves))
     return path
 
 
@@ -89,12 +98,14 @@ def _warnings(page: Page) -> list[str]:
     missing = [p for p in study.populations if not study.file_of(p).is_file()]
     if missing:
         found.append(
-            f"Incomplete: {sum(len(p.seeds) for p in missing)} of {words.counted(page.spec.runs, 'run')} "
+            f"Incomplete: {sum(len(p.seeds) for p in missing)} of {counted(page.spec.runs, 'run')} "
             f"are missing. What follows is about those that are there."
         )
     if not any(c.strategy == page.spec.baseline for c in page.curves):
         found.append(f"The runs of the baseline, {page.spec.baseline}, are missing, so nothing is compared with it.")
-    found += filter(None, (words.few_seeds(page.spec), looks.warning(study, looks.seeds_of(page.curves))))
+    found += filter(
+        None, (sentences.few_seeds(page.spec), earlier_reports.warning(study, earlier_reports.seeds_of(page.curves)))
+    )
     made_with = _versions_of_files(study)
     if len(made_with) > 1:
         found.append(f"The runs were made with different library versions: {'; '.join(sorted(made_with))}.")

@@ -9,69 +9,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from replaylab.number_format import counted, decimals, equals_p, signed_decimals, significant
 from replaylab.statistics import Interval
-from replaylab.study.analysis.comparisons import Difference, Level, Measure, Spent
+from replaylab.study.analysis.comparisons import BudgetSpent, Difference, Level, Measure
 from replaylab.study.spec.study_file import Spec
+
+MEASURE_TITLES: dict[Measure, str] = {"final": "Final level", "area": "Average over training (area)"}
+"""Above a panel."""
 
 MEASURE_NAMES: dict[Measure, str] = {"final": "final", "area": "average"}
 """As a table's column has them."""
 
-MEASURE_WORDS: dict[Measure, str] = {
+MEASURE_PHRASES: dict[Measure, str] = {
     "final": "final level",
     "area": "average over training",
 }
+"""In a sentence."""
 
 MOST_NAMED = 8
 """Strategies that one sentence names."""
 
 
-def number(value: float, scale: float | None = None) -> str:
-    """Return a number with about three digits and a true minus sign.
-
-    Args:
-        value: the number.
-        scale: the largest size among numbers it stands beside, so that all get the same decimals; its own by
-            default.
-    """
-    size = abs(value if scale is None else scale)
-    digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2
-    text = f"{value:,.{digits}f}"
-    return text.lstrip("-") if float(text.replace(",", "")) == 0 else text.replace("-", "−")
-
-
-def signed(value: float, scale: float | None = None) -> str:
-    """Return a number with its sign always there."""
-    text = number(value, scale)
-    return f"+{text}" if value > 0 else text
-
-
 def estimate(found: Interval) -> str:
     """Return the estimate, with the decimals of its interval."""
-    return number(found.estimate, _scale(found))
+    return decimals(found.estimate, _scale(found))
 
 
 def interval(found: Interval) -> str:
     """Return an interval's ends."""
-    return f"{number(found.low, _scale(found))} to {number(found.high, _scale(found))}"
+    return f"{decimals(found.low, _scale(found))} to {decimals(found.high, _scale(found))}"
 
 
 def effect(found: Interval) -> str:
     """Return a difference with its sign, and the decimals of its interval."""
-    return signed(found.estimate, _scale(found))
+    return signed_decimals(found.estimate, _scale(found))
 
 
 def effect_interval(found: Interval) -> str:
     """Return the ends of a difference's interval, with their signs."""
-    return f"{signed(found.low, _scale(found))} to {signed(found.high, _scale(found))}"
+    return f"{signed_decimals(found.low, _scale(found))} to {signed_decimals(found.high, _scale(found))}"
 
 
 def _scale(found: Interval) -> float:
     return max(map(abs, found))
-
-
-def p_value(p: float) -> str:
-    """Return a p-value as written in a table."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def joined(items: Sequence[str]) -> str:
@@ -80,15 +60,10 @@ def joined(items: Sequence[str]) -> str:
 
 
 def some(items: Sequence[str], noun: str = "others") -> str:
-    """Return the items, joined; of more than `MOST_NAMED` the first ones, and how many there are besides."""
+    """Return the items, joined; of more than `MOST_NAMED` the first ones, and how many more there are."""
     if len(items) <= MOST_NAMED:
         return joined(items)
     return f"{', '.join(items[: MOST_NAMED - 1])} and {len(items) - MOST_NAMED + 1} {noun}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 run``, ``40 runs``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def verdict(difference: Difference) -> str:
@@ -145,7 +120,7 @@ def _one_measure(found: Sequence[Difference], measure: Measure, where: str, *, f
     open_ = [d.strategy for d in found if not d.shown]
     if open_:
         clauses.append(f"no difference from {baseline} was shown for {some(open_)}")
-    lead = f"On {where}, by the {MEASURE_WORDS[measure]}, " if first else f"By the {MEASURE_WORDS[measure]}, "
+    lead = f"On {where}, by the {MEASURE_PHRASES[measure]}, " if first else f"By the {MEASURE_PHRASES[measure]}, "
     return lead + "; ".join(clauses) + "."
 
 
@@ -153,9 +128,9 @@ def comparison(difference: Difference) -> str:
     """Return one sentence on one comparison: effect, interval, p-value, verdict."""
     d = difference
     numbers = (
-        f"{d.strategy} against {d.baseline}, {MEASURE_WORDS[d.measure]}: {effect(d.iqm)} "
+        f"{d.strategy} against {d.baseline}, {MEASURE_PHRASES[d.measure]}: {effect(d.iqm)} "
         f"(95 % interval {effect_interval(d.iqm)}; {counted(d.pairs, 'pair')}; "
-        f"p {equals(d.p_holm)} after Holm’s correction)"
+        f"p {equals_p(d.p_holm)} after Holm’s correction)"
     )
     if d.shown:
         return f"{numbers}: {verdict(d)}."
@@ -164,13 +139,7 @@ def comparison(difference: Difference) -> str:
     return f"{numbers}: no difference shown; the interval leaves out 0, but p stays above 0.05."
 
 
-def equals(p: float) -> str:
-    """Return a p-value as written in a sentence, after ``p``."""
-    text = p_value(p)
-    return text if text.startswith("<") else f"= {text}"
-
-
-def budgets(spent: Sequence[Spent], spec: Spec) -> str:
+def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
     """Return what is matched between the strategies, and what is not."""
     if not spent:
         return f"Every run takes {spec.budget}; updates were not recorded."
@@ -191,7 +160,7 @@ def budgets(spent: Sequence[Spent], spec: Spec) -> str:
     if "transitions replayed" not in unmatched:
         return text
     per_update = {s.strategy: s.transitions_replayed / s.updates for s in spent if s.updates > 0}
-    listed = some([f"{strategy} {share:.3g}" for strategy, share in per_update.items()])
+    listed = some([f"{strategy} {significant(share)}" for strategy, share in per_update.items()])
     return f"{text} Transitions replayed in one update: {listed}. What that alone does is part of each difference."
 
 

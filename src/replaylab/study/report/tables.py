@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replaylab.study.analysis import comparisons as analysis
-from replaylab.study.report import sentences as words
+from replaylab.number_format import p_value
+from replaylab.study.analysis import comparisons
+from replaylab.study.report import sentences
 from replaylab.study.report.page import KEYS, Page, ReportTable
 
 RETURN_UNIT = "greedy return"
 """The unit of levels and differences, in words."""
 
 
-def level_table(page: Page, levels: Sequence[analysis.Level]) -> ReportTable:
+def level_table(page: Page, levels: Sequence[comparisons.Level]) -> ReportTable:
     """How high each strategy came, by both measures."""
-    by_cell: dict[tuple[str, str, str], dict[str, analysis.Level]] = {}
+    by_cell: dict[tuple[str, str, str], dict[str, comparisons.Level]] = {}
     for level in levels:
         by_cell.setdefault((level.environment, level.learner, level.strategy), {})[level.measure] = level
     return page.table(
@@ -26,10 +27,10 @@ def level_table(page: Page, levels: Sequence[analysis.Level]) -> ReportTable:
             (
                 *cell,
                 str(both["final"].runs),
-                words.estimate(both["final"].iqm),
-                words.interval(both["final"].iqm),
-                words.estimate(both["area"].iqm),
-                words.interval(both["area"].iqm),
+                sentences.estimate(both["final"].iqm),
+                sentences.interval(both["final"].iqm),
+                sentences.estimate(both["area"].iqm),
+                sentences.interval(both["area"].iqm),
             )
             for cell, both in by_cell.items()
         ],
@@ -38,7 +39,7 @@ def level_table(page: Page, levels: Sequence[analysis.Level]) -> ReportTable:
     )
 
 
-def difference_table(page: Page, differences: Sequence[analysis.Difference]) -> ReportTable:
+def difference_table(page: Page, differences: Sequence[comparisons.Difference]) -> ReportTable:
     """Each strategy against the baseline, with its test."""
     return page.table(
         "differences",
@@ -63,13 +64,13 @@ def difference_table(page: Page, differences: Sequence[analysis.Difference]) -> 
                 d.environment,
                 d.learner,
                 d.strategy,
-                words.MEASURE_NAMES[d.measure],
+                sentences.MEASURE_NAMES[d.measure],
                 str(d.pairs),
-                words.effect(d.iqm),
-                words.effect_interval(d.iqm),
-                words.p_value(d.p),
-                words.p_value(d.p_holm),
-                words.verdict(d),
+                sentences.effect(d.iqm),
+                sentences.effect_interval(d.iqm),
+                p_value(d.p),
+                p_value(d.p_holm),
+                sentences.verdict(d),
             )
             for d in differences
         ],
@@ -77,14 +78,14 @@ def difference_table(page: Page, differences: Sequence[analysis.Difference]) -> 
         (
             (
                 *(d.environment, d.learner, d.strategy, d.baseline, d.measure, d.pairs),
-                *(*d.iqm, d.p, d.p_holm, words.verdict(d)),
+                *(*d.iqm, d.p, d.p_holm, sentences.verdict(d)),
             )
             for d in differences
         ),
     )
 
 
-def budget_table(page: Page, spent: Sequence[analysis.Spent]) -> ReportTable:
+def budget_table(page: Page, spent: Sequence[comparisons.BudgetSpent]) -> ReportTable:
     """What one run of each strategy used up."""
 
     def whole(value: float) -> str:

@@ -65,7 +65,7 @@ def opened(text: bytes) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ValueError("it must be a table")
     if _SEAL in record and record.pop(_SEAL) != _digest(record):
-        raise ValueError("it is not what was written, by its checksum")
+        raise ValueError("its checksum does not match its contents")
     return record
 
 

@@ -122,7 +122,7 @@ def damage(path: Path) -> str | None:
     try:
         found = seal_of(path)
         if found is Seal.BROKEN:
-            return "it is not what was written, by its checksum"
+            return "its checksum does not match its contents"
         metadata = _metadata(path)
         if found is Seal.NONE:
             if metadata.get("sealed"):

@@ -5,7 +5,7 @@ learner and strategy; the labels in ``factors``; and `strategy` and `learner`, t
 with labels these stand for the table, so that strategies of different tables can be matched).
 
 A contrast's ``more`` and ``less`` choose cells by factors. Cells that agree in every factor that neither of the two
-names make a `Group`; within it the mean of the cells of ``more`` is compared with that of ``less``.
+names make a `MatchedGroup`; within it the mean of the cells of ``more`` is compared with that of ``less``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from replaylab.statistics import normalised_score
+from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import did_you_mean, shown
-from replaylab.study.spec.texts import Line, Prose
-from replaylab.study.spec.vary import Factor
+from replaylab.study.spec.parameter_grids import Factor
 
 if TYPE_CHECKING:
     from replaylab.study.spec.study_file import Spec
@@ -43,6 +46,10 @@ class Score(BaseModel):
     metric: Line = RETURN
     """What is scored."""
 
+    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values on the scale of the score."""
+        return normalised_score(values, self.low, self.high)
+
     @model_validator(mode="after")
     def _grows(self) -> Self:
         if not self.low < self.high:
@@ -50,7 +57,7 @@ class Score(BaseModel):
         return self
 
 
-class Question(BaseModel):
+class DeclaredContrast(BaseModel):
     """One contrast, as declared before the data are there."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -84,7 +91,7 @@ class Question(BaseModel):
             raise ValueError("must hold `more` and `less`, or `of`")
         own = [k for k in ("more", "less", "metric", "measure", "better") if getattr(self, k)]
         if self.of is not None and own:
-            raise ValueError(f"must not hold `{own[0]}` beside `of`, which takes it from the contrasts it names")
+            raise ValueError(f"must not have `{own[0]}` together with `of`, which takes it from the contrasts it names")
         return self
 
 
@@ -99,7 +106,7 @@ class Cell(NamedTuple):
         return " · ".join(self)
 
 
-class Group(NamedTuple):
+class MatchedGroup(NamedTuple):
     """Cells that agree in all that a contrast does not name."""
 
     more: tuple[Cell, ...]
@@ -107,7 +114,7 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ResolvedContrast:
     """A contrast with everything filled in."""
 
     name: str
@@ -119,7 +126,7 @@ class Asked:
     equivalence: float | None
     unit: str
     scored: bool
-    groups: tuple[Group, ...] = ()
+    groups: tuple[MatchedGroup, ...] = ()
     of: tuple[str, str] | None = None
 
     @property
@@ -128,29 +135,29 @@ class Asked:
         return tuple(dict.fromkeys(c for group in self.groups for side in group for c in side))
 
 
-def asked(spec: Spec) -> list[Asked]:
+def resolve_contrasts(spec: Spec) -> list[ResolvedContrast]:
     """Return the study's contrasts, resolved, in the order of the file.
 
     Raises:
         ValueError: a contrast breaks a rule; the message names it, the rule, the value and the mend.
     """
     cells = _cells(spec) if spec.contrasts else {}
-    found: dict[str, Asked] = {}
+    found: dict[str, ResolvedContrast] = {}
     for i, one in enumerate(spec.contrasts):
         where = f"`contrasts.{i}` ({one.name})"
         if one.name in found:
-            raise ValueError(f"{where} must have a name of its own, but an earlier one has it too")
+            raise ValueError(f"{where} must have a unique name, but an earlier contrast has the same one; rename it")
         found[one.name] = _difference(one, found, where) if one.of else _direct(one, cells, spec, where)
     return list(found.values())
 
 
-def _difference(one: Question, earlier: Mapping[str, Asked], where: str) -> Asked:
+def _difference(one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], where: str) -> ResolvedContrast:
     assert one.of is not None
     for name in one.of:
         if name not in earlier:
             raise ValueError(
-                f"{where}: `of` must name two contrasts above it ({', '.join(earlier) or 'there is none'}), but got "
-                f"{name!r}{did_you_mean(name, earlier).removesuffix('.')}"
+                f"{where}: `of` must name two contrasts above it ({', '.join(earlier) or 'none is defined yet'}), but "
+                f"got {name!r}{did_you_mean(name, earlier).removesuffix('.')}"
             )
     a, b = (earlier[name] for name in one.of)
     for key in ("metric", "measure", "unit"):
@@ -159,18 +166,18 @@ def _difference(one: Question, earlier: Mapping[str, Asked], where: str) -> Aske
                 f"{where}: `of` must name contrasts of one {key}, but {a.name!r} has {getattr(a, key)} and {b.name!r} "
                 f"{getattr(b, key)}"
             )
-    return Asked(
+    return ResolvedContrast(
         one.name, one.question, a.metric, a.measure, None, one.equivalence, a.unit, a.scored, of=(a.name, b.name)
     )
 
 
-def _direct(one: Question, cells: Mapping[Cell, dict[str, Factor]], spec: Spec, where: str) -> Asked:
+def _direct(one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: Spec, where: str) -> ResolvedContrast:
     groups = _groups(one, cells, where)
     metric = one.metric or RETURN
     scored = _scored({c.environment for g in groups for side in g for c in side}, metric, spec, where)
     unit = "score" if scored else "return" if metric == RETURN else metric
     better = one.better or ("higher" if metric == RETURN else None)
-    return Asked(
+    return ResolvedContrast(
         one.name, one.question, metric, one.measure or "area", better, one.equivalence, unit, scored, tuple(groups)
     )
 
@@ -195,8 +202,8 @@ def _cells(spec: Spec) -> dict[Cell, dict[str, Factor]]:
             of_strategy = _factors("strategy", strategy, spec)
             if both := sorted(set(of_learner) & set(of_strategy)):
                 raise ValueError(
-                    f"`contrasts` cannot tell the {both[0]!r} of learners from that of strategies; vary it in one of "
-                    f"them only"
+                    f"`contrasts` cannot distinguish the factor {both[0]!r} of learners from that of strategies; "
+                    f"vary it in only one of them"
                 )
             for environment in spec.environments_of(strategy):
                 cell = Cell(environment, learner, strategy)
@@ -211,11 +218,13 @@ def _factors(kind: Literal["learner", "strategy"], name: str, spec: Spec) -> dic
     own = {} if origin.labels else {kind: origin.table}
     reserved = {"environment", "learner", "strategy"} & set(origin.factors)
     if reserved:
-        raise ValueError(f"`factors` of {origin.table!r} must not be called {min(reserved)!r}; take another label")
+        raise ValueError(
+            f"`factors` of {origin.table!r} must not use the reserved name {min(reserved)!r}; choose another label"
+        )
     return own | origin.factors
 
 
-def _groups(one: Question, cells: Mapping[Cell, dict[str, Factor]], where: str) -> list[Group]:
+def _groups(one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], where: str) -> list[MatchedGroup]:
     sides = [_chosen(getattr(one, side), side, cells, one, where) for side in ("more", "less")]
     if both := set(sides[0]) & set(sides[1]):
         raise ValueError(f"{where}: `more` and `less` must choose different cells, but both choose {min(both)}")
@@ -225,12 +234,13 @@ def _groups(one: Question, cells: Mapping[Cell, dict[str, Factor]], where: str) 
         for cell in side:
             rest = frozenset((k, v) for k, v in cells[cell].items() if k not in named)
             by_rest.setdefault(rest, ([], []))[i].append(cell)
-    whole = [Group(tuple(more), tuple(less)) for more, less in by_rest.values() if more and less]
+    whole = [MatchedGroup(tuple(more), tuple(less)) for more, less in by_rest.values() if more and less]
     if not whole:
         first, second = ({k: cells[side[0]][k] for k in cells[side[0]] if k not in named} for side in sides)
         raise ValueError(
             f"{where}: a cell of `more` must agree with one of `less` in all that they do not name, but none does: "
-            f"{sides[0][0]} has {_listed(first)}, {sides[1][0]} has {_listed(second)}; name what may differ"
+            f"{sides[0][0]} has {_listed(first)}, {sides[1][0]} has {_listed(second)}; add what may differ to `more` "
+            f"and `less`"
         )
     return whole
 
@@ -240,7 +250,7 @@ def _listed(factors: Mapping[str, Factor]) -> str:
 
 
 def _chosen(
-    selector: Selector, side: str, cells: Mapping[Cell, dict[str, Factor]], one: Question, where: str
+    selector: Selector, side: str, cells: Mapping[Cell, dict[str, Factor]], one: DeclaredContrast, where: str
 ) -> list[Cell]:
     found = list(cells)
     for key, wanted in selector.items():

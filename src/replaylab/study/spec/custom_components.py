@@ -41,7 +41,8 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
     except (Exception, SystemExit) as error:
         if _is_absent(module_name, error):
             raise SpecError(
-                f"{rule}: there is no module {module_name!r} in {Path.cwd()}, nor is one installed. Run the command "
+                f"{rule}: no module {module_name!r} was found in {Path.cwd()} or among the installed packages. "
+                f"Run the command "
                 f"where {module_name.replace('.', '/')}.py is, or install it."
             ) from error
         raise SpecError(f"{rule}: {module_name} cannot be imported: {last_words(error)}") from error
@@ -66,8 +67,8 @@ def last_words(error: BaseException) -> str:
         return f"{error.filename}, line {error.lineno}: {type(error).__name__}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     at = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
-    told = str(error).partition("\n")[0]
-    return f"{at}{type(error).__name__}: {told}" if told else f"{at}{type(error).__name__}"
+    message = str(error).partition("\n")[0]
+    return f"{at}{type(error).__name__}: {message}" if message else f"{at}{type(error).__name__}"
 
 
 def _check(found: type, role: str, rule: str) -> None:
@@ -79,7 +80,7 @@ def _check(found: type, role: str, rule: str) -> None:
     elif not hasattr(found, "agents"):
         raise SpecError(f"{rule}: {found.__name__} has no method `agents` (see replaylab.learners.Learner).")
     if "__dataclass_fields__" not in vars(found):
-        raise SpecError(f"{rule}: {found.__name__} is no dataclass. Write @dataclass(frozen=True) above it.")
+        raise SpecError(f"{rule}: {found.__name__} is not a dataclass. Write @dataclass(frozen=True) above it.")
 
 
 def code_of(kind: str) -> str:

@@ -16,7 +16,7 @@ _RULES = {
     "string_pattern_mismatch": "must be made of letters, digits and _ . + -, and start with a letter or digit",
     "string_too_short": "must not be empty",
 }
-"""Pydantic's error types whose own words speak of Python rather than of the file."""
+"""Pydantic's error types whose own words are about Python rather than about the file."""
 
 
 def shown(value: object) -> str:

@@ -68,11 +68,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from replaylab.errors import SpecError
 from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve
-from replaylab.study.spec.contrasts import Question, Score, asked
+from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
+from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import explain
+from replaylab.study.spec.parameter_grids import Origin, chosen_learners, expanded
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
-from replaylab.study.spec.texts import Line, Prose
-from replaylab.study.spec.vary import Origin, chosen_learners, spread
 
 MOST_SEEDS = 100_000
 
@@ -168,7 +168,7 @@ class Spec(_Table):
     logging: LoggingTable = LoggingTable()
     measures: MeasuresTable = MeasuresTable()
     scores: dict[EnvironmentId, Score] = {}
-    contrasts: tuple[Question, ...] = ()
+    contrasts: tuple[DeclaredContrast, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -176,8 +176,8 @@ class Spec(_Table):
         """Make one table of each combination that ``vary`` speaks of, and take overrides out of the options."""
         if not isinstance(value, dict) or not all(isinstance(value.get(k), dict) for k in ("learners", "strategies")):
             return value
-        learners = spread(value["learners"], "learners", LEARNERS)
-        strategies = spread(value["strategies"], "strategies", STRATEGIES)
+        learners = expanded(value["learners"], "learners", LEARNERS)
+        strategies = expanded(value["strategies"], "strategies", STRATEGIES)
         given = value.get("origins") or {}  # those of a study.json
         if not isinstance(given, dict) or not all(isinstance(of, dict) for of in given.values()):
             return value
@@ -220,7 +220,7 @@ class Spec(_Table):
     def _no_duplicates(cls, value: tuple[object, ...]) -> tuple[object, ...]:
         twice = sorted(str(v) for v, count in Counter(value).items() if count > 1)
         if twice:
-            raise ValueError(f"must hold each entry once, but {', '.join(twice)} is there more than once")
+            raise ValueError(f"must list each entry once, but {', '.join(twice)} appears more than once")
         return value
 
     @model_validator(mode="after")
@@ -234,17 +234,19 @@ class Spec(_Table):
             | set(self.scores)
         ):
             if name not in self.environments:
-                raise ValueError(f"`environments` must hold every environment that is spoken of, but lacks {name!r}")
-        spoken = [("overrides", set(self.overrides) - set(self.strategies))]
+                raise ValueError(
+                    f"`environments` must list every environment referenced elsewhere in the file, but lacks {name!r}"
+                )
+        referenced = [("overrides", set(self.overrides) - set(self.strategies))]
         for what, there in (("strategies", self.strategies), ("learners", self.learners)):
-            spoken.append((f"origins.{what}", set(getattr(self.origins, what)) - set(there)))
-        spoken += [
+            referenced.append((f"origins.{what}", set(getattr(self.origins, what)) - set(there)))
+        referenced += [
             (f"overrides.{k}.learners", set(o.learners or ()) - set(self.learners)) for k, o in self.overrides.items()
         ]
-        for where, names in spoken:
+        for where, names in referenced:
             if names:
-                raise ValueError(f"`{where}` speaks of something that is not there: {min(names)!r}")
-        asked(self)
+                raise ValueError(f"`{where}` refers to {min(names)!r}, which the file does not define")
+        resolve_contrasts(self)
         return self
 
     def _check_baseline(self) -> None:

@@ -1,0 +1,155 @@
+"""Which factor did it: contrasts and main effects of a factorial study, tested within seeds.
+
+A factorial study runs every seed in every cell, so the seed is a block: what it does to all cells alike cancels
+in any contrast of a seed's own runs. In such a balanced design the estimate and standard error of a contrast of
+means are those of a mixed-effects model with a random intercept for the seed; permutation needs neither its
+normal errors nor its software. Shapes: ``N`` seeds, then one axis for each factor.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from replaylab.arguments import INSIDE, LARGEST, checked, optional, reals, seed_number, takes, whole
+from replaylab.errors import ShapeError
+from replaylab.statistics.interquartile_means import bootstrap_interval
+from replaylab.statistics.permutation import PERMUTATIONS, is_exact, share_as_extreme, swap_patterns
+from replaylab.statistics.resampling import COUNT, NUMBERS, VALUES, Floats, Interval, interval_p
+
+
+class Contrast(NamedTuple):
+    """A contrast's size with its interval, and its p-value."""
+
+    size: Interval
+    p: float
+
+
+def contrast_weights(*factors: ArrayLike) -> Floats:
+    """Return the weights of a contrast of a factorial design: the outer product of one vector per factor.
+
+    ``[-1, 1]`` compares a factor's levels, ``[0.5, 0.5]`` averages over them; two comparisons make the
+    interaction.
+
+    Examples:
+        >>> contrast_weights([-1, 1], [0.5, 0.5])  # the first factor's main effect
+        array([[-0.5, -0.5],
+               [ 0.5,  0.5]])
+        >>> contrast_weights([-1, 1], [-1, 1])  # how much the first factor's effect depends on the second
+        array([[ 1., -1.],
+               [-1.,  1.]])
+    """
+    found = np.ones(())
+    for weights in factors:
+        found = np.multiply.outer(found, checked("factors", weights, reals("L")))
+    return found
+
+
+@takes(values=NUMBERS, weights=reals(), level=INSIDE, resamples=optional(COUNT), permutations=COUNT, seed=seed_number)
+def contrast(
+    values: ArrayLike,
+    weights: ArrayLike,
+    *,
+    level: float = 0.95,
+    resamples: int | None = None,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> Contrast:
+    """Return the IQM over seeds of a contrast of each seed's own runs, with its interval and test.
+
+    c_i = sum over cells of w_cell y_i,cell; the interval resamples seeds. The p-value is the larger of two: that of the
+    interval (`interval_p`), and that of flipping the signs of whole seeds, by |mean of c_i| (a trimmed mean would not
+    notice flips among what it trims, and lose power). So it is below 1 - level only where the interval leaves out 0,
+    and false alarms are at most what it says where c_i is symmetric around 0 under the null hypothesis; for two cells
+    that follows from exchangeable runs. (With two cells this is the IQM of the differences, where `paired_difference`
+    gives the difference of the IQMs.)
+
+    Args:
+        values: shape (N, ...), an axis for each factor.
+        weights: shape (...), one for each cell; they should add up to 0.
+        level: of the interval.
+        resamples: number of bootstrap resamples; None: as many as it takes for steady ends.
+        permutations: number of sign patterns, where not all are enumerated.
+        seed: seed of resampling and patterns.
+
+    Raises:
+        ShapeError: the weights are not of the shape of a seed's cells.
+    """
+    y, w = np.asarray(values, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+    if y.ndim < 2 or y.shape[1:] != w.shape:
+        raise ShapeError(f"Weights must be of the shape of a seed's cells, {y.shape[1:]}, but got {w.shape}.")
+    each = np.tensordot(y, w, axes=w.ndim)
+    signs = np.where(swap_patterns(len(each), permutations, seed), -1.0, 1.0)
+    null = np.abs(signs @ each) / len(each)
+    exact = is_exact(len(each), permutations)
+    p = share_as_extreme(null, abs(float(each.mean())), float(np.abs(each).max()), exact=exact)
+    size = bootstrap_interval(each, level=level, resamples=resamples, seed=seed)
+    return Contrast(size, max(p, interval_p(size, len(each), level=level)))
+
+
+@takes(values=VALUES, axis=whole(-LARGEST), permutations=COUNT, seed=seed_number)
+def main_effect_test(values: ArrayLike, axis: int, *, permutations: int = PERMUTATIONS, seed: int = 0) -> float:
+    """Return the p-value that a factor with any number of levels does nothing, by permuting it within seeds.
+
+    Statistic: the variance between the levels' means (over seeds and over the other factors), in which only the
+    numbering of the levels within a seed matters under the null hypothesis. That is that the levels' names mean
+    nothing; with three levels or more, equal means of unequal spread are called different a little too often.
+
+    Args:
+        values: shape (N, ...), an axis for each factor.
+        axis: the factor's axis, from 1.
+        permutations: number of random permutations; the one seen is counted in.
+        seed: seed of the permutations.
+
+    Raises:
+        ShapeError: the axis is no factor's.
+    """
+    y = np.asarray(values, dtype=np.float64)
+    if not 1 <= axis < y.ndim:
+        raise ShapeError(f"A factor's axis must be between 1 and {y.ndim - 1}, but got {axis}.")
+    by_level = np.moveaxis(y, axis, 1).reshape(len(y), y.shape[axis], -1).mean(axis=2)
+    rng = np.random.default_rng(seed)
+    block = max(1, 2_000_000 // by_level.size)
+    null = np.concatenate(
+        [
+            _between(rng.permuted(np.broadcast_to(by_level, (min(block, permutations - i), *by_level.shape)), axis=2))
+            for i in range(0, permutations, block)
+        ]
+    )
+    seen = float(_between(by_level[None])[0])
+    return share_as_extreme(null, seen, float(by_level.var()), exact=False)
+
+
+def _between(values: Floats) -> Floats:
+    """Variance between levels' means: (..., N, L) to (...)."""
+    return np.asarray(values.mean(axis=-2).var(axis=-1))
+
+
+@takes(values=VALUES)
+def seed_correlation(values: ArrayLike) -> float:
+    """Return the intraclass correlation of seeds, ICC(3, 1): what pairing gains.
+
+    From the two-way analysis of variance of N seeds and C cells, (S - E) / (S + (C - 1) E), S the mean square
+    between seeds and E the residual one: the variance of a random intercept over all variance (Shrout & Fleiss
+    1979, https://doi.org/10.1037/0033-2909.86.2.420). A paired difference of means has 1 - ICC times the variance
+    of an unpaired one.
+
+    Args:
+        values: shape (N, ...), an axis for each factor, N and the number of cells at least 2.
+
+    Raises:
+        ShapeError: fewer seeds or cells.
+    """
+    y: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
+    y = y.reshape(len(y), -1)
+    seeds, cells = y.shape
+    if min(seeds, cells) < 2:
+        raise ShapeError(f"A correlation of seeds needs two seeds and two cells, but got {seeds} and {cells}.")
+    per_seed = y.mean(axis=1, keepdims=True)
+    residual = y - per_seed - y.mean(axis=0) + y.mean()
+    between = cells * float(((per_seed - y.mean()) ** 2).sum()) / (seeds - 1)
+    error = float((residual**2).sum()) / ((seeds - 1) * (cells - 1))
+    total = between + (cells - 1) * error
+    return (between - error) / total if total > 0 else 0.0

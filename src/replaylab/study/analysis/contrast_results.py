@@ -1,0 +1,205 @@
+"""The results of a study's contrasts: estimates within seeds, their intervals, tests and verdicts.
+
+Of a run, y is its measure of the contrast's metric, scored where the file says how. For seed s
+
+    c_s = mean over groups g of (mean over the cells of more in g of y - mean over the cells of less in g of y),
+
+so that whatever a seed does to all cells alike cancels; the difference of two contrasts is c_s - c'_s. The size is the
+interquartile mean of c_s over the seeds, with its bootstrap interval. The p-value is the larger of the interval's own
+and that of flipping the signs of whole seeds (`replaylab.statistics.contrast`); all contrasts of a study are corrected
+together by max-T, where a seed's contrasts change sign together, and each has the seeds it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replaylab import statistics
+from replaylab.statistics import Bounds, Equivalence, Interval, Verdict
+from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve
+from replaylab.study.spec.contrasts import Cell, MatchedGroup, ResolvedContrast, Score, resolve_contrasts
+from replaylab.study.spec.study_file import Spec
+
+LEAST_SEEDS = 2
+"""Fewer tell nothing of spread."""
+
+EQUIVALENCE_SEEDS = 5
+"""With fewer no contrast is called equivalent: resampled intervals are then too narrow (docs/statistics.md)."""
+
+
+@dataclass(frozen=True)
+class SeedValues:
+    """A number of each seed: a contrast's c_s, or a cell's runs."""
+
+    seeds: NDArray[np.int64]
+    """Shape (N,), increasing."""
+
+    values: NDArray[np.float64]
+    """Shape (N,)."""
+
+    def at(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the values of some of the seeds."""
+        return self.values[np.searchsorted(self.seeds, seeds)]
+
+
+@dataclass(frozen=True)
+class ContrastResult:
+    """What came out of one contrast."""
+
+    contrast: ResolvedContrast
+    each: SeedValues
+    """c_s."""
+
+    groups: int
+    """Groups of matched cells that it averages."""
+
+    cells: int
+    """Cells of results in them."""
+
+    size: Interval
+    """Interquartile mean over seeds, with its 95 % interval."""
+
+    inner: Interval
+    """The same with its 90 % interval: what must lie inside the bounds."""
+
+    p: float
+    """Of this contrast alone."""
+
+    p_max_t: float = 1.0
+    """Corrected over all contrasts of the study."""
+
+    @property
+    def equivalence(self) -> Equivalence | None:
+        """The equivalence test, where the study file declares bounds."""
+        bound = self.contrast.equivalence
+        return None if bound is None else Equivalence(self.size, self.inner, Bounds(-bound, bound))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Equivalent comes first: a difference may be surely there, and surely too small to matter."""
+        enough = len(self.each.seeds) >= EQUIVALENCE_SEEDS
+        if enough and self.equivalence is not None and self.equivalence.equivalent:
+            return "equivalent"
+        mean = float(self.each.values.mean())
+        if self.p_max_t >= SIGNIFICANCE or mean * self.size.estimate <= 0.0:
+            return "undecided"
+        return "higher" if mean > 0.0 else "lower"
+
+
+@dataclass(frozen=True)
+class ContrastResults:
+    """What came out of all contrasts of a study, and what is missing of it."""
+
+    results: tuple[ContrastResult, ...]
+    warnings: tuple[str, ...]
+
+
+def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastResults:
+    """Return the result of every contrast of a study.
+
+    Args:
+        spec: the study.
+        curves_of: gives the curves of a metric.
+    """
+    questions = resolve_contrasts(spec)
+    of_runs: dict[tuple[str, str, bool], Mapping[Cell, SeedValues]] = {}
+    each: dict[str, tuple[SeedValues, int, int]] = {}
+    warnings: list[str] = []
+    for one in questions:
+        if one.of is not None:
+            each[one.name] = _difference(each[one.of[0]], each[one.of[1]])
+            continue
+        key = (one.metric, one.measure, one.scored)
+        if key not in of_runs:
+            of_runs[key] = _values(curves_of(one.metric), one, spec.scores)
+        values, incomplete = _direct(one, of_runs[key])
+        each[one.name] = values
+        warnings += incomplete
+    enough = [one for one in questions if len(each[one.name][0].seeds) >= LEAST_SEEDS]
+    for one in questions:
+        if one not in enough:
+            have = len(each[one.name][0].seeds)
+            warnings.append(
+                f"{one.name}: not answered: it needs results of all its cells for {LEAST_SEEDS} seeds, but has {have}."
+            )
+    return ContrastResults(_corrected([_finding(one, *each[one.name]) for one in enough]), tuple(warnings))
+
+
+def _values(curves: Sequence[Curve], one: ResolvedContrast, scores: Mapping[str, Score]) -> dict[Cell, SeedValues]:
+    """Return each cell's runs by their measure, scored; a run whose number is not finite is left out."""
+    found = {}
+    for curve in curves:
+        y = curve.of_runs(one.measure)
+        if one.scored and curve.environment in scores:
+            y = scores[curve.environment].of(y)
+        order = np.argsort(curve.seeds)
+        order = order[np.isfinite(y[order])]
+        if len(order):
+            cell = Cell(curve.environment, curve.learner, curve.strategy)
+            found[cell] = SeedValues(curve.seeds[order], y[order])
+    return found
+
+
+def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[tuple[SeedValues, int, int], list[str]]:
+    """Return c_s with the numbers of groups and cells behind it, and what to warn of."""
+    warnings = []
+    absent = [cell for cell in one.cells if cell not in runs]
+    groups = [g for g in one.groups if not any(c in absent for side in g for c in side)]
+    if absent:
+        warnings.append(
+            f"{one.name}: {one.metric} is missing for {'; '.join(map(str, absent))}. "
+            f"{len(one.groups) - len(groups)} of {len(one.groups)} matched groups are left out."
+        )
+    used = list(dict.fromkeys(c for g in groups for side in g for c in side))
+    if not used:
+        return (SeedValues(np.empty(0, np.int64), np.empty(0)), 0, 0), warnings
+    union = np.unique(np.concatenate([runs[c].seeds for c in used]))
+    seeds = union[np.all([np.isin(union, runs[c].seeds) for c in used], axis=0)]
+    if len(seeds) < len(union):
+        short = [str(c) for c in used if len(runs[c].seeds) < len(union)]
+        warnings.append(
+            f"{one.name}: {len(union) - len(seeds)} of {len(union)} seeds are left out because they are missing for "
+            f"{'; '.join(short)}."
+        )
+    c = np.mean([_within(group, runs, seeds) for group in groups], axis=0)
+    return (SeedValues(seeds, c), len(groups), len(used)), warnings
+
+
+def _within(group: MatchedGroup, runs: Mapping[Cell, SeedValues], seeds: NDArray[np.int64]) -> NDArray[np.float64]:
+    more, less = (np.mean([runs[cell].at(seeds) for cell in side], axis=0) for side in group)
+    return np.asarray(more - less)
+
+
+def _difference(a: tuple[SeedValues, int, int], b: tuple[SeedValues, int, int]) -> tuple[SeedValues, int, int]:
+    seeds = np.intersect1d(a[0].seeds, b[0].seeds)
+    return SeedValues(seeds, a[0].at(seeds) - b[0].at(seeds)), a[1] + b[1], a[2] + b[2]
+
+
+def _finding(one: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> ContrastResult:
+    tested = statistics.contrast(each.values[:, None], [1.0])
+    inner = statistics.bootstrap_interval(each.values, level=1.0 - 2.0 * SIGNIFICANCE)
+    return ContrastResult(one, each, groups, cells, tested.size, inner, tested.p)
+
+
+def _corrected(found: Sequence[ContrastResult]) -> tuple[ContrastResult, ...]:
+    p = corrected([f.each for f in found], [f.size for f in found])
+    return tuple(replace(f, p_max_t=max(f.p, float(each))) for f, each in zip(found, p, strict=True))
+
+
+def corrected(each: Sequence[SeedValues], sizes: Sequence[Interval]) -> NDArray[np.float64]:
+    """Return the max-T p-values of contrasts, shape (K,), each |t| being at most what its interval says.
+
+    One that lacks a seed takes part with those it has.
+    """
+    if not each:
+        return np.empty(0)
+    limits = [statistics.interval_t(size, len(one.seeds)) for one, size in zip(each, sizes, strict=True)]
+    seeds = np.unique(np.concatenate([one.seeds for one in each]))
+    table = np.full((len(seeds), len(each)), np.nan)
+    for column, one in zip(table.T, each, strict=True):
+        column[np.searchsorted(seeds, one.seeds)] = one.values
+    return statistics.max_t(table, limits=limits)

@@ -1,0 +1,144 @@
+"""Where the runs of a tabular study acted: each strategy's share of its time in each state, against the baseline's.
+
+For each seed the counts of a run become shares. Two questions are tested, both by permutation within seeds:
+
+* whether two strategies differ in where they go at all: the total variation distance of their mean shares
+  (`replaylab.statistics.share_distance_test`), Holm-corrected over all comparisons of the study;
+* in which states they do: |t| of each state's paired difference, max-T-corrected over all states (`max_t`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replaylab import statistics
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from replaylab.study.spec.study_file import Spec
+
+PREFIX = "visits/"
+"""Of the metrics, before the state's number."""
+
+_MOST_NUMBERS = 2_000_000
+"""Statistics of states times sign patterns: with many states fewer patterns are drawn, to bound the memory."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Where the runs of one strategy acted, on one environment with one learner."""
+
+    environment: str
+    learner: str
+    strategy: str
+    seeds: NDArray[np.int64]
+    """Shape (N,), increasing."""
+
+    counts: Floats
+    """Steps taken in each state, shape (N, S)."""
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """The environment and the learner: what comparisons stay within."""
+        return self.environment, self.learner
+
+    @property
+    def shares(self) -> Floats:
+        """Share of a run's steps taken in each state, shape (N, S)."""
+        return np.asarray(self.counts / self.counts.sum(axis=1, keepdims=True))
+
+    def at(self, cells: NDArray[np.intp], number: int) -> Visits:
+        """Return the visits of places that hold several states each.
+
+        Args:
+            cells: the place of each state, shape (S,).
+            number: of places.
+        """
+        return replace(self, counts=self.counts @ (cells[:, None] == np.arange(number)))
+
+
+@dataclass(frozen=True)
+class VisitDifference:
+    """A strategy's visits against the baseline's, on the seeds that both have."""
+
+    environment: str
+    learner: str
+    strategy: str
+    baseline: str
+    seeds: int
+    distance: float
+    """Total variation distance of the mean shares: the share of visits that are to other states, 0 to 1."""
+
+    p: float
+    p_holm: float
+
+
+def visits_of(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[Visits]:
+    """Return the visits of every strategy, in the order of the study file; empty where nothing counted them."""
+    found = rows.filter(f"starts_with(metric, '{PREFIX}')").fetchnumpy()
+    labels = [np.asarray(found[name], dtype=np.str_) for name in ("environment", "learner", "strategy")]
+    seed, value = np.asarray(found["seed"]), np.asarray(found["value"], dtype=np.float64)
+    state = np.array([int(name[len(PREFIX) :]) for name in found["metric"].tolist()], dtype=np.intp)
+    each = []
+    for environment in spec.environments:
+        for learner in spec.learners:
+            for strategy in spec.strategies:
+                own = np.all([a == b for a, b in zip(labels, (environment, learner, strategy), strict=True)], axis=0)
+                if own.any():
+                    seeds, run = np.unique(seed[own], return_inverse=True)
+                    counts = np.zeros((len(seeds), int(state[own].max()) + 1))
+                    counts[run, state[own]] = value[own]
+                    acted = counts.sum(axis=1) > 0
+                    each.append(Visits(environment, learner, strategy, seeds[acted], counts[acted]))
+    return [visits for visits in each if len(visits.seeds)]
+
+
+def pairs_with_baseline(visits: Sequence[Visits], baseline: str) -> list[tuple[Visits, Visits]]:
+    """Return each strategy's visits with the baseline's, both on the seeds that both have."""
+    bases = {v.cell: v for v in visits if v.strategy == baseline}
+    pairs = []
+    for own in visits:
+        base = bases.get(own.cell)
+        if base is None or base is own:
+            continue
+        seeds, ours, theirs = np.intersect1d(own.seeds, base.seeds, return_indices=True)
+        if len(seeds):
+            pairs.append(
+                (
+                    replace(own, seeds=seeds, counts=own.counts[ours]),
+                    replace(base, seeds=seeds, counts=base.counts[theirs]),
+                )
+            )
+    return pairs
+
+
+def visit_differences(visits: Sequence[Visits], baseline: str) -> list[VisitDifference]:
+    """Return how far each strategy's visits are from the baseline's, tested, and Holm-corrected over all of them."""
+    found = []
+    for own, base in pairs_with_baseline(visits, baseline):
+        distance, p = statistics.share_distance_test(own.counts, base.counts)
+        found.append(VisitDifference(*own.cell, own.strategy, baseline, len(own.seeds), distance, p, p))
+    corrected = statistics.holm([d.p for d in found])
+    return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
+
+
+def state_p_values(own: Visits, base: Visits) -> Floats:
+    """Return the max-T-corrected p-value of each state's difference in share, shape (S,); 1 with a single seed.
+
+    States that neither strategy ever visited take no part, and have 1.
+    """
+    difference = own.shares - base.shares
+    p = np.ones(difference.shape[1])
+    seen = (own.counts + base.counts).sum(axis=0) > 0
+    if len(difference) > 1:
+        permutations = min(statistics.PERMUTATIONS, max(2_000, _MOST_NUMBERS // int(seen.sum())))
+        p[seen] = statistics.max_t(difference[:, seen], permutations=permutations)
+    return p

@@ -1,0 +1,160 @@
+"""Strategies over all environments at once, where the study file gives scores that put their returns on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replaylab import statistics
+from replaylab.number_format import decimals
+from replaylab.statistics import Band
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import ComparisonResults, Measure
+from replaylab.study.report import figures, sentences
+from replaylab.study.report.page import Page, ReportFigure, ReportTable, Section
+
+_POINTS = 61
+"""Scores at which a profile is drawn."""
+
+_RESAMPLES = 2_000
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of a strategy with one learner, by both measures, on the seeds that every environment has."""
+
+    learner: str
+    strategy: str
+    seeds: NDArray[np.int64]
+    """Shape (N,)."""
+
+    scores: dict[Measure, NDArray[np.float64]]
+    """Shape (N, M) each, M environments."""
+
+
+def scored_environments(page: Page) -> list[str]:
+    """Return the environments whose returns have a score."""
+    scores = page.spec.scores
+    return [e for e in page.spec.environments if e in scores and scores[e].metric == comparisons.RETURN]
+
+
+def scored(page: Page) -> Iterator[Scored]:
+    """Yield the scores of every strategy that was run on all scored environments."""
+    environments = scored_environments(page)
+    of = {(c.environment, c.learner, c.strategy): c for c in page.curves}
+    for learner in page.spec.learners:
+        for strategy in page.spec.strategies:
+            curves = [of[e, learner, strategy] for e in environments if (e, learner, strategy) in of]
+            seeds = reduce(np.intersect1d, [c.seeds for c in curves]) if curves else np.empty(0, np.int64)
+            if len(curves) < len(environments) or not len(seeds):
+                continue
+            scores: dict[Measure, NDArray[np.float64]] = {}
+            for measure in comparisons.MEASURES:
+                columns = []
+                for curve in curves:
+                    own = curve.of_runs(measure)[np.isin(curve.seeds, seeds)]
+                    columns.append(page.spec.scores[curve.environment].of(own))
+                scores[measure] = np.stack(columns, axis=1)
+            yield Scored(learner, strategy, seeds, scores)
+
+
+def section(page: Page, _: ComparisonResults) -> Section | None:
+    """Return levels, differences and performance profiles over all scored environments; None with fewer than two."""
+    environments = scored_environments(page)
+    found = list(scored(page)) if len(environments) > 1 else []
+    if not found:
+        return None
+    scales = [f"{e} from {page.spec.scores[e].low:g} to {page.spec.scores[e].high:g}" for e in environments]
+    text = (
+        f"Returns are put on one scale, as the study file has it: 0 at the first number, 1 at the second: "
+        f"{sentences.joined(scales)}. Intervals resample runs within each environment. Shown for what they say "
+        f"together; the tests above are of single environments."
+    )
+    return Section("Over all environments", [_profiles(page, found), _table(page, found)], [text])
+
+
+def _profiles(page: Page, found: Sequence[Scored]) -> ReportFigure:
+    every = np.concatenate([one.scores["final"].ravel() for one in found])
+    taus = np.linspace(min(0.0, float(every.min())), max(1.0, float(every.max())), _POINTS)
+    bands = {
+        (one.learner, one.strategy): statistics.performance_profile(one.scores["final"], taus, resamples=_RESAMPLES)
+        for one in found
+    }
+    return page.figure(
+        "profiles",
+        "Performance profiles",
+        "Share of runs, over all environments, whose final level is above a score, with pointwise 95 % intervals. A "
+        "line above another everywhere belongs to the better strategy.",
+        figures.profiles(_panels(page, bands), taus, page.line_styles),
+        ("learner", "strategy", "score", "share", "low", "high"),
+        (
+            (*key, *point)
+            for key, band in bands.items()
+            for point in zip(taus.tolist(), *(side.tolist() for side in band), strict=True)
+        ),
+    )
+
+
+def _panels(page: Page, bands: dict[tuple[str, str], Band]) -> list[tuple[str, list[tuple[str, Band]]]]:
+    """Return one panel for each learner, or with many strategies one for each, the baseline beside it."""
+    panels = []
+    several = len(page.spec.learners) > 1
+    for learner in dict.fromkeys(learner for learner, _ in bands):
+        own = [(strategy, band) for (name, strategy), band in bands.items() if name == learner]
+        if len(own) <= figures.MOST_TOGETHER:
+            panels.append((learner if several else "All environments", own))
+            continue
+        base = [pair for pair in own if pair[0] == page.spec.baseline]
+        for pair in own:
+            title = f"{pair[0]}, {learner}" if several else pair[0]
+            panels.append((title, [*(base if pair not in base else []), pair]))
+    return panels
+
+
+def _table(page: Page, found: Sequence[Scored]) -> ReportTable:
+    numbers = [_row(page, one, found) for one in found]
+    return page.table(
+        "overall",
+        "Scores over all environments",
+        f"Interquartile means over all runs of all environments, with 95 % intervals ({_RESAMPLES:,} resamples); "
+        f"difference and chance to do better than {page.spec.baseline} in pairs of the same seed.",
+        ("Learner", "Strategy", "Seeds", "Final score", "Average score", "Difference (final)", "P(better) (final)"),
+        [
+            (learner, strategy, str(seeds), *("–" if one is None else _text(one) for one in intervals))
+            for learner, strategy, seeds, *intervals in numbers
+        ],
+        (
+            *("learner", "strategy", "seeds"),
+            *(f"{name}{end}" for name in ("final", "average", "difference", "improvement") for end in _ENDS),
+        ),
+        (
+            (learner, strategy, seeds, *(v for one in intervals for v in (one or ("", "", ""))))
+            for learner, strategy, seeds, *intervals in numbers
+        ),
+    )
+
+
+_ENDS = ("", "_low", "_high")
+
+
+def _row(page: Page, one: Scored, found: Sequence[Scored]) -> tuple[Any, ...]:
+    levels = [statistics.bootstrap_interval(one.scores[m], resamples=_RESAMPLES) for m in comparisons.MEASURES]
+    base = next((b for b in found if b.learner == one.learner and b.strategy == page.spec.baseline), None)
+    against: list[statistics.Interval | None] = [None, None]
+    if base is not None and base is not one and np.isin(one.seeds, base.seeds).any():
+        _, ours, theirs = np.intersect1d(one.seeds, base.seeds, return_indices=True)
+        pair = one.scores["final"][ours], base.scores["final"][theirs]
+        against = [
+            statistics.paired_difference(*pair, resamples=_RESAMPLES),
+            statistics.probability_of_improvement(*pair, resamples=_RESAMPLES),
+        ]
+    return (one.learner, one.strategy, len(one.seeds), *levels, *against)
+
+
+def _text(found: statistics.Interval) -> str:
+    return f"{decimals(found.estimate, 1.0)} ({decimals(found.low, 1.0)} to {decimals(found.high, 1.0)})"

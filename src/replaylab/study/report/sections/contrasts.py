@@ -1,0 +1,172 @@
+"""What a report says and shows of a study's contrasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from replaylab.number_format import counted, equals_p, p_value, signed_significant, significant
+from replaylab.plotting import palette
+from replaylab.study.analysis.contrast_results import ContrastResult, ContrastResults, evaluate_contrasts
+from replaylab.study.report import figures
+
+if TYPE_CHECKING:
+    from replaylab.plotting.drawing import Drawing
+    from replaylab.study.analysis.comparisons import Curve
+    from replaylab.study.report.page import Page, ReportFigure, ReportTable
+
+_VERDICTS = {
+    "higher": "higher",
+    "lower": "lower",
+    "equivalent": "equivalent within the bounds",
+    "undecided": "undecided",
+}
+
+
+@dataclass(frozen=True)
+class ContrastSection:
+    """The section of a report: sentences by contrast, warnings, a figure for each unit, and a table."""
+
+    results: Sequence[ContrastResult]
+    sentences: Sequence[str]
+    warnings: Sequence[str]
+    figures: Sequence[ReportFigure]
+    table: ReportTable
+
+
+def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastSection | None:
+    """Return what the page shows of the study's contrasts, or None where it has none; writes their files."""
+    if not page.spec.contrasts:
+        return None
+    evaluated = evaluate_contrasts(page.spec, curves_of)
+    units = list(dict.fromkeys(f.contrast.unit for f in evaluated.results))
+    shown = [
+        _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key)
+        for unit, key in zip(units, _keys(units), strict=True)
+    ]
+    return ContrastSection(
+        evaluated.results,
+        [sentence(f) for f in evaluated.results],
+        evaluated.warnings,
+        shown,
+        _table(page, evaluated.results),
+    )
+
+
+def lines(evaluated: ContrastResults) -> list[str]:
+    """Return the results as lines for a terminal."""
+    return [
+        *(f"{f.contrast.name}: {sentence(f)}" for f in evaluated.results),
+        *(f"warning: {w}" for w in evaluated.warnings),
+    ]
+
+
+def sentence(found: ContrastResult) -> str:
+    """Return the verdict on one contrast in words, with its numbers.
+
+    Differences are in the contrast's own unit; "undecided" is not "no difference".
+    """
+    one = found.contrast
+    judged, bounded = "", ""
+    if found.verdict in ("higher", "lower") and one.better is not None:
+        judged = " (better)" if found.verdict == one.better else " (worse)"
+    verdict, corrected = _VERDICTS[found.verdict], f"p {equals_p(found.p_max_t)} after max-T correction"
+    if one.equivalence is not None:
+        bounds = f"±{significant(one.equivalence)}"
+        verdict = verdict.replace("the bounds", bounds)
+        bounded = "" if found.verdict == "equivalent" else f"bounds {bounds}; "
+    estimate, low, high = map(signed_significant, found.size)
+    return (
+        f"{verdict[0].upper()}{verdict[1:]}{judged}: {estimate} {unit(one.unit)} "
+        f"(95 % interval {low} to {high}; {bounded}{corrected}; "
+        f"{counted(len(found.each.seeds), 'seed')}, {counted(found.cells, 'cell')})."
+    )
+
+
+def unit(name: str) -> str:
+    """Return a unit in words."""
+    return {"score": "score", "return": "of return"}.get(name, f"of {name}")
+
+
+def _table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
+    return page.table(
+        "contrasts",
+        "Every contrast",
+        "Interquartile mean over seeds of the difference within a seed, with its 95 % bootstrap interval; p by "
+        "flipping the signs of whole seeds or by the interval, whichever is larger, alone and corrected over all "
+        "contrasts (max-T). Cells: results that were compared.",
+        ("Contrast", "Unit", "Difference", "95 %", "p", "p (max-T)", "Bounds", "Seeds", "Cells", "Verdict"),
+        [
+            (
+                f.contrast.name,
+                f.contrast.unit,
+                signed_significant(f.size.estimate),
+                f"{signed_significant(f.size.low)} to {signed_significant(f.size.high)}",
+                p_value(f.p),
+                p_value(f.p_max_t),
+                "–" if f.contrast.equivalence is None else f"±{significant(f.contrast.equivalence)}",
+                str(len(f.each.seeds)),
+                str(f.cells),
+                f.verdict,
+            )
+            for f in found
+        ],
+        (
+            *("contrast", "question", "metric", "measure", "unit", "difference", "low", "high", "inner_low"),
+            *("inner_high", "p", "p_max_t", "equivalence", "seeds", "groups", "cells", "verdict"),
+        ),
+        (_row(f) for f in found),
+    )
+
+
+def _row(f: ContrastResult) -> tuple[Any, ...]:
+    one = f.contrast
+    named = (one.name, one.question, one.metric, one.measure, one.unit)
+    sizes = (*f.size, f.inner.low, f.inner.high, f.p, f.p_max_t, "" if one.equivalence is None else one.equivalence)
+    return (*named, *sizes, len(f.each.seeds), f.groups, f.cells, f.verdict)
+
+
+def _keys(units: Sequence[str]) -> list[str]:
+    """Return a name for each unit's files: its letters and digits, and a number where others have the same."""
+    keys: list[str] = []
+    for unit in units:
+        key = "contrasts_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in unit)[:80]
+        keys.append(key if key not in keys else f"{key}_{len(keys)}")
+    return keys
+
+
+def _forest(page: Page, found: Sequence[ContrastResult], unit_name: str, key: str) -> ReportFigure:
+    return page.figure(
+        key,
+        f"Contrasts, in {unit_name}",
+        "Small dots: one seed each. Large dot and bar: interquartile mean with its 95 % interval. Grey bands: "
+        "differences declared beforehand not to matter; a verdict of “equivalent” needs the 90 % interval inside.",
+        forest(found),
+        ("contrast", "seed", "difference"),
+        (
+            (f.contrast.name, seed.item(), value.item())
+            for f in found
+            for seed, value in zip(f.each.seeds, f.each.values, strict=True)
+        ),
+    )
+
+
+def forest(found: Sequence[ContrastResult]) -> Drawing:
+    """Draw the contrasts of one unit: every seed, the estimate with its interval, the equivalence bounds."""
+    rows = [
+        figures.Row(
+            f.contrast.name,
+            palette.HUES[0][0] if f.verdict in ("higher", "lower") else palette.BASELINE[0],
+            f.size,
+            f.each.values,
+            f.contrast.equivalence,
+        )
+        for f in found
+    ]
+    edge = 1.06 * max(max(float(np.abs(r.runs).max()), r.bound or 0.0) for r in rows) or 1.0
+    name = found[0].contrast.unit
+    drawn = figures.Dots(f"Difference in {name}", rows, reference=0.0, limits=(-edge, edge))
+    return figures.dots([("", [drawn])], f"across: difference in {name}; blue: decided by the test")

@@ -1,0 +1,50 @@
+"""What went on inside the learner: its budgets, and curves of what it logged. Shown, not tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from replaylab.learners.metrics.registry import REGISTRY
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import ComparisonResults
+from replaylab.study.report import figures, tables
+from replaylab.study.report.page import BAND, Page, ReportFigure, ReportTable, Section, band_rows, cells_of
+
+_CURVES = (
+    "rollout/ep_rew",
+    "eval/held_out_q",
+    "eval/value_error",
+    "train/q_mean",
+    "train/td_error_mean",
+    "train/loss",
+)
+"""Metrics whose curves are shown, where they were recorded."""
+
+_POINTS = 50
+"""Points of those curves; more would not be seen."""
+
+
+def section(page: Page, results: ComparisonResults) -> Section | None:
+    """Return what went on inside the learner: its budgets, and, of few strategies, curves of what was logged."""
+    shown: list[ReportFigure | ReportTable] = [tables.budget_table(page, results.spent)] if results.spent else []
+    if not page.many_strategies:
+        shown.extend(_figures(page))
+    return Section("Inside the learner", shown) if shown else None
+
+
+def _figures(page: Page) -> Iterable[ReportFigure]:
+    time = page.spec.budget.counted
+    for metric in _CURVES:
+        shown = REGISTRY[metric]
+        found = [comparisons.thinned(curve, _POINTS) for curve in page.curves_of(metric)]
+        if found:
+            cells = cells_of(found)
+            yield page.figure(
+                metric.replace("/", "_"),
+                shown.title,
+                f"{metric}: interquartile mean over runs, with pointwise 95 % bootstrap intervals, at up to "
+                f"{_POINTS} points. Shown, not tested.",
+                figures.curves(cells, page.spec.baseline, page.line_styles, shown.axis, time, small=len(cells) > 2),
+                BAND,
+                band_rows(cells),
+            )

@@ -1,0 +1,82 @@
+"""Learning curves: strategies together, each strategy over the environments, and every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from replaylab.study.analysis.comparisons import ComparisonResults, Curve
+from replaylab.study.report import figures, tables
+from replaylab.study.report.page import (
+    BAND,
+    KEYS,
+    BandedCurves,
+    Page,
+    ReportFigure,
+    ReportTable,
+    Section,
+    band_rows,
+    cells_of,
+)
+
+
+def section(page: Page, _: ComparisonResults) -> Section:
+    """Return the learning curves: per environment over strategies, every run, per strategy over environments."""
+    cells, time = cells_of(page.curves), page.spec.budget.counted
+    baseline, looks, unit = page.spec.baseline, page.line_styles, tables.RETURN_UNIT
+    shown: list[ReportFigure | ReportTable] = []
+    if not page.many_strategies:  # with many, every strategy has a panel of its own, and those are in "every run"
+        shown.append(
+            page.figure(
+                "learning_curves",
+                "Learning curves",
+                "Greedy return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
+                figures.curves(cells, baseline, looks, unit, time),
+                BAND,
+                band_rows(cells),
+            )
+        )
+    if len(page.spec.environments) > 1:
+        shown.append(
+            page.figure(
+                "over_environments",
+                "Each strategy over environments",
+                "The same curves, one panel a strategy. Each environment’s returns are drawn between the lowest (0) "
+                "and the highest (1) point of all its strategies’ curves: compare heights within an environment, not "
+                "between environments.",
+                figures.over_environments(cells, looks, _range_of(cells), "share of the environment’s range", time),
+                BAND,
+                band_rows(cells),
+            )
+        )
+    shown.append(
+        page.figure(
+            "every_run",
+            "Every run",
+            "Thin: one run each. Bold: their interquartile mean, with its 95 % interval. All panels of an environment "
+            "share their scales.",
+            figures.multiples(cells, baseline, looks, unit, time, runs=True),
+            (*KEYS, "seed", "step", "value"),
+            _run_rows(page.curves),
+        )
+    )
+    return Section("Learning", shown)
+
+
+def _range_of(cells: BandedCurves) -> Any:
+    """Return the function that gives the lowest and highest point of all curves of an environment."""
+    ends: dict[str, tuple[float, float]] = {}
+    for curve, band in (pair for cell in cells for pair in cell):
+        low, high = ends.get(curve.environment, (np.inf, -np.inf))
+        ends[curve.environment] = min(low, float(band.estimate.min())), max(high, float(band.estimate.max()))
+    return lambda environment: (ends[environment][0], max(ends[environment][1], ends[environment][0] + 1e-9))
+
+
+def _run_rows(curves: Sequence[Curve]) -> Iterable[Sequence[Any]]:
+    for curve in curves:
+        steps = curve.steps.tolist()
+        for seed, values in zip(curve.seeds.tolist(), curve.values.tolist(), strict=True):
+            for step, value in zip(steps, values, strict=True):
+                yield (*curve.cell, curve.strategy, seed, step, value)

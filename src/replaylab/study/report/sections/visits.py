@@ -1,0 +1,204 @@
+"""Where the agents of a tabular study went: maps of their visits, how these differ from the baseline's, and the tests.
+
+Grid worlds are drawn as maps; of environments without a known map the states that differ most are listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replaylab.errors import ConfigError
+from replaylab.number_format import counted, equals_p, p_value
+from replaylab.plotting.drawing import Drawing, Panel, PanelGroup
+from replaylab.statistics import Interval
+from replaylab.study.analysis.comparisons import SIGNIFICANCE, ComparisonResults
+from replaylab.study.analysis.visit_counts import (
+    VisitDifference,
+    Visits,
+    pairs_with_baseline,
+    state_p_values,
+    visit_differences,
+    visits_of,
+)
+from replaylab.study.report import figures, visit_maps
+from replaylab.study.report.page import KEYS, Page, ReportFigure, ReportTable, Section
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from replaylab.study.spec.study_file import Spec
+    from replaylab.watch.grid import Grid
+
+MOST_LISTED = 15
+"""States in the list of an environment without a map."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where an environment's visits are shown: the cells of a map, or its states as they are."""
+
+    grid: Grid | None
+    of_state: NDArray[np.intp]
+    """The place of each state, shape (S,)."""
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return int(self.of_state.max()) + 1 if self.grid is None else self.grid.size
+
+    def of(self, visits: Visits) -> Visits:
+        """Return the visits of the places."""
+        return visits if self.grid is None else visits.at(self.of_state, self.number)
+
+    def position(self, place: int) -> tuple[object, object]:
+        """Return the row and the column of a place on the map; empty without one."""
+        return ("", "") if self.grid is None else divmod(place, self.grid.shape[1])
+
+
+def section(page: Page, _: ComparisonResults) -> Section | None:
+    """Return where the strategies went and how that differs from the baseline; None where no visits were counted."""
+    visits = visits_of(page.rows, page.spec)
+    if not visits:
+        return None
+    places = {v.environment: _places(v, page.spec) for v in visits}
+    shown = [places[v.environment].of(v) for v in visits]
+    tested = visit_differences(visits, page.spec.baseline)
+    parts: list[ReportFigure | ReportTable] = []
+    if any(p.grid for p in places.values()):
+        parts.append(_maps(page, shown, places))
+    if tested:
+        parts += [_differences(page, shown, places, tested), _table(page, tested)]
+    return Section(
+        "Where they went",
+        parts,
+        ["A visit is a step that is taken in a state while training. Shown are shares of a run’s steps."],
+        points=[sentence(d, len(tested)) for d in tested] if len(tested) <= figures.MOST_TOGETHER else [],
+    )
+
+
+def lines(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[str]:
+    """Return a line for each comparison of a strategy's visits with the baseline's, for a terminal."""
+    tested = visit_differences(visits_of(rows, spec), spec.baseline)
+    return [f"{d.environment}, {d.learner}: {sentence(d, len(tested))}" for d in tested]
+
+
+def sentence(found: VisitDifference, comparisons: int) -> str:
+    """Return how far a strategy's visits are from the baseline's, with the test and its correction."""
+    corrected = f", Holm-corrected over {comparisons} comparisons" if comparisons > 1 else ""
+    return (
+        f"{100 * found.distance:.1f} % of the visits of {found.strategy} are to other states than those of "
+        f"{found.baseline} (total variation distance; permutation within {counted(found.seeds, 'seed')}: "
+        f"p {equals_p(found.p_holm)}{corrected})."
+    )
+
+
+def _places(visits: Visits, spec: Spec) -> Places:
+    """Return the map of an environment, which only the environment itself knows, or its states."""
+    from replaylab.watch.grid import state_cells  # asks Gymnasium, which no other report needs
+
+    states = visits.counts.shape[1]
+    try:
+        grid, cells = state_cells(visits.environment, **spec.env_options.get(visits.environment, {}))
+    except ConfigError:
+        return Places(None, np.arange(states))
+    return Places(grid, cells) if len(cells) == states else Places(None, np.arange(states))
+
+
+def _maps(page: Page, visits: Sequence[Visits], places: dict[str, Places]) -> ReportFigure:
+    groups = []
+    for cell in dict.fromkeys(v.cell for v in visits):
+        grid = places[cell[0]].grid
+        own = {v.strategy: v.shares.mean(axis=0) for v in visits if v.cell == cell}
+        if grid is not None:
+            groups.append(PanelGroup(page.heading(*cell), visit_maps.shares(own, grid)))
+    return page.figure(
+        "visits",
+        "Share of the time in each cell",
+        "Mean over seeds, in percent of a run’s steps; all maps of an environment share their logarithmic colours. "
+        "Empty cells were never visited; nothing is ever done in hatched ones.",
+        Drawing(groups),
+        (*KEYS, "place", "row", "column", "share", "seeds"),
+        (
+            (*v.cell, v.strategy, i, *places[v.environment].position(i), share, len(v.seeds))
+            for v in visits
+            for i, share in enumerate(v.shares.mean(axis=0).tolist())
+        ),
+    )
+
+
+def _differences(
+    page: Page, visits: Sequence[Visits], places: dict[str, Places], tested: Sequence[VisitDifference]
+) -> ReportFigure:
+    baseline = page.spec.baseline
+    pairs = [(own, base, state_p_values(own, base)) for own, base in pairs_with_baseline(visits, baseline)]
+    groups: list[PanelGroup] = []
+    for cell in dict.fromkeys(own.cell for own, *_ in pairs):
+        own_pairs = [pair for pair in pairs if pair[0].cell == cell]
+        of = {d.strategy: d for d in tested if (d.environment, d.learner) == cell}
+        notes = {s: f"{100 * d.distance:.1f} % elsewhere, p {equals_p(d.p_holm)}" for s, d in of.items()}
+        grid = places[cell[0]].grid
+        if grid is None:
+            groups.append(PanelGroup(page.heading(*cell), _listed(own_pairs, notes)))
+        else:
+            found = {own.strategy: ((own.shares - base.shares).mean(axis=0), p) for own, base, p in own_pairs}
+            groups.append(PanelGroup(page.heading(*cell), visit_maps.differences(found, notes, grid)))
+    return page.figure(
+        "visit_differences",
+        f"Difference from {baseline} in the share of the time",
+        f"Mean over seeds of the strategy’s share minus {baseline}’s, in percentage points: blue where the strategy is "
+        f"more often, orange where {baseline} is. Framed (in lists: blue): p < {SIGNIFICANCE} for this place, by "
+        f"flipping the signs of whole seeds, max-T-corrected over all places of the environment. Above each: the share "
+        f"of visits that are to other states (total variation distance over all states), its p by permutation within "
+        f"seeds, Holm-corrected over {counted(len(tested), 'comparison')}.",
+        Drawing(groups),
+        (*KEYS, "baseline", "place", "row", "column", "difference", "p_max_t", "seeds"),
+        _difference_rows(pairs, places),
+    )
+
+
+def _difference_rows(
+    pairs: Sequence[tuple[Visits, Visits, NDArray[np.float64]]], places: dict[str, Places]
+) -> Iterator[tuple[Any, ...]]:
+    for own, base, p in pairs:
+        difference = (own.shares - base.shares).mean(axis=0)
+        for i, numbers in enumerate(zip(difference.tolist(), p.tolist(), strict=True)):
+            key = (*own.cell, own.strategy, base.strategy)
+            yield (*key, i, *places[own.environment].position(i), *numbers, len(own.seeds))
+
+
+def _listed(pairs: Sequence[tuple[Visits, Visits, NDArray[np.float64]]], notes: dict[str, str]) -> list[Panel]:
+    """Return the states with the largest differences, the largest first, a panel for each strategy."""
+    panels = []
+    for own, base, p in pairs:
+        each = 100 * (own.shares - base.shares)
+        largest = np.argsort(-np.abs(each.mean(axis=0)), kind="stable")[:MOST_LISTED]
+        rows = [
+            figures.Row(f"state {i}", visit_maps.color(p[i]), Interval(*[float(each[:, i].mean())] * 3), each[:, i])
+            for i in largest.tolist()
+        ]
+        panels.append(figures.Dots(f"{own.strategy}: {notes[own.strategy]}", rows, reference=0.0))
+    return [panel for group in figures.dots([("", panels)], "").groups for panel in group.panels]
+
+
+def _table(page: Page, tested: Sequence[VisitDifference]) -> ReportTable:
+    return page.table(
+        "visits",
+        f"Whether strategies go elsewhere than {page.spec.baseline}",
+        "Total variation distance of mean shares over all states: how much of the time is spent in other states. p by "
+        "permutation within seeds, then Holm-corrected over all rows.",
+        ("Environment", "Learner", "Strategy", "Seeds", "Elsewhere", "p", "p (Holm)"),
+        [
+            (
+                *(d.environment, d.learner, d.strategy, str(d.seeds)),
+                *(f"{100 * d.distance:.1f} %", p_value(d.p), p_value(d.p_holm)),
+            )
+            for d in tested
+        ],
+        (*KEYS, "baseline", "seeds", "distance", "p", "p_holm"),
+        ((d.environment, d.learner, d.strategy, d.baseline, d.seeds, d.distance, d.p, d.p_holm) for d in tested),
+    )

@@ -1,0 +1,79 @@
+"""The report's section on contrasts, and the same words on the terminal."""
+
+import csv
+import re
+
+import pytest
+
+from replaylab.commands.main import main
+from tests.study.tiny import pretend, study
+
+CONTRASTS = [
+    {
+        "name": "choice",
+        "question": "What does <choosing> by TD error do?",
+        "more": {"strategy": "prioritized"},
+        "less": {"strategy": "uniform"},
+        "equivalence": 10.0,
+    },
+    {
+        "name": "updates",
+        "metric": "train/updates",
+        "measure": "final",
+        "more": {"strategy": "prioritized"},
+        "less": {"strategy": "uniform"},
+    },
+    {"name": "nothing", "of": ["choice", "choice"], "equivalence": 0.5},
+]
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    found = study(tmp_path_factory.mktemp("reported"), seeds=10, population=5, contrasts=CONTRASTS)
+    pretend(found, 60.0)
+    found.report()
+    return found
+
+
+@pytest.fixture(scope="module")
+def page(reported):
+    return (reported.folder / "report.html").read_text()
+
+
+def test_it_is_the_answer_and_asks_in_words(page):
+    assert "What came out" not in page
+    assert page.index("What the study asked") < page.index("Compared: ")
+    assert "What does &lt;choosing&gt; by TD error do?" in page
+    assert re.search(r"Higher \(better\): \+4\d(\.\d)? of return \(95 % interval \+", page)
+    assert "Equivalent within ±0.5: 0 of return (95 % interval 0 to 0; " in page
+    assert "step-down max-T" in page
+
+
+def test_numbers_are_beside_it(reported):
+    with (reported.folder / "tables" / "contrasts.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["contrast"], r["verdict"]) for r in rows] == [
+        ("choice", "higher"),
+        ("updates", "undecided"),
+        ("nothing", "equivalent"),
+    ]
+    told = reported.contrasts().results
+    assert [float(r["difference"]) for r in rows] == [f.size.estimate for f in told]
+    assert [float(r["p_max_t"]) for r in rows] == [f.p_max_t for f in told]
+    with (reported.folder / "figures" / "contrasts_return.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 20
+    assert (reported.folder / "figures" / "contrasts_train_updates.svg").stat().st_size > 1000
+
+
+def test_a_study_without_contrasts_says_nothing_of_them(tmp_path):
+    plain = study(tmp_path)
+    pretend(plain, 60.0)
+    assert "What the study asked" not in plain.report().read_text()
+    assert not (tmp_path / "tables" / "contrasts.csv").exists()
+
+
+def test_the_terminal_tells_the_verdicts(reported, capsys):
+    assert main(["study", "report", str(reported.folder)]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^choice: Higher \(better\): \+4", told, re.MULTILINE)
+    assert re.search(r"^updates: Undecided: 0 of train/updates", told, re.MULTILINE)

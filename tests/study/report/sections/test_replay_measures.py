@@ -1,0 +1,88 @@
+"""The measures of what was replayed, and the effect sizes, as a report shows them."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from replaylab import statistics
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import Curve
+from replaylab.study.report.sections import effect_sizes, replay_measures
+from replaylab.study.results.store import write_population
+from tests.study.tiny import pretend, study
+
+LOOKS = (100, 200, 300)
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """Every run's batches are of 64 rows; prioritized's gradient varies twice as much as uniform's."""
+    found = study(tmp_path_factory.mktemp("beside"), seeds=6, population=6)
+    pretend(found, 30.0)
+    for population in found.populations:
+        rows = _rows(found, population)
+        for seed in population.seeds:
+            for i, look in enumerate(LOOKS):
+                own = (2.0 if population.strategy == "prioritized" else 1.0) * (1 + i)
+                rows += [
+                    (seed, look, "replay/effective_batch_size", 64 / own * (1 + i)),
+                    (seed, look, "replay/gradient_variance", own),
+                    (seed, look, "replay/gradient_variance_uniform", 1.0 + i),
+                    (seed, look, "replay/replay_gini", 0.1 * seed + 0.01 * i),
+                ]
+        columns = {
+            name: np.array([row[i] for row in rows]) for i, name in enumerate(("seed", "step", "metric", "value"))
+        }
+        write_population(found.file_of(population), population, columns, {"python": "3"})
+    found.report()
+    return found
+
+
+def _rows(found, population):
+    own = found.results().filter(f"strategy = '{population.strategy}'").project("seed, step, metric, value")
+    return own.fetchall()
+
+
+def test_a_measure_is_the_mean_over_looks_then_the_iqm_over_runs(reported):
+    with (reported.folder / "tables" / "measures.csv").open() as file:
+        rows = [r for r in csv.DictReader(file) if r["metric"] == "replay/replay_gini"]
+    assert [(r["strategy"], r["runs"]) for r in rows] == [("uniform", "6"), ("prioritized", "6")]
+    assert float(rows[0]["iqm"]) == pytest.approx(0.25 + 0.01)
+    with (reported.folder / "figures" / "measures.csv").open() as file:
+        each = [r for r in csv.DictReader(file) if r["metric"] == "replay/replay_gini" and r["strategy"] == "uniform"]
+    assert [float(r["value"]) for r in each] == pytest.approx([0.1 * seed + 0.01 for seed in range(6)])
+
+
+def test_effective_batch_sizes_are_ratios_of_means_not_means_of_ratios():
+    def curve(values):
+        return Curve("e", "l", "s", np.arange(1), np.array([1, 2]), np.array([values]))
+
+    own, uniform = curve([1.0, 4.0]), curve([2.0, 2.0])
+    sizes = curve([64 * 2.0, 64 * 0.5])
+    assert replay_measures._effective(sizes, own, uniform).tolist() == [64 * 4 / 5]
+    assert replay_measures._effective(sizes, curve([0.0, 0.0]), uniform).tolist() == [80.0]
+
+
+def test_measures_stand_beside_the_returns_with_their_meaning(reported):
+    page = (reported.folder / "report.html").read_text()
+    assert page.index('id="table-differences"') < page.index("<h2>What was replayed</h2>")
+    assert "<dt>Gini of replay counts</dt><dd>how unevenly stored steps were drawn" in page
+    assert "<dt>Duplicates</dt>" not in page
+    assert "32.0 (32.0 to 32.0)" in page
+    assert page.count('aria-label="Measures beside the return: CartPole-v1: ') == 3
+    assert page.count('aria-label="Measures over training: ') == 2
+
+
+def test_effects_are_those_of_the_statistics(reported):
+    curves = comparisons.curves_of(reported.results(), reported.spec, comparisons.RETURN)
+    base, other = curves
+    final, area = effect_sizes.effects(curves, "uniform")
+    pair = comparisons.paired_values(other, base, "final")
+    assert (final.strategy, final.measure, final.pairs, area.measure) == ("prioritized", "final", 6, "area")
+    assert final.improvement == statistics.probability_of_improvement(*pair)
+    assert final.improvement.estimate == 1.0
+    assert final.standardised.estimate == pytest.approx(np.subtract(*pair).mean() / np.subtract(*pair).std(ddof=1))
+    with (reported.folder / "tables" / "effects.csv").open() as file:
+        row = next(csv.DictReader(file))
+    assert float(row["standardised"]) == final.standardised.estimate

@@ -1,0 +1,52 @@
+"""The page of a large study stays light: what a panel, a run and a curve may take."""
+
+import re
+
+import pytest
+
+from tests.study.tiny import pretend, study
+
+ENVIRONMENTS = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0"]
+STRATEGIES, SEEDS, EVALUATIONS = 6, 20, 40
+"""As of writing the page takes 172 kB, and its panels a sixth less than the bounds."""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page of 360 runs of 40 evaluations each: 14,400 points."""
+    others = {f"strategies__p{i}": {"type": "prioritized", "alpha": 0.1 * (i + 1)} for i in range(STRATEGIES - 2)}
+    made = study(
+        tmp_path_factory.mktemp("large"),
+        environments=ENVIRONMENTS,
+        seeds=SEEDS,
+        population=SEEDS,
+        budget__steps=100 * EVALUATIONS,
+        **others,
+    )
+    pretend(made, 10.0)
+    return made.report(figure_files=False).read_text()
+
+
+def panels(page, figure):
+    body = re.search(rf'<figure id="{figure}">(.*?)</figure>', page, re.DOTALL)[1]
+    return re.findall(r"<svg viewBox.*?</svg>", body, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("figure", "bytes_each"),
+    [
+        ("learning_curves", 3_000),  # 6 strategies with their bands
+        ("every_run", 2_700),  # 20 runs
+        ("levels", 4_700),  # 6 strategies with 20 dots each
+        ("differences", 4_700),
+        ("train_q_mean", 2_600),
+    ],
+)
+def test_panels_take_few_bytes(page, figure, bytes_each):
+    sizes = [len(one) for one in panels(page, figure)]
+    assert sizes
+    assert max(sizes) <= bytes_each, sizes
+
+
+def test_the_whole_page_is_light(page):
+    assert len(page.encode()) < 210_000

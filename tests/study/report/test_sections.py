@@ -1,0 +1,40 @@
+"""A section of one's own: one function, and its line in the list."""
+
+from replaylab.study.report import report
+from replaylab.study.report.page import Section
+from tests.study.tiny import pretend, study
+
+
+def best_seed(page, results):
+    """Return a toy section: a table of each strategy's best run, from numbers that the page already has."""
+    best = [(*curve.cell, curve.strategy, float(curve.of_runs("final").max())) for curve in page.curves]
+    header = ("environment", "learner", "strategy", "best")
+    rows = [(*key, f"{value:.0f}") for *key, value in best]
+    columns = ("Environment", "Learner", "Strategy", "Best run")
+    table = page.table("best", "The best run", "Not a fair comparison.", columns, rows, header, best)
+    return Section("Best runs", [table], [f"{len(results.levels)} levels were compared."])
+
+
+def nothing(page, results):
+    """A section that this study has no numbers for."""
+
+
+def test_a_section_is_a_function_and_its_line_in_the_list(tmp_path, monkeypatch):
+    made = study(tmp_path)
+    pretend(made, 10.0)
+    before = made.report().read_text()
+    monkeypatch.setattr(report, "SECTIONS", (best_seed, *report.SECTIONS, nothing))
+    after = made.report().read_text()
+    assert "<h2>Best runs</h2>" in after
+    assert "4 levels were compared." in after
+    assert (
+        (tmp_path / "tables" / "best.csv").read_text().startswith("environment,learner,strategy,best\nCartPole-v1,dqn,")
+    )
+    start = after.index("<h2>Best runs</h2>")
+    assert after[:start] + after[after.index("<h2>Learning</h2>") :] == before, "nothing else changes"
+
+
+def test_every_section_of_the_library_is_a_file_with_a_function_of_that_name():
+    names = [section.__module__.rpartition(".")[2] for section in report.SECTIONS]
+    assert len(set(names)) == len(names)
+    assert all(section.__name__ == "section" for section in report.SECTIONS)
