@@ -159,7 +159,7 @@ def _in_a_line(machine: Machine, versions: dict[str, str], runs: int) -> str:
     """Return a machine's hardware, the versions that are not those of the first, and how much ran there."""
     other = {name: which for name, which in machine.versions.items() if versions.get(name) != which}
     table = ", ".join(f"{name} {value}" for name, value in [*machine.hardware.items(), *other.items()])
-    return f"{table}: {words.counted(runs, 'run')}"
+    return f"{table}: {counted(runs, 'run')}"
 
 
 def _compute(study: ReportedStudy) -> str | None:

@@ -8,7 +8,7 @@ import pytest
 
 from replaylab.commands import main as cli
 from replaylab.errors import ConfigError, SpecError
-from replaylab.learners import QLearning
+from replaylab.learners import DQN, QLearning
 from replaylab.plotting.heat_map import DARK_INK, LIGHT_INK
 from replaylab.replay import Online
 from replaylab.study.report.sections.visits import MOST_LISTED
@@ -158,7 +158,7 @@ def test_a_study_tells_whether_a_strategy_goes_elsewhere(tmp_path, capsys):
 
 def test_only_discrete_observations_are_counted():
     with pytest.raises(ConfigError, match="`visits` are counted of Discrete observations"):
-        train("CartPole-v1", QLearning(), Online(), [0], 10, visits=True)
+        train("CartPole-v1", DQN(), Online(), [0], 10, visits=True)
 
 
 def test_a_study_refuses_to_count_the_states_of_a_box_before_it_trains(tmp_path):
