@@ -7,12 +7,13 @@ from replaylab.claims.claim import ReplicationOutcome
 from replaylab.claims.combined_capacity import SAID, judged
 from replaylab.errors import ConfigError
 from replaylab.study import Study, catalog
-from replaylab.study.spec.study_file import Budget, Evaluation, Spec
+from replaylab.study.spec.run_settings import EvaluationTable
+from replaylab.study.spec.study_file import Budget, Spec
 
 
 def small(tmp_path, **changes):
     spec = Spec.from_toml(catalog.find("combined-capacity"))
-    few = {"seeds": (0, 1), "budget": Budget(steps=60), "evaluation": Evaluation(every=30, episodes=1)}
+    few = {"seeds": (0, 1), "budget": Budget(steps=60), "evaluation": EvaluationTable(every=30, episodes=1)}
     return Study(spec.model_copy(update=few | changes), tmp_path)
 
 

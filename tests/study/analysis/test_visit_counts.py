@@ -1,11 +1,11 @@
-"""Visits of strategies, compared with the baseline's."""
+"""StrategyVisits of strategies, compared with the baseline's."""
 
 import numpy as np
 import pytest
 
 from replaylab import statistics
 from replaylab.study.analysis.visit_counts import (
-    Visits,
+    StrategyVisits,
     pairs_with_baseline,
     state_p_values,
     visit_differences,
@@ -17,7 +17,7 @@ from tests.study import tiny
 
 def visits(strategy, counts, seeds=None, environment="env"):
     seeds = np.arange(len(counts)) if seeds is None else np.array(seeds)
-    return Visits(environment, "q", strategy, seeds, np.asarray(counts, float))
+    return StrategyVisits(environment, "q", strategy, seeds, np.asarray(counts, float))
 
 
 def test_rows_become_counts_in_the_order_of_the_file(tmp_path):

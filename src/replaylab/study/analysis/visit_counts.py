@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Visits:
+class StrategyVisits:
     """Where the runs of one strategy acted, on one environment with one learner."""
 
     environment: str
@@ -55,7 +55,7 @@ class Visits:
         """Share of a run's steps taken in each state, shape (N, S)."""
         return np.asarray(self.counts / self.counts.sum(axis=1, keepdims=True))
 
-    def at(self, cells: NDArray[np.intp], number: int) -> Visits:
+    def at(self, cells: NDArray[np.intp], number: int) -> StrategyVisits:
         """Return the visits of places that hold several states each.
 
         Args:
@@ -81,7 +81,7 @@ class VisitDifference:
     p_holm: float
 
 
-def visits_of(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[Visits]:
+def visits_of(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[StrategyVisits]:
     """Return the visits of every strategy, in the order of the study file; empty where nothing counted them."""
     found = rows.filter(f"starts_with(metric, '{PREFIX}')").fetchnumpy()
     labels = [np.asarray(found[name], dtype=np.str_) for name in ("environment", "learner", "strategy")]
@@ -97,11 +97,11 @@ def visits_of(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[Visits]:
                     counts = np.zeros((len(seeds), int(state[own].max()) + 1))
                     counts[run, state[own]] = value[own]
                     acted = counts.sum(axis=1) > 0
-                    each.append(Visits(environment, learner, strategy, seeds[acted], counts[acted]))
+                    each.append(StrategyVisits(environment, learner, strategy, seeds[acted], counts[acted]))
     return [visits for visits in each if len(visits.seeds)]
 
 
-def pairs_with_baseline(visits: Sequence[Visits], baseline: str) -> list[tuple[Visits, Visits]]:
+def pairs_with_baseline(visits: Sequence[StrategyVisits], baseline: str) -> list[tuple[StrategyVisits, StrategyVisits]]:
     """Return each strategy's visits with the baseline's, both on the seeds that both have."""
     bases = {v.cell: v for v in visits if v.strategy == baseline}
     pairs = []
@@ -120,7 +120,7 @@ def pairs_with_baseline(visits: Sequence[Visits], baseline: str) -> list[tuple[V
     return pairs
 
 
-def visit_differences(visits: Sequence[Visits], baseline: str) -> list[VisitDifference]:
+def visit_differences(visits: Sequence[StrategyVisits], baseline: str) -> list[VisitDifference]:
     """Return how far each strategy's visits are from the baseline's, tested, and Holm-corrected over all of them."""
     found = []
     for own, base in pairs_with_baseline(visits, baseline):
@@ -130,7 +130,7 @@ def visit_differences(visits: Sequence[Visits], baseline: str) -> list[VisitDiff
     return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
 
 
-def state_p_values(own: Visits, base: Visits) -> Floats:
+def state_p_values(own: StrategyVisits, base: StrategyVisits) -> Floats:
     """Return the max-T-corrected p-value of each state's difference in share, shape (S,); 1 with a single seed.
 
     States that neither strategy ever visited take no part, and have 1.

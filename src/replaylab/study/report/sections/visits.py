@@ -18,8 +18,8 @@ from replaylab.plotting.drawing import Drawing, Panel, PanelGroup
 from replaylab.statistics import Interval
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, ComparisonResults
 from replaylab.study.analysis.visit_counts import (
+    StrategyVisits,
     VisitDifference,
-    Visits,
     pairs_with_baseline,
     state_p_values,
     visit_differences,
@@ -51,7 +51,7 @@ class Places:
         """How many there are."""
         return int(self.of_state.max()) + 1 if self.grid is None else self.grid.size
 
-    def of(self, visits: Visits) -> Visits:
+    def of(self, visits: StrategyVisits) -> StrategyVisits:
         """Return the visits of the places."""
         return visits if self.grid is None else visits.at(self.of_state, self.number)
 
@@ -97,7 +97,7 @@ def sentence(found: VisitDifference, comparisons: int) -> str:
     )
 
 
-def _places(visits: Visits, spec: Spec) -> Places:
+def _places(visits: StrategyVisits, spec: Spec) -> Places:
     """Return the map of an environment, which only the environment itself knows, or its states."""
     from replaylab.watch.grid import state_cells  # asks Gymnasium, which no other report needs
 
@@ -109,7 +109,7 @@ def _places(visits: Visits, spec: Spec) -> Places:
     return Places(grid, cells) if len(cells) == states else Places(None, np.arange(states))
 
 
-def _maps(page: Page, visits: Sequence[Visits], places: dict[str, Places]) -> ReportFigure:
+def _maps(page: Page, visits: Sequence[StrategyVisits], places: dict[str, Places]) -> ReportFigure:
     groups = []
     for cell in dict.fromkeys(v.cell for v in visits):
         grid = places[cell[0]].grid
@@ -132,7 +132,7 @@ def _maps(page: Page, visits: Sequence[Visits], places: dict[str, Places]) -> Re
 
 
 def _differences(
-    page: Page, visits: Sequence[Visits], places: dict[str, Places], tested: Sequence[VisitDifference]
+    page: Page, visits: Sequence[StrategyVisits], places: dict[str, Places], tested: Sequence[VisitDifference]
 ) -> ReportFigure:
     baseline = page.spec.baseline
     pairs = [(own, base, state_p_values(own, base)) for own, base in pairs_with_baseline(visits, baseline)]
@@ -162,7 +162,7 @@ def _differences(
 
 
 def _difference_rows(
-    pairs: Sequence[tuple[Visits, Visits, NDArray[np.float64]]], places: dict[str, Places]
+    pairs: Sequence[tuple[StrategyVisits, StrategyVisits, NDArray[np.float64]]], places: dict[str, Places]
 ) -> Iterator[tuple[Any, ...]]:
     for own, base, p in pairs:
         difference = (own.shares - base.shares).mean(axis=0)
@@ -171,7 +171,9 @@ def _difference_rows(
             yield (*key, i, *places[own.environment].position(i), *numbers, len(own.seeds))
 
 
-def _listed(pairs: Sequence[tuple[Visits, Visits, NDArray[np.float64]]], notes: dict[str, str]) -> list[Panel]:
+def _listed(
+    pairs: Sequence[tuple[StrategyVisits, StrategyVisits, NDArray[np.float64]]], notes: dict[str, str]
+) -> list[Panel]:
     """Return the states with the largest differences, the largest first, a panel for each strategy."""
     panels = []
     for own, base, p in pairs:
