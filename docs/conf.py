@@ -1,5 +1,6 @@
 """How `make docs` builds the documentation."""
 
+import os
 import re
 
 from numpy.typing import ArrayLike
@@ -11,9 +12,19 @@ project = "replaylab"
 author = "the replaylab developers"
 release = version = replaylab.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["pictures"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
+
+# The tutorials are executed when they are read, each in an empty folder; a cell that fails is an error of the build.
+nb_execution_mode = "auto"
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True
+nb_execution_timeout = 120
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures of environments need no screen
+nb_merge_streams = True
+
 default_role = "literal"
 
 autodoc_member_order = "bysource"
@@ -35,6 +46,8 @@ LONG = {stringify_annotation(ArrayLike, "smart"): "ArrayLike", stringify_annotat
 html_theme = "furo"
 html_title = "replaylab"
 html_show_sphinx = False
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 

@@ -144,7 +144,7 @@ def train(
         log_every: Between two looks at the update, the batch and the exploration.
         visits: Whether to count in which of its states (Discrete observations) each replica acts.
         measure_every: Environment steps, whatever the budget counts, between two rounds of the measures of what is
-            replayed; None: they are not taken. They change nothing else, and cost as ``docs/measures.md`` says.
+            replayed; None: they are not taken. They change nothing else, and cost as ``docs/laboratory/measures.md`` says.
         autoreset_mode: How the environments start new episodes; None: as `make_vector_env` chooses.
         on_metrics: Called after each look and each evaluation; see `Recorder`.
         on_end: Called with seeds whose budget is used up and their agents.
@@ -159,7 +159,7 @@ def train(
         `value_error`, ``eval/value_error`` for each evaluation; ``rollout/exploration_rate``, ``train/loss``,
         ``train/q_mean|min|max``, ``train/td_error_mean|median|max|std|p25|p75|p95`` (of |δ|), ``train/updates`` (online
         and from batches), ``replay/transitions_replayed``, ``replay/age_mean`` (steps since the drawn rows were stored)
-        and ``replay/weight_mean`` for each look; and the measures of ``docs/measures.md``.
+        and ``replay/weight_mean`` for each look; and the measures of ``docs/laboratory/measures.md``.
 
     Raises:
         ConfigError: An argument is out of its range, or the environment does not fit the learner.

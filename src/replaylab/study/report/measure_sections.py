@@ -19,7 +19,7 @@ from replaylab.study.report.return_sections import Told
 
 
 class Quantity(NamedTuple):
-    """A measure of what is replayed, as `docs/measures.md` has it."""
+    """A measure of what is replayed, as `docs/laboratory/measures.md` has it."""
 
     metric: str
     title: str

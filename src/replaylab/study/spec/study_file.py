@@ -166,7 +166,7 @@ class Logging(_Table):
 
 
 class Measures(_Table):
-    """What is measured of the replay while training; see docs/measures.md."""
+    """What is measured of the replay while training; see docs/laboratory/measures.md."""
 
     every: Annotated[int, Field(ge=0, strict=True)] = 2_500
     """Environment steps between two looks, whatever the budget counts; 0: nothing is measured."""
