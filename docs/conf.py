@@ -13,7 +13,6 @@ author = "the replaylab developers"
 release = version = replaylab.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["pictures"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 
