@@ -45,6 +45,7 @@ LONG = {stringify_annotation(ArrayLike, "smart"): "ArrayLike", stringify_annotat
 html_theme = "furo"
 html_title = "replaylab"
 html_show_sphinx = False
+html_show_copyright = False
 html_static_path = ["static"]
 html_css_files = ["pages.css"]
 pygments_style = "friendly"

@@ -2,7 +2,7 @@
 
 * ``speed.svg``: the table "How fast" of README, which holds the figures of one run of ``make bench``.
 * ``visits.svg``: the map that ``examples/cliff_walking.py`` draws, of 30 seeds.
-* ``report.webp``: the top of ``docs/results/classic-control/report.html``, as a browser shows it.
+* ``report.webp``: the top of the report of the study ``quick``, as a browser shows it.
 """
 
 import re
@@ -16,11 +16,11 @@ from PIL import Image
 
 from replaylab.plotting.palette import HUES
 from replaylab.plotting.svg import style
+from replaylab.study import Study
 from replaylab.watch import save
 
 DOCS = Path(__file__).parent
 PICTURES = DOCS / "pictures"
-REPORT = DOCS / "results/classic-control/report.html"
 
 
 def rows(readme: str) -> list[tuple[str, str, float]]:
@@ -50,13 +50,15 @@ def speed() -> Figure:
 
 
 def report() -> None:
-    """Photograph the top of a report."""
+    """Run the quick study, where `results/quick` does not have it yet, and photograph the top of its report."""
+    study = Study.from_toml("quick", DOCS.parent / "results/quick")
+    study.run()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as browsers, tempfile.TemporaryDirectory() as folder:
         browser = browsers.chromium.launch(executable_path=shutil.which("chromium"))
-        page = browser.new_page(viewport={"width": 1100, "height": 1180}, color_scheme="light")
-        page.goto(REPORT.as_uri())
+        page = browser.new_page(viewport={"width": 1100, "height": 1250}, color_scheme="light")
+        page.goto(study.report().resolve().as_uri())
         picture = Path(folder) / "report.png"
         page.screenshot(path=picture)
         browser.close()
@@ -73,7 +75,7 @@ def visits() -> None:
         shutil.copy(Path(folder) / "visits.svg", PICTURES)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # the study's workers import this file
     PICTURES.mkdir(exist_ok=True)
     save(speed(), PICTURES / "speed.svg")
     report()
