@@ -57,7 +57,7 @@ def report() -> None:
 
     with sync_playwright() as browsers, tempfile.TemporaryDirectory() as folder:
         browser = browsers.chromium.launch(executable_path=shutil.which("chromium"))
-        page = browser.new_page(viewport={"width": 1100, "height": 1250}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1100, "height": 1228}, color_scheme="light")
         page.goto(study.report().resolve().as_uri())
         picture = Path(folder) / "report.png"
         page.screenshot(path=picture)

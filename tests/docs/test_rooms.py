@@ -24,7 +24,7 @@ def links(text):
 
 def contents(page):
     """The pages in a page's tables of contents."""
-    listed = re.findall(r"^```{toctree}\n(?::.*\n)*\n?(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    listed = re.findall(r"^```{toctree}\n(?::[^\n]*\n)*\n?(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
     return [(page.parent / f"{entry}.md").resolve() for entries in listed for entry in entries.split()]
 
 
