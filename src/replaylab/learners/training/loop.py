@@ -144,7 +144,8 @@ def train(
         log_every: Between two looks at the update, the batch and the exploration.
         visits: Whether to count in which of its states (Discrete observations) each replica acts.
         measure_every: Environment steps, whatever the budget counts, between two rounds of the measures of what is
-            replayed; None: they are not taken. They change nothing else, and cost as ``docs/laboratory/measures.md`` says.
+            replayed; None: they are not taken. They change nothing else; ``docs/laboratory/measures.md`` has
+            their cost.
         autoreset_mode: How the environments start new episodes; None: as `make_vector_env` chooses.
         on_metrics: Called after each look and each evaluation; see `Recorder`.
         on_end: Called with seeds whose budget is used up and their agents.
