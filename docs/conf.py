@@ -1,7 +1,9 @@
 """How `make docs` builds the documentation."""
 
+import json
 import os
 import re
+from pathlib import Path
 
 from numpy.typing import ArrayLike
 from sphinx.util.typing import stringify_annotation
@@ -72,7 +74,21 @@ def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG
     return (signature and shorten(signature), returns and shorten(returns))
 
 
+def plain_notebooks(app, exception):
+    """Take out of the notebooks to download what only these pages understand: links to themselves and to pages."""
+    if exception:
+        return
+    for path in Path(app.outdir, "_downloads").glob("*/*.ipynb"):
+        notebook = json.loads(path.read_text())
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown":
+                text = re.sub(r"^Download this page.*\n\n?", "", "".join(cell["source"]), flags=re.MULTILINE)
+                cell["source"] = re.sub(r"\[([^]]+)\]\([^)]+\.md[^)]*\)", r"\1", text).splitlines(keepends=True)
+        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
+
+
 def setup(app):
     """Register the above."""
+    app.connect("build-finished", plain_notebooks)
     app.connect("autodoc-process-docstring", bars)
     app.connect("autodoc-process-signature", short_types)
