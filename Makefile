@@ -5,7 +5,8 @@
 #   make bench    time the buffer beside its peers (installs them; ARGS=... for options)
 #   make lint     formatting, lint, types and the core's generated stubs
 #   make format   apply the formatters
-#   make docs     build the documentation into build/docs
+#   make docs     execute the tutorials and build the documentation into build/docs
+#   make pictures make the pictures of the documentation's first page again (needs chromium)
 #   make coverage run the replay library's tests and show which lines and branches they miss
 #   make sanitize run them with the core under address, undefined-behaviour and thread sanitizers
 #   make fuzz     mutate snapshots and files of rows and read them, for a minute (ARGS="--mutations 1000000": so many)
@@ -19,7 +20,7 @@ CORE := $(wildcard cpp/*/*.cpp cpp/*/*.hpp) CMakeLists.txt pyproject.toml constr
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
-.PHONY: study test test-slow bench bench-training lint format stubs docs coverage sanitize fuzz clean
+.PHONY: study test test-slow bench bench-training lint format stubs docs pictures coverage sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -42,8 +43,11 @@ bench-training: $(VENV)/.bench
 
 docs: $(VENV)/.docs
 	@echo "==> building the documentation"
-	@$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs build/docs
+	@$(BIN)/python -m sphinx -W --keep-going -n -q -j 2 -b html docs build/docs
 	@echo "build/docs/index.html"
+
+pictures: $(VENV)/.docs
+	@$(BIN)/python docs/make_pictures.py
 
 coverage: $(VENV)/.test
 	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --cov --cov-report=term-missing:skip-covered tests/replay tests/docs src/replaylab/replay

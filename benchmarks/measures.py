@@ -4,7 +4,7 @@
 
 Trains populations with measures on, in one process with one thread, and takes the processor's time inside and outside
 of them in the same run, so that what else the machine does counts on both sides. Counting how often each step is drawn
-is the one part that lies outside; its cost is in ``docs/introspection.md``.
+is the one part that lies outside; its cost is in ``docs/guides/introspection.md``.
 """
 
 import argparse

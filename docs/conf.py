@@ -1,6 +1,9 @@
 """How `make docs` builds the documentation."""
 
+import json
+import os
 import re
+from pathlib import Path
 
 from numpy.typing import ArrayLike
 from sphinx.util.typing import stringify_annotation
@@ -11,9 +14,18 @@ project = "replaylab"
 author = "the replaylab developers"
 release = version = replaylab.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
+
+# The tutorials are executed when they are read, each in an empty folder; a cell that fails is an error of the build.
+nb_execution_mode = "auto"
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True
+nb_execution_timeout = 120
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pictures of environments need no screen
+nb_merge_streams = True
+
 default_role = "literal"
 
 autodoc_member_order = "bysource"
@@ -35,6 +47,9 @@ LONG = {stringify_annotation(ArrayLike, "smart"): "ArrayLike", stringify_annotat
 html_theme = "furo"
 html_title = "replaylab"
 html_show_sphinx = False
+html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
@@ -59,7 +74,21 @@ def short_types(app, what, name, obj, options, signature, returns):  # noqa: ARG
     return (signature and shorten(signature), returns and shorten(returns))
 
 
+def plain_notebooks(app, exception):
+    """Take out of the notebooks to download what only these pages understand: links to themselves and to pages."""
+    if exception:
+        return
+    for path in Path(app.outdir, "_downloads").glob("*/*.ipynb"):
+        notebook = json.loads(path.read_text())
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown":
+                text = re.sub(r"^Download this page.*\n\n?", "", "".join(cell["source"]), flags=re.MULTILINE)
+                cell["source"] = re.sub(r"\[([^]]+)\]\([^)]+\.md[^)]*\)", r"\1", text).splitlines(keepends=True)
+        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n")
+
+
 def setup(app):
     """Register the above."""
+    app.connect("build-finished", plain_notebooks)
     app.connect("autodoc-process-docstring", bars)
     app.connect("autodoc-process-signature", short_types)

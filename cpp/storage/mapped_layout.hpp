@@ -1,4 +1,4 @@
-// What a file of rows looks like; docs/storage.md describes it.
+// What a file of rows looks like; docs/guides/storage.md describes it.
 #pragma once
 
 #include <atomic>

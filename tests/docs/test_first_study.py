@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.test_pages import DOCS
 
-PAGE = (DOCS / "first-study.md").read_text()
+PAGE = (DOCS / "start/first-study.md").read_text()
 FILES = dict(re.findall(r"^Save this as `(.*?)`:\n\n```\w+\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 COMMANDS = re.findall(r"^\$ (replaylab .*)$", PAGE, re.MULTILINE)
 

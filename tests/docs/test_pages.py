@@ -14,7 +14,9 @@ import pytest
 from replaylab import replay
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+ROOMS = ("start", "guides", "laboratory", "reference", "explanation")
+PAGES = [DOCS / "index.md", *(page for room in ROOMS for page in sorted((DOCS / room).glob("*.md")))]
+"""All but the tutorials, which are executed when the documentation is built, and the results."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -32,7 +34,7 @@ def run(page, text):
     return names
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
@@ -57,9 +59,4 @@ def test_blocks_share_a_namespace():
 def test_the_reference_has_every_public_name(name):
     value = getattr(replay, name)
     kind = "autoclass" if isinstance(value, type) else "autofunction" if isfunction(value) else "autodata"
-    assert f"\n.. {kind}:: {name}\n" in (DOCS / "api.md").read_text()
-
-
-def test_every_page_is_in_the_table_of_contents():
-    contents = re.search(r"```{toctree}(.*?)```", (DOCS / "index.md").read_text(), re.DOTALL)[1].split()
-    assert {page.stem for page in PAGES} - {"index"} <= set(contents)
+    assert f"\n.. {kind}:: {name}\n" in (DOCS / "reference/api.md").read_text()

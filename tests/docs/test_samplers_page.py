@@ -8,7 +8,7 @@ from replaylab import replay
 from replaylab.replay import Batch, CustomSampler, MixedReplay, Mixture, ReplayBuffer, Sampler, Schedule
 from tests.docs.test_pages import DOCS, run
 
-TEXT = (DOCS / "samplers.md").read_text()
+TEXT = (DOCS / "reference/samplers.md").read_text()
 ROWS = {row[0]: row[1:] for row in re.findall(r"^\| `(\w+)` \| .* \| (.*?) \| (.*?) \| (.*?) \|$", TEXT, re.MULTILINE)}
 KINDS = [kind for kind in (getattr(replay, name) for name in replay.__all__) if isinstance(kind, type)]
 SAMPLERS = [kind for kind in KINDS if issubclass(kind, Sampler) and kind not in (Sampler, CustomSampler)]

@@ -1,4 +1,4 @@
-"""The intervals hold the true value as often as docs/statistics.md says."""
+"""The intervals hold the true value as often as docs/explanation/statistics.md says."""
 
 import pytest
 

@@ -4,7 +4,8 @@ A snapshot is a folder:
 
 * ``manifest.json`` says what the buffer is and lists every other file with its length and CRC-32, and its own;
 * ``rows-….npy``: stretches of rows, each a NumPy array of a structured dtype with one entry a slot;
-* ``packed-….npy``: a segment of a compressed field, whose rows hold references into it (see `docs/compression.md`);
+* ``packed-….npy``: a segment of a compressed field, whose rows hold references into it
+  (see `docs/guides/compression.md`);
 * ``state-….npz``: everything else as plain one-dimensional arrays: next ids, random streams, priorities.
 
 Files are never changed, only replaced: `save` writes new ones under new names, makes them durable, and then

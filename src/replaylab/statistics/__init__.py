@@ -1,7 +1,7 @@
 """The statistics of a study: levels, intervals, paired tests. NumPy and SciPy only, vectorised, seeded.
 
 Every function is pure: the same arrays and the same ``seed`` give the same numbers. Shapes: ``N`` seeds
-(runs), ``T`` points of a learning curve, ``M`` strata (environments), ``K`` hypotheses. docs/statistics.md
+(runs), ``T`` points of a learning curve, ``M`` strata (environments), ``K`` hypotheses. docs/explanation/statistics.md
 tells which to use, and how often the intervals hold the true value.
 """
 

@@ -41,7 +41,7 @@ def paired_test(
     The p-value is the larger of the interval's (`interval_p`) and that of `paired_permutation_test`. Where the two
     strategies do not differ in anything, the second alone keeps false alarms at most at what p says, at every number of
     seeds; where their levels are equal and their spreads are not, the first keeps them about there. So it is below
-    1 - level only where the interval leaves out 0. docs/statistics.md has the false alarms of all three.
+    1 - level only where the interval leaves out 0. docs/explanation/statistics.md has the false alarms of all three.
 
     Args:
         treated: shape (N,).

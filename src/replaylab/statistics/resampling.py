@@ -111,7 +111,7 @@ def tail(level: float, runs: int, strata: int = 1, *, difference: bool = False, 
     interval (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789) leaves out
     Phi(-t sqrt(N / (N - 1))), t being Student's (1 + level) / 2 quantile with M (N - 1) degrees of freedom. The
     level of a single stratum goes without the root: there resampled IQMs spread enough, and with it intervals
-    hold 97 %. That exception is measured, not derived; docs/statistics.md has the coverage of all of them.
+    hold 97 %. That exception is measured, not derived; docs/explanation/statistics.md has the coverage of all of them.
 
     Args:
         level: share of studies whose interval should hold the true value.

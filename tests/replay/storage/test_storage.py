@@ -173,7 +173,7 @@ class TestOtherBuffers:
 
 
 class TestTheFile:
-    """Its format is open: NumPy alone reads it, as docs/storage.md says."""
+    """Its format is open: NumPy alone reads it, as docs/guides/storage.md says."""
 
     def test_rows_open_in_numpy_alone(self, tmp_path):
         buffer = ReplayBuffer(10, {"x": Field((2,)), "y": Field((), np.int64)}, storage=MemoryMap(tmp_path / "rows"))

@@ -2,7 +2,7 @@
 
 In the time between two rounds, at up to 16 moments spread evenly over it, the batch that the learner got is kept, and
 another of the same size is drawn uniformly, from a stream of its own. A round then holds the ones against the others,
-all by the parameters of that moment. ``docs/measures.md`` says what every number is.
+all by the parameters of that moment. ``docs/laboratory/measures.md`` says what every number is.
 
 Shapes: R replicas, K moments, B rows, D features.
 """

@@ -128,7 +128,8 @@ class TrainingConfig:
         env_options: For the environment's constructor.
         autoreset_mode: How the environments start new episodes; None: as `make_vector_env` chooses.
         measure_every: Environment steps, whatever the budget counts, between two rounds of the measures of what is
-            replayed; None or 0: they are not taken. They change nothing else, and cost as ``docs/measures.md`` says.
+            replayed; None or 0: they are not taken. They change nothing else; ``docs/laboratory/measures.md`` has their
+            cost.
         make_replay: Makes the replay that steps are stored in, another than a `ReplayBuffer`: called with `env`,
             `capacity`, `seeds` (one for each of its R replicas), `sampler`, `transforms` and `count_replays`. None: a
             `ReplayBuffer`.

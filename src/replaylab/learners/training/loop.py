@@ -66,7 +66,8 @@ def train(
         resume: Folder of a checkpoint to go on from, bit for bit; all other arguments must be as they were.
 
     Returns:
-        Rows of the metrics that ``docs/training.md`` lists, and with `measure_every` those of ``docs/measures.md``.
+        Rows of the metrics that ``docs/laboratory/training.md`` lists, and with `measure_every` those of
+        ``docs/laboratory/measures.md``.
 
     Raises:
         ConfigError: An argument is out of its range, or the environment does not fit the learner.

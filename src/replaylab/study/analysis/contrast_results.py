@@ -28,7 +28,10 @@ LEAST_SEEDS = 2
 """Fewer tell nothing of spread."""
 
 EQUIVALENCE_SEEDS = 5
-"""With fewer no contrast is called equivalent: resampled intervals are then too narrow (docs/statistics.md)."""
+"""With fewer no contrast is called equivalent: resampled intervals are then too narrow.
+
+``docs/explanation/statistics.md`` has their coverage.
+"""
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,8 @@ def open_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
     """
     check(files)
     connection = duckdb.connect()
-    connection.execute("SET enable_progress_bar = false")  # which slow queries would print
+    if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
+        connection.execute("SET enable_progress_bar = false")  # without ipywidgets, notebooks refuse even that
     rows = connection.read_parquet([_without_patterns(str(f)) for f in files])
     return rows.order("environment, learner, strategy, seed, metric, step")
 
