@@ -26,13 +26,7 @@ def test_rows_are_kept_by_the_agents_td_errors_as_they_are_now(transforms):
     reward[:, ::10] = 1e6  # so that nearly all of a pool's score is theirs
     ends = np.zeros((2, 50), bool)
     run.replay.extend(
-        obs=obs,
-        action=np.zeros((2, 50), np.int64),
-        reward=reward,
-        next_obs=obs,
-        terminated=~ends,
-        truncated=ends,
-        final_obs=obs,
+        obs=obs, action=np.zeros((2, 50), np.int64), reward=reward, next_obs=obs, terminated=ends, truncated=ends
     )
     batches = [run.replay.sample(16) for _ in range(20)]
     assert np.mean([(batch.reward > 0).mean() for batch in batches]) > 0.9

@@ -85,9 +85,9 @@ MESSAGES = [
     ),
     (
         {"strategies__uniform__type": "prioritised"},
-        "`strategies.uniform.type` must be one of online, none, sliding_window, uniform, combined, "
-        "shuffled_epochs, recency, geometric, reverse_sweep, blocks, sticky, "
-        "prioritized, rank_based, greedy, lap, relo, anti_prioritized, permuted, oracle, "
+        "`strategies.uniform.type` must be one of anti_prioritized, blocks, combined, dispersed, geometric, "
+        "greedy, laber, lap, mixture, online, oracle, permuted, prioritized, queue, rank_based, recency, relo, "
+        "reverse_sweep, shuffled_epochs, sliding_window, sticky, uniform, none, "
         "but got 'prioritised'; did you mean `prioritized`?",
     ),
     (

@@ -41,11 +41,12 @@ def short_name(name: str) -> str:
 def _public(base: type) -> dict[str, str]:
     """Return the configurations of a kind that `replaylab.replay` exports, by short name."""
     kinds = {name: getattr(replay, name) for name in replay.__all__}
-    return {
+    found = {
         short_name(name): f"replaylab.replay:{name}"
         for name, kind in kinds.items()
         if isinstance(kind, type) and issubclass(kind, base) and dataclasses.is_dataclass(kind)
     }
+    return dict(sorted(found.items()))
 
 
 SAMPLERS: Catalogue = _public(replay.Sampler)
@@ -57,8 +58,8 @@ PARTS: Catalogue = {
 """Sampler types of the ``parts`` of a mixture."""
 
 STRATEGIES: Catalogue = {
-    "none": "replaylab.replay:Online",
     **SAMPLERS,
+    "none": "replaylab.replay:Online",
     "laber": "replaylab.learners.api.agent_laber:AgentLaBER",
     "oracle": "replaylab.learners.tabular.oracle:EnvOracle",
 }
