@@ -10,7 +10,7 @@ from replaylab.learners.api.agent_laber import AgentLaBER
 from replaylab.replay import Linear, Mixture, Prioritized, Uniform
 from replaylab.study.spec.components import PARTS, SCHEDULES, STRATEGIES, TRANSFORMS, Part, build, resolve, short_name
 
-WITHOUT = {"Sampler", "CustomSampler", "Transform", "Schedule"}
+WITHOUT = {"Sampler", "CustomSampler", "TopScores", "Transform", "Schedule"}
 """Bases to derive from."""
 
 
