@@ -107,7 +107,7 @@ class DQN:
     device: str = "cpu"
     module: Callable[[Any, int], Any] | None = None
     filters: int = 0
-    pixel_network: PixelNetworkName = "nature"
+    pixel_network: PixelNetworkName = field(default="nature", metadata={"said_if_changed": True})
 
     online: ClassVar[bool] = False
     needs_next_action: ClassVar[bool] = False
