@@ -252,7 +252,7 @@ def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, mon
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--env", "Taxi-v4", "--transforms", "hindsight"], "hindsight needs"),
+        (["--env", "Taxi-v4", "--transforms", "hindsight"], "a goal environment must have the functions"),
         (["--transforms", "nstep"], "did you mean `n_step`"),
         (["--env", "Pendulum-v1", "--learner", "q_learning"], "tables need Discrete observations"),
         (["--env-options", "nonsense=1"], "`env_options` do not fit CartPole-v1"),

@@ -12,8 +12,8 @@ from replaylab.envs.goals.classic_goals import (
     AcrobotGoalVectorEnv,
     MountainCarGoalEnv,
     MountainCarGoalVectorEnv,
-    goal_functions,
 )
+from replaylab.envs.goals.goal_functions import goal_functions
 from replaylab.envs.pixels.atari import make_atari
 from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
 from replaylab.envs.registration import register_envs

@@ -108,7 +108,7 @@ FAILING = "tests.study.failing:Fails-v0"
         ({"learners__table": {"type": "q_learning"}}, "tables need Discrete observations"),
         (
             {"strategies__hindsight": {"type": "uniform", "transforms": [{"type": "hindsight"}]}},
-            "hindsight needs an environment with goals",
+            "a goal environment must have the functions",
         ),
         ({"env_options": {"CartPole-v1": {"nonsense": 1}}}, "`env_options` do not fit CartPole-v1"),
     ],

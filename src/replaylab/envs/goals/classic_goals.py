@@ -15,9 +15,6 @@ from replaylab.envs.classic import acrobot, mountain_car
 from replaylab.envs.classic.acrobot import AcrobotVectorEnv
 from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
 from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
-from replaylab.errors import ConfigError
-
-Outcome = Callable[[Any, Any, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -134,29 +131,3 @@ class AcrobotGoalEnv(_GoalEnv, AcrobotEnv):
     """Gymnasium's Acrobot in the form of `AcrobotGoalVectorEnv`."""
 
     task = TIP
-
-
-def goal_functions(env: Any) -> tuple[Outcome, Outcome]:
-    """Return the functions (compute_reward, compute_terminated) of a goal environment, single or vector.
-
-    Raises:
-        ConfigError: It has none.
-
-    Example:
-        >>> reward, terminated = goal_functions(MountainCarGoalVectorEnv(3))
-        >>> terminated(np.array([[0.4], [0.6]]), np.array([[0.5], [0.5]]), {}).tolist()
-        [False, True]
-    """
-    found = [_function(env, name) for name in ("compute_reward", "compute_terminated")]
-    if None in found:
-        raise ConfigError(
-            f"a goal environment must have the functions `compute_reward` and `compute_terminated`, but {env} has not"
-        )
-    return found[0], found[1]
-
-
-def _function(env: Any, name: str) -> Any:
-    unwrapped = getattr(env, "unwrapped", env)
-    if isinstance(unwrapped, gym.vector.SyncVectorEnv):
-        unwrapped = unwrapped.envs[0].unwrapped
-    return getattr(unwrapped, name, None)
