@@ -157,7 +157,7 @@ class Storages(Target):
                 made.append(arguments)
                 return _core.Replay(*arguments)
 
-            with patch("replaylab.replay.buffer_config._core", SimpleNamespace(**vars(_core) | {"Replay": make})):
+            with patch("replaylab.replay.buffer_layout._core", SimpleNamespace(**vars(_core) | {"Replay": make})):
                 buffer = worlds.STORAGES[world](self.rows, after_crash=after_crash)
             self.templates[world] = dict(vars(buffer)), made[0]
             return buffer

@@ -36,8 +36,8 @@ class Picky(gym.Env):
         return int(action), 0.0, True, False, {}
 
 
-if "Picky-v0" not in gym.registry:
-    gym.register("Picky-v0", Picky)
+if "Fussy-v0" not in gym.registry:
+    gym.register("Fussy-v0", Picky)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Lawless(CustomSampler):
 
 def test_a_trial_ends_with_its_first_update_and_holds_little(monkeypatch):
     monkeypatch.setattr(Picky, "steps", 0)
-    check_trainable(TrainingConfig("Picky-v0", SLOW, Uniform(), 1_000_000))
+    check_trainable(TrainingConfig("Fussy-v0", SLOW, Uniform(), 1_000_000))
     assert Picky.steps == 16
 
 
@@ -60,7 +60,7 @@ def test_a_trial_ends_with_its_first_update_and_holds_little(monkeypatch):
         ("Pendulum-v1", SLOW, {}, "DQN needs Discrete actions"),
         ("CartPole-v1", QLearning(), {}, "tables need Discrete observations"),
         ("CartPole-v1", SLOW, {"env_options": {"size": 3}}, "`env_options` do not fit CartPole-v1"),
-        ("Picky-v0", SLOW, {"env_options": {"size": 4}}, "Picky-v0 cannot be made with env_options={'size': 4}"),
+        ("Fussy-v0", SLOW, {"env_options": {"size": 4}}, "Fussy-v0 cannot be made with env_options={'size': 4}"),
         ("FrozenLake-v1", SLOW, {"env_options": {"map_name": "5x5"}}, "FrozenLake-v1 cannot be made with env_op"),
         ("CartPole-v1", SLOW, {"sampler": Prioritized(block_length=3)}, "a multiple of the sampler's"),
         ("CartPole-v1", SLOW, {"sampler": Lawless()}, "`law` of Lawless must return"),
@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_told(env_id, learner, options, message):
 
 def test_several_seeds_in_episodes_need_an_environment_that_goes_on(monkeypatch):
     monkeypatch.setattr(env_state, "possible", lambda env: False)
-    job = TrainingConfig("Picky-v0", SLOW, Uniform(), total_episodes=5)
+    job = TrainingConfig("Fussy-v0", SLOW, Uniform(), total_episodes=5)
     check_trainable(job)
     with pytest.raises(ConfigError, match="a budget of episodes for several seeds at once needs an environment that"):
         check_trainable(job, replicas=2)

@@ -22,7 +22,7 @@ def visits(strategy, counts, seeds=None, environment="env"):
 
 def test_rows_become_counts_in_the_order_of_the_file(tmp_path):
     study = tiny.study(tmp_path, seeds=3, population=3)
-    study._write_record()
+    study._there.write_records()
     for i, population in enumerate(study.populations):
         rows = [(seed, state, 10 * i + seed + state) for seed in (2, 0, 1) for state in (1, 0, 10)]
         seed, state, value = (np.array(column) for column in zip(*rows, strict=True))

@@ -233,7 +233,13 @@ class ExecutorConformance:
             def begin(self, todo, done, workers):
                 pass
 
-            progress = split = failed = begin
+            def progress(self, population, step):
+                pass
+
+            def split(self, population):
+                pass
+
+            failed = split
 
             def finished(self, population, seconds):
                 self.done += 1

@@ -58,7 +58,7 @@ def made_up(folder, environment, states, seeds=6):
         learners={"q": {"type": "q_learning"}},
         strategies={"uniform": {"type": "uniform"}, "same": {"type": "uniform"}, "near": {"type": "uniform"}},
     )
-    made._write_record()
+    made._there.write_records()
     for i, population in enumerate(made.populations):
         rows = []
         for seed in population.seeds:
