@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from replaylab.arguments import NOT_NEGATIVE, check, one_of
-from replaylab.envs import goal_functions
 from replaylab.replay import Hindsight, Transform
 
 
@@ -30,6 +29,8 @@ class EnvHindsight:
         Raises:
             ConfigError: It has no `compute_reward` and `compute_terminated`.
         """
+        from replaylab.envs import goal_functions  # Gymnasium, which reading a study's settings does without
+
         return Hindsight(*goal_functions(env), self.strategy, self.ratio)
 
 

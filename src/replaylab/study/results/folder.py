@@ -18,6 +18,10 @@ from replaylab.study.results.provenance import Machine, this_machine
 from replaylab.study.spec.study_file import Spec
 
 
+_SECONDS_TO_DIE = 1.0
+"""A worker that was just being started when its run was killed holds the run's lock until it is a program of its own."""
+
+
 @dataclass(frozen=True)
 class Damaged:
     """A file of results that was not what had been written, and where it is now; its runs are missing ones."""
@@ -60,7 +64,7 @@ class StudyFolder:
             ConfigError: another run is at work in the folder.
             StorageError: the folder cannot be written.
         """
-        lock = FileLock(self.path / ".lock", timeout=0)
+        lock = FileLock(self.path / ".lock", timeout=_SECONDS_TO_DIE)
         with writing(self.path):
             for name in ("runs", "timing", "failures"):
                 (self.path / name).mkdir(parents=True, exist_ok=True)
