@@ -18,7 +18,7 @@ from replaylab.study.results.provenance import Machine, this_machine
 from replaylab.study.spec.study_file import Spec
 
 _SECONDS_TO_DIE = 1.0
-"""A worker that was just being started when its run was killed holds the run's lock until it is a program of its own."""
+"""A worker that was being started when its run was killed holds the lock until it is a program of its own."""
 
 
 @dataclass(frozen=True)
