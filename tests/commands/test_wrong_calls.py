@@ -110,6 +110,7 @@ CALLS = [
     "train --tensorboard FILE",
     "train --save FILE",
     "train --save-every 0 --save new --steps 10",
+    "train --save-every 5 --steps 10",
     "train --video FILE/x.mp4",
     "train --resume nowhere",
     "train --resume FILE",

@@ -249,6 +249,8 @@ class TrainCommand:
         from replaylab.study.execution.preflight import check_population
 
         folder = self.resume or self.save
+        if self.save_every is not None and folder is None:
+            raise SpecError("train: --save-every needs a folder; give --save, or leave it out")
         population = saved_population(self.resume) if self.resume else self._population(described_population)
         for option in ("out", "video", "tensorboard", "save"):
             _check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))

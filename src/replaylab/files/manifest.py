@@ -19,7 +19,6 @@ from replaylab.files import npy
 BLOCK = 2**20
 """Bytes read or written at a time."""
 
-
 PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
 """Names of files that lie in the folder itself, on every system."""
 
@@ -107,6 +106,14 @@ def write(new: Path, manifest: dict[str, Any]) -> None:
     members = json.loads(json.dumps(manifest))
     with new.open("x", encoding="utf-8") as out:
         json.dump(members | {"crc32": seal(members)}, out, indent=1)
+
+
+def mentions(file: Path, name: str) -> bool:
+    """Whether there is a manifest that contains this name: so a write that was interrupted had already replaced it."""
+    try:
+        return name.encode() in file.read_bytes()
+    except OSError:
+        return False
 
 
 def listed(file: Path) -> dict[str, Any]:

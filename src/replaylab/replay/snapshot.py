@@ -33,6 +33,7 @@ from replaylab.files.manifest import (
     check_listed,
     check_seal,
     listed,
+    mentions,
     opened,
     read_arrays,
     reading,
@@ -99,7 +100,8 @@ def write(
             found = _files(path)
             check(manifest)
     except BaseException:
-        discard([*path.glob(f"*-{token}.np[yz]")], made)
+        if not mentions(file, token):  # Ctrl-C may come right after the rename
+            discard([*path.glob(f"*-{token}.np[yz]")], made)
         raise
     finally:
         _writing.discard(token)

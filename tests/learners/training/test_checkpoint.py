@@ -193,6 +193,18 @@ def test_an_environment_that_cannot_be_put_back_is_found_out(tmp_path):
         train(*args, resume=tmp_path, **OPTIONS)
 
 
+def interrupted_after_renaming(patch, name):
+    """Have Ctrl-C come in the middle of the call that puts a file of this name into its place."""
+    replace_file = Path.replace
+
+    def interrupted(self, target):
+        replace_file(self, target)
+        if Path(target).name == name:
+            raise KeyboardInterrupt
+
+    patch.setattr(Path, "replace", interrupted)
+
+
 def files(folder):
     return sorted(one.name for one in folder.rglob("*"))
 
@@ -220,6 +232,20 @@ class TestFailedSaves:
                     train(*args, total_episodes=9, save=folder, save_every=3)
                 monkeypatch.undo()
         assert files(tmp_path) == there
+
+    def test_an_interrupt_right_after_the_rename_keeps_the_new_checkpoint(self, tmp_path, monkeypatch):
+        args, options = ("FrozenLake-v1", TABLE, Uniform(), [3]), {"total_episodes": 9}
+        whole = train(*args, **options)
+        with monkeypatch.context() as patch:
+            interrupted_after_renaming(patch, "run.json")
+            with pytest.raises(KeyboardInterrupt):
+                train(*args, **options, save=tmp_path, save_every=3)
+        equal(train(*args, **options, resume=tmp_path), whole)
+
+    def test_a_folder_of_agents_that_cannot_be_made(self, tmp_path):
+        (tmp_path / "file").touch()
+        with pytest.raises(StorageError, match="cannot be written: .*A file is where a folder is needed"):
+            checkpoint.save_agents(tmp_path / "file" / "run", None, [])
 
     def test_the_folders_that_are_made_are_brought_to_disk(self, tmp_path, monkeypatch):
         settled, fsync = [], os.fsync

@@ -74,9 +74,10 @@ def _save(path: Path, run: Run) -> None:
             sealed.write(new, manifest)
             _checked(new)
     except BaseException:
-        if fresh:
-            rmtree(path / buffer, ignore_errors=True)
-        discard([state], made)
+        if not sealed.mentions(path / "run.json", state.name):  # Ctrl-C may come right after the rename
+            if fresh:
+                rmtree(path / buffer, ignore_errors=True)
+            discard([state], made)
         raise
     settle_folder(path)
     _tidy(path, state.name)
@@ -159,14 +160,14 @@ class Checkpoints(Hook):
 def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]) -> None:
     """Write what each agent has learned to ``agents-SEED.npz``; `Agents.restore` takes the arrays, first axis 1."""
     path = sealed.folder_of(folder, "save_agents")
-    make_folder(path)
-    state = agents.state()
-    for r, seed in enumerate(seeds):
-        file = path / f"agents-{seed}.npz"
-        with writing(path):
+    with writing(path):
+        make_folder(path)
+        state = agents.state()
+        for r, seed in enumerate(seeds):
+            file = path / f"agents-{seed}.npz"
             with replacing(file, file.with_name(f"{file.name}.new")) as new:
                 _write_arrays(new, {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
-            settle_folder(path)
+        settle_folder(path)
 
 
 def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> None:

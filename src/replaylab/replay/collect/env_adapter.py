@@ -17,7 +17,7 @@ FIRST, LAST = 0, 2
 
 
 class Returned(NamedTuple):
-    """What environments returned, with one row for each, whatever their interadapter.
+    """What environments returned, with one row for each, whatever their interface.
 
     Attributes:
         rows: Which environments, int32 (M,); None: all N in order.

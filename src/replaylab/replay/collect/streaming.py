@@ -73,7 +73,7 @@ class ReplayStream:
         self.source = source
         self.taken = 0
         self.drawn = 0
-        self._buffer = None if isinstance(buffer, int | np.integer) else arguments.checked("buffer", buffer, a_replay)
+        self._buffer = None if isinstance(buffer, int | np.integer) else arguments.checked("buffer", buffer, _buffer)
         self._capacity = positive("buffer", buffer) if self._buffer is None else self._buffer.capacity
         self._batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
         self._warmup = self._batch_size if warmup is None else positive("warmup", warmup)
@@ -221,6 +221,14 @@ class ReplayStream:
     def _stored(self) -> Any:
         """Return how many steps have been stored so far."""
         return 0 if self._buffer is None else self._buffer.next_id
+
+
+def _buffer(value: Any) -> Replay:
+    """A replay, where a capacity would do as well."""
+    try:
+        return a_replay(value)
+    except arguments.Unfit as unfit:
+        raise arguments.Unfit(f"a capacity, {unfit}") from None
 
 
 def _token(folder: Path) -> str:
