@@ -134,7 +134,7 @@ class TestWhatIsSavedCanBeLoaded:
         before = files(tmp_path)
         buffer.add(x=1.0)
         monkeypatch.setattr("replaylab.replay.snapshot.npy.head_of", lambda dtype, count: b"\x93NUMPY nonsense")
-        with pytest.raises(SnapshotError, match="is no snapshot that this library wrote"):
+        with pytest.raises(SnapshotError, match="is not a snapshot that this library wrote"):
             buffer.save(tmp_path)
         assert files(tmp_path) == before
         monkeypatch.undo()
@@ -337,7 +337,7 @@ class TestEditedManifests:
             name = name.format(absolute=saved.parent / f"outside{Path(one['file']).suffix}", name=one["file"])
         one["file"] = name
         rewritten(saved, **{where: manifest[where]})
-        with pytest.raises(SnapshotError, match="is no snapshot that this library wrote"):
+        with pytest.raises(SnapshotError, match="is not a snapshot that this library wrote"):
             ReplayBuffer.load(saved)
 
     @pytest.mark.parametrize("member", ["token", "next_ids", "rows", "moves", "state", "about", "packed"])

@@ -185,7 +185,7 @@ class TestRefusals:
         with pytest.raises(ConfigError) as caught:
             buffer.probabilities([0])
         assert str(caught.value) == (
-            "LaBER has no exact law of one row: a row's chance depends on the whole pool it came in; "
+            "LaBER has no exact law of one row: a row's probability depends on its whole pool; "
             "batch.probability is given the pool"
         )
 

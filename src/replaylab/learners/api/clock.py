@@ -62,7 +62,7 @@ class Clock:
         return over
 
     def due(self, every: int | None) -> npt.NDArray[np.bool_]:
-        """Replicas that just reached a multiple of `every`, or the end, bool (R,); None: nobody ever."""
+        """Replicas that just reached a multiple of `every`, or the end, bool (R,); None: none ever."""
         if every is None or (self.unit == "steps" and self.steps % every and self.steps < self.total):
             return np.zeros(len(self.now), np.bool_)
         due: npt.NDArray[np.bool_] = self._moved & ((self.now % every == 0) | (self.now == self.total))
@@ -73,5 +73,5 @@ class Clock:
         return {"steps": np.array(self.steps), "now": self.now.copy()}
 
     def restore(self, state: dict[str, npt.NDArray[np.int64]]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.steps, self.now = int(state["steps"]), state["now"].copy()

@@ -1,4 +1,4 @@
-"""How environments of each kind are counted, and how what they return is read: Gymnasium's and EnvPool's."""
+"""How many environments there are, and how to read what they return: Gymnasium's and EnvPool's."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
