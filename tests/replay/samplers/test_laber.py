@@ -186,7 +186,7 @@ class TestRefusals:
             buffer.probabilities([0])
         assert str(caught.value) == (
             "LaBER has no exact law of one row: a row's probability depends on its whole pool; "
-            "batch.probability is given the pool"
+            "batch.probability is the one given the pool"
         )
 
     def test_options(self):
