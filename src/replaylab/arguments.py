@@ -1,10 +1,10 @@
-"""One way of checking arguments: what each must be, said once, in code and in words.
+"""One way of checking arguments: what each must be, stated once, in code and in words.
 
-A rule is a function that takes what came and returns it as it is meant, in plain Python: NumPy's numbers become int,
-float and bool, lists become tuples. So equal configurations are equal, and can be written down. What does not keep
-the rule it refuses with `Unfit`. Rules are applied to the options of a frozen configuration by `check`, to the
-arguments of a function by `takes`, and to one value by `checked`; these make the error, which names argument, rule
-and value. `sample`, `add` and what else is called at every step check in a hurry, in `replaylab.replay.data.arrays`.
+A rule is a function that takes a value and returns it in plain Python: NumPy's numbers become int, float and bool,
+lists become tuples. So equal configurations are equal, and can be saved. It refuses a value that breaks the rule with
+`Unfit`. Rules are applied to the options of a frozen configuration by `check`, to the arguments of a function by
+`takes`, and to one value by `checked`; these make the error, which names argument, rule and value. `sample`, `add` and
+other methods that are called at every step have faster checks, in `replaylab.replay.data.arrays`.
 """
 
 import math
@@ -28,13 +28,13 @@ Made = TypeVar("Made")
 Rule = Callable[[Any], T]
 
 LARGEST = 2**62
-"""The largest count that is ever meant."""
+"""The largest count that is accepted."""
 
 LARGEST_AXIS = 2**31 - 1
-"""The longest axis of a batch that is ever meant: rows, replicas or environments."""
+"""The longest axis of a batch that is accepted: rows, replicas or environments."""
 
 
-class Unfit(Exception):  # noqa: N818 - no caller sees it: it becomes one of the library's errors
+class Unfit(Exception):  # noqa: N818 - callers never see it: it becomes one of the library's errors
     """What a value must be, and is not; with the kind of error that is to be raised for it."""
 
     def __init__(self, rule: str, error: type[ReplayError] = ConfigError) -> None:
@@ -108,7 +108,7 @@ def shown(value: object) -> str:
     """Return a value as a message shows it, cut where it is long."""
     try:
         text = f"{value:,}" if type(value) is int else repr(value)
-    except Exception:  # of any kind: it is a stranger's, or a number of too many digits
+    except Exception:  # of any kind: the type is foreign, or a number has too many digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= 200 else f"{text[:197]}..."
 
@@ -158,7 +158,7 @@ NOT_NEGATIVE = number("finite and not negative", lambda x: 0.0 <= x < math.inf)
 
 
 def flag(value: Any) -> bool:
-    """True or False; 1 and 0 will do."""
+    """True or False; 1 and 0 are accepted."""
     if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
         raise Unfit("True or False")
     return bool(value)
@@ -242,7 +242,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def tuple_of(each: Rule[T], rule: str, least: int = 0, most: int | None = None) -> Rule[tuple[T, ...]]:
-    """Several values, each of which keeps a rule; a list or an array will do, a string will not."""
+    """Several values, each of which keeps a rule; a list or an array is accepted, a string is not."""
 
     def take(value: Any) -> tuple[T, ...]:
         if isinstance(value, np.ndarray) and value.ndim:
@@ -266,10 +266,10 @@ def optional(rule: Rule[T]) -> Rule[T | None]:
 
 @dataclass(frozen=True)
 class Axes:
-    """Real numbers in an array whose last axes are these, as float64; `takes` sees to it that equal letters are equal.
+    """Real numbers in an array whose last axes are these, as float64; `takes` compares the lengths of equal letters.
 
     Attributes:
-        letters: The axes, none of which may be of length 0; where there are none the function looks itself.
+        letters: The axes, none of which may be of length 0; where there are none the function checks itself.
         leading: Whether further axes may stand in front; those of several arguments must broadcast.
         finite: Whether infinities and NaN are refused.
     """
@@ -301,7 +301,7 @@ def reals(*letters: str, leading: bool = True, finite: bool = False) -> Axes:
 
 
 def truths(value: Any) -> npt.NDArray[np.bool_]:
-    """True and False in an array; 1 and 0 will do."""
+    """True and False in an array; 1 and 0 are accepted."""
     numbers = reals()(value)
     if not ((numbers == 0) | (numbers == 1)).all():
         raise Unfit("True or False, one for each", DtypeError)

@@ -18,7 +18,7 @@ Each is also the built-in a caller would expect, so ``except ValueError`` works 
     ├── MissingExtraError (ImportError)  an optional dependency is not installed
     └── MissingCoreError (ImportError)   the compiled core is not built
 
-A message names the field, the rule, the value that came, and the mend. After any of them the
+A message names the field, the rule, the value that was given, and the mend. After any of them the
 buffer is exactly as it was before the call.
 """
 

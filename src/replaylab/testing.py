@@ -1,4 +1,4 @@
-"""The conformance suite for samplers: inherit it to hold your own to the laws of this library's.
+"""The conformance suite for samplers: inherit it to test your own against the laws of this library's.
 
     class TestFresh(SamplerTestCase):
         sampler = Fresh()
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class SamplerTestCase:
-    """What every sampler must keep, whatever it draws.
+    """The tests that every sampler must pass.
 
     Attributes:
         sampler: The sampler under test.
@@ -85,7 +85,7 @@ class SamplerTestCase:
                 np.testing.assert_array_equal(ids[r], self.draw(buffer).id)
 
     def test_nothing_global_is_drawn_from(self) -> None:
-        """NumPy's global generator is left alone."""
+        """NumPy's global generator is not used."""
         before = np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
         self.draw(self.fill("empty slots")[0])
         np.testing.assert_array_equal(before, np.random.get_state()[1])  # type: ignore[index]  # noqa: NPY002
@@ -167,8 +167,8 @@ def stored_ids(buffer: ReplayBuffer) -> Ids:
 def p_value(counts: Floats, expected: Floats) -> float:
     """Return the chance of counts at least this far from the expected, pooled into cells of 25 expected draws.
 
-    Neighbours are pooled, not steps of like chances: where a law turns away from what was drawn, those of small chances
-    are those that came often, and would stand out together.
+    Neighbours are pooled, not steps of like chances: where a law avoids what was drawn, the steps of small
+    chances are those that came often, and would stand out together.
     """
     from scipy import stats
 

@@ -214,7 +214,7 @@ def test_ctrl_c_ends_the_workers_and_exits_with_130(tiny, tmp_path):
     assert run.stdout.readline().startswith("4 runs to do")
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=60)
-    assert err == "replaylab: interrupted; the same command goes on from here.\n"
+    assert err == "replaylab: interrupted; the same command continues from here.\n"
     assert run.returncode == 130
 
 
@@ -246,7 +246,7 @@ def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, mon
     assert cli.main([*options, "--save", str(tmp_path)]) == 0
     assert sorted(file.name for file in tmp_path.iterdir()) == ["agents-0.npz", "agents-1.npz", "population.json"]
     assert cli.main([*options, "--save", str(tmp_path), "--save-every", "50"]) == 2
-    assert "a checkpoint needs an environment that can go on exactly" in capsys.readouterr().err
+    assert "a checkpoint needs an environment that can continue exactly" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, mon
             ["--strategy", "prioritized", "--strategy-options", "block_length=3"],
             "a multiple of the sampler's `block_length`",
         ),
-        (["--strategy", "oracle"], "the oracle has to know what an update does to a table"),
+        (["--strategy", "oracle"], "the oracle must know what an update does to a table"),
         (["--out", "/"], "--out must be a file, but / is a folder"),
         (["--save", "/dev/null"], "--save /dev/null cannot be written"),
     ],

@@ -110,6 +110,7 @@ CALLS = [
     "train --tensorboard FILE",
     "train --save FILE",
     "train --save-every 0 --save new --steps 10",
+    "train --save-every 5 --steps 10",
     "train --video FILE/x.mp4",
     "train --resume nowhere",
     "train --resume FILE",
@@ -158,8 +159,8 @@ def test_a_damaged_run_to_go_on_from_is_a_sentence(text, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (OSError(28, "No space left on device", "x.bin"), "x.bin: the system refuses: No space left on device."),
-        (MemoryError(), "this machine's memory does not hold what is asked for."),
+        (OSError(28, "No space left on device", "x.bin"), "x.bin: the system reports: No space left on device."),
+        (MemoryError(), "this machine has too little memory for this."),
     ],
 )
 def test_what_the_system_refuses_is_a_sentence(error, told, capsys):

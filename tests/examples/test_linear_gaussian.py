@@ -120,7 +120,7 @@ def test_it_is_studied(tmp_path):
 
 
 def test_what_needs_action_values_is_refused():
-    with pytest.raises(ConfigError, match=r"`held_out` tells of Q\(s, a\), which LinearGaussian does not have"):
+    with pytest.raises(ConfigError, match=r"`held_out` needs Q\(s, a\), which LinearGaussian does not have"):
         train("Pendulum-v1", LEARNER, Uniform(), [0], 50, held_out=3)
 
 

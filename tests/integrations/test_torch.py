@@ -74,7 +74,7 @@ class TestInWorkers:
             np.testing.assert_array_equal(batch.id, one.id)
         worker.id = 2
         for memory in (dataset, ReplayDataset(STEPS, make(), 8)):  # a copy of one used elsewhere; one given
-            with pytest.raises(ConfigError, match="which no feedback reaches"):
+            with pytest.raises(ConfigError, match="which gets no feedback"):
                 next(iter(memory))
 
     def test_a_source_may_deal_out_itself(self):
@@ -87,7 +87,7 @@ class TestInWorkers:
 
     @pytest.mark.slow
     def test_a_buffer_of_this_process_is_refused(self):
-        with pytest.raises(ConfigError, match="which no feedback reaches; use num_workers=0, or give the capacity"):
+        with pytest.raises(ConfigError, match="which gets no feedback; use num_workers=0, or give a capacity"):
             loaded(ReplayDataset(STEPS, make(), 8), num_workers=1)
 
     @pytest.mark.slow
@@ -98,7 +98,7 @@ class TestInWorkers:
             np.testing.assert_array_equal(batch.obs["image"], one.obs["image"])
 
     def test_a_buffer_of_this_process_is_refused_to_spawned_ones(self):
-        with pytest.raises(ConfigError, match="which no feedback reaches"):
+        with pytest.raises(ConfigError, match="which gets no feedback"):
             pickle.dumps(ReplayDataset(STEPS, make(), 8))
 
 

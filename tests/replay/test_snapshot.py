@@ -185,7 +185,7 @@ class TestRefusals:
         ("change", "words"),
         [
             (lambda m: "{", "is damaged"),
-            (lambda m: json.dumps({"format": "other"}), "does not belong to a replaylab-snapshot"),
+            (lambda m: json.dumps({"format": "other"}), "is not part of a replaylab-snapshot"),
             (lambda m: json.dumps({**m, "version": 99}), "has version 99, but this release reads up to 2"),
         ],
     )
@@ -213,7 +213,7 @@ class TestRefusals:
         file = saved / "manifest.json"
         manifest = changed(json.loads(file.read_text()), path, None)
         file.write_text(json.dumps(manifest | {"crc32": manifest_file.seal(manifest)}))
-        with pytest.raises(SnapshotError, match="is no snapshot that this library wrote: KeyError"):
+        with pytest.raises(SnapshotError, match="is not a snapshot that this library wrote: KeyError"):
             ReplayBuffer.load(saved)
 
     def test_rows_of_another_layout(self, saved):

@@ -39,6 +39,24 @@ def rewritten(folder, **members):
     file.write_text(json.dumps(manifest | {"crc32": manifest_file.seal(manifest)}))
 
 
+def test_an_interrupt_right_after_the_rename_keeps_the_new_snapshot(tmp_path, monkeypatch):
+    replace = Path.replace
+
+    def interrupted(self, target):
+        replace(self, target)
+        raise KeyboardInterrupt
+
+    buffer = ReplayBuffer(4, {"x": Field()})
+    buffer.add(x=1.0)
+    buffer.save(tmp_path)
+    buffer.add(x=2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            buffer.save(tmp_path)
+    assert ReplayBuffer.load(tmp_path).get([0, 1])["x"].tolist() == [1.0, 2.0]
+
+
 class TestWhatIsSavedCanBeLoaded:
     @pytest.mark.parametrize("keys", [(0, 1), (10, 9), ("a", 3), (np.int64(4), np.str_("b"))], ids=str)
     def test_keys_of_nested_fields(self, tmp_path, keys):
@@ -116,7 +134,7 @@ class TestWhatIsSavedCanBeLoaded:
         before = files(tmp_path)
         buffer.add(x=1.0)
         monkeypatch.setattr("replaylab.replay.snapshot.npy.head_of", lambda dtype, count: b"\x93NUMPY nonsense")
-        with pytest.raises(SnapshotError, match="is no snapshot that this library wrote"):
+        with pytest.raises(SnapshotError, match="is not a snapshot that this library wrote"):
             buffer.save(tmp_path)
         assert files(tmp_path) == before
         monkeypatch.undo()
@@ -319,7 +337,7 @@ class TestEditedManifests:
             name = name.format(absolute=saved.parent / f"outside{Path(one['file']).suffix}", name=one["file"])
         one["file"] = name
         rewritten(saved, **{where: manifest[where]})
-        with pytest.raises(SnapshotError, match="is no snapshot that this library wrote"):
+        with pytest.raises(SnapshotError, match="is not a snapshot that this library wrote"):
             ReplayBuffer.load(saved)
 
     @pytest.mark.parametrize("member", ["token", "next_ids", "rows", "moves", "state", "about", "packed"])

@@ -33,7 +33,7 @@ else:
 
 _NO_LAB = 'the command line needs the lab extra, which is not installed. Run: pip install "replaylab[lab]"'
 _NOBODY_READS = 141
-"""As a shell tells of a program that SIGPIPE ended."""
+"""The exit code that a shell gives to a program that SIGPIPE ended."""
 
 _STUDY = """Compare replay strategies: run a study, write its report, list the shipped ones.
 
@@ -44,7 +44,7 @@ Example: replaylab study run quick"""
 class StudyRun:
     """Run what is missing of a study, then write its report.
 
-    It can be stopped or killed at any moment: the same command goes on where it was.
+    It can be stopped or killed at any moment: the same command continues where it stopped.
 
     Example: replaylab study run quick
 
@@ -111,7 +111,9 @@ class StudyRun:
         if self.executor == "local":
             return LocalProcesses(self.workers)
         if self.workers is not None:
-            raise SpecError(f"study run: --workers is of --executor local alone, but got --executor {self.executor}")
+            raise SpecError(
+                f"study run: --workers needs --executor local, but got --executor {self.executor}; leave it out"
+            )
         return InProcess()
 
 
@@ -128,11 +130,11 @@ class StudyReport:
     """Folder that `replaylab study run` wrote; it may have been moved here from another machine."""
 
     out: Path | None = None
-    """Folder for the page, its figures and tables; None: beside the results. With another one FOLDER may be
+    """Folder for the page, its figures and tables; None: next to the results. With another one FOLDER may be
     read-only."""
 
     figure_files: bool = True
-    """Write each figure as SVG, PNG and CSV beside the page, which has them all anyway."""
+    """Also write each figure as SVG, PNG and CSV files next to the page, which contains them all."""
 
     def __call__(self) -> int:
         """Write the report and return the exit code."""
@@ -220,7 +222,7 @@ class TrainCommand:
     """Episodes of one evaluation."""
 
     held_out: int = 0
-    """States, seen by a random policy beforehand, whose mean of max Q each evaluation writes down."""
+    """States, seen by a random policy beforehand, whose mean of max Q each evaluation records."""
 
     out: Path | None = None
     """Write every metric to this Parquet file, in the columns of a study's results."""
@@ -230,10 +232,10 @@ class TrainCommand:
 
     save_every: int | None = None
     """Environment steps between checkpoints; None: a tenth of the budget, or none at all where the environment cannot
-    go on from one (Atari, EnvPool): then only what each agent has learned is saved."""
+    continue from one (Atari, EnvPool): then only what each agent has learned is saved."""
 
     resume: Path | None = None
-    """Go on from the checkpoint in this folder, and save there; everything else is as it was when the run began."""
+    """Continue from the checkpoint in this folder, and save there; everything else is as it was when the run began."""
 
     tensorboard: Path | None = None
     """Write event files for TensorBoard to this folder."""
@@ -249,6 +251,8 @@ class TrainCommand:
         from replaylab.study.execution.preflight import check_population
 
         folder = self.resume or self.save
+        if self.save_every is not None and folder is None:
+            raise SpecError("train: --save-every needs a folder; give --save, or leave it out")
         population = saved_population(self.resume) if self.resume else self._population(described_population)
         for option in ("out", "video", "tensorboard", "save"):
             _check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
@@ -340,7 +344,7 @@ def _check_place(command: str, option: str, path: Path | None, *, is_file: bool)
 
 
 def _tell(study: Study, report: Path) -> None:
-    """Print what came out, in words, and where the report is."""
+    """Print the results in words, and where the report is."""
     from replaylab.study.report import earlier_reports
     from replaylab.study.report.sections import visits
 
@@ -382,16 +386,16 @@ def _run(command: Callable[[], int]) -> int:
     """Run a command and return its exit code; a known failure is a sentence, anything else a bug with its traceback."""
     try:
         return command()
-    except BrokenPipeError:  # who read the output has gone
+    except BrokenPipeError:  # the reader of the output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _NOBODY_READS
     except (ReplayError, OSError, MemoryError) as error:
         print(f"replaylab: {_sentence(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        goes_on = "; the same command goes on from here" if isinstance(command, StudyRun) else ""
+        goes_on = "; the same command continues from here" if isinstance(command, StudyRun) else ""
         if isinstance(command, TrainCommand) and (command.resume or command.save):
-            goes_on = f"; replaylab train --resume {command.resume or command.save} goes on from the last checkpoint"
+            goes_on = f"; replaylab train --resume {command.resume or command.save} continues from the last checkpoint"
         print(f"replaylab: interrupted{goes_on}.", file=sys.stderr)
         return 130
 
@@ -401,5 +405,5 @@ def _sentence(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
-        return f"{place}the system refuses: {error.strerror or error}."
-    return f"this machine's memory does not hold what is asked for{f' ({error})' if str(error) else ''}."
+        return f"{place}the system reports: {error.strerror or error}."
+    return f"this machine has too little memory for this{f' ({error})' if str(error) else ''}."

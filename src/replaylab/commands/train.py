@@ -1,4 +1,4 @@
-"""One population by hand: one learner, one environment, one strategy, any seeds."""
+"""One population from the command line: one learner, one environment, one strategy, any seeds."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def described_population(
         steps: environment steps of each.
         eval_every: environment steps between evaluations.
         eval_episodes: episodes of one evaluation.
-        held_out: states whose values each evaluation tells.
+        held_out: states whose values each evaluation reports.
         episodes: episodes of each, instead of steps.
         transforms: ``type`` or ``type:key=value,key=value``, values as in TOML.
         env_options: ``key=value`` for the environment's constructor.
@@ -106,7 +106,7 @@ def _transform(text: str) -> dict[str, Any]:
 
 
 def _option(text: str, where: str) -> tuple[str, Any]:
-    """Split ``key=value``; a value that is no TOML is text."""
+    """Split ``key=value``; a value that is not TOML is text."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise SpecError(f"train: {where}-options take KEY=VALUE, but got {text!r}.")
@@ -120,7 +120,7 @@ def saved_population(folder: Path) -> Population:
     """Return the population whose run was saved in a folder.
 
     Raises:
-        SnapshotError: there is none.
+        SnapshotError: the folder holds no run, or a damaged one.
     """
     file = folder / "population.json"
     if not file.is_file():
@@ -132,7 +132,7 @@ def saved_population(folder: Path) -> Population:
 
 
 def default_save_period(population: Population) -> int | None:
-    """Return a tenth of the budget, or None where the environment cannot go on from a checkpoint."""
+    """Return a tenth of the budget, or None where the environment cannot continue from a checkpoint."""
     from replaylab.envs import make_vector_env
     from replaylab.learners.training import env_state
 
@@ -162,7 +162,7 @@ def train_and_report(
         out: a Parquet file, or None.
         save: folder for checkpoints and for what each agent has learned.
         save_every: steps or episodes between checkpoints; None: only what each agent has learned is saved.
-        resume: go on from the checkpoint in that folder.
+        resume: continue from the checkpoint in that folder.
         tensorboard: folder for event files.
         video: file for a greedy episode of the first seed, once it is trained.
     """
@@ -230,7 +230,7 @@ def _train_with_progress(
 
 
 class _Film:
-    """Films a greedy episode of the first seed when its training ends; that this is possible is tried at once."""
+    """Films a greedy episode of the first seed when its training ends; whether that is possible is tested at once."""
 
     max_steps = 3_000
     outcome = "was not played"
@@ -240,7 +240,7 @@ class _Film:
         self._play(None, 1)
 
     def __call__(self, ended: list[int], agents: Agents) -> None:
-        """Hear of seeds that are trained."""
+        """Film the first seed, if it is among those that are trained."""
         first = self.population.seeds[0]
         if first not in ended:
             return

@@ -41,7 +41,7 @@ def make_vector_env(
     """Return E copies of a registered Gymnasium environment, copy i depending on seed i alone.
 
     CartPole, Acrobot, MountainCar, Taxi, CliffWalking, FrozenLake and the library's own (``replaylab/...``) are stepped
-    in one vectorised call, any other environment, and all that shall be rendered, by Gymnasium's `SyncVectorEnv`.
+    in one vectorised call, any other environment, and any that is to be rendered, by Gymnasium's `SyncVectorEnv`.
     Atari games come from `make_atari`.
 
     Args:
@@ -53,7 +53,7 @@ def make_vector_env(
         **kwargs: For the environment's constructor, or for `make_atari`.
 
     Raises:
-        ConfigError: There is no such environment, it cannot be made here, or `num_envs` is below 1.
+        ConfigError: No environment has this name, it cannot be made here, or `num_envs` is below 1.
         MissingExtraError: What the environment needs is not installed.
 
     Example:

@@ -1,1 +1,1 @@
-"""Files that are whole or not there, whatever kills the process, and that are checked when they are read."""
+"""Files that are complete or absent, even if the process is killed, and that are checked when they are read."""

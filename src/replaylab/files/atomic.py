@@ -1,8 +1,8 @@
 """Files that are either whole or not there, whatever kills the process.
 
-There is one way: what is to be there is written under a temporary name beside its place, brought to disk, and put into
-its place by one atomic rename (`replacing`). Bringing the folder's entry to disk (`settle_folder`) then makes the
-rename itself durable. `whole_file` does all of it.
+The content is written under a temporary name in the same folder, flushed to disk, and then put into its place by one
+atomic rename (`replacing`). Flushing the folder's entry (`settle_folder`) makes the rename itself durable. `whole_file`
+does all of this.
 """
 
 import errno
@@ -22,7 +22,7 @@ UNFINISHED = ".unfinished"
 _MENDS = {
     errno.ENOSPC: "Free some space there, and give the same command again.",
     errno.EDQUOT: "Free some space there, and give the same command again.",
-    errno.EFBIG: "Raise the limit of the size of files, and give the same command again.",
+    errno.EFBIG: "Raise the limit on file sizes, and give the same command again.",
     errno.EACCES: "Give another place, or the right to write there.",
     errno.EPERM: "Give another place, or the right to write there.",
     errno.EROFS: "Give another place, or the right to write there.",
@@ -34,7 +34,7 @@ _MENDS = {
 
 @contextmanager
 def writing(path: str | PathLike[str]) -> Iterator[None]:
-    """Turn the system's refusal to write into an error that names the path, the reason and the mend.
+    """Turn a system error of a write into one that names the path, the reason and the mend.
 
     Raises:
         StorageError: something inside the block could not be written.
@@ -51,9 +51,9 @@ def writing(path: str | PathLike[str]) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, temporary: Path) -> Iterator[Path]:
-    """Yield a temporary name in the same folder; when the block ends well, what is there takes the place of `path`.
+    """Yield a temporary name in the same folder; when the block ends without error, that file replaces `path`.
 
-    Its bytes are on disk before the rename, which is the last thing done: after an exception `path` is as it was.
+    Its bytes are on disk before the rename, which comes last: after an error `path` is as it was before.
     """
     temporary.unlink(missing_ok=True)  # of a write that was cut short; a link would lead elsewhere
     try:
@@ -68,7 +68,7 @@ def replacing(path: Path, temporary: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name in the same folder; when the block ends well, it becomes ``path``.
+    """Yield a temporary name in the same folder; when the block ends without error, it becomes ``path``.
 
     After a power cut, too, ``path`` holds all of the new content or what was there before.
 
@@ -84,7 +84,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, wholly or not at all.
+    """Write a text file, completely or not at all.
 
     Raises:
         StorageError: it cannot be written.
@@ -113,13 +113,13 @@ def discard(files: list[Path], folders: list[Path]) -> None:
 
 
 def settle(file: IO[Any]) -> None:
-    """Have on disk what was written to an open file."""
+    """Flush an open file to disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def settle_folder(path: Path) -> None:
-    """Have on disk which files a folder holds."""
+    """Flush a folder's list of files to disk."""
     if os.name != "nt":  # Windows has no handle of a folder to flush
         _sync(path, os.O_RDONLY)
 

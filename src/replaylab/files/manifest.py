@@ -1,4 +1,4 @@
-"""A folder of files and the sealed JSON file that lists them: checked member by member, and put in place whole."""
+"""A folder of files, and the JSON file with a checksum that lists them and is checked member by member."""
 
 import json
 import os
@@ -18,7 +18,6 @@ from replaylab.files import npy
 
 BLOCK = 2**20
 """Bytes read or written at a time."""
-
 
 PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
 """Names of files that lie in the folder itself, on every system."""
@@ -47,7 +46,7 @@ def folder_of(path: Any, call: str) -> Path:
 
 @contextmanager
 def reading(path: Path, what: str = "snapshot") -> Iterator[None]:
-    """Call what a folder holds damaged, where it is not made as this library makes it, and say what cannot be read."""
+    """Turn errors of reading a folder into `SnapshotError` (not as this library writes it) or `StorageError`."""
     try:
         yield
     except ReplayError:
@@ -58,11 +57,11 @@ def reading(path: Path, what: str = "snapshot") -> Iterator[None]:
         *(LookupError, TypeError, ValueError, AttributeError, ArithmeticError, EOFError, SyntaxError),
         *(RecursionError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error),
     ) as error:
-        raise SnapshotError(f"{path} is no {what} that this library wrote: {error!r}; use another copy") from error
+        raise SnapshotError(f"{path} is not a {what} that this library wrote: {error!r}; use another copy") from error
 
 
 def read(file: Path, kind: str, what: str) -> dict[str, Any]:
-    """Return a manifest of this format, its seal and its version not yet checked.
+    """Return a manifest of this format; its checksum and its version are not checked yet.
 
     Raises:
         SnapshotError: There is none.
@@ -83,9 +82,9 @@ def read(file: Path, kind: str, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise SnapshotError(f"{file} is damaged: {error}; use another copy") from None
     if not isinstance(manifest, dict) or manifest.get("format") != kind:
-        raise SnapshotError(f"{file} does not belong to a {kind}")
+        raise SnapshotError(f"{file} is not part of a {kind}; pass the folder save() wrote")
     if type(manifest.get("version")) is not int:
-        raise SnapshotError(f"{file} is damaged: it states no version")
+        raise SnapshotError(f"{file} is damaged: it has no version; use another copy")
     return manifest
 
 
@@ -107,6 +106,14 @@ def write(new: Path, manifest: dict[str, Any]) -> None:
     members = json.loads(json.dumps(manifest))
     with new.open("x", encoding="utf-8") as out:
         json.dump(members | {"crc32": seal(members)}, out, indent=1)
+
+
+def mentions(file: Path, name: str) -> bool:
+    """Whether there is a manifest that contains this name: so a write that was interrupted had already replaced it."""
+    try:
+        return name.encode() in file.read_bytes()
+    except OSError:
+        return False
 
 
 def listed(file: Path) -> dict[str, Any]:

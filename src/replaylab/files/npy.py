@@ -35,7 +35,7 @@ def read_head(source: IO[bytes], most: int = MOST) -> tuple[tuple[int, ...], np.
     """Return the shape and dtype that an ``.npy`` file states, in at most so many bytes.
 
     Raises:
-        ValueError and what `reading` names besides: It states none.
+        ValueError and what `reading` names besides: It has no valid head.
     """
     found = np.lib.format.read_magic(source)
     width, encoding = {version: (width, encoding) for version, width, encoding in VERSIONS}[found]
@@ -60,18 +60,18 @@ def read_arrays(source: IO[bytes], *, heads_alone: bool = False) -> dict[str, np
     """Return the arrays of an ``.npz`` file as `numpy.savez` writes it; `heads_alone`: empty ones of their dtypes.
 
     Raises:
-        ValueError and what `reading` names besides: It is no such file.
+        ValueError and what `reading` names besides: It is not such a file.
     """
     arrays: dict[str, npt.NDArray[Any]] = {}
     with zipfile.ZipFile(source) as archive:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
             if member.compress_type != zipfile.ZIP_STORED or name in arrays:
-                raise ValueError(f"the array {name!r:.80} is packed, or there twice")
+                raise ValueError(f"the array {name!r:.80} is compressed, or there twice")
             with archive.open(member) as packed:
                 shape, dtype = read_head(packed)
                 content = b"" if heads_alone else packed.read()
             if not heads_alone and len(content) != dtype.itemsize * int(np.prod(shape, dtype=object)):
-                raise ValueError(f"the array {name!r:.80} is not of the length that it states")
+                raise ValueError(f"the array {name!r:.80} has another length than it states")
             arrays[name] = np.frombuffer(content, dtype).reshape((0,) if heads_alone else shape).copy()
     return arrays

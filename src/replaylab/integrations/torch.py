@@ -18,8 +18,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 IN_WORKER = (
-    "a data loader's worker process would draw from its own copy of the buffer, which no feedback reaches; use "
-    "num_workers=0, or give the capacity instead, so that each worker makes a memory of its own"
+    "a data loader's worker process would draw from its own copy of the buffer, which gets no feedback; use "
+    "num_workers=0, or give a capacity instead, so that each worker makes its own buffer"
 )
 
 
@@ -27,8 +27,8 @@ class ReplayDataset(ReplayStream, IterableDataset[Batch]):
     """A `ReplayStream` for PyTorch's data loaders.
 
     Its items are batches already, so: ``DataLoader(dataset, batch_size=None)``, which turns them into tensors. In
-    worker processes each worker has a memory of its own, from every ``num_workers``-th item of the source, with a
-    random stream of its own; priorities cannot be fed back to it. A buffer that was given, or that holds steps
+    worker processes each worker has its own memory, of every ``num_workers``-th item of the source, and its own random
+    stream; priorities cannot be fed back to it. A buffer that was given, or that holds steps
     already, lives in the main process and is therefore refused there.
 
     Args:

@@ -22,9 +22,9 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
     """A `ReplayStream` as a `torchdata.nodes.BaseNode`.
 
     Its state is the source's, the memory with its priorities and random streams, and the counters: restored, the
-    pipeline goes on exactly as the saved one would have. ``reset()`` without a state begins the source anew and keeps
-    the memory, as a second epoch should. Nodes that save their source's state after each item, such as `Prefetcher`,
-    need a large ``snapshot_frequency`` here.
+    pipeline continues exactly as the saved one would have. ``reset()`` without a state starts the source again and
+    keeps the memory, as a second epoch should. Nodes that save their source's state after each item, such as
+    `Prefetcher`, need a large ``snapshot_frequency`` here.
 
     Args:
         source: A node, or any iterable; as for `ReplayStream`.
@@ -64,7 +64,7 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
         self._pending: deque[Mapping[str, Any]] = deque()  # steps of a list that is not used up
 
     def reset(self, initial_state: dict[str, Any] | None = None) -> None:
-        """Begin the source anew, or go back to a state.
+        """Start the source again, or go back to a state.
 
         Raises:
             SnapshotError: See `ReplayStream.restore`.

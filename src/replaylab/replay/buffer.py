@@ -57,8 +57,8 @@ class ReplayBuffer(Introspective):
         storage: Where the rows lie: None (default): in this process's memory; a `SharedMemory` or a `MemoryMap`.
         autoreset: How the environments reset: "next_step", "same_step", "disabled" or a Gymnasium
             `AutoresetMode`; see `add`. None: every step given is a true transition.
-        count_replays: Whether to count how often each step is drawn, for `stats`: four bytes a step and one cache miss
-            more a drawn row.
+        count_replays: Whether to count how often each step is drawn, for `stats`: it costs four bytes a step and
+            one cache miss per drawn row.
         min_size: Steps that must be stored (in each replica) before a batch is drawn; until then `sample` raises
             `EmptyBufferError`.
         seed: Seed of the buffer's own random stream; with `replicas` also one seed for each, and replica r
@@ -196,7 +196,7 @@ class ReplayBuffer(Introspective):
         return self._recorded(values, length, lambda: self._core.extend(values, where, length))
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
-        """Say that environments were reset on their own: what they are given next follows no stored step.
+        """Say that environments were reset separately: their next step does not follow a stored step.
 
         Needed only if an episode is left without an end (neither terminated nor truncated); no transform then looks
         over that border, and in "next_step" mode the coming step is stored.
@@ -212,12 +212,12 @@ class ReplayBuffer(Introspective):
     def clear(self) -> None:
         """Drop every stored step.
 
-        Ids go on, none is given twice: the next one is the next multiple of C, so that id i still lies in slot i mod C.
-        Random streams and episodes go on, too: what comes next in an episode begun before is no new one, unless
-        `end_episode` says so. The sampler forgets what it was told. The memory is kept for the steps to come.
+        Ids are not reused: the next one is the next multiple of C, so that id i is still in slot i mod C. Random
+        streams and episodes continue, too: the next step belongs to the episode begun before, unless `end_episode` is
+        called. The sampler forgets its feedback. The memory is kept for later steps.
 
         Raises:
-            ConfigError: The rows are in a `storage`, where they are others' too.
+            ConfigError: The rows are in a `storage`, which other processes use too.
 
         Example:
             >>> from replaylab import Field, ReplayBuffer
@@ -228,7 +228,7 @@ class ReplayBuffer(Introspective):
         """
         with nullcontext() if self._custom is None else self._custom.lock.held(adding=True):
             self._core.clear()
-            self._saved.clear()  # what changed cannot be told by ids
+            self._saved.clear()  # ids do not show what changed
             if self._custom is not None:
                 self._custom.clear()
 
@@ -284,7 +284,7 @@ class ReplayBuffer(Introspective):
         progress: float | Callable[[int], float] | None = None,
         pin_memory: bool = False,
     ) -> Generator[Batch, None, None]:
-        """Yield batches without end, or `total` of them, drawing ahead in a background thread if told so.
+        """Yield batches without end, or `total` of them, optionally drawn ahead in a background thread.
 
         Batch k is drawn from the buffer as it stands when batch k − `prefetch` is asked for (at the start, for the
         first ones). Until a draw that was asked for is made, `add`, `extend`, `update_priorities` and the other
@@ -297,7 +297,7 @@ class ReplayBuffer(Introspective):
             prefetch: How many batches to draw ahead; 0: none, and no thread.
             total: How many batches to yield; None: no end.
             progress: As for `sample`, or a function of k that gives it, called when batch k is asked for.
-            pin_memory: Pin every batch, so that ``batch.torch("cuda")`` copies while Python goes on. Each has its
+            pin_memory: Pin every batch, so that ``batch.torch("cuda")`` copies while Python continues. Each has its
                 own memory, which PyTorch uses again after its copy has ended.
 
         Raises:
@@ -324,9 +324,9 @@ class ReplayBuffer(Introspective):
     def update_priorities(
         self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
     ) -> int:
-        """Tell the sampler what the learner found for these steps.
+        """Give the sampler the learner's feedback for these steps.
 
-        Ids whose step has been dropped since change nothing, nor does −1; of equal ids the last counts.
+        Ids whose step has been dropped since change nothing, nor does −1; of equal ids the last one counts.
         Samplers that take no feedback count the ids and change nothing.
 
         Args:
@@ -357,10 +357,10 @@ class ReplayBuffer(Introspective):
         return found
 
     def as_batch(self, ids: npt.ArrayLike) -> Batch:
-        """Return these steps as a batch with them drawn would hold them, transformed; every weight is 1.
+        """Return these steps in the form of a drawn batch, transformed; every weight is 1.
 
-        Nothing remembers it, neither replay counts nor random streams: draws go on as if it had not been called. Where
-        a transform picks at random (`Hindsight`), it picks as in the next draw.
+        It changes neither replay counts nor random streams: draws continue as if it had not been called. Where a
+        transform picks at random (`Hindsight`), it picks as in the next draw.
 
         Args:
             ids: int64 ``[R] B``, of stored steps.
@@ -404,7 +404,7 @@ class ReplayBuffer(Introspective):
         return show.html(self)
 
     def _recorded(self, values: Mapping[str, Any], length: int, store: Callable[[], Any]) -> Any:
-        """Store steps, and let a custom sampler's record take note of them."""
+        """Store steps, and record them for a custom sampler."""
         if self._custom is None:
             self._core.await_draws()
             return store()

@@ -1,4 +1,4 @@
-"""The options of a buffer: each is declared, checked and written down here, and listed in `ReplayBuffer` once more."""
+"""The options of a buffer: each is declared, checked and saved here, and listed once more in `ReplayBuffer`."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
@@ -96,7 +96,7 @@ class BufferConfig:
         self._put("storage", checked_storage(self.storage, self.next_obs, self.retention, self.sampler, self.flat))
         if self.transform(Sequence) is not None and not self.sampler.draws_sequences:
             raise ConfigError(
-                f"{self.sampler!r} gives every step once, but a sequence may still grow after it was drawn; use "
+                f"{self.sampler!r} draws every step once, but a sequence may still grow after it was drawn; use "
                 "another sampler with Sequence, or no Sequence"
             )
 
@@ -167,7 +167,7 @@ class BufferConfig:
         if self.min_size > self.capacity:
             raise ConfigError(
                 f"`min_size` must be at most the capacity, or nothing could ever be drawn, but got (min_size="
-                f"{self.min_size:,}, capacity={self.capacity:,})"
+                f"{self.min_size:,}, capacity={self.capacity:,}); use a smaller one"
             )
 
     def _check_retention(self) -> None:
@@ -180,7 +180,7 @@ class BufferConfig:
             )
         if self.sampler.needs_order:
             raise ConfigError(
-                f"{type(self.sampler).__name__} goes by the order of the steps, which a Reservoir does not keep; "
+                f"{type(self.sampler).__name__} needs the order of the steps, which a Reservoir does not keep; "
                 "use a sampler such as Uniform or Prioritized, or Fifo()"
             )
 
@@ -190,7 +190,7 @@ GIVEN = ("sampler", "transforms", "storage")
 
 
 class Configured:
-    """What a buffer tells of its options."""
+    """A buffer's options as properties."""
 
     _config: BufferConfig
 

@@ -69,7 +69,7 @@ def _leaves(buffer: Introspective) -> list[tuple[str, Field]]:
 
 
 def _options(buffer: Introspective) -> dict[str, str]:
-    """Return what was chosen beside the sampler, where it is not the usual."""
+    """Return the options other than the sampler that differ from their defaults."""
     options = {}
     if buffer.transforms:
         options["transforms"] = ", ".join(map(repr, buffer.transforms))

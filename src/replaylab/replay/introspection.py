@@ -1,4 +1,4 @@
-"""Looking into a buffer: the stored steps, how many they are, what they take, and how they are drawn."""
+"""Inspecting a buffer: the stored steps, their number, their memory, and the law by which they are drawn."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from replaylab.replay.samplers.custom.state import CustomState
 
 
 class Introspective(Persistent):
-    """What a buffer tells of itself."""
+    """The part of `ReplayBuffer` that inspects it."""
 
     _custom: CustomState | None
 
@@ -29,7 +29,7 @@ class Introspective(Persistent):
     def probabilities(
         self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
     ) -> npt.NDArray[np.float64]:
-        """Return the chance that one row of the next batch, picked at random, is each of these steps.
+        """Return for each of these steps the probability that a random row of the next batch is this step.
 
         Args:
             ids: int64 ``[R] ...``; dropped steps have probability 0.
@@ -109,7 +109,7 @@ class Introspective(Persistent):
 
     @property
     def most_nbytes(self) -> int:
-        """Bytes that `nbytes` may grow to: with episodes of one step, and no derived ``next_obs`` that is the next obs.
+        """Bytes that `nbytes` may grow to: if every episode has one step, and no derived ``next_obs`` is the next obs.
 
         Compressed values are counted as they are, without the packing's few per cent.
         """

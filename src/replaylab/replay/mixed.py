@@ -119,7 +119,7 @@ class MixedReplay:
         *,
         priority: npt.ArrayLike | None = None,
     ) -> int:
-        """Tell each row's buffer what the learner found for it; see `ReplayBuffer.update_priorities`.
+        """Give each row's buffer the learner's feedback for it; see `ReplayBuffer.update_priorities`.
 
         Args:
             batch: A batch of this `sample`, or any mapping with ``source`` and ``id``, int64 ``[R] ...``.
@@ -148,7 +148,7 @@ class MixedReplay:
     def probabilities(
         self, source: npt.ArrayLike, ids: npt.ArrayLike, *, batch_size: int, progress: float | None = None
     ) -> npt.NDArray[np.float64]:
-        """Return the chance that one row of the next batch, picked at random, is each of these buffers' steps.
+        """Return for each of these steps the probability that a random row of the next batch is this step.
 
         Args:
             source: int64 ``[R] ...``: which buffer.

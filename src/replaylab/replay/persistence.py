@@ -27,7 +27,7 @@ from replaylab.replay.storage.storage import Handle, Storage, handle_of
 from replaylab.replay.transforms.transform import Transform
 
 COMPARED = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
-"""What must be equal for a buffer to go on from another's snapshot in place."""
+"""What must be equal for a buffer to continue from another's snapshot in place."""
 
 
 class Persistent(Configured):
@@ -50,11 +50,11 @@ class Persistent(Configured):
         that comes in between may do the same, and may save: to the same folder, then that snapshot stays.
 
         Raises:
-            ConfigError: `path` is no path.
+            ConfigError: `path` is not a path.
             StorageError: The folder cannot be made or written to.
-            SnapshotError: Something else than a whole snapshot of this version is there, or the buffer has options
-                that cannot be written down. The snapshot that was there before stays. `add` raises it, too, in a signal
-                handler that came in between.
+            SnapshotError: The folder holds something other than a whole snapshot of this version, or the buffer has
+                options that cannot be written down. The snapshot that was there before stays. `add` raises it, too, in
+                a signal handler that came in between.
         """
         folder = folder_of(path, "save")
         about = self._config.to_json() | {"storage_identity": self._core.storage_identity}
@@ -91,7 +91,7 @@ class Persistent(Configured):
         transforms: ListOf[Transform] | None = None,
         storage: Storage | None = None,
     ) -> Self:
-        """Return the buffer that `save` wrote; it goes on exactly as the saved one would have.
+        """Return the buffer that `save` wrote; it continues exactly as the saved one would have.
 
         Args:
             path: The folder.
@@ -101,7 +101,7 @@ class Persistent(Configured):
             storage: The storage it was saved with, if that lies elsewhere now.
 
         Raises:
-            ConfigError: `path` is no path.
+            ConfigError: `path` is not a path.
             SnapshotError: The snapshot is damaged, not complete, or no snapshot, or the storage is another one.
             StorageError: The folder cannot be read, or the storage cannot be opened.
         """
@@ -124,7 +124,9 @@ class Persistent(Configured):
             state = snapshot.read_state(folder, manifest)
             buffer._core.restore(state)
             if buffer.storage is None and buffer._core.counts()[1] != manifest["next_ids"]:
-                raise SnapshotError(f"the snapshot in {folder} has rows of other steps than its state is of")
+                raise SnapshotError(
+                    f"the snapshot in {folder} has rows that do not belong to its state; use another copy"
+                )
             snapshot.read_packed(folder, manifest, buffer._packed())
             buffer._core.settle()
             if buffer._draws is not None and "generators" not in about:
@@ -140,7 +142,7 @@ class Persistent(Configured):
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Take over, in place, what a buffer of the same declaration wrote with `save`.
 
-        The buffer stays the same object, so that who holds it goes on with it. Samplers and functions of the user's own
+        The buffer stays the same object, so that its holders continue with it. Samplers and functions of the user's own
         are kept, as no snapshot holds them; so is where the rows lie, if the snapshot's are in a `storage`.
 
         Args:
@@ -167,7 +169,7 @@ class Persistent(Configured):
         self.__dict__.update(loaded.__dict__)
 
     def part(self, replicas: npt.ArrayLike) -> Self:
-        """Return a new buffer of some of the replicas, each of which goes on exactly as it would have here.
+        """Return a new buffer of some of the replicas, each of which continues exactly as it would have here.
 
         Args:
             replicas: Their numbers, or bool (R,); at least one.
@@ -218,7 +220,7 @@ class Persistent(Configured):
             "a buffer cannot be copied within its process: "
             + (
                 "one that shares its rows would share its priorities and random stream, too; for a second buffer that "
-                "goes on as this one, save(path) it and ReplayBuffer.load(path) it"
+                "continues as this one, save(path) it and ReplayBuffer.load(path) it"
                 if self.storage is None
                 else "the copy would be another buffer on the same rows, to which both add; if that is meant, "
                 "handle().open() makes it"
@@ -233,7 +235,7 @@ class Persistent(Configured):
         self._core.flush()
 
     def close(self) -> None:
-        """Flush and let go of the `storage`; nothing can be done with the buffer after.
+        """Flush and release the `storage`; the buffer cannot be used afterwards.
 
         The rows stay until ``buffer.storage.unlink()``.
         """
@@ -242,7 +244,7 @@ class Persistent(Configured):
 
     @contextmanager
     def _frozen(self) -> Iterator[tuple[dict[str, Any], list[Any] | None]]:
-        """Give everything but the rows as it is at one moment, and keep the rows as they are: state, generators."""
+        """Yield everything but the rows as of one moment (state, generators), while the rows stay unchanged."""
         draws = self._draws
         if draws is None:
             self._core.await_draws()

@@ -1,8 +1,8 @@
 """Batches drawn ahead in a background thread, and reproducible all the same.
 
-What makes them so is that *when* a batch is drawn is fixed by the caller's calls, not by the thread's speed: while
+They are so because *when* a batch is drawn is fixed by the caller's calls, not by the thread's speed: while
 batches are being drawn ahead, every call that changes what a draw depends on, or is changed by one, first waits until
-the draws asked for before it are made. The core sees to that (`cpp/support/turns.hpp`), however a method was come by.
+the draws asked for before it are made. The core ensures that (`cpp/support/turns.hpp`), for every method.
 """
 
 from collections import deque
@@ -86,7 +86,7 @@ class Drawer:
             return drawer
 
     def ask(self, batch_size: int, progress: float | None, pin_memory: bool) -> Future[Batch]:
-        """Have a batch drawn, after all asked for before."""
+        """Ask for a batch, to be drawn after all those asked for before."""
         self.check()
         with self._guard:
             asked = self._core.ask()

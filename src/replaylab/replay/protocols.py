@@ -16,14 +16,14 @@ from replaylab.replay.samplers.sampler import Sampler
 
 @runtime_checkable
 class Replay(Protocol):
-    """Stores steps, draws batches of them and takes feedback: what `ReplayBuffer` does, whoever does it.
+    """Stores steps, draws batches of them and takes feedback, as `ReplayBuffer` does.
 
     A class that has these members is a replay; it need not derive from this one. Shapes, axes and errors are those
     that `ReplayBuffer` documents for its methods of the same names. What is drawn follows a law that belongs to the
     replay; what a `Batch` must hold is ``weight``, ``probability``, ``id`` and the declared fields.
 
     What only some replays can do is in protocols of its own: `RestorableReplay`, `DivisibleReplay`,
-    `InspectableReplay`, `SamplerReplay`. Where one of those is needed and is not there, a `ConfigError` says so.
+    `InspectableReplay`, `SamplerReplay`. Where one of those is needed and missing, a `ConfigError` says so.
 
     Attributes:
         capacity: C, how many steps are kept, in each replica.
@@ -73,7 +73,7 @@ class Replay(Protocol):
         ...
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
-        """Say that environments were reset on their own: what they are given next follows no stored step."""
+        """Say that environments were reset separately: their next step does not follow a stored step."""
         ...
 
     def sample(self, batch_size: int, *, progress: npt.ArrayLike | None = None) -> Batch:
@@ -83,7 +83,7 @@ class Replay(Protocol):
     def update_priorities(
         self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
     ) -> int:
-        """Tell what the learner found for these steps; return how many of them, −1 apart, are still stored.
+        """Take the learner's feedback for these steps; return how many of them, without ids −1, are still stored.
 
         A replay that takes no feedback counts the ids and changes nothing.
         """
@@ -92,7 +92,7 @@ class Replay(Protocol):
     def probabilities(
         self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
     ) -> npt.NDArray[np.float64]:
-        """Return the chance that one row of the next batch, picked at random, is each of these steps."""
+        """Return for each of these steps the probability that a random row of the next batch is this step."""
         ...
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> Any:
@@ -106,19 +106,19 @@ class Replay(Protocol):
 
 @runtime_checkable
 class RestorableReplay(Replay, Protocol):
-    """A replay that can go back to what it saved."""
+    """A replay that can restore what it saved."""
 
     def restore(self, path: str | PathLike[str]) -> None:
-        """Take over what `save` wrote; the object stays the same, and goes on as the saved one would have."""
+        """Take over what `save` wrote; the object stays the same, and continues as the saved one would have."""
         ...
 
 
 @runtime_checkable
 class DivisibleReplay(Replay, Protocol):
-    """A replay of several replicas that can be had without some of them, as training needs when those have ended."""
+    """A replay of several replicas that can be reduced to some of them, as training needs when others have ended."""
 
     def part(self, replicas: npt.ArrayLike) -> "DivisibleReplay":
-        """Return a new replay of some of the replicas, each of which goes on as it would have here."""
+        """Return a new replay of some of the replicas, each of which continues as it would have here."""
         ...
 
 
@@ -127,7 +127,7 @@ class InspectableReplay(Replay, Protocol):
     """A replay that shows single steps and how often each was drawn, as measures of what is replayed need."""
 
     def as_batch(self, ids: npt.ArrayLike) -> Batch:
-        """Return these steps as a batch with them drawn would hold them."""
+        """Return these steps in the form of a drawn batch."""
         ...
 
     def replay_counts(self) -> list[npt.NDArray[np.int64]]:

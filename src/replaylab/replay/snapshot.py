@@ -9,8 +9,8 @@ A snapshot is a folder:
 * ``state-….npz``: everything else as plain one-dimensional arrays: next ids, random streams, priorities.
 
 Files are never changed, only replaced: `save` writes new ones under new names, makes them durable, and then
-puts a new manifest in place of the old by one atomic rename. Whatever moment a kill picks, the manifest there
-is whole and all files it lists are. A second save to the same folder writes only the stretches that changed.
+puts a new manifest in place of the old by one atomic rename. After a kill at any moment, the manifest and all
+files that it lists are whole. A second save to the same folder writes only the stretches that changed.
 """
 
 import os
@@ -33,6 +33,7 @@ from replaylab.files.manifest import (
     check_listed,
     check_seal,
     listed,
+    mentions,
     opened,
     read_arrays,
     reading,
@@ -50,7 +51,7 @@ STRETCH = 32 * 2**20
 """About how many bytes of rows go into one file."""
 
 OURS = re.compile(r"(rows-\d+-\d+|packed-\d+-\d+-\d+)-[0-9a-f]{32}\.npy|state-[0-9a-f]{32}\.npz")
-"""How the files that `write` makes are called."""
+"""Names of the files that `write` makes."""
 
 _writing: set[str] = set()
 """Tokens of the snapshots that this process is writing now."""
@@ -69,7 +70,7 @@ def write(
     """Write a snapshot and return its token.
 
     What was written is read back by what `load` reads it with, all but the rows themselves, before it takes the place
-    of the snapshot before. A write that fails leaves that one as it was, and nothing of its own.
+    of the snapshot before. A write that fails leaves that one as it was, and removes its own files.
 
     Args:
         path: The folder; made if it is not there.
@@ -99,7 +100,8 @@ def write(
             found = _files(path)
             check(manifest)
     except BaseException:
-        discard([*path.glob(f"*-{token}.np[yz]")], made)
+        if not mentions(file, token):  # Ctrl-C may come right after the rename
+            discard([*path.glob(f"*-{token}.np[yz]")], made)
         raise
     finally:
         _writing.discard(token)
@@ -247,7 +249,7 @@ def _check_head(path: Path, one: dict[str, Any], source: IO[bytes], dtype: np.dt
 def _check_written(
     path: Path, manifest: dict[str, Any], token: str, state: dict[str, npt.NDArray[Any]], row_dtype: np.dtype[Any]
 ) -> None:
-    """Raise unless the files just written are there in full length, and begin as they should."""
+    """Raise unless the files just written have their full length, and begin as they should."""
     expected = [(one, row_dtype, one["slots"][1] - one["slots"][0]) for one in manifest["rows"]]
     expected += [(one, np.dtype(np.uint8), one["used"]) for one in manifest["packed"]]
     for one, dtype, count in expected:
@@ -260,7 +262,7 @@ def _check_written(
 
 
 def _there(path: Path, one: dict[str, Any], dtype: np.dtype[Any]) -> bool:
-    """Whether a file that the manifest there lists is as it was written, as far as can be told without reading it."""
+    """Whether a listed file is as it was written, as far as can be checked without reading it."""
     count = one["used"] if "used" in one else one["slots"][1] - one["slots"][0]
     try:
         with opened(path, one) as source:
@@ -303,7 +305,7 @@ def _checked(file: Path) -> dict[str, Any]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return what writes have put into a folder, but for those still going on.
+    """Return the files in a folder that writes have made, except those of writes still in progress.
 
     Looked for before the manifest is read, or replaced: what comes later belongs to the save of a signal handler, which
     may write to the same folder in between.
@@ -313,7 +315,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _tidy(found: list[Path], manifest: dict[str, Any] | None) -> None:
-    """Remove what writes that were cut short have left, and what is no longer listed."""
+    """Remove files of interrupted writes, and those that are no longer listed."""
     kept = {one["file"] for one in [*manifest["rows"], *manifest["packed"], manifest["state"]]} if manifest else set()
     discard([one for one in found if one.name not in kept], [])
 

@@ -1,4 +1,4 @@
-"""What can be known of a buffer at a moment: how old its steps are, how evenly they are drawn and were drawn."""
+"""Figures of a buffer now: how old its steps are, and how evenly they are and were drawn."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -153,7 +153,7 @@ class _Replica:
 
 
 def replay_figures(counts: npt.NDArray[np.int64] | None) -> dict[str, float | None]:
-    """Return what is told of the stored steps' replay counts; None where they are not counted."""
+    """Return the figures of the stored steps' replay counts; None where they are not counted."""
     names = ("mean_replays", "max_replays", "never_replayed", "replay_gini")
     if counts is None:
         return dict.fromkeys(names)

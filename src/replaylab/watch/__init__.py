@@ -1,4 +1,4 @@
-"""Looking at what was learnt: maps of grid worlds, curves, videos of the greedy policy, TensorBoard.
+"""Views of what was learned: maps of grid worlds, curves, videos of the greedy policy, TensorBoard.
 
     from replaylab.watch import Grid, save, visit_map
 

@@ -39,8 +39,8 @@ def learning_curves(
 ) -> Figure:
     """Draw returns over episodes: each seed's `ewma` thin, their mean bold.
 
-    The mean ends where the first seed does, so that it is always one of the same seeds. How sure a difference is,
-    the report of a study tells.
+    The mean ends where the first seed does, so that it is always one of the same seeds. The report of a study
+    says how certain a difference is.
 
     Args:
         returns: By a strategy's name the returns of each episode, (N,) or (R, N), as `by_episode` gives them.

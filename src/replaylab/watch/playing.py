@@ -63,13 +63,13 @@ def play(
     Args:
         env: A registered name, of Atari games too; or an environment made with ``render_mode="rgb_array"``, wrapped
             as the policy needs it, which is closed at the end.
-        policy: What is done; None: random actions. A greedy policy may walk in circles for ever: see `max_steps`.
+        policy: What is done; None: random actions. A greedy policy may walk in circles forever: see `max_steps`.
         seed: Of the environment.
-        max_steps: The guard: an episode is cut after so many steps, and says so.
+        max_steps: An episode is cut after this many steps.
         env_options: For the constructor, where a name is given.
 
     Raises:
-        ConfigError: There is no such environment, it makes no pictures, or `max_steps` is below 1.
+        ConfigError: The environment is unknown, does not render pictures, or `max_steps` is below 1.
         MissingExtraError: What draws the pictures is not installed.
     """
     made = _make(env, env_options or {}) if isinstance(env, str) else env

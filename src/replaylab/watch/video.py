@@ -55,7 +55,7 @@ def write_frames(folder: str | Path, frames: Frames) -> list[Path]:
 def _check(frames: Frames) -> None:
     shapes = {(frame.shape, str(frame.dtype)) for frame in frames}
     if len(shapes) != 1 or any(len(shape) != 3 or shape[2] != 3 or dtype != "uint8" for shape, dtype in shapes):
-        raise ConfigError(f"`frames` must be uint8 (H, W, 3), at least one, all alike, but got {sorted(shapes)}")
+        raise ConfigError(f"`frames` must be uint8 (H, W, 3), at least one, all of one shape, but got {sorted(shapes)}")
 
 
 def _mp4(path: Path, frames: Frames, fps: int) -> Path:

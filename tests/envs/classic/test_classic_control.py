@@ -210,7 +210,7 @@ def test_bad_actions_are_told(env_id):
 
 def test_bad_seeds_and_masks_are_told():
     env = make_vector_env("CartPole-v1", 2)
-    with pytest.raises(ShapeError, match="`seed` must hold one seed for each of the 2 environments, got 3"):
+    with pytest.raises(ShapeError, match="`seed` must hold one seed for each of the 2 environments, but got 3"):
         env.reset(seed=[1, 2, 3])
     with pytest.raises(ConfigError, match=r"`seed` must not be negative, but got \[1, -2\]"):
         env.reset(seed=[1, -2])

@@ -144,7 +144,7 @@ def test_a_run_on_a_pool_evaluates_and_equals_one_by_this_librarys_stepping(fake
 
 def test_what_a_pool_cannot_do_is_told_before_training(fake, tmp_path):
     options = {"env_options": {"backend": "envpool"}}
-    with pytest.raises(ConfigError, match="a checkpoint needs an environment that can go on exactly"):
+    with pytest.raises(ConfigError, match="a checkpoint needs an environment that can continue exactly"):
         train("CartPole-v1", DQN(), Uniform(), [3], 100, save=tmp_path, save_every=50, **options)
     with pytest.raises(ConfigError, match="a budget of episodes for several seeds at once needs"):
         train("CartPole-v1", DQN(), Uniform(), [3, 4], total_episodes=5, **options)

@@ -37,7 +37,7 @@ def test_the_seed_and_the_step_are_named(env, name, mode):
     first = next(seed for seed in seeds if bad(seed))
     assert not all(map(bad, seeds))
     told = trained(env, seeds, autoreset_mode=mode)
-    assert told.startswith(f"`{name}` of {MODULE}:{env}-v0 must be finite, but seed {first} got nan in step 3; mend")
+    assert told.startswith(f"`{name}` of {MODULE}:{env}-v0 must be finite, but seed {first} got nan in step 3; fix")
 
 
 def test_a_last_observation_is_looked_at_too():

@@ -20,8 +20,8 @@ BAD = [
     ({"max_grad_norm": float("nan")}, "`max_grad_norm` of DQN must be positive and finite, but got nan"),
     ({"tau": 0.0}, "`tau` of DQN must be in (0, 1], but got 0.0"),
     ({"target_range": (1.0, 1.0)}, "`target_range` of DQN must be a least and a larger most, or None, but got (1.0, 1"),
-    ({"dueling": True, "hidden": ()}, "`dueling` of DQN must be false where `hidden` is empty, but got True"),
-    ({"dueling": True, "module": print}, "`dueling` of DQN must be false where `module` is given, but got True"),
+    ({"dueling": True, "hidden": ()}, "`dueling` of DQN must be False where `hidden` is empty, but got True"),
+    ({"dueling": True, "module": print}, "`dueling` of DQN must be False where `module` is given, but got True"),
     (
         {"learning_starts": 10},
         "`learning_starts` must be at least `batch_size`, but got (learning_starts=10, batch_size=64); "

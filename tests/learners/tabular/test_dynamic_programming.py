@@ -100,7 +100,7 @@ def test_values_that_are_not_defined_are_told(cliff):
     assert expected_return(cliff, into_the_wall, 0.5) == pytest.approx(-2.0)
     with pytest.raises(ShapeError, match=r"`policy` must be \(48, 4\), but got \(48,\)"):
         policy_values(cliff, np.zeros(48))
-    with pytest.raises(ConfigError, match="`policy` must hold a law in each row"):
+    with pytest.raises(ConfigError, match="`policy` must hold probabilities in each row"):
         policy_values(cliff, np.full((48, 4), 0.3))
 
 

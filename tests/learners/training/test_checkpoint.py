@@ -156,7 +156,7 @@ def test_what_is_no_whole_run_of_this_kind_is_told(damage, tmp_path):
     args = ["CartPole-v1", DEEP, Uniform(), [3], 40]
     message = {
         "nothing": "holds no run: there is no run.json in it",
-        "another run": "is another one; it can go on only as it began, with env_id=CartPole-v1",
+        "another run": "is another one; it can continue only as it began, with env_id=CartPole-v1",
         "manifest": "is damaged: it is not what was written",
         "state": "is not what was written; use another copy",
         "missing": "the checkpoint is not complete",
@@ -189,8 +189,20 @@ def test_a_run_that_was_saved_before_hooks_goes_on(tmp_path):
 def test_an_environment_that_cannot_be_put_back_is_found_out(tmp_path):
     args = ("Drifting-v0", DEEP, Uniform(), [3], 45)
     train(*args, save=tmp_path, save_every=20, **OPTIONS)
-    with pytest.raises(SnapshotError, match="the environment did not come back to where it was"):
+    with pytest.raises(SnapshotError, match="the environment did not return to its saved state"):
         train(*args, resume=tmp_path, **OPTIONS)
+
+
+def interrupted_after_renaming(patch, name):
+    """Have Ctrl-C come in the middle of the call that puts a file of this name into its place."""
+    replace_file = Path.replace
+
+    def interrupted(self, target):
+        replace_file(self, target)
+        if Path(target).name == name:
+            raise KeyboardInterrupt
+
+    patch.setattr(Path, "replace", interrupted)
 
 
 def files(folder):
@@ -220,6 +232,20 @@ class TestFailedSaves:
                     train(*args, total_episodes=9, save=folder, save_every=3)
                 monkeypatch.undo()
         assert files(tmp_path) == there
+
+    def test_an_interrupt_right_after_the_rename_keeps_the_new_checkpoint(self, tmp_path, monkeypatch):
+        args, options = ("FrozenLake-v1", TABLE, Uniform(), [3]), {"total_episodes": 9}
+        whole = train(*args, **options)
+        with monkeypatch.context() as patch:
+            interrupted_after_renaming(patch, "run.json")
+            with pytest.raises(KeyboardInterrupt):
+                train(*args, **options, save=tmp_path, save_every=3)
+        equal(train(*args, **options, resume=tmp_path), whole)
+
+    def test_a_folder_of_agents_that_cannot_be_made(self, tmp_path):
+        (tmp_path / "file").touch()
+        with pytest.raises(StorageError, match=r"cannot be written: .*A file is where a folder is needed"):
+            checkpoint.save_agents(tmp_path / "file" / "run", None, [])
 
     def test_the_folders_that_are_made_are_brought_to_disk(self, tmp_path, monkeypatch):
         settled, fsync = [], os.fsync
@@ -255,7 +281,7 @@ class TestEditedManifests:
         manifest = json.loads((saved / "run.json").read_text()) | change
         (saved / "run.json").write_text(json.dumps(manifest | {"crc32": sealed.seal(manifest)}))
         for options in ({"resume": saved}, {"save": saved, "save_every": 2}):
-            with pytest.raises(SnapshotError, match="is no run that this library wrote"):
+            with pytest.raises(SnapshotError, match="is not a run that this library wrote"):
                 train("FrozenLake-v1", TABLE, Uniform(), [3], total_episodes=4, **options)
 
     @pytest.mark.parametrize("text", ["[" * 100_000, "null", "[]", "\xff", ""])
@@ -267,7 +293,7 @@ class TestEditedManifests:
     def test_what_is_no_array(self, saved):
         (saved / "agents-3.npz").write_bytes(b"nonsense")
         agent = TABLE.agents(gym.make("FrozenLake-v1").observation_space, gym.make("FrozenLake-v1").action_space, [0])
-        with pytest.raises(SnapshotError, match="is no file of agents that this library wrote"):
+        with pytest.raises(SnapshotError, match="is not a file of agents that this library wrote"):
             checkpoint.load_agents(saved, agent, 3)
 
     @pytest.mark.parametrize("path", [3, "", "a\0b"], ids=repr)

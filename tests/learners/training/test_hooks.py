@@ -119,7 +119,7 @@ def test_a_metric_that_nobody_registered_is_refused():
         def after_learning(self, run):
             run.recorder.report(run.clock, {"train/own": 3.0})
 
-    message = r"`train/own` is no registered metric; list it in the attribute `metrics`"
+    message = r"`train/own` is not a registered metric; list it in the attribute `metrics`"
     with pytest.raises(ConfigError, match=message):
         run([Own()])
     Own.metrics = (Metric("train/own", "Own", "none", "what is counted here"),)
@@ -150,5 +150,5 @@ def test_the_state_of_a_hook_is_in_checkpoints(tmp_path):
 
 
 def test_a_recorder_alone_refuses_too():
-    with pytest.raises(ConfigError, match="`x` is no registered metric"):
+    with pytest.raises(ConfigError, match="`x` is not a registered metric"):
         MetricsRecorder([0], 1).record(None, "x", np.zeros(1), np.ones(1, bool))

@@ -173,7 +173,7 @@ class TestRefusals:
         ],
     )
     def test_each_names_the_members_that_are_missing(self, take):
-        rule = r"`buffer` must be a ReplayBuffer or another Replay, with __len__, autoreset, end_episode, .*, but got"
+        rule = r"`buffer` must be .*a ReplayBuffer or another Replay, with __len__, autoreset, end_episode, .*, but got"
         with pytest.raises(ConfigError, match=rule):
             take(self.Half())
 

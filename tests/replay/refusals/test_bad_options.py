@@ -225,6 +225,10 @@ class TestPlaces:
         message = f"`source` must be an iterable of steps or of lists of them, but got {source}"
         refuses(ConfigError, message, lambda: ReplayStream(source, 10, 2))
 
+    def test_buffers_of_streams(self):
+        message = "`buffer` must be a capacity, a ReplayBuffer or another Replay, but got 100.0"
+        refuses(ConfigError, message, lambda: ReplayStream([], 100.0, 2))
+
     @pytest.mark.parametrize("state", [None, {}, {"taken": 1, "drawn": 1}, {"taken": 1, "drawn": 1, "buffer": {}}])
     def test_states(self, state):
         message = "the state must be one that `state` returned, but "

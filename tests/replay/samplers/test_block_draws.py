@@ -233,7 +233,7 @@ class TestRefusals:
 
     def test_in_a_reservoir(self):
         for sampler in (Prioritized(block_length=2), Permuted(block_length=2)):
-            with pytest.raises(ConfigError, match="goes by the order of the steps"):
+            with pytest.raises(ConfigError, match="needs the order of the steps"):
                 ReplayBuffer(10, {"x": Field()}, sampler=sampler, retention=Reservoir())
         assert len(ReplayBuffer(10, {"x": Field()}, sampler=Permuted(), retention=Reservoir())) == 0
 

@@ -128,7 +128,7 @@ class TestRefusals:
             Mixture((Uniform(), Dispersed()))
 
     def test_in_a_reservoir(self):
-        with pytest.raises(ConfigError, match="Dispersed goes by the order of the steps"):
+        with pytest.raises(ConfigError, match="Dispersed needs the order of the steps"):
             ReplayBuffer(10, FIELDS, sampler=Dispersed(), retention=Reservoir())
 
 

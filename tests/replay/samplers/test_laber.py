@@ -185,8 +185,8 @@ class TestRefusals:
         with pytest.raises(ConfigError) as caught:
             buffer.probabilities([0])
         assert str(caught.value) == (
-            "LaBER has no exact law of one row: a row's chance depends on the whole pool it came in; "
-            "batch.probability is given the pool"
+            "LaBER has no exact law of one row: a row's probability depends on its whole pool; "
+            "batch.probability is the one given the pool"
         )
 
     def test_options(self):

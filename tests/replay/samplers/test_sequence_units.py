@@ -314,7 +314,7 @@ class TestOneDrawIsOneRow:
 
     def test_a_queue_is_refused(self):
         for sampler in (Queue(), Mixture((Uniform(), Queue()))):
-            with pytest.raises(ConfigError, match="gives every step once, but a sequence may still grow"):
+            with pytest.raises(ConfigError, match="draws every step once, but a sequence may still grow"):
                 Truth(sampler)
 
     def test_a_sampler_without_a_law_draws_sequences(self):

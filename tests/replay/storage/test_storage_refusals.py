@@ -103,7 +103,7 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="a file name without slashes"):
             SharedMemory("a/b")
         with pytest.raises(
-            ConfigError, match="`storage` must be a SharedMemory, a MemoryMap, a Storage of your own or None"
+            ConfigError, match="`storage` must be a SharedMemory, a MemoryMap, your own Storage or None"
         ):
             ReplayBuffer(10, {"x": Field()}, storage=tmp_path)
 

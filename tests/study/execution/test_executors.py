@@ -164,7 +164,7 @@ def test_wrong_names_and_numbers_are_sentences(tmp_path, capsys):
     assert "in-process" in capsys.readouterr().err
     assert cli.main(command(tmp_path, "CartPole-v1", "--executor", "in-process", "--workers", "2")) == 2
     assert capsys.readouterr().err == (
-        "replaylab: study run: --workers is of --executor local alone, but got --executor in-process\n"
+        "replaylab: study run: --workers needs --executor local, but got --executor in-process; leave it out\n"
     )
 
 
@@ -185,4 +185,4 @@ def test_ctrl_c_ends_a_run_in_this_process(tmp_path):
         _, err = run.communicate(timeout=60)
     finally:
         run.kill()
-    assert (run.returncode, err) == (130, "replaylab: interrupted; the same command goes on from here.\n")
+    assert (run.returncode, err) == (130, "replaylab: interrupted; the same command continues from here.\n")

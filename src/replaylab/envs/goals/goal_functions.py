@@ -1,4 +1,4 @@
-"""What a goal environment itself says of goals."""
+"""The functions by which a goal environment judges goals."""
 
 from collections.abc import Callable
 from typing import Any

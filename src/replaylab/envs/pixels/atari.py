@@ -58,12 +58,12 @@ def make_atari(
         noop_max: An episode starts after 1 to so many frames of doing nothing; 0: after none.
         fire_on_reset: Press FIRE at an episode's start, in games that have it first after NOOP.
         clip_rewards: Clip rewards to −1 and 1.
-        episodic_life: A life lost terminates the episode; the next one goes on with the same game.
+        episodic_life: A life lost terminates the episode; the next one continues with the same game.
         **kwargs: For the game, such as render_mode, repeat_action_probability, mode, difficulty.
 
     Raises:
         MissingExtraError: The emulator or OpenCV is not installed.
-        ConfigError: There is no such game, it can't be loaded, or an option is out of its range.
+        ConfigError: No game has this name, it cannot be loaded, or an option is out of its range.
     """
     _need_emulator(env_id)
     try:
@@ -88,7 +88,7 @@ class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
     """Repeats the action of the last frame, with some chance, in place of the one given. Source: Machado et al. 2018.
 
     The emulator can do the same, but what it repeats is not in the state that it gives away, so that a restored game
-    would now and then go on otherwise. Here the chance is drawn from the environment's `np_random`.
+    would sometimes continue differently. Here the chance is drawn from the environment's `np_random`.
 
     Args:
         env: A game whose every step is one frame.
@@ -115,7 +115,7 @@ class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class FireReset(gym.Wrapper[Any, Any, Any, Any]):
-    """Presses FIRE (action 1) at an episode's start: some games wait for it for ever."""
+    """Presses FIRE (action 1) at an episode's start: some games wait for it forever."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; return what is seen after FIRE."""
@@ -125,7 +125,7 @@ class FireReset(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class EpisodicLife(gym.Wrapper[Any, Any, Any, Any]):
-    """Lets a lost life terminate the episode, though the game goes on in the next one. Source: Mnih et al. 2015.
+    """Lets a lost life terminate the episode, though the game continues in the next one. Source: Mnih et al. 2015.
 
     Unlike `AtariPreprocessing`'s ``terminal_on_life_loss``, which begins a new game after each life, so that what comes
     late in a game is never seen. A reset with a seed always begins a new game.
@@ -135,7 +135,7 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any]):
     _over = True
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start a game if the last one is over, else go on with it by doing nothing for one step."""
+        """Start a game if the last one is over, else continue with it by doing nothing for one step."""
         new = self._over or seed is not None
         if not new:
             obs, _, terminated, truncated, info = self.env.step(0)

@@ -22,8 +22,8 @@ REMEMBERED: dict[str, tuple[str, ...]] = {
 class SavedGame(gym.Wrapper[Any, Any, Any, Any]):
     """An Atari game, with any of `make_atari`'s wrappers, that gives and takes its state.
 
-    Beside the emulator's own state stand the random stream of the environment (which draws how many frames a new game
-    waits, and when an action sticks) and what each wrapper remembers.
+    Its state is the emulator's own, the random stream of the environment (which draws how many frames a new game
+    waits, and when an action sticks), and what each wrapper remembers.
     """
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -40,9 +40,9 @@ class SavedGame(gym.Wrapper[Any, Any, Any, Any]):
         return state
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> Any:
-        """Go on from what `state` of a game made alike returned, and return the last observation.
+        """Continue from what `state` of a game made in the same way returned, and return the last observation.
 
-        The game has been reset before: Gymnasium lets nobody step one that has not.
+        The game must have been reset before: Gymnasium refuses steps before the first reset.
         """
         from ale_py import ALEState
 

@@ -46,7 +46,7 @@ class MinAtarVectorEnv(BatchedEnv):
         channels: What each channel of an observation is.
 
     Raises:
-        ConfigError: There is no such game, the chance is none, or there is no such render mode.
+        ConfigError: The game, the chance or the render mode is not a valid one.
 
     Example:
         >>> env = MinAtarVectorEnv(2, game="breakout")
@@ -86,7 +86,7 @@ class MinAtarVectorEnv(BatchedEnv):
         self._variables = np.asfortranarray(self._variables)  # one copy's words lie together, for the core
 
     def restore(self, state: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
-        """Go on from what `state` returned; see `BatchedEnv.restore`.
+        """Continue from what `state` returned; see `BatchedEnv.restore`.
 
         Raises:
             ConfigError: The state is damaged.

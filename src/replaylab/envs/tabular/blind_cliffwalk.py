@@ -14,7 +14,7 @@ Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
 
 
 class BlindCliffwalkVectorEnv(BatchedEnv):
-    """Walk n states in a row; in each, one of two actions goes on and the other ends the episode.
+    """Walk n states in a row; in each, one of two actions leads on and the other ends the episode.
 
     The right action alternates: in state s it is s mod 2. The right action in the last state ends the episode too,
     with reward 1; all other rewards are 0. Of 2ⁿ action sequences a single one is rewarded, so a random policy sees

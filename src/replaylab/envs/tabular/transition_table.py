@@ -63,7 +63,7 @@ class TransitionTable:
         Args:
             env: An environment, or the name of one, whose attribute ``P[state][action]`` lists the outcomes
                 ``(probability, next_state, reward, terminated)`` and ``initial_state_distrib`` the first states.
-            **kwargs: For the environment's constructor, beside its name.
+            **kwargs: For the environment's constructor.
 
         Raises:
             ConfigError: The environment has no such table, or does not step by it.

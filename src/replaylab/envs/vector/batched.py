@@ -1,4 +1,4 @@
-"""What vector environments that step all their copies by NumPy have in common."""
+"""The base of vector environments that step all their copies with NumPy."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         """Start an episode in every copy, or in those of ``options["reset_mask"]``.
 
         Args:
-            seed: One for each copy; an int s means s, s + 1, ...; None goes on with the generators as they are.
+            seed: One for each copy; an int s means s, s + 1, ...; None continues with the generators as they are.
             options: ``reset_mask``, bool (E,), and what the environment itself knows.
 
         Returns:
@@ -117,7 +117,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         return self._observe(), {}
 
     def use_generators(self, generators: Sequence[np.random.Generator]) -> None:
-        """Draw the starts of the copies' episodes from these from now on; with another one a copy forgets its past."""
+        """Draw the starts of the copies' episodes from these from now on; a copy with a new one forgets its past."""
         for i, generator in enumerate(generators):
             if generator is not self._generators[i]:
                 self._use_generator(i, generator)
@@ -170,7 +170,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         }
 
     def restore(self, state: dict[str, Array]) -> Any:
-        """Go on from what `state` returned, in this environment or in another of the same making.
+        """Continue from what `state` returned, in this environment or in another made in the same way.
 
         Returns:
             The observations that the last `step` or `reset` before `state` returned.
@@ -239,7 +239,7 @@ def each_seed(seed: int | Sequence[int | None] | None, num_envs: int) -> Sequenc
     if not isinstance(seed, (list, tuple, range, np.ndarray)):
         raise ConfigError(f"`seed` must be a whole number, one for each environment, or None, but got {shown(seed)}")
     if len(seed) != num_envs:
-        raise ShapeError(f"`seed` must hold one seed for each of the {num_envs} environments, got {len(seed)}")
+        raise ShapeError(f"`seed` must hold one seed for each of the {num_envs} environments, but got {len(seed)}")
     if any(one is not None and one < 0 for one in seed):
         raise ConfigError(f"`seed` must not be negative, but got {list(seed)}")
     return seed

@@ -44,7 +44,7 @@ class PoolVectorEnv(VectorEnv[Any, Array, Array]):
         """Start an episode in every copy.
 
         Args:
-            seed: One for each copy, whose lowest 31 bits count; an int s means s, s + 1, ...; None goes on with the
+            seed: One for each copy, whose lowest 31 bits count; an int s means s, s + 1, ...; None continues with the
                 generators as they are.
             options: None; an EnvPool has none.
 

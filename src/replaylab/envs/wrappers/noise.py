@@ -59,7 +59,7 @@ class NoiseStreams:
         }
 
     def restore(self, state: dict[str, Array]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self._block[:], self._used[:] = state["noise"], state["noise_used"]
         self._generators = unpack(state["noise_generators"])
 
@@ -133,7 +133,7 @@ class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
         return {**self.env.state(), **self._noise.state(), "noise_starting": self._starting.copy()}  # type: ignore[attr-defined]
 
     def restore(self, state: dict[str, Array]) -> Any:
-        """Go on from what `state` returned; return the last observations."""
+        """Continue from what `state` returned; return the last observations."""
         self._noise.restore(state)
         self._starting = state["noise_starting"].copy()
         return self.env.restore(state)  # type: ignore[attr-defined]

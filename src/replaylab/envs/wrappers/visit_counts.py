@@ -94,7 +94,7 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
         return {**self.env.state(), **own}  # type: ignore[attr-defined]
 
     def restore(self, state: dict[str, Array]) -> Any:
-        """Go on from what `state` returned; return the last observations."""
+        """Continue from what `state` returned; return the last observations."""
         self.visits[:] = state["visits"]
         self._cell, self._acts = state["visits_cell"].copy(), state["visits_acts"].copy()
         return self.env.restore(state)  # type: ignore[attr-defined]

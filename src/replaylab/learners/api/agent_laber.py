@@ -24,7 +24,7 @@ class _TdErrors:
 
 
 class _AgentsHook(Hook):
-    """Has the sampler score by the agents that are trained, also where some replicas go on without the others."""
+    """Makes the sampler score by the agents in training, also after some replicas have ended."""
 
     def on_begin(self, run: TrainingRun) -> None:
         """Score by these agents from now on."""
@@ -54,7 +54,7 @@ class AgentLaBER:
         check(self, m=whole())
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Return what tells the sampler of the agents."""
+        """Return the hook that gives the agents to the sampler."""
         return (_AgentsHook(),)
 
     def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> LaBER:  # noqa: ARG002

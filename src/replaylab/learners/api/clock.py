@@ -5,9 +5,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import checked, whole
-from replaylab.errors import ConfigError
-
 Unit = Literal["steps", "episodes"]
 
 
@@ -32,19 +29,11 @@ class Clock:
 
     @classmethod
     def of(cls, total_steps: int | None, total_episodes: int | None, replicas: int) -> "Clock":
-        """Return the clock of the one budget that is given.
-
-        Raises:
-            ConfigError: None is given, or both, or it is below 1.
-        """
-        given = {"steps": total_steps, "episodes": total_episodes}
-        units: list[Unit] = [unit for unit in ("steps", "episodes") if given[unit] is not None]
-        if len(units) != 1:
-            raise ConfigError(
-                f"give either `total_steps` or `total_episodes`, but got {total_steps} and {total_episodes}"
-            )
-        total = checked(f"total_{units[0]}", given[units[0]], whole())
-        return cls(total, units[0], replicas)
+        """Return the clock of the one budget that a `TrainingConfig` has; the other is None."""
+        if total_steps is not None:
+            return cls(total_steps, "steps", replicas)
+        assert total_episodes is not None
+        return cls(total_episodes, "episodes", replicas)
 
     def step(self) -> None:
         """Begin a step of every replica."""
@@ -73,7 +62,7 @@ class Clock:
         return over
 
     def due(self, every: int | None) -> npt.NDArray[np.bool_]:
-        """Replicas that just reached a multiple of `every`, or the end, bool (R,); None: nobody ever."""
+        """Replicas that just reached a multiple of `every`, or the end, bool (R,); None: none ever."""
         if every is None or (self.unit == "steps" and self.steps % every and self.steps < self.total):
             return np.zeros(len(self.now), np.bool_)
         due: npt.NDArray[np.bool_] = self._moved & ((self.now % every == 0) | (self.now == self.total))
@@ -84,5 +73,5 @@ class Clock:
         return {"steps": np.array(self.steps), "now": self.now.copy()}
 
     def restore(self, state: dict[str, npt.NDArray[np.int64]]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.steps, self.now = int(state["steps"]), state["now"].copy()

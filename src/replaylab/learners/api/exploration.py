@@ -55,7 +55,7 @@ class EpsilonGreedy:
         return {"streams": before.copy(), "next": np.array(self._next)}
 
     def restore(self, state: dict[str, npt.NDArray[Any]]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self._generators = unpack(state["streams"])
         if int(state["next"]) < self.BLOCK:
             self._draw()
@@ -117,5 +117,5 @@ class EpsilonGreedyAgents(ABC):
         return {f"exploration_{name}": array for name, array in self._explore.state().items()}
 
     def restore_exploration(self, state: State) -> None:
-        """Go on from what `exploration_state` returned."""
+        """Continue from what `exploration_state` returned."""
         self._explore.restore({name: state[f"exploration_{name}"] for name in ("streams", "next")})

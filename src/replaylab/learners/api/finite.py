@@ -1,4 +1,4 @@
-"""Whether what an environment gives are numbers: looked at once, where steps come in, before anything is stored."""
+"""Whether an environment's numbers are finite: checked once, where steps come in, before anything is stored."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -70,6 +70,6 @@ def _refuse(found: npt.NDArray[Any], env_id: str, seeds: Sequence[int], when: st
     row = int(wrong.reshape(len(found), -1).any(1).argmax())
     value = found[row][wrong[row]].flat[0] if found.ndim > 1 else found[row]
     raise NonFiniteError(
-        f"`{name}` of {env_id} must be finite, but seed {seeds[row]} got {value} in {when}; mend the environment, or "
-        f"wrap it so that such a value cannot come"
+        f"`{name}` of {env_id} must be finite, but seed {seeds[row]} got {value} in {when}; fix the environment, or "
+        f"wrap it so that such a value does not occur"
     )

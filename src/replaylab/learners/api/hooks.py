@@ -1,4 +1,4 @@
-"""Hooks: what watches or steers training without the loop knowing of it.
+"""Hooks: objects that watch or steer training, without changes to the loop.
 
 Shapes: R replicas, B drawn steps.
 """
@@ -68,7 +68,7 @@ def _replaced(obs: Any, rows: npt.NDArray[np.intp], values: list[Any]) -> Any:
 
 
 class Recorder(Protocol):
-    """Where hooks write metrics, and what it has noted itself.
+    """Where hooks write metrics, and what it has recorded itself.
 
     Attributes:
         newest: Ids of the newest steps, (R,).
@@ -82,14 +82,14 @@ class Recorder(Protocol):
     def latest(self) -> tuple[Update, Batch] | None: ...  # noqa: D102
 
     def report(self, clock: Clock, numbers: Mapping[str, npt.ArrayLike], due: Bools | None = None) -> None:
-        """Write metrics, each a number or (R,), for the replicas that are due, bool (R,), and tell `Hook.on_metrics`.
+        """Write metrics, each a number or (R,), for the replicas that are due, bool (R,), and call `Hook.on_metrics`.
 
         Raises:
             ConfigError: One is not registered.
         """
 
     def record(self, clock: Clock, metric: str, values: Floats, where: Bools) -> None:
-        """Write one metric, (R,), for some replicas, bool (R,), and tell nobody."""
+        """Write one metric, (R,), for some replicas, bool (R,), without calling any hook."""
 
 
 class TrainingRun(Protocol):
@@ -124,11 +124,11 @@ class TrainingRun(Protocol):
 
 
 class Hook:
-    """What is called while training goes on; derive from it and define what you need.
+    """What is called during training; derive from it and define the methods you need.
 
-    All hooks hear of an event one after the other: first those of the learner and the sampler, then the library's own
-    that the configuration asks for, then those given to `train`, in their order. What a hook does not define costs
-    nothing.
+    At each event all hooks are called one after the other: first those of the learner and the sampler, then the
+    library's own that the configuration asks for, then those given to `train`, in their order. A method that a hook
+    does not define costs nothing.
 
     Attributes:
         metrics: What it records under names of its own, so that these are known.
@@ -150,7 +150,7 @@ class Hook:
     metrics: ClassVar[tuple[Metric, ...]] = ()
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Training begins, or goes on from a checkpoint: the moment to refuse what cannot be, with a `ConfigError`."""
+        """Training begins, or continues from a checkpoint: the time to refuse what is impossible, by `ConfigError`."""
 
     def before_turn(self, run: TrainingRun) -> None:
         """A turn of the loop begins, one step of every environment."""
@@ -183,7 +183,7 @@ class Hook:
         """The budget of some replicas, bool (R,), is used up."""
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:  # noqa: ARG002
-        """Go on with some of the replicas alone, bool (R,), in a run of their own."""
+        """Continue with some of the replicas alone, bool (R,), in a run of their own."""
         state = self.state()
         if state:
             self.restore(pick(state, rows))
@@ -196,7 +196,7 @@ class Hook:
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned; there may be further names, of other hooks."""
+        """Continue from what `state` returned; there may be further names, of other hooks."""
 
 
 @runtime_checkable

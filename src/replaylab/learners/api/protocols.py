@@ -55,7 +55,7 @@ class Step:
         next_obs: What came of it, (R, ...); where an episode ended its true last observation.
         terminated: bool (R,).
         truncated: bool (R,).
-        next_action: What the behaviour policy does next, in next_obs, (R, ...); of no meaning where the episode ended.
+        next_action: What the behaviour policy does next, in next_obs, (R, ...); meaningless where the episode ended.
         where: Replicas that really stepped, bool (R,); the others' rows mean nothing.
     """
 
@@ -80,9 +80,9 @@ class Update:
     td_error: npt.NDArray[np.floating[Any]]
 
     def metrics(self) -> Mapping[str, npt.ArrayLike]:
-        """Return what else there is to tell of the update, each number or (R,), by its metric's name.
+        """Return further metrics of the update, each a number or (R,), by name.
 
-        It is called only for the updates that are looked at.
+        It is called only for the updates that are logged.
         """
         return {}
 
@@ -150,15 +150,15 @@ class Policy(Protocol):
 class Agents(Policy, Protocol):
     """R agents; what replica r does depends on its own seed and steps alone.
 
-    A class that derives from this one need not define what it has no use for: `set_progress`, `exploration_metrics` and
-    `observe` then do nothing.
+    A class that derives from this one need not define the methods that it does not use: `set_progress`,
+    `exploration_metrics` and `observe` then do nothing.
     """
 
     updates: int
     """How often `update` was called."""
 
     def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
-        """Hear how far training is, in [0, 1], one number or (R,): before each turn, for schedules such as ε's."""
+        """Take how far training is, in [0, 1], one number or (R,): before each turn, for schedules such as ε's."""
 
     def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:
         """Return how the agents explore now, each number or (R,), by its metric's name."""
@@ -174,12 +174,12 @@ class Agents(Policy, Protocol):
         """Return everything that decides what comes next, copied."""
 
     def restore(self, state: State) -> None:
-        """Go on, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
+        """Continue, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
 
 
 @runtime_checkable
 class ProbedAgents(Agents, Protocol):
-    """Agents that tell of batches without learning from them, as measures need (`measure_every`)."""
+    """Agents that can evaluate a batch without learning from it, as measures need (`measure_every`)."""
 
     def probe(self, batch: Batch) -> Probe:
         """Return what `update` would see and do; changes nothing, no random stream either."""
@@ -231,8 +231,8 @@ def reducible_loss(
 class Learner(Protocol):
     """Settings of a learner: a frozen dataclass.
 
-    It may have two attributes more: `metrics`, the `Metric` of each name that its agents record beside the library's,
-    and `hooks()`, by which it takes part in training (see `HookSource`).
+    It may have two more attributes: `metrics`, the `Metric` of each name that its agents record in addition to the
+    library's, and `hooks()`, by which it takes part in training (see `HookSource`).
     """
 
     @property
@@ -261,7 +261,7 @@ class Learner(Protocol):
 
     @property
     def needs_next_action(self) -> bool:
-        """Whether `Agents.observe` needs what the policy does next, and so hears of a step one step later."""
+        """Whether `Agents.observe` needs what the policy does next, and so gets each step one step later."""
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
         """Return new agents, replica r made from seeds[r] alone.

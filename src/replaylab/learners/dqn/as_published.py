@@ -37,7 +37,7 @@ class DQNAsPublished(DQN):
             is. An agent that is paid −10 for a goal, and less for each step before, learns to stay away from it.
         truncation_terminates: Whether a time limit is stored as a termination, so that nothing is bootstrapped there.
         stale_priorities: Whether a step's priority is that of the TD error which the learner finds when the step
-            comes, for ever; nothing is written back from batches.
+            comes, forever; nothing is written back from batches.
         target_each_episode: Whether the target network is copied at the end of each episode, and at no other time:
             `target_period` and `tau` are without effect. How often it moves then depends on how well the agent does.
     """
@@ -91,7 +91,7 @@ class _Flaws(Hook):
         return self._stored
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
-        """Give a new step its priority for ever, and copy the target network at an episode's end."""
+        """Give a new step its priority forever, and copy the target network at an episode's end."""
         if self._stale:
             error = cast("ProbedAgents", run.agents).probe(_batch(self._stored, ids)).td_error
             run.replay.update_priorities(ids[:, None], error)

@@ -95,7 +95,7 @@ class ModuleAgents(EpsilonGreedyAgents):
         return stacked | self.exploration_state() | {"updates": np.array(self.updates)}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.updates = int(state["updates"])
         self.restore_exploration(state)
         for r, one in enumerate(self.learners):
@@ -210,7 +210,7 @@ def usable_device(name: str) -> torch.device:
     """Return the device of this name.
 
     Raises:
-        ConfigError: PyTorch knows no such device, or it is not there.
+        ConfigError: PyTorch knows no such device, or this machine lacks it.
     """
     try:
         device = torch.device(name)

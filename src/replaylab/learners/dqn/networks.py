@@ -16,7 +16,7 @@ from replaylab.learners.dqn.perceptrons import PixelNetworkName, initial_blocks
 
 
 class Perceptron(nn.Module):
-    """The core's network of `PerceptronAgents` once more: for other devices, above convolutions, and as its truth.
+    """The network of `PerceptronAgents` in PyTorch: for other devices, above convolutions, and as its reference.
 
     Args:
         inputs: Numbers in one row.
@@ -126,7 +126,7 @@ class PixelNetwork(nn.Module):
         if min(height, width) < least:
             raise ConfigError(
                 f"the network for pixels needs observations (channels, height, width) of at least {least} × {least}, "
-                f"but they have the shape {shape}; mend it with gymnasium.wrappers.TransformObservation, or set "
+                f"but they have the shape {shape}; change it with gymnasium.wrappers.TransformObservation, or set "
                 "`module`"
             )
         parts: list[nn.Module] = []

@@ -111,7 +111,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
         return networks | self.exploration_state() | {"updates": np.array(self.updates)}
 
     def restore(self, state: State) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         for name in _ARRAYS:
             getattr(self.core, name)[:] = state[name]
         self.updates = self.core.updates = int(state["updates"])

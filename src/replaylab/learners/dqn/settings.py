@@ -127,7 +127,7 @@ class DQN:
         check(self, max_grad_norm=optional(POSITIVE), target_range=optional(_range))
         if self.dueling and (self.module is not None or not self.hidden):
             why = "`hidden` is empty" if self.module is None else "`module` is given"
-            raise ConfigError(f"`dueling` of DQN must be false where {why}, but got True")
+            raise ConfigError(f"`dueling` of DQN must be False where {why}, but got True")
         if self.filters and self.module is not None:
             raise ConfigError(f"`filters` of DQN must be 0 where `module` is given, but got {self.filters}")
         if self.learning_starts < self.batch_size:

@@ -61,7 +61,7 @@ class OptimumDistance:
 
 
 def acting_states(table: TransitionTable) -> npt.NDArray[np.bool_]:
-    """Tell which states an episode can act in: first ones, and where it can go on from them; bool (S,)."""
+    """Return which states an episode can act in: first ones, and those that follow them; bool (S,)."""
     goes_on = (table.probability > 0.0) & ~table.terminated
     found = table.start > 0.0
     while True:

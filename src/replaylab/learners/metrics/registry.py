@@ -1,7 +1,7 @@
 """Every metric that training writes: its name, title, unit and meaning.
 
 The recorder, the report, TensorBoard and the tables of the documentation read this one table; a name that is not in it
-is refused when it is recorded. A learner or a hook of your own lists further ones in its attribute `metrics`.
+is refused when it is recorded. Your own learner or hook lists further ones in its attribute `metrics`.
 
 This module imports nothing of the learners, so that a report needs no training code.
 """
@@ -12,8 +12,8 @@ from typing import Literal
 
 When = Literal["episode", "evaluation", "update", "measures", "end", "listeners"]
 """When a metric is recorded: at the end of each episode, at each evaluation, at each logged update (`log_every`), with
-the measures of batches (`measure_every`), once at the end of training; or never, but told to hooks (`Hook.on_metrics`)
-beside those of an update."""
+the measures of batches (`measure_every`), once at the end of training; or never, but passed to hooks
+(`Hook.on_metrics`) together with those of an update."""
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,7 @@ class MetricsRegistry:
     """Metrics by name.
 
     Args:
-        further: Those of a learner or a hook of your own, beside the library's.
+        further: Those of your own learner or hook, in addition to the library's.
 
     Example:
         >>> REGISTRY["eval/mean_reward"].title

@@ -46,7 +46,7 @@ def optimal_values(
         if horizon is None and np.abs(q - before).max() <= TOLERANCE * max(1.0, float(np.abs(q).max())):
             return q
     if horizon is None:
-        raise ConfigError(f"`gamma` = {gamma} gives values that do not settle; make it less, or set a `horizon`")
+        raise ConfigError(f"`gamma` = {gamma} gives values that do not converge; use a smaller one, or set a `horizon`")
     return q
 
 
@@ -127,7 +127,7 @@ def _check_policy(table: TransitionTable, policy: Values) -> None:
     if policy.shape != (table.num_states, table.num_actions):
         raise ShapeError(f"`policy` must be {(table.num_states, table.num_actions)}, but got {policy.shape}")
     if not (policy.min() >= 0.0 and np.abs(policy.sum(1) - 1.0).max() < 1e-9):
-        raise ConfigError("`policy` must hold a law in each row: none negative, 1 in all")
+        raise ConfigError("`policy` must hold probabilities in each row: none negative, with sum 1")
 
 
 def _check_ends(table: TransitionTable, policy: Values, move: sparse.csc_array) -> None:

@@ -82,7 +82,7 @@ class EnvOracle:
     takes_transforms: ClassVar[bool] = False
 
     def hooks(self) -> tuple[Hook, ...]:
-        """Return what lets the sampler see the agents and what they have stored."""
+        """Return the hook that shows the sampler the agents and what they have stored."""
         return (_OracleHook(),)
 
     def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> TrueErrorOracle:
@@ -94,7 +94,7 @@ class EnvOracle:
         """
         if not isinstance(agents, TabularAgents) or agents.learner.needs_next_action:
             raise ConfigError(
-                "the oracle has to know what an update does to a table of values; use QLearning or ExpectedSarsa"
+                "the oracle must know what an update does to a table of values; use QLearning or ExpectedSarsa"
             )
         try:
             table = TransitionTable.of(env_id, **env_options)

@@ -218,7 +218,7 @@ class TabularAgents(EpsilonGreedyAgents):
         } | self.exploration_state()
 
     def restore(self, state: State) -> None:
-        """Go on, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
+        """Continue, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
         self.q, self._streams = state["q"].copy(), state["next_action_stream"].copy()
         self.epsilon, self.updates = state["epsilon"].copy(), int(state["updates"])
         self.restore_exploration(state)

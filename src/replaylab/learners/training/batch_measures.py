@@ -1,7 +1,7 @@
-"""Measures of what a learner replays, taken beside training without touching it.
+"""Measures of what a learner replays, taken during training without changing it.
 
 In the time between two rounds, at up to 16 moments spread evenly over it, the batch that the learner got is kept, and
-another of the same size is drawn uniformly, from a stream of its own. A round then holds the ones against the others,
+another of the same size is drawn uniformly, from a stream of its own. A round then compares the two kinds,
 all by the parameters of that moment. ``docs/laboratory/measures.md`` says what every number is.
 
 Shapes: R replicas, K moments, B rows, D features.
@@ -56,7 +56,7 @@ class BatchMeasures(Hook):
         require(run.replay, InspectableReplay, "`measure_every`")
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:  # noqa: ARG002
-        """Take note of the last steps of episodes."""
+        """Remember the last steps of episodes."""
         if step.ended.any():
             for r in np.flatnonzero(step.ended & (ids >= 0)):
                 self._ends[r].append(int(ids[r]))
@@ -71,7 +71,7 @@ class BatchMeasures(Hook):
             run.recorder.report(run.clock, numbers)
 
     def _keep_batch(self, run: TrainingRun, update: Update, batch: Batch) -> None:
-        """Keep a batch that was learned from, and draw the one it is held against, if a moment has come."""
+        """Keep a batch that was learned from, and draw the one it is compared with, if a moment has come."""
         steps = run.clock.steps
         if steps // self._spacing <= self._moments:
             return
@@ -117,7 +117,7 @@ class BatchMeasures(Hook):
         return {"measuring": counts | {"ends": ends, "kept": kept}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         own = state["measuring"]
         self._moments, self._rounds = int(own["moments"]), int(own["looks"])
         self._ends = [one[one >= 0].tolist() for one in own["ends"]]
@@ -137,7 +137,7 @@ class _Features:
     """What an observation is like, as numbers: a network's inputs.
 
     Args:
-        space: Of one observation. One that is no numbers has no features, and so none of their measures.
+        space: Of one observation. One that is not numeric has no features, and so none of their measures.
     """
 
     def __init__(self, space: Space[Any]) -> None:

@@ -1,12 +1,12 @@
-"""A run in the middle, in a folder: what is loaded goes on bit for bit as what was saved would have.
+"""A run's state in a folder: what is loaded continues bit for bit as the saved run would have.
 
 * ``run.json``: what the run is, which replicas are left, and the other files with their lengths and CRC-32;
 * ``state-….npz``: networks or tables, optimisers, random streams, environments, counts and rows so far, as arrays;
 * ``buffer-0`` or ``buffer-1``: a snapshot of the replay buffer (see `replaylab.replay.snapshot`); the two take turns,
   each written again only where it changed.
 
-Files are never changed while ``run.json`` speaks of them; it is replaced last, by one atomic rename. So whatever moment
-a kill picks, the old checkpoint is there or the new one, whole. Nothing is pickled.
+Files are never changed while ``run.json`` lists them; it is replaced last, by one atomic rename. So after a kill at any
+moment, the old checkpoint or the new one is there, whole. Nothing is pickled.
 """
 
 import os
@@ -43,7 +43,7 @@ def save(folder: str | os.PathLike[str], run: Run) -> None:
 
     Raises:
         StorageError: The folder cannot be made or written to; what was there before stays.
-        SnapshotError: Something else than a whole run is there.
+        SnapshotError: The folder holds something other than a whole run.
     """
     path = sealed.folder_of(folder, "save")
     with writing(path):
@@ -74,16 +74,17 @@ def _save(path: Path, run: Run) -> None:
             sealed.write(new, manifest)
             _checked(new)
     except BaseException:
-        if fresh:
-            rmtree(path / buffer, ignore_errors=True)
-        discard([state], made)
+        if not sealed.mentions(path / "run.json", state.name):  # Ctrl-C may come right after the rename
+            if fresh:
+                rmtree(path / buffer, ignore_errors=True)
+            discard([state], made)
         raise
     settle_folder(path)
     _tidy(path, state.name)
 
 
 def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: Hooks) -> Run:
-    """Return the run that `save` wrote, and let the hooks go on from there.
+    """Return the run that `save` wrote, and let the hooks continue from there.
 
     Args:
         folder: What `save` was given.
@@ -91,15 +92,15 @@ def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: H
         hooks: As they were made when the run began.
 
     Raises:
-        SnapshotError: There is no whole run in the folder, or it is another one.
+        SnapshotError: The folder holds no whole run, or another one.
         StorageError: It cannot be read.
-        ConfigError: The replay is none that can go back to what it saved.
+        ConfigError: The replay cannot restore what it saved.
     """
     path = sealed.folder_of(folder, "load")
     manifest = _manifest(path)
     ours, theirs = _settings(configuration), manifest["job"]
     if ours != theirs or manifest["began_with"] != hooks.recorder.replicas:
-        raise SnapshotError(f"the run in {path} is another one; it can go on only as it began, with {theirs}")
+        raise SnapshotError(f"the run in {path} is another one; it can continue only as it began, with {theirs}")
     with sealed.reading(path, "run"):
         state = nested(sealed.read_arrays(path, manifest["state"], "checkpoint"))
     run = Run(configuration, manifest["seeds"], hooks)
@@ -112,10 +113,10 @@ def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: H
 
 
 class Checkpoints(Hook):
-    """Keeps a run in a folder as it goes, and at the end what each agent has learned.
+    """Saves a run to a folder during training, and at the end what each agent has learned.
 
     Args:
-        folder: Where; `train`'s `resume` goes on from it. It is made.
+        folder: Where; `train`'s `resume` continues from it. It is made if it is not there.
         every: Steps or episodes of the slowest replica between two checkpoints; None: only the agents are saved, at the
             end.
     """
@@ -130,7 +131,7 @@ class Checkpoints(Hook):
 
         Raises:
             StorageError: Something is in the way of the folder.
-            ConfigError: The environment or the replay cannot go on from a checkpoint.
+            ConfigError: The environment or the replay cannot continue from a checkpoint.
         """
         there = next(one for one in (self.folder.absolute(), *self.folder.absolute().parents) if one.exists())
         if not there.is_dir():
@@ -159,25 +160,27 @@ class Checkpoints(Hook):
 def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]) -> None:
     """Write what each agent has learned to ``agents-SEED.npz``; `Agents.restore` takes the arrays, first axis 1."""
     path = sealed.folder_of(folder, "save_agents")
-    make_folder(path)
-    state = agents.state()
-    for r, seed in enumerate(seeds):
-        file = path / f"agents-{seed}.npz"
-        with writing(path):
+    with writing(path):
+        make_folder(path)
+        state = agents.state()
+        for r, seed in enumerate(seeds):
+            file = path / f"agents-{seed}.npz"
             with replacing(file, file.with_name(f"{file.name}.new")) as new:
                 _write_arrays(new, {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
-            settle_folder(path)
+        settle_folder(path)
 
 
 def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> None:
-    """Let a single agent, made alike, take over what `save_agents` wrote of a seed.
+    """Give a single agent, made in the same way, what `save_agents` wrote of a seed.
 
     Raises:
-        SnapshotError: Nothing was written of it.
+        SnapshotError: There is no file of this seed.
     """
     file = Path(folder) / f"agents-{seed}.npz"
     if not file.is_file():
-        raise SnapshotError(f"{file} is missing: the run of seed {seed} did not end, or was not saved")
+        raise SnapshotError(
+            f"{file} is missing: the run of seed {seed} did not end, or was not saved; train it with Checkpoints"
+        )
     with sealed.reading(file, "file of agents"), file.open("rb") as source:
         agents.restore(npy.read_arrays(source))
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gymnasium.vector import AutoresetMode
 
 REQUIRED: Any = object()
-"""In place of a default: a study file has to say it."""
+"""In place of a default: a study file must give it."""
 
 COUNT = optional(whole())
 MOST_PLAYED = 2**31 - 1
@@ -52,7 +52,7 @@ class InStudy:
         table: Of the file.
         key: In that table.
         kind: int or bool.
-        default: Where the file does not say it.
+        default: Used where the file does not give it.
         least: Of a number.
         if_changed: Whether it is part of what identifies a result only where it differs from the default: so for each
             setting that came after results had been stored.
@@ -113,7 +113,7 @@ def _period(value: Any) -> int | None:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """What is trained, and what is written down of it: all that `train` needs besides the seeds.
+    """What is trained, and what is recorded of it: all that `train` needs besides the seeds.
 
     The budget is in steps or in episodes, and so is everything that is counted along with it: progress, `eval_every`,
     `log_every`, and the rows' ``step``.
@@ -130,14 +130,14 @@ class TrainingConfig:
         measure_every: Environment steps, whatever the budget counts, between two rounds of the measures of what is
             replayed; None or 0: they are not taken. They change nothing else; ``docs/laboratory/measures.md`` has their
             cost.
-        make_replay: Makes the replay that steps are stored in, another than a `ReplayBuffer`: called with `env`,
+        make_replay: Makes the replay that steps are stored in, if it is not to be a `ReplayBuffer`: called with `env`,
             `capacity`, `seeds` (one for each of its R replicas), `sampler`, `transforms` and `count_replays`. None: a
             `ReplayBuffer`.
         eval_every: Between two greedy evaluations, with one more at the end; None: no evaluation.
         eval_episodes: Episodes of an evaluation.
-        held_out: States whose values each evaluation tells, see `HeldOut`; 0: none.
-        value_error: Whether each evaluation tells how far the values are from the optimal ones, see `OptimumDistance`;
-            for environments that are a table.
+        held_out: States whose values each evaluation reports, see `HeldOut`; 0: none.
+        value_error: Whether each evaluation reports how far the values are from the optimal ones, see
+            `OptimumDistance`; for environments that are a table.
         log_every: Between two rows of the newest update, its batch and the exploration.
         visits: Whether to count in which of its states (Discrete observations) each replica acts.
 
@@ -163,7 +163,7 @@ class TrainingConfig:
     env_options: Mapping[str, Any] | None = _setting(_options, None)
     autoreset_mode: str | AutoresetMode | None = _setting(optional(_mode), None)
     measure_every: int | None = _setting(_period, None, InStudy("measures", "every", int, 2_500))
-    make_replay: Callable[..., Replay] | None = _setting(optional(function("what a replay is to hold")), None)
+    make_replay: Callable[..., Replay] | None = _setting(optional(function("what the replay is to store")), None)
 
     eval_every: int | None = _setting(COUNT, 5_000, InStudy("evaluation", "every", int, least=1), decides=False)
     eval_episodes: int = _setting(
@@ -192,7 +192,7 @@ class TrainingConfig:
                 raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {one.gamma}")
 
     def learning_settings(self) -> str:
-        """Return, as a text, the settings that decide what is learned: a checkpoint goes on with the same alone."""
+        """Return, as text, the settings that decide what is learned; a checkpoint continues only with the same ones."""
         names = [name for name, one in SETTINGS.items() if one.decides]
         shown = [name for name in names if name != "make_replay" or self.make_replay is not None]
         return ", ".join(f"{name}={getattr(self, name)!s}" for name in shown)

@@ -1,4 +1,4 @@
-"""Hindsight with the functions of whatever environment is trained on."""
+"""Hindsight with the functions of the environment that is trained on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from replaylab.replay import Hindsight, Transform
 
 @dataclass(frozen=True)
 class EnvHindsight:
-    """`Hindsight` whose rewards and terminations are what the environment itself says of a goal.
+    """`Hindsight` with the environment's own functions for rewards and terminations.
 
     Attributes:
         strategy: Which goals; see `Hindsight`.

@@ -1,11 +1,11 @@
-"""Environments that go on exactly: what decides their future as arrays, for checkpoints and for smaller populations.
+"""Environments that continue exactly: what decides their future as arrays, for checkpoints and for smaller populations.
 
 The library's own vector environments keep all that decides their future in arrays. Any other one is stepped by
-Gymnasium's `SyncVectorEnv`, and there each copy remembers how its episode came about: the random stream it was reset
+Gymnasium's `SyncVectorEnv`, where each copy remembers how its episode came about: the random stream it was reset
 with, and the actions since. To put it back it is reset with that stream and takes those actions again. That is exact
 for environments that draw from their own `np_random` alone and keep nothing else from one episode to the next, as
 Gymnasium asks of them; what they show afterwards is compared with what they showed then. Copies with `state` and
-`restore` of their own, as Atari games, are asked instead.
+`restore` of their own, as Atari games, do that themselves.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ class Remembering(gym.Wrapper[Any, Any, Any, Any]):
         self.actions: list[npt.NDArray[Any]] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset, and take note."""
+        """Reset, and remember the random stream."""
         random = self.env.unwrapped.np_random if seed is None else seeding.np_random(seed)[0]
         self.stream, self.actions = packed([random])[0], []
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, and take note."""
+        """Step, and remember the action."""
         self.actions.append(np.array(action))
         return self.env.step(action)
 
@@ -68,15 +68,15 @@ def prepare(env: Env) -> None:
 
 
 def possible(env: Env) -> bool:
-    """Return whether the environment can go on exactly from a saved state."""
+    """Return whether the environment can continue exactly from a saved state."""
     return _tells(env) or isinstance(env, SyncVectorEnv)
 
 
 def check(env: Env, env_id: str, purpose: str) -> None:
-    """Raise ConfigError unless the environment can go on exactly from a saved state."""
+    """Raise ConfigError unless the environment can continue exactly from a saved state."""
     if not possible(env):
         raise ConfigError(
-            f"{purpose} needs an environment that can go on exactly from a saved state, but {env_id} has random "
+            f"{purpose} needs an environment that can continue exactly from a saved state, but {env_id} has random "
             "streams that cannot be reached; leave it out, or, for a budget of episodes, train one seed at a time"
         )
 
@@ -84,7 +84,7 @@ def check(env: Env, env_id: str, purpose: str) -> None:
 def stacked(states: Sequence[State]) -> State:
     """Return the states of E copies as one: arrays (E, ...), filled up with zeros where their lengths differ.
 
-    The lengths stand beside the array, as ``NAME.lengths``, int (E,).
+    The lengths are kept next to the array, as ``NAME.lengths``, int (E,).
     """
     whole: State = {}
     for name in states[0]:
@@ -119,7 +119,7 @@ def state_of(env: Any) -> State:
 
 
 def restore(env: Any, state: State) -> None:
-    """Put a prepared environment where another one was when `state_of` looked at it."""
+    """Put a prepared environment into the state that `state_of` returned."""
     if _tells(env):
         env.restore(state)
         return
@@ -136,13 +136,13 @@ def compare(env: Env, obs: Any) -> None:
         then = _at(obs, i)
         if not _equal(shown, then):
             raise SnapshotError(
-                f"the environment did not come back to where it was: it shows {shown} where it showed {then}. Its "
-                "future depends on more than its own np_random and actions, so that it cannot go on exactly"
+                f"the environment did not return to its saved state: it shows {shown} but showed {then}. Its "
+                "future depends on more than its own np_random and actions, so that it cannot continue exactly"
             )
 
 
 def _tells(env: Any) -> bool:
-    """Whether an environment gives and takes its state itself, as the library's own do."""
+    """Whether an environment saves and restores its state itself, as the library's own do."""
     return callable(getattr(env, "state", None)) and callable(getattr(env, "restore", None))
 
 

@@ -1,4 +1,4 @@
-"""Evaluations while training goes on."""
+"""Evaluations during training."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,14 +15,14 @@ from replaylab.learners.evaluation.value_error import OptimumDistance
 from replaylab.learners.training.configuration import TrainingConfig
 
 EvaluationMetric = Callable[[Any, Sequence[int]], npt.NDArray[np.float64]]
-"""What an evaluation tells besides returns: agents and their seeds → a number for each, (R,)."""
+"""What an evaluation measures besides returns: agents and their seeds → a number for each, (R,)."""
 
 
 class Evaluations(Hook):
-    """Evaluates the replicas that an evaluation is due for; where they progress apart, each by itself.
+    """Evaluates the replicas that an evaluation is due for; where they progress separately, one by one.
 
     Args:
-        configuration: Says when, and what is told of the agents.
+        configuration: Says when, and what is measured.
     """
 
     def __init__(self, configuration: TrainingConfig) -> None:
@@ -41,7 +41,7 @@ class Evaluations(Hook):
         if (one.held_out or one.value_error) and not isinstance(run.agents, ValueAgents):
             wanted = "held_out" if one.held_out else "value_error"
             learner = type(one.learner).__name__
-            raise ConfigError(f"`{wanted}` tells of Q(s, a), which {learner} does not have; leave it out")
+            raise ConfigError(f"`{wanted}` needs Q(s, a), which {learner} does not have; leave it out")
         if one.held_out and one.eval_every:
             self._further["eval/held_out_q"] = HeldOut(one.env_id, run.seeds, one.held_out, one.env_options)
         if one.value_error:

@@ -56,7 +56,7 @@ class Hooks:
         self.on_end = _functions("on_end", self._all)
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:
-        """Go on with some of the replicas alone, bool (R,)."""
+        """Continue with some of the replicas alone, bool (R,)."""
         for hook in self._all:
             hook.keep(run, rows)
 
@@ -77,7 +77,7 @@ class Hooks:
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         for hook in self._all:
             if type(hook).restore is not Hook.restore:
                 hook.restore(state)

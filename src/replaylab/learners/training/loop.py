@@ -55,15 +55,15 @@ def train(
     One turn of the loop is one step of every environment, except in NEXT_STEP mode, where a turn may only
     start an episode: it counts in `total_steps` and learns, but stores nothing.
 
-    A replica that has finished its episodes leaves the population, which goes on with the others in smaller arrays: it
-    costs nothing more but one copy of what the others have.
+    A replica that has finished its episodes leaves the population, which continues with the others in smaller arrays:
+    the only cost is one copy of what the others have.
 
     Args:
-        configuration: What is trained, and what is written down of it.
+        configuration: What is trained, and what is recorded of it.
         seeds: One whole number for each of the R replicas, all different.
-        hooks: What watches or steers training besides: `Callbacks`, `Checkpoints`, `replaylab.watch.TensorBoard`, or a
+        hooks: What else watches or steers training: `Callbacks`, `Checkpoints`, `replaylab.watch.TensorBoard`, or a
             `Hook` of your own.
-        resume: Folder of a checkpoint to go on from, bit for bit; all other arguments must be as they were.
+        resume: Folder of a checkpoint to continue from, bit for bit; all other arguments must be as they were.
 
     Returns:
         Rows of the metrics that ``docs/laboratory/training.md`` lists, and with `measure_every` those of
@@ -72,7 +72,7 @@ def train(
     Raises:
         ConfigError: An argument is out of its range, or the environment does not fit the learner.
         NonFiniteError: The environment gave a reward or an observation that is NaN or infinite.
-        SnapshotError: There is nothing to go on from in `resume`, or another run.
+        SnapshotError: `resume` holds no checkpoint, or that of another run.
 
     Example:
         >>> from replaylab.learners import QLearning

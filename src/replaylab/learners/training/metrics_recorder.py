@@ -29,13 +29,13 @@ COUNTS = ("updates", "replayed")
 
 
 class MetricsRecorder(Hook):
-    """Collects rows during a run: of episodes and updates by itself, and what other hooks report.
+    """Collects the rows of a run: its own, of episodes and updates, and those that other hooks report.
 
     Args:
         seeds: The replicas' names in the rows, (R,).
         log_every: What the clock counts between two rows of the newest update.
-        metrics: Those of the learner and of hooks, beside the library's.
-        listeners: Hooks whose `on_metrics` is called with what is reported. At each logged update they are also told
+        metrics: Those of the learner and of hooks, in addition to the library's.
+        listeners: Hooks whose `on_metrics` is called with what is reported. At each logged update they also get
             the metrics of the registry that are for listeners alone.
 
     Attributes:
@@ -106,7 +106,7 @@ class MetricsRecorder(Hook):
         self.report(clock, numbers, due)
 
     def report(self, clock: Clock, numbers: Mapping[str, npt.ArrayLike], due: Bools | None = None) -> None:
-        """Write metrics, each a number or (R,), for the replicas that are due, bool (R,), and tell the listeners.
+        """Write metrics, each a number or (R,), for the replicas that are due, bool (R,), and call the listeners.
 
         Raises:
             ConfigError: One is not registered.
@@ -123,7 +123,7 @@ class MetricsRecorder(Hook):
                 listen(int(clock.now[due].max()), placed)
 
     def record(self, clock: Clock, metric: str, values: Floats, where: Bools) -> None:
-        """Write one metric, (R,), for some replicas, bool (R,), and tell nobody.
+        """Write one metric, (R,), for some replicas, bool (R,), without calling any listener.
 
         Raises:
             ConfigError: It is not registered.
@@ -133,7 +133,7 @@ class MetricsRecorder(Hook):
         self._rows.append((self.seeds[where], clock.now[where], metric, values[where]))
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:
-        """Go on with some of the replicas alone."""
+        """Continue with some of the replicas alone."""
         self.seeds = self.seeds[rows]
         super().keep(run, rows)
 
@@ -143,14 +143,14 @@ class MetricsRecorder(Hook):
         return {name: getattr(self, name).copy() for name in OF_REPLICAS} | counts
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         for name in OF_REPLICAS:
             setattr(self, name, state[name].copy())
         for name in COUNTS:
             setattr(self, name, int(state[name]))
 
     def restore_rows(self, seeds: Sequence[int], rows: Metrics) -> None:
-        """Go on after the rows that `table` returned, with these seeds."""
+        """Continue after the rows that `table` returned, with these seeds."""
         self.seeds = np.asarray(seeds, np.int64)
         whole = [rows.columns[name] for name in ("seed", "step", "metric", "value")]
         ends = np.flatnonzero(whole[2][1:] != whole[2][:-1]) + 1
@@ -192,8 +192,8 @@ class MetricsRecorder(Hook):
     def _check(self, metric: str) -> None:
         if metric not in self._registry:
             raise ConfigError(
-                f"`{metric}` is no registered metric; list it in the attribute `metrics` of the learner or hook that "
-                f'records it, as Metric("{metric}", title, unit, meaning)'
+                f"`{metric}` is not a registered metric; list it in the attribute `metrics` of the learner or hook "
+                f'that records it, as Metric("{metric}", title, unit, meaning)'
             )
         self._known.add(metric)
 

@@ -1,4 +1,4 @@
-"""Whether something can be trained at all, found out by training a little of it."""
+"""Whether something can be trained at all, tested by training it briefly."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -14,7 +14,7 @@ MOST_STEPS = 1_000
 
 
 def check_trainable(configuration: TrainingConfig, *, replicas: int = 1) -> None:
-    """Raise the error that training would soon end with, if any.
+    """Raise the error that training would soon raise, if any.
 
     One seed is trained up to its first update, with a small buffer, from which it learns early, and nothing is
     evaluated.

@@ -31,13 +31,13 @@ class Run:
     Args:
         configuration: What is trained.
         seeds: One for each replica.
-        hooks: What watches and steers it; None: what the configuration asks for.
+        hooks: What watches and steers it; None: those that the configuration asks for.
         replay: What they have stored; None: nothing yet.
         sampler: What draws from it, if they have stored something.
 
     Attributes:
         obs: What the environments show now, (R, ...).
-        waiting: The last step, for a learner that has to know what is done next; its `where` says for whom.
+        waiting: The last step, for a learner that must know the next action; its `where` says for which replicas.
         feedback: What goes back from batches to the sampler; None: nothing.
     """
 
@@ -65,7 +65,7 @@ class Run:
         self._disabled = self.env.metadata["autoreset_mode"] is AutoresetMode.DISABLED
 
     def begin(self) -> None:
-        """Let the hooks begin, and find out what cannot be trained.
+        """Let the hooks begin, and refuse what cannot be trained.
 
         Raises:
             ConfigError: Something does not fit.
@@ -92,14 +92,14 @@ class Run:
         return EnvStep(self.obs, action, reward, next_obs, terminated, truncated, final_obs, ended)
 
     def go_on(self, step: EnvStep) -> None:
-        """Go on from what a step led to, where an episode ended from the next one's first observation."""
+        """Continue from what a step led to, where an episode ended from the next one's first observation."""
         self.obs = step.next_obs
         if self._disabled and step.ended.any():
             self.obs, _ = self.env.reset(options={"reset_mask": step.ended})
             check_obs(self.obs, self.env_id, self.seeds, f"the reset after step {self.clock.steps:,}")
 
     def observe(self, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
-        """Let the agents learn from a step: now, or, where they have to know what is done next, when that is known."""
+        """Let the agents learn from a step: now, or, where they must know the next action, once it is known."""
         true_next, where = step.true_next_obs(), ids >= 0
         told = Step(
             step.obs, step.action, step.reward, true_next, step.terminated, step.truncated, step.action, where=where
@@ -118,7 +118,7 @@ class Run:
             self.waiting = None
 
     def part(self, rows: npt.NDArray[np.bool_]) -> "Run":
-        """Return a run of some of the replicas, bool (R,), which go on as they would have here."""
+        """Return a run of some of the replicas, bool (R,), which continue as they would have here."""
         assert isinstance(self.replay, DivisibleReplay)  # or it could not have begun
         smaller = Run(self.configuration, self._seeds_of(rows), self.hooks, self.replay.part(rows), self.sampler)
         smaller.feedback = self.feedback
@@ -141,7 +141,7 @@ class Run:
         return state if self.waiting is None else state | {"waiting": dict(vars(self.waiting))}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.agents.restore(state["agents"])
         self.clock.restore(state["clock"])
         env_state.restore(self.env, state["env"])

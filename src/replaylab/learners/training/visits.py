@@ -18,7 +18,7 @@ class Visits(Hook):
         self._counts = np.zeros((0, 0), np.int64)  # (R, S)
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Count from 0, unless training goes on from a checkpoint.
+        """Count from 0, unless training continues from a checkpoint.
 
         Raises:
             ConfigError: The observations are not Discrete.
@@ -33,11 +33,11 @@ class Visits(Hook):
             self._counts = np.zeros((len(run.seeds), int(space.n)), np.int64)
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:  # noqa: ARG002
-        """Count the states of those who really stepped."""
+        """Count the states of the replicas that really stepped."""
         self._counts[np.arange(len(ids)), step.obs - self._first] += ids >= 0
 
     def on_end(self, run: TrainingRun, over: Bools) -> None:
-        """Write down the visits of replicas whose budget is used up."""
+        """Record the visits of replicas whose budget is used up."""
         for state, counts in enumerate(self._counts.T):
             run.recorder.record(run.clock, f"visits/{state:05d}", counts.astype(np.float64), over)
 
@@ -46,5 +46,5 @@ class Visits(Hook):
         return {"visits": self._counts.copy()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self._counts = state["visits"].copy()

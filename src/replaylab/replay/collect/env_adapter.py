@@ -1,4 +1,4 @@
-"""How environments of each kind are counted, and how what they return is read: Gymnasium's and EnvPool's."""
+"""How many environments there are, and how to read what they return: Gymnasium's and EnvPool's."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ FIRST, LAST = 0, 2
 
 
 class Returned(NamedTuple):
-    """What environments returned, with one row for each, whatever their interadapter.
+    """What environments returned, with one row for each, whatever their interface.
 
     Attributes:
         rows: Which environments, int32 (M,); None: all N in order.

@@ -24,7 +24,7 @@ UNRECORDED = ("step_async", "step_wait", "reset_async", "reset_wait")
 """Methods of vector environments that would step them past the recorder."""
 
 NEW, READY, MOVING, OVER = range(4)
-"""What an environment waits for: its first observation, an action, what comes of one, a reset."""
+"""What an environment waits for: its first observation, an action, the result of one, a reset."""
 
 ALL = slice(None)
 Rows = npt.NDArray[np.int32]
@@ -35,10 +35,10 @@ Arrays = dict[str, npt.NDArray[Any]]
 class ReplayRecorder:
     """Environments that store their own transitions.
 
-    Use it as the environments it is given: `reset`, `step`, and for EnvPool `send` and `recv`, take and
+    Use it like the environments themselves: `reset`, `step`, and for EnvPool `send` and `recv`, take and
     return what theirs do; every other attribute is theirs. What is stored is what happened, in each of
     Gymnasium's autoreset modes: an ended episode's true last observation, no step for a reset, and no episode
-    that goes on across one. Observations are copied, so environments may reuse their arrays.
+    that continues across one. Observations are copied, so environments may reuse their arrays.
 
     Sub-environment i is row i of what the environments return; in a buffer of R replicas with E environments
     each it is environment i mod E of replica ⌊i/E⌋. Of obs, reward, next_obs, terminated and truncated those
@@ -51,7 +51,7 @@ class ReplayRecorder:
         reset_ended: For environments that do not reset themselves (a single one; autoreset mode DISABLED):
             whether `step` resets those whose episode ended. It then returns their new episode's first
             observation, and ``info`` has their last one as ``final_obs`` (with the mask ``_final_obs``) and
-            what the reset told as ``reset_info``.
+            the reset's info as ``reset_info``.
 
     Attributes:
         env: The environments.
@@ -164,7 +164,7 @@ class ReplayRecorder:
         return self._with_resets(result) if self._reset_ended and (self._state == OVER).any() else result
 
     def send(self, actions: Any, env_ids: Any = None, **extra: Any) -> None:
-        """Send actions to EnvPool; the transitions are stored when `recv` gets what came of them.
+        """Send actions to EnvPool; the transitions are stored when `recv` gets the results.
 
         Args:
             actions: One for each of `env_ids`.
@@ -183,7 +183,7 @@ class ReplayRecorder:
         """Start new episodes in EnvPool; `recv` returns their first observations.
 
         Raises:
-            ConfigError: Some step has not been received; it could not be told from a reset.
+            ConfigError: A step has not been received; it could not be distinguished from a reset.
         """
         moving = np.flatnonzero(self._state == MOVING).tolist()
         if moving:
@@ -233,7 +233,7 @@ class ReplayRecorder:
 
     def _check_ready(self, rows: Rows | slice) -> None:
         if self._cut_short:
-            raise ConfigError("the last step was cut short before it was stored; call reset() to go on")
+            raise ConfigError("the last step was cut short before it was stored; call reset() to continue")
         state = self._state[rows]
         if (state == READY).all():
             return
@@ -316,7 +316,7 @@ class ReplayRecorder:
         self._state[rows], self._last_rows = READY, self._numbers[rows]
 
     def _mark_ends(self, ended: Rows) -> None:
-        """Wait for these environments to be reset, and tell a buffer that does not see why."""
+        """Wait for these environments to be reset, and end the episodes in a buffer that does not see their ends."""
         self._state[ended] = OVER
         if not self._sees_ends and len(ended):
             self._end_episodes(ended)

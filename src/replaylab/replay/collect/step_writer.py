@@ -58,8 +58,8 @@ class StepWriter:
             )
         if buffer.autoreset not in (None, "disabled"):
             raise ConfigError(
-                f'StepWriter is told by `end_episode` when an episode ends, but the buffer has autoreset="'
-                f'{buffer.autoreset}"; make it without'
+                f'StepWriter needs `end_episode` where an episode ends, but the buffer has autoreset="'
+                f'{buffer.autoreset}"; make it without autoreset'
             )
         self._buffer = buffer
         self._axes = (buffer.replicas, None, buffer.num_envs)
@@ -100,7 +100,7 @@ class StepWriter:
         Args:
             obs: The observation that the last action led to, ``[R] [E] *shape``.
             terminated: Whether the task ended there, bool or bool ``[R] [E]``; where it did not, it was cut off.
-            truncated: Whether it was cut off; False for both is taken for that.
+            truncated: Whether it was cut off; this is assumed where both are False.
             where: bool ``[R] [E]``: whose episode it is.
 
         Returns:

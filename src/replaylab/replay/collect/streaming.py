@@ -47,7 +47,7 @@ class ReplayStream:
         drawn: How many batches were drawn so far.
 
     Raises:
-        ConfigError: An option is out of its range, or `seed` is given beside a buffer.
+        ConfigError: An option is out of its range, or `seed` is given together with a buffer.
 
     Example:
         >>> steps = ({"obs": [0.1 * t, 0.0], "reward": 1.0} for t in range(100))
@@ -73,7 +73,7 @@ class ReplayStream:
         self.source = source
         self.taken = 0
         self.drawn = 0
-        self._buffer = None if isinstance(buffer, int | np.integer) else arguments.checked("buffer", buffer, a_replay)
+        self._buffer = None if isinstance(buffer, int | np.integer) else arguments.checked("buffer", buffer, _buffer)
         self._capacity = positive("buffer", buffer) if self._buffer is None else self._buffer.capacity
         self._batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
         self._warmup = self._batch_size if warmup is None else positive("warmup", warmup)
@@ -128,11 +128,11 @@ class ReplayStream:
         """The memory itself, for the learner to feed back to.
 
         Raises:
-            EmptyBufferError: Only a capacity was given, and no step has told the fields yet.
+            EmptyBufferError: Only a capacity was given, and the fields are not known before the first step.
         """
         if self._buffer is None:
             raise EmptyBufferError(
-                "the buffer is made when the first step tells its fields; take a batch first, or pass a ReplayBuffer"
+                "the buffer is made from the fields of the first step; take a batch first, or pass a ReplayBuffer"
             )
         return self._buffer
 
@@ -152,7 +152,7 @@ class ReplayStream:
         return self._stored() // self._capacity
 
     def state(self, folder: str | PathLike[str] | None = None) -> dict[str, Any]:
-        """Return what `restore` needs to go on exactly: the memory and the counters, but nothing of the source.
+        """Return what `restore` needs to continue exactly: the memory and the counters, but nothing of the source.
 
         Args:
             folder: Save the buffer there (incrementally, see `ReplayBuffer.save`) and return only where it is. None:
@@ -171,11 +171,11 @@ class ReplayStream:
         return {"taken": self.taken, "drawn": self.drawn, "buffer": saved}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state. The buffer stays the same object, so that a learner that holds it goes on with it.
+        """Go back to a state. The buffer stays the same object, so that a learner that holds it continues with it.
 
         Raises:
             SnapshotError: The state is of another kind of memory, or its folder has been saved to since.
-            ConfigError: The buffer is no `RestorableReplay`, or batches are being drawn ahead from it.
+            ConfigError: The buffer is not a `RestorableReplay`, or batches are being drawn ahead from it.
         """
         taken, drawn, saved = _checked(state)
         if saved is None and self._buffer is not None:
@@ -200,7 +200,7 @@ class ReplayStream:
         )
 
     def _load(self, place: Path) -> None:
-        """Put a saved buffer's inside into the one here."""
+        """Restore the buffer from a folder."""
         if self._buffer is not None:
             require(self._buffer, RestorableReplay, f"{type(self).__name__}.restore").restore(place)
             return
@@ -223,8 +223,16 @@ class ReplayStream:
         return 0 if self._buffer is None else self._buffer.next_id
 
 
+def _buffer(value: Any) -> Replay:
+    """A replay, where a capacity would do as well."""
+    try:
+        return a_replay(value)
+    except arguments.Unfit as unfit:
+        raise arguments.Unfit(f"a capacity, {unfit}") from None
+
+
 def _token(folder: Path) -> str:
-    """Return what tells a saved replay from any later one in the same folder: a snapshot's token, or a digest of it."""
+    """Return what distinguishes a saved replay from later ones in the same folder: a snapshot's token, or a digest."""
     if (folder / "manifest.json").exists() or not folder.is_dir():
         return str(snapshot.read_manifest(folder)["token"])
     digest = sha256()
@@ -237,7 +245,7 @@ def _checked(state: Any) -> tuple[int, int, Mapping[str, Any] | None]:
     """Return the counters of a state and what it has of the buffer: a folder and its token, or files by plain names.
 
     Raises:
-        SnapshotError: It is none that `ReplayStream.state` returned.
+        SnapshotError: `ReplayStream.state` did not return it.
     """
     try:
         taken, drawn, saved = whole(state["taken"], MOST_STEPS), whole(state["drawn"], MOST_STEPS), state["buffer"]

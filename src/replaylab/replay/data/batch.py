@@ -65,7 +65,7 @@ class Batch(Mapping[str, Any]):
     def pin_memory(self) -> "Batch":
         """Return a copy of the batch in pinned memory, still as NumPy arrays.
 
-        From there ``torch("cuda")`` copies to the device while Python goes on. Given as ``out`` it is filled
+        From there ``torch("cuda")`` copies to the device while Python continues. Given as ``out`` it is filled
         again and again; wait then for the last copy to end before the next `sample`
         (``torch.cuda.current_stream().synchronize()``).
 
@@ -102,7 +102,7 @@ def release_batch_memory() -> int:
 
 
 def copy_batch(batch: Batch, out: Batch) -> None:
-    """Copy every array of a batch into those of another, which must be alike.
+    """Copy every array of a batch into those of another, which must have the same columns.
 
     Raises:
         FieldError, ShapeError: They are not.

@@ -15,16 +15,16 @@ PATIENCE = 1.0
 
 
 class Forkable(Protocol):
-    """What is told of forks, once `watch` knows it."""
+    """What is notified of forks, once it is given to `watch`."""
 
     def before_fork(self) -> None:
         """Get ready, in the thread that forks."""
 
     def after_fork(self) -> None:
-        """Go on, in the parent."""
+        """Continue, in the parent."""
 
     def in_child(self) -> None:
-        """Go on without the other threads, in the child."""
+        """Continue without the other threads, in the child."""
 
 
 _watched: dict[int, ref[Forkable]] = {}

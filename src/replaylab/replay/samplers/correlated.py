@@ -1,4 +1,4 @@
-"""Dials: samplers that change one property of uniform batches and leave the rest, to find causes with."""
+"""Dials: samplers that change one property of uniform batches and leave the rest unchanged, to find causes."""
 
 from dataclasses import dataclass
 from typing import ClassVar

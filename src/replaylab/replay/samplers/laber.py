@@ -50,7 +50,7 @@ class LaBER(Sampler):
     score: Callable[[Batch], npt.ArrayLike]
     m: int = 4
 
-    no_law: ClassVar[str] = "a row's chance depends on the whole pool it came in; batch.probability is given the pool"
+    no_law: ClassVar[str] = "a row's probability depends on its whole pool; batch.probability is the one given the pool"
     in_core: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

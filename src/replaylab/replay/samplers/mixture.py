@@ -109,7 +109,7 @@ def split_rows(shares: Sequence[float], batch_size: int) -> list[int]:
 
 
 def _part(sampler: object) -> Sampler:
-    """What a mixture can have as its part."""
+    """A sampler that can be part of a mixture."""
     if not isinstance(sampler, Sampler) or isinstance(sampler, Mixture) or not (sampler.in_core and sampler.has_law):
         raise Unfit("a sampler of this library with an exact law")
     return sampler

@@ -1,4 +1,4 @@
-"""Placebos: prioritized replay with one of its properties taken away or turned round, to find causes with."""
+"""Placebos: prioritized replay with one of its properties taken away or reversed, to find causes."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Emphasis on recent experience: the younger a step, the likelier. N steps are stored."""
+"""Emphasis on recent experience: the newer a step, the likelier. N steps are stored."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -19,7 +19,7 @@ class Recency(Sampler):
 
     Attributes:
         eta: η in (0, 1], a number or a schedule over training progress; 1 is uniform. Default: Linear(0.996, 1.0).
-        least: c_min, the steps that are always within reach. Default: 5_000.
+        least: c_min, the newest steps, which can always be drawn. Default: 5_000.
         burst: K, calls of `sample` in a burst. Default: 1.
     """
 
@@ -45,7 +45,7 @@ class Recency(Sampler):
 
 @dataclass(frozen=True)
 class Geometric(Sampler):
-    """Younger steps more often, by a truncated geometric law of age.
+    """Newer steps more often, by a truncated geometric law of age.
 
     Law: P(age) = q(1 − q)^age / (1 − (1 − q)^N) for age 0 (the newest) to N − 1. Source: Korniak 2026.
 

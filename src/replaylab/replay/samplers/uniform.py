@@ -1,4 +1,4 @@
-"""Uniform sampling: every stored step alike, with or without the newest step beside it."""
+"""Uniform sampling: every stored step equally often, with or without the newest step added."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -10,7 +10,7 @@ from replaylab.replay.samplers.sampler import Sampler
 
 @dataclass(frozen=True)
 class Uniform(Sampler):
-    """Every stored step alike.
+    """Every stored step with equal probability.
 
     Law: P(i) = 1/N. Source: Lin 1992; Mnih et al. 2015.
 

@@ -53,7 +53,7 @@ class MappedStorage(ABC):
 
     @property
     def on_disk(self) -> bool:
-        """Whether the rows need no memory of the machine's."""
+        """Whether the rows need none of the machine's memory."""
         return True
 
     @property
@@ -66,15 +66,15 @@ class MappedStorage(ABC):
         return replace(self, create=False)
 
     def unlink(self) -> None:
-        """Remove the file if it is there; processes that have it open go on with it until they end."""
+        """Remove the file if it is there; processes that have it open continue with it until they end."""
         self.file.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
 class MemoryMap(MappedStorage):
-    """Rows in a file on disk: for more steps than fit into memory, and there again when the process is not.
+    """Rows in a file on disk: for more steps than fit into memory, which are kept when the process ends.
 
-    The machine keeps in its memory what is used and writes the rest to disk. When a process ends, however it ends, all
+    The machine keeps in its memory what is used and writes the rest to disk. However a process ends, all
     it has added is in the file; a buffer made with the same path has the steps again, their ids and their episodes.
     (Priorities and random streams are kept by `ReplayBuffer.save`.) When the machine itself stops, what `flush` has not
     brought to disk may be lost, and the file says so when it is opened.
@@ -149,7 +149,7 @@ class SharedMemory(MappedStorage):
 
     @property
     def on_disk(self) -> bool:
-        """Whether the rows need no memory of the machine's."""
+        """Whether the rows need none of the machine's memory."""
         return False
 
 

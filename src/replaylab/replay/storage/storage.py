@@ -1,4 +1,4 @@
-"""What a place for rows outside the process's own memory is, and what the compiled core is told of it."""
+"""The protocol of storages, which hold rows outside the process's own memory, and their form for the compiled core."""
 
 import json
 from collections.abc import Mapping
@@ -20,22 +20,22 @@ class Storage(Protocol):
     """Where rows lie outside a process's own memory; give one to `ReplayBuffer(storage=...)`.
 
     A class that has these members is a storage; `MappedStorage` is a base that needs `file` alone. It is a description,
-    not an open file: the compiled core makes or opens the file when a buffer is made, maps it into memory, locks in it
-    and grows nothing later. So the file must lie where a file can be made in full length, mapped by several processes
-    at once, and locked: a file system of this machine, on disk or in memory. Make it immutable, such as a frozen
-    dataclass, and picklable: `ReplayBuffer.handle` sends it to other processes.
+    not an open file: the compiled core makes or opens the file when a buffer is made, maps it into memory, locks parts
+    of it and never lets it grow. So the file must lie where a file can be made in full length, mapped by several
+    processes at once, and locked: a file system of this machine, on disk or in memory. Make it immutable, such as a
+    frozen dataclass, and picklable: `ReplayBuffer.handle` sends it to other processes.
 
     Any number of processes may have the same rows open, add to them and draw from them, at the same time. An id means
     the same step in each of them. The sampler's state is each process's own: steps that others have added come in,
     with the largest priority, whenever this process samples, updates or asks. `add` never waits: not for another
     process, alive, stopped or killed. A process killed while it adds has added its step whole, or not at all.
 
-    A snapshot (`ReplayBuffer.save`) holds no rows of a storage. One of your own it names only; give it to
-    `ReplayBuffer.load` again.
+    A snapshot (`ReplayBuffer.save`) holds no rows of a storage. Of your own class it holds only the name; pass the
+    storage to `ReplayBuffer.load` again.
 
     Attributes:
         file: The file that holds the rows.
-        on_disk: Whether the rows need no memory of the machine's.
+        on_disk: Whether the rows need none of the machine's memory.
         headroom: H, steps that others may add while one batch is read, before it is drawn anew. The file has room for
             them on top of the capacity. None: a 64th of the capacity, at least 1,024.
         writers: Processes that may add at the same time, up to 4,000; each takes the room of one row.
@@ -66,7 +66,7 @@ class Storage(Protocol):
         ...
 
     def unlink(self) -> None:
-        """Remove the file if it is there; processes that have it open go on with it until they end."""
+        """Remove the file if it is there; processes that have it open continue with it until they end."""
         ...
 
 
@@ -136,14 +136,14 @@ def checked_storage(
         return None
     if isinstance(storage, type) or not isinstance(storage, Storage):
         raise ConfigError(
-            f"`storage` must be a SharedMemory, a MemoryMap, a Storage of your own or None, but got {storage!r}"
+            f"`storage` must be a SharedMemory, a MemoryMap, your own Storage or None, but got {storage!r}"
         )
     for given, why in (
-        (next_obs == "derived", 'next_obs="derived" keeps rows of its own in each process; use next_obs="stored"'),
+        (next_obs == "derived", 'next_obs="derived" keeps separate rows in each process; use next_obs="stored"'),
         (isinstance(retention, Reservoir), "a Reservoir picks the slots of its steps itself; use Fifo()"),
         (
             any(one.compressed for one in fields.values()),
-            "compressed values lie outside the rows; store them as is",
+            "compressed values are outside the rows; store them uncompressed",
         ),
         (isinstance(sampler, CustomSampler), "a sampler written in Python sees only what its own process adds"),
     ):
@@ -167,7 +167,7 @@ def handle_of(kind: type[Any], storage: Storage | None, options: Mapping[str, An
 
 
 def differences(found: Mapping[str, Any], declared: Mapping[str, Any]) -> list[str]:
-    """Say in which ways a declaration that was found differs from the one asked for."""
+    """Return how a declaration that was found differs from the one asked for."""
     said = [
         f"`{name}` is {found.get(name)} there and {declared[name]} here"
         for name in ("capacity", "num_envs", "replicas")

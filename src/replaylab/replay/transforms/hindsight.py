@@ -1,4 +1,4 @@
-"""Hindsight experience replay: a drawn step, seen as if its goal had been one that was reached."""
+"""Hindsight experience replay: a drawn step, as if its goal were one that was reached."""
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as ListOf
@@ -151,7 +151,7 @@ class Rows(Mapping[str, Any]):
 
 
 def of_outcome(path: str) -> bool:
-    """Whether a field tells what came of a step."""
+    """Whether a field depends on a step's outcome."""
     return path in OUTCOME or path.split(".")[0] == "next_obs"
 
 

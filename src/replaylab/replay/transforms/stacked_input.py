@@ -25,8 +25,8 @@ def check_first_stacks(
 ) -> None:
     """Refuse stacks that begin an episode with other frames than padding.
 
-    What a batch shows before an episode's first step is padding; frames that were given there would be lost without a
-    word. Values that do not fit their fields are left for others to refuse.
+    What a batch shows before an episode's first step is padding; frames that were given there would be lost
+    silently. Values that do not fit their fields are refused elsewhere.
 
     Args:
         stack: The transform.
@@ -38,7 +38,7 @@ def check_first_stacks(
         resets_left_out: Whether the step after an episode's end is left out.
 
     Raises:
-        FieldError: A stack is of that kind.
+        FieldError: A stack begins so.
     """
     lengths = tuple(1 if n is None else n for n in leading)
     taken = np.ones(lengths, np.bool_) if where is None else _flags(where, lengths)
@@ -82,7 +82,7 @@ def _first_steps(taken: Flags, ended: Flags, begins: Flags, left_out: Flags, res
 
 
 def _flags(value: Any, lengths: tuple[int, ...]) -> Flags | None:
-    """Return bools (R, T, E), None where the value is none such."""
+    """Return bools (R, T, E), None where the value does not fit."""
     array = np.asarray(value)
     fits = array.size == np.prod(lengths) and array.dtype.kind in "biuf"
     return array.astype(np.bool_).reshape(lengths) if fits else None

@@ -1,4 +1,4 @@
-"""What a transform is: what a drawn step becomes. Any of them go together, in any order, at most one of a kind."""
+"""The base of transforms, which change drawn steps. They can be combined in any order, at most one of a kind."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ def transform_config(transforms: ListOf[Transform], fields: Fields, derived: boo
     """Return what the core needs to know of the transforms and of where next_obs comes from.
 
     Raises:
-        ConfigError: Something else than a transform is given, or two of a kind.
+        ConfigError: Something other than a transform is given, or two of one kind.
         FieldError: A field that is needed is not declared so, or one that is made is declared already.
     """
     kinds = [type(one) for one in transforms]
@@ -50,13 +50,13 @@ def check_ends(fields: Fields, asks: str) -> None:
         name = path.split(".")[0]
         if name in OUTCOME[1:] and (path != name or field.nbytes != field.dtype.itemsize or field.dtype.kind == "c"):
             raise FieldError(
-                f"`{name}` must be one number a step, which ends its episode where it is not 0, for {asks} goes by "
+                f"`{name}` must be one number a step, which ends its episode where it is not 0, since {asks} needs "
                 f"episodes, but `{path}` is {field}; declare `{name}` as Field((), bool), and this under another name"
             )
 
 
 def _partner(path: str, fields: Fields) -> int:
-    """Return the number of the field x for next_x, −1 where there is none alike."""
+    """Return the number of the field x for next_x, −1 where there is no such field declared in the same way."""
     own = path.removeprefix("next_")
     return list(fields).index(own) if own != path and fields.get(own) == fields[path] else -1
 
