@@ -84,16 +84,20 @@ def train(
     """
     attached = Hooks(configuration, seeds, hooks)
     run = Run(configuration, seeds, attached) if resume is None else checkpoint.load(resume, configuration, attached)
-    run.begin()
-    while True:
-        turn(run)
-        over = run.clock.over
-        if over.any():
-            for on_end in run.hooks.on_end:
-                on_end(run, over)
-            if over.all():
-                return run.recorder.table()
-            run = run.part(~over)
+    try:
+        run.begin()
+        while True:
+            turn(run)
+            over = run.clock.over
+            if over.any():
+                for on_end in run.hooks.on_end:
+                    on_end(run, over)
+                if over.all():
+                    return run.recorder.table()
+                larger, run = run, run.part(~over)
+                larger.env.close()
+    finally:
+        run.env.close()
 
 
 def turn(run: Run) -> None:
