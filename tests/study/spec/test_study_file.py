@@ -55,7 +55,7 @@ MESSAGES = [
     ),
     (
         {"evaluation__evry": 3},
-        "unknown key `evaluation.evry`; did you mean `every`? Allowed here: every, episodes, held_out, value_error.",
+        f"unknown key `evaluation.evry`; did you mean `every`? Allowed here: {', '.join(EVALUATION)}.",
     ),
     (
         {"strategies__prioritized__alfa": 3},
@@ -85,9 +85,7 @@ MESSAGES = [
     ),
     (
         {"strategies__uniform__type": "prioritised"},
-        "`strategies.uniform.type` must be one of anti_prioritized, blocks, combined, dispersed, geometric, "
-        "greedy, laber, lap, mixture, online, oracle, permuted, prioritized, queue, rank_based, recency, relo, "
-        "reverse_sweep, shuffled_epochs, sliding_window, sticky, uniform, none, "
+        f"`strategies.uniform.type` must be one of {', '.join(STRATEGIES)}, "
         "but got 'prioritised'; did you mean `prioritized`?",
     ),
     (
