@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from replaylab.errors import SpecError
+from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.replay import Linear, Prioritized
 from replaylab.study import Spec, Study
 from replaylab.study.catalog import find, shipped
 from replaylab.study.spec.components import STRATEGIES, build
 from tests.study.tiny import table
+
+EVALUATION = [one.key for one in IN_STUDIES.values() if one.table == "evaluation"]
 
 
 def test_every_default_is_filled_in_and_survives_the_round_trip():
