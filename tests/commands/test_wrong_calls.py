@@ -194,3 +194,19 @@ def test_a_terminal_without_some_letters_is_no_error(tmp_path):
         timeout=60,
     )
     assert (made.returncode, made.stderr.count(b"\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--save-every", "100"], "train: --save-every needs a folder; give --save, or leave it out"),
+        (["--save-every", "0", "--save", "kept"], "train: --save-every must be at least 1, but got 0"),
+        (["--resume", "kept", "--steps", "3"], "train: --steps must be left out with --resume: the run goes on as it"),
+        (["--resume", "kept", "--first-seed", "3"], "train: --first-seed must be left out with --resume"),
+        (["--resume", "kept", "--save", "other"], "train: --save must be left out with --resume"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(more, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(["train", *more], capsys)
+    assert not list(tmp_path.iterdir())

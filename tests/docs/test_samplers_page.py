@@ -21,6 +21,7 @@ def test_every_sampler_has_its_row_and_its_entry():
 
 @pytest.mark.parametrize("kind", [kind for kind in SAMPLERS if kind is not Mixture], ids=lambda kind: kind.__name__)
 def test_the_row_is_right(kind):
+    assert kind.__name__ in ROWS, "docs/reference/samplers.md has no row of it"
     batch_size, progress, feedback = ROWS[kind.__name__]
     assert (batch_size == "no law") == bool(kind.no_law)
     assert (batch_size == "B") == (kind.law_needs_batch_size and not kind.no_law)

@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -250,9 +250,8 @@ class TrainCommand:
         from replaylab.commands.train import described_population, saved_population, train_and_report
         from replaylab.study.execution.preflight import check_population
 
+        self._check_saving()
         folder = self.resume or self.save
-        if self.save_every is not None and folder is None:
-            raise SpecError("train: --save-every needs a folder; give --save, or leave it out")
         population = saved_population(self.resume) if self.resume else self._population(described_population)
         for option in ("out", "video", "tensorboard", "save"):
             _check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
@@ -274,6 +273,18 @@ class TrainCommand:
             print(f"FAILED {population.label}\n{traceback.format_exc().rstrip()}", file=sys.stderr)
             return 1
         return 0
+
+    def _check_saving(self) -> None:
+        """Raise SpecError for options of saving that would change nothing."""
+        if self.save_every is not None and not (self.save or self.resume):
+            raise SpecError("train: --save-every needs a folder; give --save, or leave it out")
+        if self.save_every is not None and self.save_every < 1:
+            raise SpecError(f"train: --save-every must be at least 1, but got {self.save_every}")
+        free = ("resume", "save_every", "out", "tensorboard", "video")
+        given = [one.name for one in fields(self) if one.name not in free and getattr(self, one.name) != one.default]
+        if self.resume and given:
+            option = f"--{given[0].replace('_', '-')}"
+            raise SpecError(f"train: {option} must be left out with --resume: the run goes on as it began")
 
     def _saves_every(self, population: Population) -> int | None:
         from replaylab.commands.train import default_save_period

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from replaylab.errors import ConfigError
 from replaylab.learners.metrics.registry import METRICS, REGISTRY, Metric, MetricsRegistry, taken
 
 
@@ -32,6 +33,37 @@ def test_metrics_of_ones_own_stand_beside_the_librarys():
     assert own["train/entropy"].unit == "nats"
     assert "eval/mean_reward" in own
     assert "train/entropy" not in REGISTRY
+
+
+def metric(name, meaning="mine"):
+    return Metric(name, "Title", "none", meaning)
+
+
+@pytest.mark.parametrize("name", ["", "{x}", "a/{x}/mean", "a/{x", "a/x}", "a/{x}{y}", "a/1{x}", 3, None])
+def test_a_name_that_is_none_is_refused(name):
+    with pytest.raises(ConfigError, match=r"^`name` of Metric must be a name such as train/entropy, or of a family"):
+        metric(name)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train/own", "train/own"),
+        ("train/loss",),
+        ("layers/{layer}", "layers/{x}"),
+        ("layers/{layer}", "layers/3"),
+        ("layers/3", "layers/{layer}"),
+        ("visits/7",),
+        ("train/td_error_p{percentile}",),
+    ],
+)
+def test_no_name_is_of_two_metrics(names):
+    with pytest.raises(ConfigError, match=r"is a name of two metrics, of .* and of .*; give yours another$"):
+        MetricsRegistry([metric(name, str(i)) for i, name in enumerate(names)])
+
+
+def test_one_metric_may_be_listed_twice():
+    assert "layers/17" in MetricsRegistry([metric("layers/{layer}"), metric("layers/{layer}")])
 
 
 def test_metrics_are_found_by_when_they_are_recorded():

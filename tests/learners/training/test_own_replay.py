@@ -118,3 +118,23 @@ def test_one_that_cannot_be_divided_says_so():
     episodes = {"steps": None, "total_episodes": 3}
     with pytest.raises(ConfigError, match="needs a DivisibleReplay, but ToyReplay has no `part`"):
         train(config(maker(ToyReplay, []), **episodes), [3, 5])
+
+
+REFUSED = {
+    "must return a ReplayBuffer or another Replay, but got None": lambda **parts: None,
+    r"must return a ReplayBuffer or another Replay, but got \[\]": lambda **parts: [],
+    "must return a ReplayBuffer or another Replay, but got <class": lambda **parts: ReplayBuffer,
+    "must take env, capacity, seeds, sampler, transforms, count_replays: got an unexpected": lambda env, capacity: None,
+    "must return a replay with replicas=2, .* but got replicas=None and num_envs=2$": lambda env, **parts: (
+        ReplayBuffer.for_env(env, 40)
+    ),
+    "must return a replay with replicas=2, .* but got replicas=2 and num_envs=1$": lambda env, **parts: ReplayBuffer(
+        40, ReplayBuffer.for_env(env, 40).fields, replicas=2, num_envs=1
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_is_no_replay_of_so_many_replicas_is_refused(message):
+    with pytest.raises(ConfigError, match=f"^`make_replay` {message}"):
+        train(config(REFUSED[message]), [3, 5])

@@ -97,3 +97,31 @@ def test_what_is_none_is_refused(tmp_path):
     for wrong in (Half(), RunStorage, "rows"):
         with pytest.raises(ConfigError, match="`storage` must be a SharedMemory, a MemoryMap, a Storage of your own"):
             ReplayBuffer(3, {"x": Field()}, storage=wrong)
+
+
+MEMBERS = ("file", "on_disk", "headroom", "writers", "create", "after_crash", "opened", "unlink")
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_member_that_is_missing_is_named(member, tmp_path):
+    members = {name: getattr(BareStorage(tmp_path / "a"), name) for name in MEMBERS if name != member}
+    with pytest.raises(ConfigError, match=f"^`storage` must be .* which has no `{member}`$"):
+        ReplayBuffer(4, FIELDS, storage=type("Half", (), members)())
+
+
+NONE = {
+    "file": [3, None, ""],
+    "on_disk": ["yes", None],
+    "headroom": [-1, 0, "x", 2**40],
+    "writers": [0, -1, None, 1.5, 10**6],
+    "create": ["x", 2],
+    "after_crash": [None, "x"],
+}
+
+
+@pytest.mark.parametrize(("member", "value"), [(name, value) for name, values in NONE.items() for value in values])
+def test_a_member_that_is_nonsense_is_refused_and_nothing_is_made(member, value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=f"^`{member}` of BareStorage must be "):
+        ReplayBuffer(4, FIELDS, storage=replace(BareStorage(tmp_path / "a"), **{member: value}))
+    assert not list(tmp_path.iterdir())

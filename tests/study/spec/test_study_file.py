@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from replaylab.errors import SpecError
+from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.replay import Linear, Prioritized
 from replaylab.study import Spec, Study
 from replaylab.study.catalog import find, shipped
 from replaylab.study.spec.components import STRATEGIES, build
 from tests.study.tiny import table
+
+EVALUATION = [one.key for one in IN_STUDIES.values() if one.table == "evaluation"]
 
 
 def test_every_default_is_filled_in_and_survives_the_round_trip():
@@ -55,7 +58,7 @@ MESSAGES = [
     ),
     (
         {"evaluation__evry": 3},
-        "unknown key `evaluation.evry`; did you mean `every`? Allowed here: every, episodes, held_out, value_error.",
+        f"unknown key `evaluation.evry`; did you mean `every`? Allowed here: {', '.join(EVALUATION)}.",
     ),
     (
         {"strategies__prioritized__alfa": 3},
@@ -85,9 +88,7 @@ MESSAGES = [
     ),
     (
         {"strategies__uniform__type": "prioritised"},
-        "`strategies.uniform.type` must be one of anti_prioritized, blocks, combined, dispersed, geometric, "
-        "greedy, laber, lap, mixture, online, oracle, permuted, prioritized, queue, rank_based, recency, relo, "
-        "reverse_sweep, shuffled_epochs, sliding_window, sticky, uniform, none, "
+        f"`strategies.uniform.type` must be one of {', '.join(STRATEGIES)}, "
         "but got 'prioritised'; did you mean `prioritized`?",
     ),
     (

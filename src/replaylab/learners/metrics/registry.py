@@ -8,12 +8,24 @@ This module imports nothing of the learners, so that a report needs no training 
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, get_args
+
+from replaylab.arguments import Unfit, check, one_of, text
+from replaylab.errors import ConfigError
 
 When = Literal["episode", "evaluation", "update", "measures", "end", "listeners"]
 """When a metric is recorded: at the end of each episode, at each evaluation, at each logged update (`log_every`), with
 the measures of batches (`measure_every`), once at the end of training; or never, but passed to hooks
 (`Hook.on_metrics`) together with those of an update."""
+
+
+def _name(value: Any) -> str:
+    """A metric's name; of a family the last part stands in braces."""
+    head, brace, tail = value.partition("{") if isinstance(value, str) else ("", "", "")
+    family = not brace or (tail.endswith("}") and head[-1:] not in "0123456789")
+    if not head or "}" in head or not family or tail.count("}") != len(brace):
+        raise Unfit("a name such as train/entropy, or of a family such as visits/{state}, with a number for the braces")
+    return str(value)
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,9 @@ class Metric:
         uniform: What comes out if draws are uniform, for measures of batches.
         source: The publication that it is from.
         tensorboard: Stable-Baselines3's name for it, where that is another one.
+
+    Raises:
+        ConfigError: The name is none, or another attribute is no text.
     """
 
     name: str
@@ -45,6 +60,10 @@ class Metric:
     uniform: str = ""
     source: str = ""
     tensorboard: str = ""
+
+    def __post_init__(self) -> None:
+        texts = ("title", "unit", "meaning", "axis", "needs", "definition", "uniform", "source", "tensorboard")
+        check(self, name=_name, when=one_of(*get_args(When)), **dict.fromkeys(texts, text))
 
     @property
     def prefix(self) -> str | None:
@@ -327,6 +346,9 @@ class MetricsRegistry:
     Args:
         further: Those of your own learner or hook, in addition to the library's.
 
+    Raises:
+        ConfigError: Two metrics of different meaning have one name.
+
     Example:
         >>> REGISTRY["eval/mean_reward"].title
         'Greedy return'
@@ -337,9 +359,13 @@ class MetricsRegistry:
     """
 
     def __init__(self, further: Iterable[Metric] = ()) -> None:
-        every = (*METRICS, *further)
-        self._single = {one.name: one for one in every if one.prefix is None}
-        self._families = {one.prefix: one for one in every if one.prefix is not None}
+        self._single: dict[str, Metric] = {}
+        self._families: dict[str, Metric] = {}
+        for one in (*METRICS, *further):
+            place, key = (self._single, one.name) if one.prefix is None else (self._families, one.prefix)
+            _refuse_two(place.setdefault(key, one), one)
+        for name, one in self._single.items():
+            _refuse_two(self._family(name) or one, one)
 
     def __contains__(self, name: str) -> bool:
         return name in self._single or self._family(name) is not None
@@ -358,6 +384,13 @@ class MetricsRegistry:
     def _family(self, name: str) -> Metric | None:
         head = name.rstrip("0123456789")
         return self._families.get(head) if head != name else None
+
+
+def _refuse_two(known: Metric, one: Metric) -> None:
+    if known != one:
+        raise ConfigError(
+            f"`{one.name}` is a name of two metrics, of {known.meaning!r} and of {one.meaning!r}; give yours another"
+        )
 
 
 REGISTRY = MetricsRegistry()

@@ -66,6 +66,7 @@ def _save(path: Path, run: Run) -> None:
             "job": _settings(run.configuration),
             "began_with": run.recorder.replicas,
             "seeds": run.seeds,
+            "hooks": run.hooks.with_state,
             "steps": run.clock.steps,
             "buffer": buffer,
             "state": sealed.listed(state),
@@ -99,10 +100,16 @@ def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: H
     path = sealed.folder_of(folder, "load")
     manifest = _manifest(path)
     ours, theirs = _settings(configuration), manifest["job"]
-    if ours != theirs or manifest["began_with"] != hooks.recorder.replicas:
+    if ours == theirs and manifest["began_with"] != hooks.recorder.replicas:
+        began, got = manifest["began_with"], hooks.recorder.replicas
+        raise SnapshotError(f"the run in {path} is another one: it began with {began} seeds, but got {got}")
+    if ours != theirs:
         raise SnapshotError(f"the run in {path} is another one; it can continue only as it began, with {theirs}")
+    if absent := sorted(set(manifest.get("hooks", ())) - set(hooks.with_state)):
+        raise SnapshotError(f"the run in {path} began with a {absent[0]} among its hooks; give `train` one again")
     with sealed.reading(path, "run"):
         state = nested(sealed.read_arrays(path, manifest["state"], "checkpoint"))
+        _check_seeds(path, manifest["seeds"], state["recorder"]["places"], state["rows"]["seed"], hooks)
     run = Run(configuration, manifest["seeds"], hooks)
     require(run.replay, RestorableReplay, "`resume`").restore(path / manifest["buffer"])
     with sealed.reading(path, "run"):
@@ -110,6 +117,14 @@ def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: H
         hooks.restore(state["recorder"])
         hooks.recorder.restore_rows(manifest["seeds"], Metrics(state["rows"]))
     return run
+
+
+def _check_seeds(path: Path, left: list[int], places: Any, seen: Any, hooks: Hooks) -> None:
+    """Raise `SnapshotError` unless a run goes on with the seeds it began with: those left, and those with rows."""
+    given = hooks.recorder.seeds.tolist()
+    if [given[place] for place in places] != left or not set(seen.tolist()) <= set(given):
+        began = sorted({*left, *seen.tolist()})
+        raise SnapshotError(f"the run in {path} is of other seeds: it can continue only with {began}, but got {given}")
 
 
 class Checkpoints(Hook):
@@ -124,7 +139,7 @@ class Checkpoints(Hook):
     @takes(folder=place("a folder"), every=optional(whole()))
     def __init__(self, folder: str | os.PathLike[str], every: int | None = None) -> None:
         self.folder, self.every = Path(folder), every
-        self._next = 0
+        self._next, self._tried = 0, False
 
     def on_begin(self, run: TrainingRun) -> None:
         """Refuse what cannot be saved, before anything is trained.
@@ -142,8 +157,17 @@ class Checkpoints(Hook):
             self._next = self._after(run, self.every)
 
     def before_turn(self, run: TrainingRun) -> None:
-        """Save the run where that is due."""
-        if self.every is not None and run.clock.now.min() >= self._next:
+        """Save the run where that is due.
+
+        Raises:
+            ConfigError: A hook's state cannot be saved, which is found out after one step.
+        """
+        if self.every is None:
+            return
+        if run.clock.steps and not self._tried:
+            cast("Run", run).hooks.state()
+            self._tried = True
+        if run.clock.now.min() >= self._next:
             save(self.folder, cast("Run", run))
             self._next = self._after(run, self.every)
 

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from replaylab.arguments import function, optional, takes
-from replaylab.errors import ConfigError
-from replaylab.learners.api.hooks import Bools, Floats, Hook, HookSource, TrainingRun
+from replaylab.errors import ConfigError, SnapshotError
+from replaylab.learners.api.hooks import Bools, Floats, Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents
 from replaylab.learners.training.batch_measures import BatchMeasures
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.evaluations import Evaluations
+from replaylab.learners.training.hook_rules import check_different, check_state, hooks_of, metrics_of, storing
 from replaylab.learners.training.metrics_recorder import MetricsRecorder
 from replaylab.learners.training.visits import Visits
 
@@ -33,9 +34,10 @@ class Hooks:
 
     def __init__(self, configuration: TrainingConfig, seeds: Sequence[int], own: Sequence[Hook] = ()) -> None:
         learner, every = configuration.learner, configuration.measure_every
-        sources = [one.hooks() for one in (learner, configuration.sampler) if isinstance(one, HookSource)]
-        steering = [hook for hooks in sources for hook in hooks]
-        metrics = [*getattr(learner, "metrics", ()), *(one for hook in (*steering, *own) for one in hook.metrics)]
+        steering = [hook for one in (learner, configuration.sampler) for hook in hooks_of(one)]
+        self._stateful = [*steering, *own]
+        check_different(self._stateful)
+        metrics = [one for owner in (learner, *steering, *own) for one in metrics_of(owner)]
         listeners = _functions("on_metrics", (*steering, *own))
         self.recorder = MetricsRecorder(seeds, configuration.log_every, metrics, listeners)
         self._all: tuple[Hook, ...] = (
@@ -48,7 +50,7 @@ class Hooks:
         )
         self.on_begin = _functions("on_begin", self._all)
         self.before_turn = _functions("before_turn", self._all)
-        self.before_store = _functions("before_store", self._all)
+        self.before_store = [storing(function) for function in _functions("before_store", self._all)]
         self.on_step = _functions("on_step", self._all)
         self.on_update = _functions("on_update", self._all)
         self.after_learning = _functions("after_learning", self._all)
@@ -56,19 +58,25 @@ class Hooks:
         self.on_end = _functions("on_end", self._all)
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:
-        """Continue with some of the replicas alone, bool (R,)."""
+        """Continue with some of the replicas alone, bool (R,).
+
+        Raises:
+            ConfigError: A hook's state is not one of R replicas.
+        """
         for hook in self._all:
+            if type(hook).keep is Hook.keep:
+                check_state(hook, len(rows))
             hook.keep(run, rows)
 
     def state(self) -> dict[str, Any]:
         """Return what all hooks need in a checkpoint.
 
         Raises:
-            ConfigError: Two use the same name.
+            ConfigError: Two use the same name, or one has what no checkpoint holds.
         """
         state: dict[str, Any] = {}
         for hook in self._all:
-            own = hook.state()
+            own = check_state(hook)
             if twice := own.keys() & state.keys():
                 raise ConfigError(
                     f"`state` of {type(hook).__name__} must have names of its own, but `{min(twice)}` is another hook's"
@@ -77,10 +85,26 @@ class Hooks:
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` returned."""
+        """Continue from what `state` returned.
+
+        Raises:
+            SnapshotError: A hook finds nothing of its own in it.
+        """
         for hook in self._all:
-            if type(hook).restore is not Hook.restore:
+            if type(hook).restore is Hook.restore:
+                continue
+            try:
                 hook.restore(state)
+            except KeyError as error:
+                raise SnapshotError(
+                    f"{type(hook).__name__} finds nothing of its own in the checkpoint ({error}); go on with the "
+                    "settings and the hooks that the run began with"
+                ) from error
+
+    @property
+    def with_state(self) -> list[str]:
+        """Class names of hooks whose state checkpoints hold, but for those that settings switch on."""
+        return sorted(type(hook).__name__ for hook in self._stateful if type(hook).state is not Hook.state)
 
 
 def _functions(event: str, hooks: Iterable[Hook]) -> list[Callable[..., Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import shown
 from replaylab.errors import ConfigError
 from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.hooks import Bools, EnvStep, Floats, Hook, TrainingRun
@@ -109,11 +110,11 @@ class MetricsRecorder(Hook):
         """Write metrics, each a number or (R,), for the replicas that are due, bool (R,), and call the listeners.
 
         Raises:
-            ConfigError: One is not registered.
+            ConfigError: One is not registered, or is not a number for each replica.
         """
         if due is None:
             due = np.ones(len(self.seeds), np.bool_)
-        full = {name: np.broadcast_to(np.asarray(v, np.float64), due.shape) for name, v in numbers.items()}
+        full = {name: _one_each(name, value, len(due)) for name, value in numbers.items()}
         for metric, values in full.items():
             self.record(clock, metric, values, due)
         if self._listeners:
@@ -196,6 +197,15 @@ class MetricsRecorder(Hook):
                 f'that records it, as Metric("{metric}", title, unit, meaning)'
             )
         self._known.add(metric)
+
+
+def _one_each(metric: str, value: npt.ArrayLike, replicas: int) -> Floats:
+    try:
+        return np.broadcast_to(np.asarray(value, np.float64), (replicas,))
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"`{metric}` must be a number, or one for each of the {replicas} replicas, but got {shown(value)}"
+        ) from None
 
 
 def _of_update(update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> dict[str, npt.ArrayLike]:

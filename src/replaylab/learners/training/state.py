@@ -19,7 +19,7 @@ from replaylab.learners.training import env_state
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.env_hindsight import transforms_for
 from replaylab.learners.training.hooks import Hooks
-from replaylab.learners.training.replay_buffer import make_replay_buffer
+from replaylab.learners.training.replay_buffer import make_replay_buffer, own_replay
 from replaylab.replay import DivisibleReplay, FeedbackKind, Replay, Sampler, require
 
 SEVERAL_IN_EPISODES = "a budget of episodes for several seeds at once"
@@ -161,15 +161,15 @@ class Run:
 
     def _empty_replay(self) -> Replay:
         one = self.configuration
-        make = one.make_replay or make_replay_buffer
-        return make(
-            env=self.env,
-            capacity=one.learner.capacity,
-            seeds=self.seeds,
-            sampler=self.sampler,
-            transforms=transforms_for(self.env, one.transforms),
-            count_replays=one.measure_every is not None,
-        )
+        parts: dict[str, Any] = {
+            "env": self.env,
+            "capacity": one.learner.capacity,
+            "seeds": self.seeds,
+            "sampler": self.sampler,
+            "transforms": transforms_for(self.env, one.transforms),
+            "count_replays": one.measure_every is not None,
+        }
+        return make_replay_buffer(**parts) if one.make_replay is None else own_replay(one.make_replay, parts)
 
 
 def _environments(configuration: TrainingConfig, count: int) -> VectorEnv[Any, Any, Any]:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from replaylab.arguments import Unfit, check, encodable, flag, optional, place, whole
+from replaylab.arguments import Unfit, check, encodable, flag, place
 from replaylab.errors import StorageError
+from replaylab.replay.storage.storage import MEMBERS
 
 SHARED_FOLDER = Path("/dev/shm")
-MOST_WRITERS = 4_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class MappedStorage(ABC):
     create: bool | None = None
 
     def __post_init__(self) -> None:
-        check(self, headroom=optional(whole(most=2**31)), writers=whole(most=MOST_WRITERS), create=optional(flag))
+        check(self, **{name: MEMBERS[name] for name in ("headroom", "writers", "create")})
 
     @property
     @abstractmethod

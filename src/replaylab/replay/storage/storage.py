@@ -7,12 +7,24 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from replaylab import _core
+from replaylab.arguments import Rule, checked, flag, optional, place, whole
 from replaylab.errors import ConfigError, StorageError
 from replaylab.replay.data.fields import Field
 from replaylab.replay.data.memory import core_fields, machine_memory
+from replaylab.replay.protocols import missing_of
 from replaylab.replay.samplers.custom.sampler import CustomSampler
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.storage.retention import Reservoir, Retention
+
+MEMBERS: dict[str, Rule[Any]] = {
+    "file": place("the file that holds the rows"),
+    "on_disk": flag,
+    "headroom": optional(whole(most=2**31)),
+    "writers": whole(most=4_000),
+    "create": optional(flag),
+    "after_crash": flag,
+}
+"""What each member of a storage must be, but for its methods."""
 
 
 @runtime_checkable
@@ -135,9 +147,12 @@ def checked_storage(
     if storage is None:
         return None
     if isinstance(storage, type) or not isinstance(storage, Storage):
+        missing = missing_of(storage, Storage)
+        more = f", which has no {', '.join(f'`{name}`' for name in missing)}" if missing else ""
         raise ConfigError(
-            f"`storage` must be a SharedMemory, a MemoryMap, your own Storage or None, but got {storage!r}"
+            f"`storage` must be a SharedMemory, a MemoryMap, your own Storage or None, but got {storage!r}{more}"
         )
+    _check_members(storage)
     for given, why in (
         (next_obs == "derived", 'next_obs="derived" keeps separate rows in each process; use next_obs="stored"'),
         (isinstance(retention, Reservoir), "a Reservoir picks the slots of its steps itself; use Fifo()"),
@@ -150,6 +165,12 @@ def checked_storage(
         if given:
             raise ConfigError(f"a {type(storage).__name__} takes steps from many processes, but {why}")
     return storage
+
+
+def _check_members(storage: Storage) -> None:
+    """Check the members of a storage; one of your own may have anything there."""
+    for name, rule in MEMBERS.items():
+        checked(name, getattr(storage, name), rule, type(storage).__name__)
 
 
 def handle_of(kind: type[Any], storage: Storage | None, options: Mapping[str, Any]) -> Handle:

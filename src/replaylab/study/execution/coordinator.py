@@ -111,6 +111,9 @@ class _Run:
             self._failed(failing, _of_seeds(tracebacks))
 
     def _finished(self, population: Population, event: Finished) -> None:
+        if why := self._writer.unsound(population, event):
+            self._failed(population, f"What the worker handed back are not the rows of this population: {why}.")
+            return
         try:
             self._writer.write_rows(population, event)
         except StorageError as error:

@@ -9,6 +9,7 @@ from functools import partial
 
 from replaylab.study.execution.calibration import Speed
 from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Raised, TimeTask
+from replaylab.study.execution.executor_answers import checked_slots
 from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.plan.populations import Population, runs_of
 from replaylab.study.results.durations import duration
@@ -130,7 +131,7 @@ def estimate(
     for p in todo:
         missing[_kind(p)].append(p)
     wanted = [of[0] for of in missing.values() if of]
-    workers = max(1, min(executor.slots, len(todo)))
+    workers = max(1, min(checked_slots(executor), len(todo)))
     speeds = dict(zip(map(_kind, wanted), _speeds(wanted, workers, executor, seconds), strict=True))
     cells = tuple(CellEstimate(*kind, tuple(of), speeds.get(kind)) for kind, of in missing.items())
     return Estimate(spec, cells, tuple(todo), tuple(kept), workers)
@@ -138,6 +139,13 @@ def estimate(
 
 def _kind(population: Population) -> Kind:
     return population.environment, population.learner, population.strategy
+
+
+def _speed(result: bytes) -> Speed | str:
+    try:
+        return Speed.model_validate_json(result)
+    except ValueError:
+        return f"What the worker handed back is no speed: {result[:80]!r}"
 
 
 def _speeds(wanted: Sequence[Population], workers: int, executor: Executor, seconds: float) -> list[Speed | str]:
@@ -149,7 +157,7 @@ def _speeds(wanted: Sequence[Population], workers: int, executor: Executor, seco
     def take(index: int, event: Event) -> None:
         match event:
             case Finished(result):
-                measured[index] = Speed.model_validate_json(result)
+                measured[index] = _speed(result)
             case Raised(traceback):
                 measured[index] = traceback
             case Lost(reason):

@@ -30,6 +30,13 @@ class ResultWriter:
         with whole_file(self._folder.file_of(population)) as temporary:
             temporary.write_bytes(finished.result)
 
+    @staticmethod
+    def unsound(population: Population, finished: Finished) -> str | None:
+        """Return in words why what a worker handed back are not a population's rows; None: they are."""
+        from replaylab.study.results.store import damage_of  # heavy
+
+        return damage_of(finished.result, population.id)
+
     def write_time(self, population: Population, finished: Finished) -> None:
         """Write down how long it took, and where; a budget in episodes counts episodes."""
         total = population.steps * len(population.seeds)
@@ -39,7 +46,7 @@ class ResultWriter:
             "runs": len(population.seeds),
             "environment_steps" if population.unit == "steps" else "episodes": total,
             "seconds": round(finished.seconds, 3),
-            f"{population.unit}_per_second": round(total / finished.seconds, 1),
+            f"{population.unit}_per_second": round(total / max(finished.seconds, 1e-9), 1),
             "machine": machine.digest,
         }
         with contextlib.suppress(StorageError):  # on a full disk the rows of others may still fit, without their times

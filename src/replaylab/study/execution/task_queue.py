@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from replaylab.study.execution.executor import Event, Executor, Lost, Progress, Task
+from replaylab.study.execution.executor_answers import check_event, checked_slots, checked_ticket
 
 MOST_RETRIES = 3
 """How often a task is tried again whose worker was lost to something outside of it."""
@@ -29,6 +30,7 @@ class TaskQueue:
         self._executor = executor
         self._waiting: deque[_Entry] = deque()
         self._in_flight: dict[int, _Entry] = {}
+        self._given: set[int] = set()
 
     def put(self, task: Task, handle: Callable[[Event], None], *, first: bool = False) -> None:
         """Add a task.
@@ -49,13 +51,23 @@ class TaskQueue:
         self._waiting.clear()
 
     def fill(self) -> None:
-        """Submit tasks until every slot has one; `run` does it, too, after each handler."""
-        while self._waiting and len(self._in_flight) < max(1, self._executor.slots):
+        """Submit tasks until every slot has one; `run` does it, too, after each handler.
+
+        Raises:
+            ConfigError: the executor's slots or ticket are none.
+        """
+        while self._waiting and len(self._in_flight) < checked_slots(self._executor):
             entry = self._waiting.popleft()
-            self._in_flight[self._executor.submit(entry.task)] = entry
+            ticket = checked_ticket(self._executor, self._executor.submit(entry.task), self._given)
+            self._given.add(ticket)
+            self._in_flight[ticket] = entry
 
     def run(self) -> None:
-        """Work until nothing waits and nothing is in flight."""
+        """Work until nothing waits and nothing is in flight.
+
+        Raises:
+            ConfigError: the executor does not keep to what an `Executor` is.
+        """
         self.fill()
         while self._in_flight:
             self._executor.wait(self._receive)
@@ -64,6 +76,7 @@ class TaskQueue:
         entry = self._in_flight.get(ticket)
         if entry is None:  # it was given up, and is at work elsewhere: what the old worker says does not count
             return
+        check_event(self._executor, event)
         if isinstance(event, Progress):
             entry.handle(event)
             return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from pathlib import Path
 
 _KEY, _ZEROS = b"replaylab_sha256", b"0" * 64
 _MARK = _KEY + bytes([0x18, 64])  # Thrift: the second field, a text of 64 bytes
@@ -33,9 +32,9 @@ def seal(content: bytearray) -> None:
     content[start : start + 64] = hashlib.sha256(content).hexdigest().encode()
 
 
-def seal_of(path: Path) -> Seal:
-    """Compare a file with its checksum."""
-    content = bytearray(path.read_bytes())
+def seal_of(file: bytes) -> Seal:
+    """Compare a file's bytes with their checksum."""
+    content = bytearray(file)
     start = content.rfind(_MARK) + len(_MARK)
     if start < len(_MARK):
         return Seal.NONE

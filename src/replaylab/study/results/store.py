@@ -120,15 +120,28 @@ def damage(path: Path) -> str | None:
     Files of versions that wrote no checksum are decoded instead.
     """
     try:
-        found = seal_of(path)
+        return damage_of(path.read_bytes(), path.stem)
+    except _UNREADABLE as error:
+        return _why(error)
+
+
+def damage_of(content: bytes, identifier: str) -> str | None:
+    """Return in words what is wrong with the bytes of a population's file; None: nothing.
+
+    Args:
+        content: the bytes.
+        identifier: the population's `Population.id`.
+    """
+    try:
+        found = seal_of(content)
         if found is Seal.BROKEN:
             return "its checksum does not match its contents"
-        metadata = _metadata(path)
+        metadata = _metadata(pa.BufferReader(content))
         if found is Seal.NONE:
             if metadata.get("sealed"):
                 return "its checksum is missing"
-            pq.read_table(path)
-        if digest(metadata["identity"]) != path.stem.rpartition(".")[2]:
+            pq.read_table(pa.BufferReader(content))
+        if digest(metadata["identity"]) != identifier.rpartition(".")[2]:
             return "it holds the rows of other settings than its name says"
     except _UNREADABLE as error:
         return _why(error)
@@ -161,8 +174,8 @@ def open_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
     return rows.order("environment, learner, strategy, seed, metric, step")
 
 
-def _metadata(path: Path) -> dict[str, Any]:
-    metadata: dict[str, Any] = json.loads(pq.read_schema(path).metadata[_METADATA_KEY])
+def _metadata(source: Path | pa.BufferReader) -> dict[str, Any]:
+    metadata: dict[str, Any] = json.loads(pq.read_schema(source).metadata[_METADATA_KEY])
     if not all(isinstance(metadata[part], dict) for part in ("identity", "versions")):
         raise TypeError("its metadata are not those of a study")
     return metadata
