@@ -1,8 +1,8 @@
 // MinAtar (Young & Tian 2019): five Atari games on a board of 10 × 10 cells.
 //
 // The rules are those of the published package, frame by frame, and so is the order in which random numbers
-// are drawn; see docs/laboratory/environments.md. A copy of a game is a plain struct without pointers, kept by Python as
-// words.
+// are drawn; see docs/laboratory/environments.md. A copy of a game is a plain struct without pointers, kept
+// by Python as words.
 #pragma once
 
 #include <algorithm>
