@@ -29,7 +29,7 @@ study: $(VENV)/.lab
 
 test: $(VENV)/.test
 	@echo "==> running the tests ($(JOBS) processes)"
-	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
 
 test-slow: $(VENV)/.test
 	@echo "==> running every test, the slow ones too"

@@ -95,7 +95,7 @@ def test_what_is_none_is_refused(tmp_path):
         file = tmp_path / "rows"
 
     for wrong in (Half(), RunStorage, "rows"):
-        with pytest.raises(ConfigError, match="`storage` must be a SharedMemory, a MemoryMap, a Storage of your own"):
+        with pytest.raises(ConfigError, match="`storage` must be a SharedMemory, a MemoryMap, your own Storage"):
             ReplayBuffer(3, {"x": Field()}, storage=wrong)
 
 

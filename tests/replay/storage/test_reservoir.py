@@ -140,7 +140,7 @@ class TestRefusals:
             def law(self, view, batch_size):
                 return np.ones(len(view)) / len(view)
 
-        with pytest.raises(ConfigError, match="Mine goes by the order"):
+        with pytest.raises(ConfigError, match="Mine needs the order"):
             ReplayBuffer(5, {"x": Field()}, retention=Reservoir(), sampler=Mine())
 
     def test_no_retention(self):

@@ -87,7 +87,7 @@ def test_flags_that_say_nothing_of_a_step(name, bad):
         with pytest.raises(FieldError) as caught:
             ReplayBuffer(10, fields, **options)
         assert str(caught.value) == (
-            f"`{name}` must be one number a step, which ends its episode where it is not 0, for {asks} goes by "
+            f"`{name}` must be one number a step, which ends its episode where it is not 0, since {asks} needs "
             f"episodes, but `{path}` is {leaf}; declare `{name}` as Field((), bool), and this under another name"
         )
     ReplayBuffer(10, fields)  # nothing asks

@@ -97,7 +97,7 @@ class Hooks:
                 hook.restore(state)
             except KeyError as error:
                 raise SnapshotError(
-                    f"{type(hook).__name__} finds nothing of its own in the checkpoint ({error}); go on with the "
+                    f"{type(hook).__name__} finds nothing of its own in the checkpoint ({error}); continue with the "
                     "settings and the hooks that the run began with"
                 ) from error
 
