@@ -47,9 +47,10 @@ def counts(monkeypatch):
     monkeypatch.setattr(Counted, "closed", 0)
 
 
+@pytest.mark.parametrize("every", [None, 2])
 @pytest.mark.parametrize("budget", [{"total_steps": 20}, {"total_episodes": 3}])
-def test_at_the_end_and_when_some_replicas_have_ended(budget):
-    metrics = train("Counted-v0", QLearning(), Uniform(), [0, 1, 2], **budget, eval_every=None)
+def test_at_the_end_and_when_some_replicas_have_ended(budget, every):
+    metrics = train("Counted-v0", QLearning(), Uniform(), [0, 1, 2], **budget, eval_every=every, eval_episodes=2)
     assert len(np.unique(metrics.columns["seed"])) == 3
     assert 0 < Counted.made == Counted.closed
 

@@ -33,6 +33,12 @@ class GreedyEvaluation:
         self.env_options = whole_games(env_id, env_options or {})
         self._env: Any = None
 
+    def close(self) -> None:
+        """Close the environments, if there are any; the next evaluation makes new ones."""
+        if self._env is not None:
+            self._env.close()
+            self._env = None
+
     def __call__(
         self, policy: Policy, seeds: Sequence[int], number: int
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -44,6 +50,7 @@ class GreedyEvaluation:
         shape = (len(seeds), self.episodes)
         total = len(seeds) * self.episodes
         if self._env is None or self._env.num_envs != total:
+            self.close()
             self._env = make_vector_env(self.env_id, total, **self.env_options)
         starts = [one for seed in seeds for one in numbers(seed, Stream.EVALUATION, self.episodes, number)]
         obs, _ = self._env.reset(seed=starts)

@@ -64,6 +64,11 @@ class Evaluations(Hook):
             found |= {name: metric(agents, seeds) for name, metric in self._further.items()}
             run.recorder.report(run.clock, {name: _placed(values, here) for name, values in found.items()}, here)
 
+    def on_end(self, run: TrainingRun, over: npt.NDArray[np.bool_]) -> None:  # noqa: ARG002
+        """Close the environments of evaluations when the last replica has ended."""
+        if over.all():
+            self._greedy.close()
+
 
 def _placed(values: npt.NDArray[np.float64], rows: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
     placed = np.full(len(rows), np.nan)
