@@ -39,52 +39,61 @@ void check(const char* name, const Array& array, std::initializer_list<std::int6
                  array.shape(axis - 1));
 }
 
-// Observations of a shape (channels, height, width) go through `filters` filters first; with 0 filters they
-// are numbers in a row.
-Network network_of(const std::vector<std::int64_t>& shape, std::int64_t filters,
+QInputs inputs_of(const float* numbers) { return {numbers, nullptr}; }
+QInputs inputs_of(const std::uint8_t* pixels) { return {nullptr, pixels}; }
+
+// Filters are (count, side, stride), the lowest first.
+Network network_of(const std::vector<std::int64_t>& shape,
+                   const std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>& convolutions,
                    const std::vector<std::int64_t>& hidden, std::int64_t actions, bool dueling) {
-    if (filters == 0) {
-        std::int64_t inputs = 1;
-        for (std::int64_t n : shape) inputs *= n;
-        return Network(Perceptron(inputs, hidden, actions, dueling));
+    if (shape.size() != 3) fail("ShapeError", "`shape` must be (channels, height, width)");
+    std::vector<Filters> filters;
+    std::int64_t height = shape[1], width = shape[2];
+    for (const auto& [count, side, stride] : convolutions) {
+        if (height < side || width < side)
+            fail("ShapeError", "filters of ", side, " × ", side, " need more than ", height, " × ", width);
+        height = (height - side) / stride + 1;
+        width = (width - side) / stride + 1;
+        filters.push_back({count, side, stride});
     }
-    if (shape.size() != 3 || shape[1] < kFilterSide || shape[2] < kFilterSide)
-        fail("ShapeError", "filters need observations (channels, height, width) of at least 3 × 3");
-    const Convolution below({shape[0], shape[1], shape[2]}, filters);
-    return Network(below, Perceptron(filters * below.places(), hidden, actions, dueling));
+    return Network({shape[0], shape[1], shape[2]}, filters, hidden, actions, dueling);
 }
 
 struct Bound {
     QLearners learners;
-    std::int64_t inputs;
 
-    Out q_values(const In<float, 3>& obs) {
+    std::int64_t inputs() const { return learners.network().inputs().size(); }
+
+    template <typename Value>
+    Out q_values(const In<Value, 3>& obs) {
         const auto rows = static_cast<std::int64_t>(obs.shape(1));
-        check("obs", obs, {learners.replicas(), rows, inputs});
+        check("obs", obs, {learners.replicas(), rows, inputs()});
         Out q =
             new_array({obs.shape(0), obs.shape(1), static_cast<std::size_t>(learners.network().actions())});
         const WithoutGil no_gil;
-        learners.q_values(obs.data(), rows, q.data());
+        learners.q_values(inputs_of(obs.data()), rows, q.data());
         return q;
     }
 
-    std::tuple<Out, Out, Out> update(const In<float, 3>& obs, const In<std::int64_t, 2>& action,
-                                     const In<float, 2>& reward, const In<float, 3>& next_obs,
+    template <typename Value>
+    std::tuple<Out, Out, Out> update(const In<Value, 3>& obs, const In<std::int64_t, 2>& action,
+                                     const In<float, 2>& reward, const In<Value, 3>& next_obs,
                                      const In<float, 2>& discount, const In<float, 2>& weight) {
         const std::int64_t replicas = learners.replicas(), rows = static_cast<std::int64_t>(action.shape(1));
-        check("obs", obs, {replicas, rows, inputs});
+        check("obs", obs, {replicas, rows, inputs()});
         check("action", action, {replicas, rows});
         check("reward", reward, {replicas, rows});
-        check("next_obs", next_obs, {replicas, rows, inputs});
+        check("next_obs", next_obs, {replicas, rows, inputs()});
         check("discount", discount, {replicas, rows});
         check("weight", weight, {replicas, rows});
         const auto shape = {action.shape(0), action.shape(1)};
         std::tuple<Out, Out, Out> seen{new_array(shape), new_array(shape), new_array(shape)};
         auto& [td_error, slope, q] = seen;
+        const QBatch batch{rows,          inputs_of(obs.data()), inputs_of(next_obs.data()),
+                           action.data(), reward.data(),         discount.data(),
+                           weight.data()};
         const WithoutGil no_gil;
-        learners.update(
-            {rows, obs.data(), next_obs.data(), action.data(), reward.data(), discount.data(), weight.data()},
-            {td_error.data(), slope.data(), q.data()});
+        learners.update(batch, {td_error.data(), slope.data(), q.data()});
         return seen;
     }
 };
@@ -106,26 +115,28 @@ void bind_q_learners(nb::module_& module) {
     nb::class_<Bound>(module, "QLearners", "R deep Q-learners; see replaylab.learners.")
         .def(
             "__init__",
-            [](Bound* self, const std::vector<std::int64_t>& shape, std::int64_t filters,
+            [](Bound* self, const std::vector<std::int64_t>& shape,
+               const std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>& convolutions,
                const std::vector<std::int64_t>& hidden, std::int64_t actions, std::int64_t replicas,
                bool dueling, bool is_double, bool huber, float max_grad_norm, float least, float most,
                float learning_rate, float tau, std::int64_t target_period) {
-                std::int64_t inputs = 1;
-                for (std::int64_t n : shape) inputs *= n;
-                new (self) Bound{QLearners(network_of(shape, filters, hidden, actions, dueling),
-                                           {is_double, huber, max_grad_norm, least, most, learning_rate, tau,
-                                            target_period},
-                                           inputs, replicas),
-                                 inputs};
+                new (self) Bound{QLearners(
+                    network_of(shape, convolutions, hidden, actions, dueling),
+                    {is_double, huber, max_grad_norm, least, most, learning_rate, tau, target_period},
+                    replicas)};
             },
-            nb::kw_only(), nb::arg("shape"), nb::arg("filters"), nb::arg("hidden"), nb::arg("actions"),
+            nb::kw_only(), nb::arg("shape"), nb::arg("convolutions"), nb::arg("hidden"), nb::arg("actions"),
             nb::arg("replicas"), nb::arg("dueling"), nb::arg("is_double"), nb::arg("huber"),
             nb::arg("max_grad_norm"), nb::arg("least"), nb::arg("most"), nb::arg("learning_rate"),
             nb::arg("tau"), nb::arg("target_period"))
-        .def("q_values", &Bound::q_values, nb::arg("obs"), "Q(s, ·) (R, N, A) for inputs (R, N, I).")
-        .def("update", &Bound::update, nb::arg("obs"), nb::arg("action"), nb::arg("reward"),
+        .def("q_values", &Bound::q_values<float>, nb::arg("obs"), "Q(s, ·) (R, N, A) for inputs (R, N, I).")
+        .def("q_values", &Bound::q_values<std::uint8_t>, nb::arg("obs"),
+             "The same for pixels (R, N, I), seen as shares of 255.")
+        .def("update", &Bound::update<float>, nb::arg("obs"), nb::arg("action"), nb::arg("reward"),
              nb::arg("next_obs"), nb::arg("discount"), nb::arg("weight"),
              "One update of every replica; returns δ, ℓ'(δ) and Q(s, a), each (R, B).")
+        .def("update", &Bound::update<std::uint8_t>, nb::arg("obs"), nb::arg("action"), nb::arg("reward"),
+             nb::arg("next_obs"), nb::arg("discount"), nb::arg("weight"), "The same from pixels.")
         .def_prop_ro("online", &view<&QLearners::online>, "Parameters (R, P).")
         .def_prop_ro("target", &view<&QLearners::target>, "The target networks' parameters (R, P).")
         .def_prop_ro("mean", &view<&QLearners::mean>, "Adam's average of the gradients (R, P).")

@@ -3,60 +3,62 @@
 #include <algorithm>
 
 #include "learning/kernels.hpp"
+#include "learning/perceptron.hpp"
 
 namespace replaylab {
 
-Convolution::Convolution(const Image& image, std::int64_t filters) : image_(image), filters_(filters) {}
+namespace {
 
-void Convolution::forward(const float* parameters, const float* images, float* columns, float* outputs,
+constexpr std::int64_t kPlaces = 16;  // whose numbers a sum over places finds in the nearest cache
+
+}  // namespace
+
+Convolution::Convolution(const Image& from, const Filters& filters)
+    : from_(from),
+      to_{filters.count, (from.height - filters.side) / filters.stride + 1,
+          (from.width - filters.side) / filters.stride + 1},
+      filters_(filters) {}
+
+// Where, in an image of one row, that begins which the filters see at a place.
+std::int64_t Convolution::first_seen(std::int64_t place) const {
+    const std::int64_t y = place / to_.width * filters_.stride, x = place % to_.width * filters_.stride;
+    return (y * from_.width + x) * from_.channels;
+}
+
+void Convolution::forward(const float* parameters, const float* image, float* outputs,
                           std::int64_t rows) const {
-    // Column (channel, dy, dx) holds, place by place, the pixel that lies (dy, dx) from the place. Along a
-    // line of an image those pixels lie side by side, and each for all rows of the batch: so one copy moves a
-    // whole line.
-    const std::int64_t width = image_.width, run = (width - kFilterSide + 1) * rows;
-    float* to = columns;
-    for (std::int64_t channel = 0; channel < image_.channels; ++channel)
-        for (std::int64_t dy = 0; dy < kFilterSide; ++dy)
-            for (std::int64_t dx = 0; dx < kFilterSide; ++dx)
-                for (std::int64_t y = dy; y < dy + image_.height - kFilterSide + 1; ++y, to += run) {
-                    const float* from = images + ((channel * image_.height + y) * width + dx) * rows;
-                    std::copy(from, from + run, to);
-                }
-    dense({parameters, seen(), 1, columns, parameters + seen() * filters_, nullptr, true, filters_, seen(),
-           places() * rows, outputs});
+    const float* bias = parameters + seen() * filters_.count;
+    for (std::int64_t place = 0; place < to_.places(); ++place)
+        dense({parameters, seen(), 1, image + first_seen(place) * rows, bias, nullptr, true, filters_.count,
+               run(), rows, outputs + place * filters_.count * rows, filters_.side,
+               from_.width * from_.channels * rows});
 }
 
-void Convolution::backward(const float* columns, const float* slopes, float* gradients,
-                           std::int64_t rows) const {
-    dense_gradient(
-        {slopes, columns, filters_, seen(), places() * rows, gradients, gradients + seen() * filters_});
-}
-
-Network::Network(const Convolution& below, const Perceptron& top)
-    : below_(below),
-      top_(top),
-      first_parameter_(below.parameters()),
-      first_feature_(below.inputs() + std::max(below.seen(), below.filters()) * below.places()) {}
-
-std::vector<Layer> Network::layers() const {
-    std::vector<Layer> layers = top_.layers();
-    for (Layer& layer : layers) layer.weight += first_parameter_;
-    if (below_) layers.insert(layers.begin(), Layer{below_->seen(), below_->filters(), 0, 0, 0, 0, true});
-    return layers;
-}
-
-void Network::forward(const float* parameters, float* activations, std::int64_t rows) const {
-    float* above = activations + first_feature_ * rows;
-    if (below_) below_->forward(parameters, activations, activations + below_->inputs() * rows, above, rows);
-    top_.forward(parameters + first_parameter_, above, rows);
-}
-
-void Network::backward(const float* parameters, const float* activations, float* slopes, float* gradients,
-                       std::int64_t rows) const {
-    const std::int64_t above = first_feature_ * rows;
-    top_.backward(parameters + first_parameter_, activations + above, slopes + above,
-                  gradients + first_parameter_, rows, below_ ? slopes : nullptr);
-    if (below_) below_->backward(activations + below_->inputs() * rows, slopes + above, gradients, rows);
+void Convolution::backward(const float* parameters, const float* image, const float* slopes, float* gradients,
+                           float* image_slopes, std::int64_t rows) const {
+    const std::int64_t line = from_.width * from_.channels * rows;
+    const std::int64_t some = (kPlaces + to_.width - 1) / to_.width;  // lines
+    for (std::int64_t y = 0; y < to_.height; y += some)
+        for (std::int64_t segment = 0; segment < filters_.side; ++segment)
+            dense_gradient({slopes + y * to_.width * filters_.count * rows,
+                            image + (y * filters_.stride + segment) * line, filters_.count, run(), rows,
+                            gradients + segment * run(),
+                            segment == 0 ? gradients + seen() * filters_.count : nullptr, seen(),
+                            std::min(some, to_.height - y), to_.width, filters_.stride * line,
+                            filters_.stride * from_.channels * rows, y > 0});
+    if (!image_slopes) return;
+    std::fill(image_slopes, image_slopes + from_.size() * rows, 0.0f);
+    const bool overlap = filters_.stride < filters_.side;  // then the gate comes last
+    for (std::int64_t place = 0; place < to_.places(); ++place)
+        for (std::int64_t segment = 0; segment < filters_.side; ++segment) {
+            const std::int64_t at = first_seen(place) * rows + segment * line;
+            dense({parameters + segment * run(), 1, seen(), slopes + place * filters_.count * rows, nullptr,
+                   overlap ? nullptr : image + at, false, run(), filters_.count, rows, image_slopes + at, 1,
+                   0, overlap});
+        }
+    if (!overlap) return;
+    for (std::int64_t i = 0; i < from_.size() * rows; ++i)
+        image_slopes[i] = image[i] > 0.0f ? image_slopes[i] : 0.0f;
 }
 
 }  // namespace replaylab

@@ -41,6 +41,7 @@ struct Kernels {
     void (*outer)(const Outer&);
     void (*adam)(const AdamStep&, const float*, float*, float*, float*, std::int64_t);
     float (*squared_norm)(const float*, std::int64_t);
+    void (*pixels)(const Pixels&);
 };
 
 #define REPLAYLAB_KERNELS(NAME, TARGET, VECTOR, OUTPUTS, VECTORS)                                           \
@@ -51,7 +52,8 @@ struct Kernels {
         adam_step(step, g, m, v, p, count);                                                                 \
     }                                                                                                       \
     TARGET float squared_norm_##NAME(const float* x, std::int64_t n) { return squared_norm<VECTOR>(x, n); } \
-    constexpr Kernels k_##NAME{product_##NAME, outer_##NAME, adam_##NAME, squared_norm_##NAME};
+    TARGET void pixels_##NAME(const Pixels& p) { pixels<VECTOR>(p); }                                       \
+    constexpr Kernels k_##NAME{product_##NAME, outer_##NAME, adam_##NAME, squared_norm_##NAME, pixels_##NAME};
 
 REPLAYLAB_KERNELS(portable, , Float4, 4, 2)
 #ifdef REPLAYLAB_X86
@@ -161,8 +163,14 @@ void Perceptron::backward(const float* parameters, const float* activations, flo
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
         const float* x = activations + layer->from * rows;
         const float* dy = slopes + layer->to * rows;
-        const Outer outer{
-            dy, x, layer->outputs, layer->inputs, rows, gradients + layer->weight, gradients + layer->bias};
+        const Outer outer{dy,
+                          x,
+                          layer->outputs,
+                          layer->inputs,
+                          rows,
+                          gradients + layer->weight,
+                          gradients + layer->bias,
+                          layer->inputs};
         if (layer->from == 0 && scratch && layer->inputs % kRowBlock == 0)
             outer_of_wide(outer, scratch);
         else
@@ -176,6 +184,8 @@ void Perceptron::backward(const float* parameters, const float* activations, flo
 void dense(const Product& product) { kernels.product(product); }
 
 void dense_gradient(const Outer& outer) { kernels.outer(outer); }
+
+void read_pixels(const Pixels& pixels) { kernels.pixels(pixels); }
 
 void adam(const AdamStep& step, const float* gradients, float* mean, float* square, float* parameters,
           std::int64_t count) {

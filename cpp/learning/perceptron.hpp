@@ -56,11 +56,13 @@ class Perceptron {
     bool dueling_;
 };
 
-// The two products of a dense layer, by the kernels in use; see kernels.hpp.
+// The two products of a dense layer, and images into their layout, by the kernels in use; see kernels.hpp.
 struct Product;
 struct Outer;
+struct Pixels;
 void dense(const Product& product);
 void dense_gradient(const Outer& outer);
+void read_pixels(const Pixels& pixels);
 
 // One step of Adam (Kingma & Ba 2015) on `count` parameters: m ← β₁m + (1 − β₁)g, v ← β₂v + (1 − β₂)g²,
 // θ ← θ − rate·m / (√v + epsilon), where the caller has put the bias corrections into rate and epsilon.

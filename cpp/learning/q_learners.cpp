@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "learning/kernels.hpp"
+#include "support/denormals.hpp"
 #include "support/error.hpp"
 
 namespace replaylab {
@@ -13,11 +15,21 @@ constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;  // Adam's, as e
 
 std::int64_t padded_rows(std::int64_t rows) { return (rows + kRowBlock - 1) / kRowBlock * kRowBlock; }
 
+// Rows (channel, y, x) become places (y, x), in each the channels along the rows; the rest of the rows is 0.
+void read_numbers(const float* from, const Image& image, std::int64_t rows, std::int64_t padded, float* to) {
+    const std::int64_t size = image.size();
+    for (std::int64_t channel = 0; channel < image.channels; ++channel)
+        for (std::int64_t place = 0; place < image.places(); ++place, ++from) {
+            float* feature = to + (place * image.channels + channel) * padded;
+            for (std::int64_t b = 0; b < rows; ++b) feature[b] = from[b * size];
+            std::fill(feature + rows, feature + padded, 0.0f);
+        }
+}
+
 }  // namespace
 
-QLearners::QLearners(const Network& network, const QSettings& settings, std::int64_t inputs,
-                     std::int64_t replicas)
-    : network_(network), settings_(settings), inputs_(inputs), replicas_(replicas) {
+QLearners::QLearners(const Network& network, const QSettings& settings, std::int64_t replicas)
+    : network_(network), settings_(settings), replicas_(replicas) {
     const auto size = static_cast<std::size_t>(replicas * network_.parameters());
     for (auto* values : {&online, &target, &mean, &square, &gradients}) values->assign(size, 0.0f);
 }
@@ -25,31 +37,38 @@ QLearners::QLearners(const Network& network, const QSettings& settings, std::int
 void QLearners::make_room(std::int64_t padded) {
     const auto size = static_cast<std::size_t>(padded);
     const auto features = static_cast<std::size_t>(network_.features());
-    if (targets_.size() == size) return;
-    activations_.assign(features * size, 0.0f);
-    slopes_.assign(features * size, 0.0f);
+    if (targets_.size() >= size) return;
+    activations_ = Numbers(features * size);
+    slopes_ = Numbers(features * size);
+    scratch_ = Numbers(static_cast<std::size_t>(network_.scratch()) * size);
     target_q_.assign(static_cast<std::size_t>(network_.actions()) * size, 0.0f);
     targets_.assign(size, 0.0f);
 }
 
-// Rows (rows, inputs) become features (inputs, padded).
-void QLearners::read_inputs(const float* obs, std::int64_t rows, std::int64_t padded) {
-    for (std::int64_t i = 0; i < inputs_; ++i) {
-        float* feature = activations_.data() + i * padded;
-        for (std::int64_t b = 0; b < rows; ++b) feature[b] = obs[b * inputs_ + i];
-        std::fill(feature + rows, feature + padded, 0.0f);
+// Rows from `first` on become an image of the network's layout.
+void QLearners::read_inputs(const QInputs& obs, std::int64_t first, std::int64_t rows, std::int64_t padded) {
+    const Image& image = network_.inputs();
+    if (obs.numbers) {
+        read_numbers(obs.numbers + first * image.size(), image, rows, padded, activations_.data());
+        return;
     }
+    for (std::int64_t channel = 0; channel < image.channels; ++channel)
+        read_pixels({obs.pixels + first * image.size() + channel * image.places(), 1.0f / 255.0f,
+                     image.places(), image.size(), rows, padded, image.channels * padded,
+                     activations_.data() + channel * padded});
 }
 
-void QLearners::q_values(const float* obs, std::int64_t rows, float* q) {
-    constexpr std::int64_t kMost = 256;  // rows at a time, so that scratch stays small
-    const std::int64_t actions = network_.actions();
+void QLearners::q_values(const QInputs& obs, std::int64_t rows, float* q) {
+    constexpr std::int64_t kMost = 256, kFew = 32;  // rows at a time, so that scratch stays small
+    const std::int64_t most = network_.inputs().places() > 1 ? kFew : kMost, actions = network_.actions();
     const std::lock_guard<ForkSafeMutex> turn(*mutex_);
+    const NoDenormals none;
     for (std::int64_t r = 0; r < replicas_; ++r)
-        for (std::int64_t start = 0; start < rows; start += kMost) {
-            const std::int64_t some = std::min(kMost, rows - start), padded = padded_rows(some);
+        for (std::int64_t start = 0; start < rows; start += most) {
+            const std::int64_t some = std::min(most, rows - start);
+            const std::int64_t padded = some == 1 && most == kFew ? 1 : padded_rows(some);
             make_room(padded);
-            read_inputs(obs + (r * rows + start) * inputs_, some, padded);
+            read_inputs(obs, r * rows + start, some, padded);
             network_.forward(online.data() + r * network_.parameters(), activations_.data(), padded);
             const float* found = activations_.data() + network_.q() * padded;
             float* out = q + (r * rows + start) * actions;
@@ -62,7 +81,7 @@ void QLearners::q_values(const float* obs, std::int64_t rows, float* q) {
 void QLearners::find_targets(std::int64_t r, const QBatch& batch, std::int64_t padded) {
     const std::int64_t rows = batch.rows, actions = network_.actions(), first = r * network_.parameters();
     const float* q = activations_.data() + network_.q() * padded;
-    read_inputs(batch.next_obs + r * rows * inputs_, rows, padded);
+    read_inputs(batch.next_obs, r * rows, rows, padded);
     network_.forward(target.data() + first, activations_.data(), padded);
     if (settings_.is_double) {
         std::copy(q, q + actions * padded, target_q_.begin());
@@ -98,6 +117,7 @@ void QLearners::find_errors(std::int64_t r, const QBatch& batch, std::int64_t pa
 void QLearners::update(const QBatch& batch, const QSeen& seen) {
     const std::int64_t padded = padded_rows(batch.rows), count = network_.parameters();
     const std::lock_guard<ForkSafeMutex> turn(*mutex_);
+    const NoDenormals none;
     actions_.assign(batch.action, batch.action + replicas_ * batch.rows);
     for (const std::int64_t action : actions_)
         if (action < 0 || action >= network_.actions())
@@ -115,10 +135,10 @@ void QLearners::update(const QBatch& batch, const QSeen& seen) {
         float* parameters = online.data() + r * count;
         float* gradient = gradients.data() + r * count;
         find_targets(r, batch, padded);
-        read_inputs(batch.obs + r * batch.rows * inputs_, batch.rows, padded);
+        read_inputs(batch.obs, r * batch.rows, batch.rows, padded);
         network_.forward(parameters, activations_.data(), padded);
         find_errors(r, batch, padded, seen);
-        network_.backward(parameters, activations_.data(), slopes_.data(), gradient, padded);
+        network_.backward(parameters, activations_.data(), slopes_.data(), gradient, scratch_.data(), padded);
         clip(gradient, count, settings_.max_grad_norm);
         adam(step, gradient, mean.data() + r * count, square.data() + r * count, parameters, count);
         if (!follow) continue;

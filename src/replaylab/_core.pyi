@@ -4,7 +4,7 @@ The compiled core of replaylab: rows, ids, sum tree, random streams, tables of a
 
 from collections.abc import Mapping, Sequence
 import types
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, overload
 
 import numpy
 import numpy.typing
@@ -304,15 +304,25 @@ def use_kernels(name: str) -> None:
 class QLearners:
     """R deep Q-learners; see replaylab.learners."""
 
-    def __init__(self, *, shape: Sequence[int], filters: int, hidden: Sequence[int], actions: int, replicas: int, dueling: bool, is_double: bool, huber: bool, max_grad_norm: float, least: float, most: float, learning_rate: float, tau: float, target_period: int) -> None: ...
+    def __init__(self, *, shape: Sequence[int], convolutions: Sequence[tuple[int, int, int]], hidden: Sequence[int], actions: int, replicas: int, dueling: bool, is_double: bool, huber: bool, max_grad_norm: float, least: float, most: float, learning_rate: float, tau: float, target_period: int) -> None: ...
 
+    @overload
     def q_values(self, obs: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]:
         """Q(s, ·) (R, N, A) for inputs (R, N, I)."""
 
+    @overload
+    def q_values(self, obs: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]:
+        """The same for pixels (R, N, I), seen as shares of 255."""
+
+    @overload
     def update(self, obs: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], action: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], reward: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], next_obs: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], discount: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], weight: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32], NDArray[numpy.float32]]:
         """
         One update of every replica; returns δ, ℓ'(δ) and Q(s, a), each (R, B).
         """
+
+    @overload
+    def update(self, obs: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], action: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], reward: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], next_obs: Annotated[NDArray[numpy.uint8], dict(shape=(None, None, None), order='C', device='cpu', writable=False)], discount: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], weight: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32], NDArray[numpy.float32]]:
+        """The same from pixels."""
 
     @property
     def online(self) -> NDArray[numpy.float32]:

@@ -10,11 +10,12 @@ from gymnasium import spaces
 from replaylab import _core
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN
-from replaylab.learners.dqn.modules import module_agents
-from replaylab.learners.dqn.networks import FilteredPerceptron
+from replaylab.learners.dqn.layers import board_layers
+from replaylab.learners.dqn.networks import ConvolutionalNetwork, in_layers_order
 from replaylab.replay import Batch, Prioritized
 from tests.learners.calls import train
 from tests.learners.dqn.batches import part
+from tests.learners.dqn.on_device import gradients, in_cores_order, on_device
 
 SHAPE, ACTIONS = (3, 6, 5), 4
 BOX, CHOICES = spaces.Box(0, 1, SHAPE, np.bool_), spaces.Discrete(ACTIONS)
@@ -58,14 +59,14 @@ def batch_of(replicas, rows, shape=SHAPE, seed=0):
 @pytest.mark.parametrize("rows", [1, 19, 32])
 def test_gradients_equal_autograds(changes, rows, kernels):
     learner = replace(SETTINGS, **changes)
-    ours, theirs = learner.agents(BOX, CHOICES, [3, 4]), module_agents(learner, BOX, CHOICES, [3, 4])
+    ours, theirs = learner.agents(BOX, CHOICES, [3, 4]), on_device(learner, BOX, CHOICES, [3, 4])
     for update in range(3):
         batch = batch_of(2, rows, seed=update)
         np.testing.assert_allclose(ours.q_values(batch.obs), theirs.q_values(batch.obs), rtol=1e-4, atol=1e-5)
         mine, wanted = ours.update(batch), theirs.update(batch)
         np.testing.assert_allclose(mine.td_error, wanted.td_error, rtol=1e-4, atol=1e-5)
         for r, one in enumerate(theirs.learners):
-            gradient = torch.cat([p.grad.flatten() for p in one.online.parameters()])
+            gradient = gradients(one)
             scale = gradient.abs().max().item()
             np.testing.assert_allclose(ours.core.gradients[r], gradient, rtol=1e-4, atol=1e-4 * scale)
 
@@ -75,12 +76,13 @@ def test_the_published_network_equals_double_precision(kernels):
     shape = (4, 10, 10)
     learner = DQN(filters=16, hidden=(128,), max_grad_norm=None, learning_rate=1e-12, loss="squared")
     several = learner.agents(spaces.Box(0, 1, shape, np.bool_), CHOICES, [1])
-    network = FilteredPerceptron(shape, 16, (128,), ACTIONS).double()
+    layers = board_layers(16, (128,), spaces.Box(0, 1, shape, np.bool_))
+    network = ConvolutionalNetwork(shape, layers, ACTIONS, scale=1.0).double()
     sizes = [p.numel() for p in network.parameters()]
     assert several.core.online.shape == (1, sum(sizes)) == (1, 16 * 37 + 128 * 1025 + 4 * 129)
     with torch.no_grad():
         for p, block in zip(network.parameters(), np.split(several.core.online[0], np.cumsum(sizes)[:-1]), strict=True):
-            p.copy_(torch.from_numpy(block).view_as(p))
+            p.copy_(in_layers_order(torch.from_numpy(block), p) if p.ndim > 1 else torch.from_numpy(block))
     batch = batch_of(1, 32, shape)
     q, q_next = (network(torch.from_numpy(obs[0])) for obs in (batch.obs, batch.next_obs))
     discount = torch.from_numpy(0.99 * ~batch.terminated[0])
@@ -89,7 +91,7 @@ def test_the_published_network_equals_double_precision(kernels):
     (torch.from_numpy(batch.weight[0]) * td_error**2 / 2).mean().backward()
     update = several.update(batch)
     np.testing.assert_allclose(update.td_error[0], td_error.detach(), rtol=1e-4, atol=1e-6)
-    gradient = np.concatenate([p.grad.numpy().ravel() for p in network.parameters()])
+    gradient = np.concatenate([in_cores_order(p.grad) for p in network.parameters()])
     np.testing.assert_allclose(several.core.gradients[0], gradient, rtol=1e-4, atol=1e-6 * np.abs(gradient).max())
 
 

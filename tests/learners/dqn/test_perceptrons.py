@@ -12,8 +12,8 @@ from gymnasium import spaces
 from replaylab import _core
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.learners import DQN
-from replaylab.learners.dqn.modules import module_agents
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of, part
+from tests.learners.dqn.on_device import on_device
 
 SETTINGS = DQN(
     hidden=(16,), learning_rate=1e-2, batch_size=8, learning_starts=8, gamma=0.9, target_period=10, max_grad_norm=None
@@ -121,7 +121,7 @@ def test_gradients_equal_autograds(changes, rows, kernels):
     but rounding.
     """
     learner = replace(SETTINGS, learning_rate=1e-6, **changes)
-    ours, theirs = learner.agents(BOX, ACTIONS, [3, 4]), module_agents(learner, BOX, ACTIONS, [3, 4])
+    ours, theirs = learner.agents(BOX, ACTIONS, [3, 4]), on_device(learner, BOX, ACTIONS, [3, 4])
     for update in range(4):
         batch = batch_of(2, rows, seed=update)
         np.testing.assert_allclose(ours.q_values(batch.obs), theirs.q_values(batch.obs), rtol=1e-4, atol=1e-5)
@@ -136,7 +136,7 @@ def test_gradients_equal_autograds(changes, rows, kernels):
 def test_adam_equals_pytorchs(kernels):
     """A linear network and a squared loss give any gradient one likes, however small or large."""
     learner = replace(SETTINGS, hidden=(), loss="squared", learning_rate=1e-2)
-    ours, theirs = learner.agents(BOX, ACTIONS, [0]), module_agents(learner, BOX, ACTIONS, [0])
+    ours, theirs = learner.agents(BOX, ACTIONS, [0]), on_device(learner, BOX, ACTIONS, [0])
     scales = np.float32([1e-4, 1e-2, 1.0, 1e2])
     for update in range(200):
         batch = batch_of(1, 8, seed=update, terminated=np.ones((1, 8), bool))
@@ -295,8 +295,8 @@ def test_columns_that_do_not_fit_are_told():
 def test_threads_do_not_meet_in_one_learner():
     """Action values asked for by two threads at once, of different sizes, beside updates that change nothing."""
     learners = _core.QLearners(
-        shape=[4], filters=0, hidden=[32, 32], actions=3, replicas=2, dueling=True, is_double=True, huber=True,
-        max_grad_norm=10.0, least=-1e30, most=1e30, learning_rate=0.0, tau=1.0, target_period=1000,
+        shape=[4, 1, 1], convolutions=[], hidden=[32, 32], actions=3, replicas=2, dueling=True, is_double=True,
+        huber=True, max_grad_norm=10.0, least=-1e30, most=1e30, learning_rate=0.0, tau=1.0, target_period=1000,
     )  # fmt: skip
     rng = np.random.default_rng(0)
     learners.online[...] = rng.normal(size=learners.online.shape)

@@ -7,7 +7,7 @@ import pytest
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN
 from replaylab.learners.api.random_streams import Stream, generator, numbers
-from replaylab.learners.dqn.modules import ModuleAgents
+from replaylab.learners.dqn.perceptrons import PerceptronAgents
 from replaylab.learners.evaluation.held_out import GAP, HeldOut
 from replaylab.replay import FrameStack, ReplayBuffer, Uniform
 from tests.learners.calls import train
@@ -22,7 +22,7 @@ STACK = FrameStack(4, stacked_input=True)
 def watched(monkeypatch):
     """The buffers of the runs to come, and what their agents acted on and learned from."""
     seen = {"buffers": [], "acted": [], "batches": []}
-    make, act, learn = ReplayBuffer.for_env, ModuleAgents.q_values, ModuleAgents.update
+    make, act, learn = ReplayBuffer.for_env, PerceptronAgents.q_values, PerceptronAgents.update
 
     def for_env(*args, **kwargs):
         seen["buffers"].append(make(*args, **kwargs))
@@ -37,8 +37,8 @@ def watched(monkeypatch):
         return learn(self, batch)
 
     monkeypatch.setattr(ReplayBuffer, "for_env", for_env)
-    monkeypatch.setattr(ModuleAgents, "q_values", q_values)
-    monkeypatch.setattr(ModuleAgents, "update", update)
+    monkeypatch.setattr(PerceptronAgents, "q_values", q_values)
+    monkeypatch.setattr(PerceptronAgents, "update", update)
     return seen
 
 

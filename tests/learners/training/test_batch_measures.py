@@ -9,7 +9,6 @@ import torch
 from replaylab import measures
 from replaylab.errors import ConfigError, IdError
 from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa
-from replaylab.learners.dqn.modules import module_agents
 from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import (
     Blocks,
@@ -25,6 +24,7 @@ from replaylab.replay import (
 )
 from tests.learners.calls import train
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of
+from tests.learners.dqn.on_device import on_device
 
 SMALL = DQN(hidden=(8,), batch_size=8, learning_starts=16, capacity=150, gamma=0.9)
 EVERY = 40
@@ -147,7 +147,7 @@ def test_the_dials_show(long):
 
 MAKERS = {
     "perceptron": lambda: DQN(hidden=(5,), loss="squared", max_grad_norm=0.01).agents(BOX, ACTIONS, [0, 1]),
-    "module": lambda: module_agents(DQN(hidden=(5,), max_grad_norm=0.01), BOX, ACTIONS, [0, 1]),
+    "module": lambda: on_device(DQN(hidden=(5,), max_grad_norm=0.01), BOX, ACTIONS, [0, 1]),
 }
 
 
@@ -172,7 +172,7 @@ def test_a_probe_is_autograds_gradient_row_by_row(make):
 
 def test_a_perceptrons_probe_is_the_modules():
     settings = DQN(hidden=(6, 5), dueling=True)
-    core, module = settings.agents(BOX, ACTIONS, [3]), module_agents(settings, BOX, ACTIONS, [3])
+    core, module = settings.agents(BOX, ACTIONS, [3]), on_device(settings, BOX, ACTIONS, [3])
     ours, theirs = core.probe(batch_of(1)), module.probe(batch_of(1))
     np.testing.assert_allclose(np.sort(ours.gradient), np.sort(theirs.gradient), atol=1e-5)
     np.testing.assert_allclose(ours.td_error, theirs.td_error, atol=1e-5)

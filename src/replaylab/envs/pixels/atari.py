@@ -68,7 +68,8 @@ def make_atari(
     _need_emulator(env_id)
     try:
         sticky = kwargs.pop("repeat_action_probability", gym.spec(env_id).kwargs.get("repeat_action_probability", 0.0))
-        env = gym.make(env_id, frameskip=1, repeat_action_probability=0.0, **kwargs)
+        screen = {"obs_type": "grayscale"} | kwargs  # whose colours nobody looks at
+        env = gym.make(env_id, frameskip=1, repeat_action_probability=0.0, **screen)
         env = StickyActions(env, checked("repeat_action_probability", sticky, FRACTION)) if sticky else env
         env = AtariPreprocessing(env, noop_max=noop_max, frame_skip=frame_skip, screen_size=screen_size)
     except gym.error.DependencyNotInstalled as error:

@@ -72,3 +72,8 @@ def are_pixels(space: Space[Any]) -> bool:
 def as_they_are(obs: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a Box's observations in their shape, floating-point ones as float32."""
     return obs.astype(np.float32, copy=False) if obs.dtype.kind == "f" else obs
+
+
+def pixels_in_rows(obs: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Return images (R, N, channels, height, width) as uint8 (R, N, I)."""
+    return np.ascontiguousarray(obs.reshape(*obs.shape[:2], -1))

@@ -1,4 +1,4 @@
-"""Deep Q-learners whose networks are PyTorch modules: convolutional ones, your own, and any on a GPU.
+"""Deep Q-learners whose networks are PyTorch modules: your own, and any on a GPU.
 
 Each replica is a learner of its own, updated in turn. Batching them (`torch.func.vmap`) was measured: it makes an
 update of 16 small perceptrons twice as fast, which the compiled core does better, and one of convolutional networks
@@ -20,10 +20,11 @@ from torch import Tensor, nn
 
 from replaylab.errors import ConfigError
 from replaylab.learners.api.exploration import EpsilonGreedyAgents
-from replaylab.learners.api.observations import Inputs, are_pixels, as_they_are
+from replaylab.learners.api.observations import Inputs, as_they_are
 from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, numbers
-from replaylab.learners.dqn.networks import PIXEL_LAYERS, FilteredPerceptron, Perceptron, PixelNetwork
+from replaylab.learners.dqn.layers import PixelLayers
+from replaylab.learners.dqn.networks import ConvolutionalNetwork, Perceptron
 from replaylab.learners.dqn.perceptrons import bootstrap_discount
 from replaylab.replay import Batch
 
@@ -221,29 +222,42 @@ def usable_device(name: str) -> torch.device:
     return device
 
 
-def module_agents(learner: "DQN", space: Space[Any], actions: spaces.Discrete, seeds: Sequence[int]) -> ModuleAgents:
-    """Return agents with the network that the learner asks for: its own module, or ours for pixels or for numbers.
+def module_agents(
+    learner: "DQN",
+    space: Space[Any],
+    layers: PixelLayers | None,
+    actions: spaces.Discrete,
+    seeds: Sequence[int],
+) -> ModuleAgents:
+    """Return agents with the learner's own module, or with the network that the core would compute.
+
+    Args:
+        learner: The settings.
+        space: Of the observations.
+        layers: Convolutions and hidden layers, of networks that see images; None: they see numbers in a row.
+        actions: The action space.
+        seeds: One for each replica.
 
     Raises:
         ConfigError: The network cannot see such observations.
     """
     num_actions = int(actions.n)
-    boxed = isinstance(space, spaces.Box) and (learner.module is not None or learner.filters > 0 or are_pixels(space))
+    boxed = isinstance(space, spaces.Box) and (learner.module is not None or layers is not None)
     inputs = None if boxed else Inputs(space)
 
     def make(seed: int) -> nn.Module:
-        if learner.filters:
-            shape, hidden = space.shape or (), learner.hidden
-            network = FilteredPerceptron(shape, learner.filters, hidden, num_actions, dueling=learner.dueling)
+        if learner.module is None:
+            network: Perceptron | ConvolutionalNetwork
+            if layers is None:
+                network = Perceptron(Inputs(space).size, learner.hidden, num_actions, dueling=learner.dueling)
+            else:
+                scale = 1.0 if learner.filters else 1.0 / 255.0
+                network = ConvolutionalNetwork(
+                    space.shape or (), layers, num_actions, scale=scale, dueling=learner.dueling
+                )
             return network.initialise(generator(seed, Stream.INITIAL_WEIGHTS))
-        if learner.module is None and inputs is not None:
-            perceptron = Perceptron(inputs.size, learner.hidden, num_actions, dueling=learner.dueling)
-            return perceptron.initialise(generator(seed, Stream.INITIAL_WEIGHTS))
         with torch.random.fork_rng(devices=[]):  # PyTorch's own generator stays where it is
             torch.manual_seed(numbers(seed, Stream.INITIAL_WEIGHTS, 1)[0])
-            if learner.module is None:
-                layers = PIXEL_LAYERS[learner.pixel_network]
-                return PixelNetwork(space.shape or (), num_actions, layers, dueling=learner.dueling)
             module: nn.Module = learner.module(space, num_actions)
             return module
 

@@ -4,19 +4,17 @@ Shapes: B rows, A actions.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from replaylab.errors import ConfigError
-from replaylab.learners.dqn.perceptrons import PixelNetworkName, initial_blocks
+from replaylab.learners.dqn.layers import PixelLayers, initial_blocks
 
 
 class Perceptron(nn.Module):
-    """The network of `PerceptronAgents` in PyTorch: for other devices, above convolutions, and as its reference.
+    """The perceptron of the compiled core in PyTorch: for other devices, and as its reference.
 
     Args:
         inputs: Numbers in one row.
@@ -54,33 +52,45 @@ class Perceptron(nn.Module):
         return self
 
 
-class FilteredPerceptron(nn.Module):
-    """The core's network with `filters`: a convolution of 3 × 3, stride 1, with relu, below a perceptron.
+class ConvolutionalNetwork(nn.Module):
+    """Convolutions with relu below a perceptron: the core's network in PyTorch.
 
     Args:
         shape: (channels, height, width) of the observations.
-        filters: Of the convolution.
-        hidden: Of the perceptron.
+        layers: The convolutions and the hidden layers' widths.
         num_actions: A.
+        scale: What the observations' numbers are multiplied by; 1/255 for pixels.
         dueling: As in `Perceptron`.
     """
 
     def __init__(
-        self, shape: tuple[int, ...], filters: int, hidden: Sequence[int], num_actions: int, *, dueling: bool = False
+        self, shape: tuple[int, ...], layers: PixelLayers, num_actions: int, *, scale: float, dueling: bool = False
     ) -> None:
         super().__init__()
-        channels, height, width = shape
-        self.convolution = nn.Conv2d(channels, filters, 3)
-        self.top = Perceptron(filters * (height - 2) * (width - 2), hidden, num_actions, dueling=dueling)
+        channels, self.scale = shape[0], scale
+        convolutions: list[nn.Module] = []
+        for filters, side, stride in layers.convolutions:
+            convolutions.append(nn.Conv2d(channels, filters, side, stride))
+            channels = filters
+        # Pixel by pixel: faster on GPUs, and the order of the core. PyTorch's annotations know nothing of it.
+        self.convolutions = nn.ModuleList(convolutions).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        features = self._features(torch.zeros(1, *shape)).shape[1]
+        self.top = Perceptron(features, layers.hidden, num_actions, dueling=dueling)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return Q(s, ·) (B, A) for observations (B, channels, height, width)."""
-        q: Tensor = self.top(torch.relu(self.convolution(x.to(self.convolution.weight.dtype))).flatten(1))
+        q: Tensor = self.top(self._features(x))
         return q
 
-    def initialise(self, draws: np.random.Generator) -> "FilteredPerceptron":
+    def _features(self, x: Tensor) -> Tensor:
+        x = x.to(self.convolutions[0].weight.dtype, memory_format=torch.channels_last) * self.scale
+        for convolution in self.convolutions:
+            x = torch.relu(convolution(x))
+        return x.permute(0, 2, 3, 1).flatten(1)
+
+    def initialise(self, draws: np.random.Generator) -> "ConvolutionalNetwork":
         """Start where the core's network of the same draws starts, and return this one."""
-        _initialise([self.convolution, *self.top.hidden, *self.top.heads], draws)
+        _initialise([*self.convolutions, *self.top.hidden, *self.top.heads], draws)
         return self
 
 
@@ -88,67 +98,13 @@ class FilteredPerceptron(nn.Module):
 def _initialise(layers: Sequence[Any], draws: np.random.Generator) -> None:
     blocks = iter(initial_blocks([layer.weight.flatten(1).shape for layer in layers], draws))
     for layer in layers:
-        layer.weight.copy_(torch.from_numpy(next(blocks)).view_as(layer.weight))
+        layer.weight.copy_(in_layers_order(torch.from_numpy(next(blocks)), layer.weight))
         layer.bias.copy_(torch.from_numpy(next(blocks)))
 
 
-@dataclass(frozen=True)
-class PixelLayers:
-    """What a network for pixels is made of: convolutions, each (filters, side, stride), and a hidden layer above."""
-
-    convolutions: tuple[tuple[int, int, int], ...]
-    hidden: int
-
-
-PIXEL_LAYERS: dict[PixelNetworkName, PixelLayers] = {
-    "nature": PixelLayers(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih et al. 2015
-    "data_efficient": PixelLayers(((32, 5, 5), (64, 5, 5)), 256),  # van Hasselt, Hessel & Aslanides 2019
-}
-
-
-class PixelNetwork(nn.Module):
-    """A network for pixels: convolutions with relu, then a perceptron of one hidden layer.
-
-    Args:
-        shape: (channels, height, width) of the uint8 observations; scaled by 1/255 inside.
-        num_actions: A.
-        layers: The convolutions and the hidden layer's width.
-        dueling: As in `Perceptron`.
-
-    Raises:
-        ConfigError: The image is too small, or the channels come last.
-    """
-
-    def __init__(self, shape: tuple[int, ...], num_actions: int, layers: PixelLayers, *, dueling: bool = False) -> None:
-        super().__init__()
-        channels, height, width = shape
-        least = _least_side(layers)
-        if min(height, width) < least:
-            raise ConfigError(
-                f"the network for pixels needs observations (channels, height, width) of at least {least} × {least}, "
-                f"but they have the shape {shape}; change it with gymnasium.wrappers.TransformObservation, or set "
-                "`module`"
-            )
-        parts: list[nn.Module] = []
-        for filters, side, stride in layers.convolutions:
-            parts += [nn.Conv2d(channels, filters, side, stride), nn.ReLU()]
-            channels = filters
-        convolutions = nn.Sequential(*parts, nn.Flatten())
-        # Pixel by pixel: faster on processors and GPUs. PyTorch's annotations know nothing of it.
-        self.convolutions = convolutions.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        features = self.convolutions(torch.zeros(1, *shape)).shape[1]
-        self.top = Perceptron(features, (layers.hidden,), num_actions, dueling=dueling)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return Q(s, ·) (B, A) for images uint8 (B, channels, height, width)."""
-        images = x.to(torch.float32, memory_format=torch.channels_last)
-        q: Tensor = self.top(self.convolutions(images / 255.0))
-        return q
-
-
-def _least_side(layers: PixelLayers) -> int:
-    """Return the side of the smallest image that leaves each convolution at least one place."""
-    least = 1
-    for _, side, stride in reversed(layers.convolutions):
-        least = (least - 1) * stride + side
-    return least
+def in_layers_order(block: Tensor, weight: Tensor) -> Tensor:
+    """Return the core's weights (O, I) of a layer in the shape of PyTorch's: of filters with the channels first."""
+    if weight.ndim == 2:
+        return block.view_as(weight)
+    filters, channels, height, width = weight.shape
+    return block.view(filters, height, width, channels).permute(0, 3, 1, 2)

@@ -1,33 +1,32 @@
-"""Deep Q-learners whose networks are perceptrons, with or without filters below, computed by the compiled core.
+"""Deep Q-learners whose networks are perceptrons, with or without convolutions below, computed by the compiled core.
 
 The core goes through a whole update replica by replica (forward, backward, Adam), so that a replica's numbers stay
 in the processor's nearest cache: at CartPole's size five times faster than PyTorch's products batched over replicas.
-The tests hold it against PyTorch's autograd.
+Convolutions copy nothing side by side and keep each place's numbers in the nearest cache. The tests hold it all
+against PyTorch's autograd.
 
 Shapes: R replicas, N observations, B drawn steps, A actions, P parameters of a replica.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
+from gymnasium import Space, spaces
 
 from replaylab._core import QLearners
 from replaylab.learners.api.exploration import EpsilonGreedyAgents
-from replaylab.learners.api.observations import Inputs
+from replaylab.learners.api.observations import Inputs, pixels_in_rows
 from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator
+from replaylab.learners.dqn.layers import PixelLayers, initial_blocks
 from replaylab.replay import Batch
 
 if TYPE_CHECKING:
     from replaylab.learners.dqn.settings import DQN
-
-PixelNetworkName = Literal["nature", "data_efficient"]
-"""The networks for pixels: of Mnih et al. 2015, or of van Hasselt, Hessel & Aslanides 2019."""
 
 _ARRAYS = ("online", "target", "mean", "square")
 
@@ -40,20 +39,30 @@ class PerceptronAgents(EpsilonGreedyAgents):
 
     Args:
         learner: The settings.
-        inputs: What the networks see of an observation.
+        space: Of the observations.
+        layers: Convolutions and hidden layers, of networks that see images; None: they see numbers in a row.
         actions: The action space.
         seeds: One for each replica, of which its `Stream.INITIAL_WEIGHTS` and `Stream.EXPLORATION` are used.
     """
 
-    def __init__(self, learner: "DQN", inputs: Inputs, actions: spaces.Discrete, seeds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        learner: "DQN",
+        space: Space[Any],
+        layers: PixelLayers | None,
+        actions: spaces.Discrete,
+        seeds: Sequence[int],
+    ) -> None:
         least, most = learner.target_range or (-inf, inf)
-        self._inputs, self._gamma, self.loss = inputs, learner.gamma, learner.loss
+        pixels = layers is not None and learner.filters == 0
+        self._inputs: Callable[[Obs], npt.NDArray[Any]] = pixels_in_rows if pixels else Inputs(space)
+        self._gamma, self.loss = learner.gamma, learner.loss
         super().__init__(learner.epsilon, actions, seeds)
         self.updates = 0
         settings: dict[str, Any] = {
-            "shape": inputs.space.shape if learner.filters else (inputs.size,),
-            "filters": learner.filters,
-            "hidden": list(learner.hidden),
+            "shape": (Inputs(space).size, 1, 1) if layers is None else space.shape,
+            "convolutions": () if layers is None else layers.convolutions,
+            "hidden": learner.hidden if layers is None else layers.hidden,
             "actions": int(actions.n),
             "replicas": len(seeds),
             "dueling": learner.dueling,
@@ -130,23 +139,6 @@ class PerceptronAgents(EpsilonGreedyAgents):
         return core.update(
             obs, np.asarray(self.index_of(batch.action), np.int64), batch.reward, next_obs, discount, batch.weight
         )
-
-
-def initial_blocks(
-    shapes: Sequence[tuple[int, int]], draws: np.random.Generator
-) -> list[npt.NDArray[np.floating[Any]]]:
-    """Draw each layer's weights (O, I) and biases (O,) from U(−1/√I, 1/√I), as `torch.nn.Linear` does.
-
-    Args:
-        shapes: (O, I) of each layer.
-        draws: Where the numbers come from, in the order of the blocks.
-    """
-    return [
-        draws.uniform(-bound, bound, size)
-        for outputs, inputs in shapes
-        for bound in [inputs**-0.5]
-        for size in [(outputs, inputs), (outputs,)]
-    ]
 
 
 def bootstrap_discount(batch: Batch, gamma: float) -> npt.NDArray[np.float32]:

@@ -23,9 +23,10 @@ from replaylab.arguments import (
 )
 from replaylab.errors import ConfigError
 from replaylab.learners.api.exploration import CHANCE
-from replaylab.learners.api.observations import Inputs, are_pixels
+from replaylab.learners.api.observations import are_pixels
 from replaylab.learners.api.protocols import Agents, Loss
-from replaylab.learners.dqn.perceptrons import PerceptronAgents, PixelNetworkName
+from replaylab.learners.dqn.layers import PixelNetworkName, board_layers, pixel_layers
+from replaylab.learners.dqn.perceptrons import PerceptronAgents
 from replaylab.replay import Linear, Schedule
 
 MODULE = function("(observation space, number of actions)")
@@ -52,9 +53,10 @@ class DQN:
     The defaults are for CartPole-v1 in 50,000 steps. With Huber's loss shorter target periods learn faster and then
     fall back, and below 100 updates the values diverge; this is not so of the squared loss.
 
-    The network is a perceptron, computed for all replicas by the compiled core, above a small convolution if
-    `filters` are asked for; else for pixels (three axes of uint8) it is a convolutional one (`pixel_network`); or it is
-    yours (`module`). Of a goal environment it sees the observation and the desired goal.
+    The network is a perceptron, above a small convolution if `filters` are asked for; else for pixels (three axes of
+    uint8) it is a convolutional one (`pixel_network`). The compiled core computes them for all replicas, or PyTorch
+    on another device. Or the network is yours (`module`). Of a goal environment it sees the observation and the
+    desired goal.
 
     Sources: Mnih et al. 2015; van Hasselt, Guez & Silver 2016 (double); Wang et al. 2016 (dueling); Schaul et al.
     2016 (weights); Andrychowicz et al. 2017 (clipped targets); Young & Tian 2019 (filters); van Hasselt, Hessel &
@@ -78,7 +80,7 @@ class DQN:
         gradient_steps: Updates in a turn of learning, each from a batch of its own.
         epsilon: Chance of a random action, a number or a schedule over training progress.
         max_grad_norm: Largest Euclidean norm of a replica's gradient; None: no bound.
-        device: PyTorch's name of where to compute. Perceptrons are fastest on the CPU, where they need no PyTorch.
+        device: PyTorch's name of where to compute. On the CPU none of the networks but your own needs PyTorch.
         module: Makes a `torch.nn.Module` from the observation space and A; it maps a batch of observations (B, ...) to
             Q(s, ·) (B, A). It gets a Box's values in their shape, integers in their dtype and others as float32, and
             what is in no Box as a perceptron's inputs. None: the network described above.
@@ -144,14 +146,13 @@ class DQN:
         """
         if not isinstance(action_space, spaces.Discrete):
             raise ConfigError(f"DQN needs Discrete actions, but they are in {action_space}")
-        shape = observation_space.shape or ()
-        if self.filters and (not isinstance(observation_space, spaces.Box) or len(shape) != 3 or min(shape[1:]) < 3):
-            raise ConfigError(
-                f"`filters` of DQN need observations in a Box (channels, height, width) of at least 3 × 3, but they "
-                f"are in {observation_space}; set `filters` to 0, or use gymnasium.wrappers.TransformObservation"
-            )
-        if self.module is None and self.device == "cpu" and (self.filters or not are_pixels(observation_space)):
-            return PerceptronAgents(self, Inputs(observation_space), action_space, seeds)
+        layers = None
+        if self.filters:
+            layers = board_layers(self.filters, self.hidden, observation_space)
+        elif self.module is None and are_pixels(observation_space):
+            layers = pixel_layers(self.pixel_network, observation_space)
+        if self.module is None and self.device == "cpu":
+            return PerceptronAgents(self, observation_space, layers, action_space, seeds)
         from replaylab.learners.dqn.modules import module_agents  # PyTorch, only now that it is needed
 
-        return module_agents(self, observation_space, action_space, seeds)
+        return module_agents(self, observation_space, layers, action_space, seeds)

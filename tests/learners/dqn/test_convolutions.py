@@ -1,0 +1,160 @@
+"""Networks for pixels, computed by the core, beside PyTorch's autograd."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from replaylab import _core
+from replaylab.errors import ConfigError
+from replaylab.learners import DQN
+from replaylab.learners.dqn.layers import PIXEL_LAYERS, Convolution, PixelLayers
+from replaylab.learners.dqn.perceptrons import PerceptronAgents
+from replaylab.replay import Batch
+from tests.learners.dqn.batches import part
+from tests.learners.dqn.on_device import gradients, on_device
+
+CHOICES = spaces.Discrete(5)
+SETTINGS = DQN(learning_rate=1e-7, batch_size=8, learning_starts=8, gamma=0.9, max_grad_norm=None)
+OWN = {
+    "overlapping": ((3, 3, 1), (4, 3, 2)),
+    "side by side": ((5, 2, 2), (3, 4, 4)),
+    "apart": ((5, 2, 3), (8, 1, 2), (2, 2, 1)),
+    "many": ((17, 4, 3),),
+}
+
+
+def space_of(shape):
+    return spaces.Box(0, 255, shape, np.uint8)
+
+
+@pytest.fixture(params=_core.usable_kernels())
+def kernels(request):
+    _core.use_kernels(request.param)
+    yield request.param
+    _core.use_kernels(_core.usable_kernels()[0])
+
+
+def batch_of(replicas, rows, shape, seed=0):
+    rng = np.random.default_rng(seed)
+    obs, next_obs = (rng.integers(256, size=(replicas, rows, *shape), dtype=np.uint8) for _ in range(2))
+    return Batch(
+        {
+            "obs": obs,
+            "action": rng.integers(5, size=(replicas, rows)),
+            "reward": rng.standard_normal((replicas, rows)).astype(np.float32),
+            "next_obs": next_obs,
+            "terminated": rng.random((replicas, rows)) < 0.2,
+            "truncated": np.zeros((replicas, rows), bool),
+            "weight": rng.random((replicas, rows)).astype(np.float32),
+        }
+    )
+
+
+def compare(learner, shape, rows):
+    space = space_of(shape)
+    ours, theirs = learner.agents(space, CHOICES, [3, 4]), on_device(learner, space, CHOICES, [3, 4])
+    assert isinstance(ours, PerceptronAgents)
+    for update in range(2):
+        batch = batch_of(2, rows, shape, seed=update)
+        np.testing.assert_allclose(ours.q_values(batch.obs), theirs.q_values(batch.obs), rtol=1e-4, atol=1e-5)
+        mine, wanted = ours.update(batch), theirs.update(batch)
+        np.testing.assert_allclose(mine.td_error, wanted.td_error, rtol=1e-4, atol=1e-5)
+        for r, one in enumerate(theirs.learners):
+            gradient = gradients(one)
+            scale = gradient.abs().max().item()
+            np.testing.assert_allclose(ours.core.gradients[r], gradient, rtol=1e-4, atol=1e-4 * scale)
+
+
+@pytest.mark.parametrize("convolutions", OWN.values(), ids=OWN.keys())
+@pytest.mark.parametrize(("shape", "rows"), [((3, 17, 14), 1), ((4, 15, 16), 19), ((1, 19, 21), 32)])
+def test_gradients_of_any_convolutions_equal_autograds(monkeypatch, convolutions, shape, rows, kernels):
+    layers = PixelLayers(tuple(Convolution(*one) for one in convolutions), (6,))
+    monkeypatch.setitem(PIXEL_LAYERS, "nature", layers)
+    compare(SETTINGS, shape, rows)
+
+
+@pytest.mark.parametrize("name", PIXEL_LAYERS)
+@pytest.mark.parametrize("changes", [{"double": False, "loss": "squared"}, {"dueling": True, "max_grad_norm": 0.05}])
+def test_gradients_of_the_published_networks_equal_autograds(name, changes, kernels):
+    compare(replace(SETTINGS, pixel_network=name, **changes), (4, 44, 53), 9)
+
+
+def test_replicas_learn_as_if_alone():
+    learner, space = replace(SETTINGS, pixel_network="data_efficient", learning_rate=1e-3), space_of((2, 30, 26))
+    together = learner.agents(space, CHOICES, [5, 0])
+    for r, seed in enumerate([5, 0]):
+        alone = learner.agents(space, CHOICES, [seed])
+        for update in range(5):
+            batch = batch_of(2, 8, (2, 30, 26), seed=update)
+            if r == 0:
+                together.update(batch)
+            alone.update(part(batch, r))
+        np.testing.assert_array_equal(alone.core.online[0], together.core.online[r])
+
+
+def test_values_do_not_depend_on_how_many_are_asked_for_at_once():
+    space = space_of((4, 36, 36))
+    agents = SETTINGS.agents(space, CHOICES, [1])
+    obs = batch_of(1, 70, (4, 36, 36)).obs
+    one_by_one = np.concatenate([agents.q_values(obs[:, i : i + 1]) for i in range(70)], 1)
+    np.testing.assert_allclose(agents.q_values(obs), one_by_one, rtol=1e-5, atol=1e-6)
+
+
+def test_black_and_white_are_0_and_1():
+    """What is seen of a pixel is its share of 255."""
+    space = space_of((1, 36, 36))
+    agents = SETTINGS.agents(space, CHOICES, [1])
+    network = on_device(SETTINGS, space, CHOICES, [1]).learners[0].online
+    network.scale = 1.0
+    for value, share in ((0, 0.0), (255, 1.0), (51, 0.2)):
+        obs = np.full((1, 1, 1, 36, 36), value, np.uint8)
+        with torch.no_grad():
+            q = network(torch.full((1, 1, 36, 36), share))
+        np.testing.assert_allclose(agents.q_values(obs)[0], q, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "size"), [("nature", 1_693_362), ("data_efficient", 206_834)])
+def test_networks_for_pixels_have_their_papers_sizes(name, size):
+    """With 18 actions: Mnih et al. 2015; van Hasselt et al. 2019, 3,232 + 51,264 + 147,712 + 18 · 257."""
+    agents = replace(SETTINGS, pixel_network=name).agents(space_of((4, 84, 84)), spaces.Discrete(18), [0])
+    assert agents.core.online.shape == (1, size)
+
+
+def test_the_data_efficient_network_is_two_layers_of_patches():
+    """Stride = side: each convolution is a dense layer on patches that do not overlap."""
+    space, learner = space_of((4, 52, 29)), replace(SETTINGS, pixel_network="data_efficient")
+    agents = learner.agents(space, CHOICES, [3])
+    obs = batch_of(1, 3, space.shape).obs
+    x = obs[0].transpose(0, 2, 3, 1) / 255.0
+    blocks = [
+        (agents.core.online[0, begin:][: outputs * inputs].reshape(outputs, inputs), outputs * inputs + begin)
+        for begin, outputs, inputs in agents.core.layers
+    ]
+    for weight, after in blocks[:2]:
+        rows, height, width, channels = x.shape
+        x = x[:, : height // 5 * 5, : width // 5 * 5].reshape(rows, height // 5, 5, width // 5, 5, channels)
+        bias = agents.core.online[0, after : after + len(weight)]
+        x = np.maximum(np.einsum("byixjc,fijc->byxf", x, weight.reshape(-1, 5, 5, channels)) + bias, 0.0)
+    assert x.shape == (3, 2, 1, 64)
+    for depth, (weight, after) in enumerate(blocks[2:]):
+        x = x.reshape(3, -1) @ weight.T + agents.core.online[0, after : after + len(weight)]
+        x = np.maximum(x, 0.0) if depth == 0 else x
+    np.testing.assert_allclose(agents.q_values(obs)[0], x, rtol=1e-4, atol=1e-5)
+
+
+def test_an_image_too_small_for_a_network_is_told_with_the_least_side():
+    for name, least in (("nature", 36), ("data_efficient", 25)):
+        learner = replace(SETTINGS, pixel_network=name)
+        learner.agents(space_of((4, least, least)), CHOICES, [0])
+        with pytest.raises(ConfigError, match=f"at least {least} × {least}"):
+            learner.agents(space_of((4, least, least - 1)), CHOICES, [0])
+
+
+@pytest.mark.parametrize("shape", [(84, 84, 3), (4, 20, 84)])
+def test_images_the_network_cannot_see_are_told(shape):
+    with pytest.raises(ConfigError, match=re.escape(f"but they have the shape {shape}")):
+        SETTINGS.agents(space_of(shape), CHOICES, [0])
