@@ -137,7 +137,7 @@ def busy(seconds=0.2):
     """Give the GPU work for at least so long, without waiting for it."""
     a, b = (torch.ones(4096, 4096, device="cuda") for _ in range(2))
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    for timed in (False, True):  # the first product sets the library up
+    for _ in range(2):  # the first product sets the library up
         begin.record()
         torch.mm(a, b)
         end.record()
