@@ -228,7 +228,7 @@ def test_kills_in_the_middle_of_pong(tmp_path):
     last: dict[str, int] = {}
     for _ in range(2):
         run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        wait_for(lambda run=run: further(last, made) or run.poll() is not None)
+        wait_for(lambda run=run, last=last: further(last, made) or run.poll() is not None)
         assert run.poll() is None, "the study was too short to be killed"
         kill_all(run)
         last = kept(made)
