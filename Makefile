@@ -2,6 +2,7 @@
 #
 #   make study    build, install and run the quick study; prints where its report lies
 #   make test     build, install and run the tests
+#   make test-cuda  the tests that need a GPU, each told as skipped where PyTorch finds none
 #   make bench    time the buffer beside its peers (installs them; ARGS=... for options)
 #   make lint     formatting, lint, types and the core's generated stubs
 #   make format   apply the formatters
@@ -20,7 +21,7 @@ CORE := $(wildcard cpp/*/*.cpp cpp/*/*.hpp) CMakeLists.txt pyproject.toml constr
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
-.PHONY: study test test-slow bench bench-training lint format stubs docs pictures coverage sanitize fuzz clean
+.PHONY: study test test-slow test-cuda bench bench-training lint format stubs docs pictures coverage sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -29,11 +30,15 @@ study: $(VENV)/.lab
 
 test: $(VENV)/.test
 	@echo "==> running the tests ($(JOBS) processes)"
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m "not slow and not cuda"
 
 test-slow: $(VENV)/.test
 	@echo "==> running every test, the slow ones too"
 	@$(BIN)/python -m pytest -q -n $(JOBS)
+
+test-cuda: $(VENV)/.test
+	@echo "==> running the tests that need a GPU"
+	@$(BIN)/python -m pytest -q -m cuda tests
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.replay $(ARGS)
@@ -50,7 +55,7 @@ pictures: $(VENV)/.docs
 	@$(BIN)/python docs/make_pictures.py
 
 coverage: $(VENV)/.test
-	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --cov --cov-report=term-missing:skip-covered tests/replay tests/docs src/replaylab/replay
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow and not cuda" --cov --cov-report=term-missing:skip-covered tests/replay tests/docs src/replaylab/replay
 
 sanitize: $(VENV)/.test
 	@tests/sanitize/run.sh $(BIN)/python $(JOBS)

@@ -1,17 +1,18 @@
 """Training on Pong beside Stable-Baselines3's DQN: environment steps a second, and memory.
 
     pip install "replaylab[atari,bench,lab]"
-    python -m benchmarks.atari_training --json atari.json
+    python -m benchmarks.atari_training --network data_efficient --json atari.json
 
 Both prepare the game alike (random no-ops, FIRE, four frames a step, 84×84 grey, stacks of four, whole games and
-unclipped rewards) and learn alike: the same convolutional network, batches of 32, an update every fourth step, Huber
-loss, Adam at 1e-4, the plain target (and a double one, here), gradients clipped at 10, no evaluation. They run in
-processes of their own, PyTorch with one thread, and take turns; a ratio is the median of those within a turn. Seconds
-are the processor's, so that neighbours on a shared machine count less.
+unclipped rewards) and learn alike: the same convolutional network (`--network`), batches of 32, an update every fourth
+step (`--train-period`), Huber loss, Adam at 1e-4, the plain target (and a double one, here), gradients clipped at 10,
+no evaluation. They run in processes of their own, PyTorch with one thread, and take turns; a ratio is the median of
+those within a turn. Seconds are the processor's, so that neighbours on a shared machine count less.
 
-Memory is what the process's resident memory grows by for each step while a buffer of `--fill` steps is filled with
-random play, without learning, from its tenth part on: what is there anyway is not in it. Stable-Baselines3's buffer
-keeps each observation once (``optimize_memory_usage=True``), a stack of four; this library's keeps frames, compressed.
+Memory is what the process's resident memory grows by for each step while a buffer of `--fill` steps is filled, without
+learning, from its tenth part on: what is there anyway is not in it. Stable-Baselines3's buffer keeps stacks of four,
+each once (``optimize_memory_usage=True``) or twice; this library's keeps frames, compressed, of which the size depends
+on what is seen: it is filled by random play, and by a player that follows the ball and so has long rallies.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import multiprocessing
 import os
 import statistics
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -28,27 +31,48 @@ import numpy as np
 
 GAME = "PongNoFrameskip-v4"
 NAMES = ("replaylab", "replaylab double", "stable-baselines3")
-BATCH, STARTS, PERIOD = 32, 100, 4
+FILLS = {
+    "replaylab, random play": ("replaylab", "random"),
+    "replaylab, long rallies": ("replaylab", "rallies"),
+    "stable-baselines3, optimize_memory_usage": ("stable-baselines3", "optimized"),
+    "stable-baselines3": ("stable-baselines3", "plain"),
+}
+PARAMETERS = {"nature": 1_687_206, "data_efficient": 203_750}
+"""Of each network, with Pong's six actions."""
+
+BATCH, STARTS = 32, 100
 
 
-def our_learner(capacity: int, *, double: bool = False) -> Any:
+@dataclass(frozen=True)
+class Job:
+    """What a process is asked for: to train for so many steps, or, with `fill`, to fill a buffer in that way."""
+
+    network: str
+    train_period: int
+    steps: int
+    capacity: int
+    fill: str = ""
+
+
+def our_learner(job: Job, *, double: bool = False) -> Any:
     """Return the settings that Stable-Baselines3 is given too."""
     from replaylab.learners import DQN
 
     return DQN(
         learning_rate=1e-4,
         batch_size=BATCH,
-        capacity=capacity,
+        capacity=job.capacity,
         double=double,
         learning_starts=STARTS,
-        train_period=PERIOD,
+        train_period=job.train_period,
         target_period=2_500,
         epsilon=0.1,
         max_grad_norm=10.0,
+        pixel_network=job.network,  # type: ignore[arg-type]  # one of argparse's choices
     )
 
 
-def train_ours(steps: int, capacity: int, *, double: bool = False) -> float:
+def train_ours(job: Job, *, double: bool = False) -> float:
     """Return the seconds from the first update to the end."""
     from replaylab.learners import Callbacks, TrainingConfig, train
     from replaylab.replay import FrameStack, Uniform
@@ -56,9 +80,9 @@ def train_ours(steps: int, capacity: int, *, double: bool = False) -> float:
     began: list[float] = []
     config = TrainingConfig(
         GAME,
-        our_learner(capacity, double=double),
+        our_learner(job, double=double),
         Uniform(),
-        STARTS + steps,
+        STARTS + job.steps,
         transforms=[FrameStack(4, stacked_input=True)],
         eval_every=None,
         log_every=STARTS,
@@ -83,7 +107,30 @@ def their_env() -> Any:
     return VecFrameStack(DummyVecEnv([make]), 4)
 
 
-def train_theirs(steps: int, capacity: int) -> float:
+def their_network(network: str) -> dict[str, Any]:
+    """Return the policy's arguments for a network; without any it is that of 2015."""
+    if network == "nature":
+        return {}
+    import torch
+    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+    from torch import nn
+
+    class DataEfficient(BaseFeaturesExtractor):
+        """Two convolutions of 5 × 5, stride 5, below 256 units (van Hasselt, Hessel & Aslanides 2019)."""
+
+        def __init__(self, observation_space: Any) -> None:
+            super().__init__(observation_space, 256)
+            convolutions = (nn.Conv2d(4, 32, 5, 5), nn.ReLU(), nn.Conv2d(32, 64, 5, 5), nn.ReLU(), nn.Flatten())
+            self.layers = nn.Sequential(*convolutions, nn.Linear(64 * 3 * 3, 256), nn.ReLU())
+
+        def forward(self, observations: torch.Tensor) -> torch.Tensor:
+            features: torch.Tensor = self.layers(observations)
+            return features
+
+    return {"features_extractor_class": DataEfficient, "net_arch": []}
+
+
+def train_theirs(job: Job) -> float:
     """Return the seconds from the first update to the end."""
     from stable_baselines3 import DQN
     from stable_baselines3.common.callbacks import BaseCallback
@@ -101,62 +148,80 @@ def train_theirs(steps: int, capacity: int) -> float:
         "CnnPolicy",
         their_env(),
         learning_rate=1e-4,
-        buffer_size=capacity,
+        buffer_size=job.capacity,
         learning_starts=STARTS,
         batch_size=BATCH,
-        train_freq=PERIOD,
-        target_update_interval=2_500 * PERIOD,
+        train_freq=job.train_period,
+        target_update_interval=2_500 * job.train_period,
         exploration_initial_eps=0.1,
         exploration_final_eps=0.1,
         max_grad_norm=10.0,
         optimize_memory_usage=True,
         replay_buffer_kwargs={"handle_timeout_termination": False},
+        policy_kwargs=their_network(job.network),
         seed=0,
     )
-    model.learn(STARTS + steps, callback=began, log_interval=None)
+    found = sum(parameter.numel() for parameter in model.q_net.parameters())
+    assert found == PARAMETERS[job.network], f"their network has {found:,} parameters"
+    model.learn(STARTS + job.steps, callback=began, log_interval=None)
     return time.process_time() - began.at
 
 
-def fill_ours(capacity: int) -> float:
+def fill_ours(job: Job) -> float:
     """Return the bytes by which the process grows for each step that is stored."""
     from replaylab.learners import TrainingConfig
     from replaylab.learners.training.state import Run
     from replaylab.replay import FrameStack, Uniform
 
     stack = FrameStack(4, stacked_input=True)
-    run = Run(TrainingConfig(GAME, our_learner(capacity), Uniform(), capacity, transforms=[stack]), [0])
+    run = Run(TrainingConfig(GAME, our_learner(job), Uniform(), job.capacity, transforms=[stack]), [0])
     run.env.action_space.seed(0)
+    game = run.env.envs[0].unwrapped  # type: ignore[attr-defined]
+    play = rallies(game) if job.fill == "rallies" else run.env.action_space.sample
     obs = run.obs
-    for number in range(capacity):
-        if number == capacity // 10:
+    for number in range(job.capacity):
+        if number == job.capacity // 10:
             before = resident()
-        action = run.env.action_space.sample()
+        action = np.broadcast_to(play(), 1)
         next_obs, reward, terminated, truncated, infos = run.env.step(action)
         step = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs}
         ends = {"terminated": terminated, "truncated": truncated, "final_obs": infos.get("final_obs")}
         run.replay.add(**step, **ends)
         obs = next_obs
-    return (resident() - before) / (capacity - capacity // 10)
+    return (resident() - before) / (job.capacity - job.capacity // 10)
 
 
-def fill_theirs(capacity: int) -> float:
+def rallies(game: Any) -> Callable[[], int]:
+    """Return a player of Pong that looks into the machine's memory and keeps its paddle at the ball's height."""
+    paddle, ball, up, down = 51, 54, 2, 3
+
+    def play() -> int:
+        memory = game.ale.getRAM()
+        off = int(memory[ball]) - int(memory[paddle])
+        return 0 if abs(off) < 4 else down if off > 0 else up
+
+    return play
+
+
+def fill_theirs(job: Job) -> float:
     """Return the bytes by which the process grows for each step that is stored."""
     from stable_baselines3 import DQN
 
     env = their_env()
-    options = {"handle_timeout_termination": False}
-    model = DQN("CnnPolicy", env, buffer_size=capacity, optimize_memory_usage=True, replay_buffer_kwargs=options)
+    options: dict[str, Any] = {"optimize_memory_usage": job.fill == "optimized"}
+    options["replay_buffer_kwargs"] = {"handle_timeout_termination": False}
+    model = DQN("CnnPolicy", env, buffer_size=job.capacity, **options)
     env.action_space.seed(0)
     obs = env.reset()
-    for number in range(capacity):
-        if number == capacity // 10:
+    for number in range(job.capacity):
+        if number == job.capacity // 10:
             before = resident()
         action = np.array([env.action_space.sample()])
         next_obs, reward, done, infos = env.step(action)
         channels_first = (obs.transpose(0, 3, 1, 2), next_obs.transpose(0, 3, 1, 2))
         model.replay_buffer.add(*channels_first, action, reward, done, infos)
         obs = next_obs
-    return (resident() - before) / (capacity - capacity // 10)
+    return (resident() - before) / (job.capacity - job.capacity // 10)
 
 
 def resident() -> int:
@@ -165,62 +230,71 @@ def resident() -> int:
 
 
 def worker(pipe: Connection, name: str) -> None:
-    """Do what comes through the pipe, ("train" or "fill", steps, capacity): → steps a second, or bytes."""
+    """Do the job that comes through the pipe: → steps a second, or bytes a step."""
     import torch
 
     torch.set_num_threads(1)
     ours = name.startswith("replaylab")
-    while (job := pipe.recv()) is not None:
-        what, steps, capacity = job
-        if what == "fill":
-            pipe.send(fill_ours(capacity) if ours else fill_theirs(capacity))
-        elif ours:
-            pipe.send(steps / train_ours(steps, capacity, double=name.endswith("double")))
-        else:
-            pipe.send(steps / train_theirs(steps, capacity))
+    job: Job = pipe.recv()
+    if job.fill:
+        pipe.send(fill_ours(job) if ours else fill_theirs(job))
+    elif ours:
+        pipe.send(job.steps / train_ours(job, double=name.endswith("double")))
+    else:
+        pipe.send(job.steps / train_theirs(job))
 
 
-def asked(name: str, job: tuple[str, int, int]) -> float:
+def asked(name: str, job: Job) -> float:
     """Return a new process's answer."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=worker, args=(there, name), daemon=True)
     process.start()
+    there.close()  # so that a process that dies is an end of the pipe, and is not waited for
     here.send(job)
     answer: float = here.recv()
-    here.send(None)
     process.join()
     return answer
 
 
-def main() -> None:
-    """Measure and print."""
+def arguments() -> argparse.Namespace:
+    """Return what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", choices=PARAMETERS, default="nature", help="of both (default: %(default)s)")
+    parser.add_argument("--train-period", type=int, default=4, help="steps to an update (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=1_000, help="timed in each turn (default: %(default)s)")
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=5, help="0: only the memory (default: %(default)s)")
     parser.add_argument("--capacity", type=int, default=100_000, help="of the buffers (default: %(default)s)")
     parser.add_argument(
         "--fill", type=int, default=10_000, help="steps of the buffer filled for the memory; 0: not measured"
     )
     parser.add_argument("--json", type=Path, help="write the figures there")
-    options = parser.parse_args()
+    return parser.parse_args()
 
+
+def main() -> None:
+    """Measure and print."""
+    options = arguments()
+    job = Job(options.network, options.train_period, options.steps, options.capacity)
     rates: dict[str, list[float]] = {name: [] for name in NAMES}
     for turn in range(options.turns):
         for name in NAMES[turn % 3 :] + NAMES[: turn % 3]:
-            rates[name].append(asked(name, ("train", options.steps, options.capacity)))
+            rates[name].append(asked(name, job))
         print(f"turn {turn + 1}: " + ", ".join(f"{name} {r[-1]:,.1f}/s" for name, r in rates.items()), flush=True)
-    grown = {}
-    if options.fill:
-        grown = {name: asked(name, ("fill", 0, options.fill)) for name in NAMES[::2]}
+    if options.turns:
+        told = f"medians of {options.turns} turns of {options.steps:,} steps, an update every {options.train_period}"
+        print(f"\nsteps a second with the network {options.network!r}, {told}")
+        for name, values in rates.items():
+            ratios = [a / b for a, b in zip(values, rates[NAMES[-1]], strict=True)]
+            spread = f"{statistics.median(ratios):>8.2f}× ({min(ratios):.2f} to {max(ratios):.2f})"
+            print(f"{name:<20}{statistics.median(values):>8,.1f}{spread}")
 
-    theirs = rates[NAMES[-1]]
-    print(f"\nsteps a second, medians of {options.turns} turns of {options.steps:,} steps")
-    for name, values in rates.items():
-        ratio = statistics.median(a / b for a, b in zip(values, theirs, strict=True))
-        print(f"{name:<20}{statistics.median(values):>8,.1f}{ratio:>8.2f}×")
-    for name, nbytes in grown.items():
-        print(f"{name:<20}{nbytes:>8,.0f} bytes for each stored step")
+    grown: dict[str, float] = {}
+    if options.fill:
+        print(f"\nbytes for each stored step, of {options.fill:,}, and how many times the first")
+        for name, (library, fill) in FILLS.items():
+            grown[name] = asked(library, Job(options.network, options.train_period, 0, options.fill, fill))
+            print(f"{name:<44}{grown[name]:>8,.0f}{grown[name] / next(iter(grown.values())):>8.1f}×", flush=True)
     if options.json:
         figures = {"steps_per_second": rates, "bytes_a_step": grown, "options": {**vars(options), "json": None}}
         options.json.write_text(json.dumps(figures, indent=2) + "\n")

@@ -71,6 +71,7 @@ CALLS = [
     "study run a\0b",
     "study run quick --workers 0",
     "study run quick --workers -1 --dry-run",
+    "study run quick --checkpoint-every -1",
     "study run quick --out FILE",
     "study report .",
     "study report nowhere",

@@ -75,7 +75,7 @@ tests() { # pytest's arguments
 
 build address address,undefined
 canary heap_overflow signed_overflow
-tests -n "$jobs" -m "not slow and not no_sanitizer" tests/replay \
+tests -n "$jobs" -m "not slow and not cuda and not no_sanitizer" tests/replay \
     tests/learners/dqn/test_perceptrons.py tests/learners/dqn/test_filters.py tests/learners/dqn/test_convolutions.py tests/learners/tabular/test_temporal_difference.py \
     tests/envs/pixels/test_minatar.py
 

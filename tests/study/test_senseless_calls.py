@@ -11,6 +11,7 @@ REFUSED = [
     ("run", "workers", "None True"),
     ("run", "show", f"None {TRUTH}"),
     ("run", "reporter", "None"),
+    ("run", "checkpoint_every", "None 0 3.5 huge"),
     ("estimate", "workers", "None"),
     ("estimate", "seconds", "0 3.5 huge"),
     ("query", "sql", "text nul"),

@@ -69,6 +69,10 @@ class StudyRun:
     """Worker processes of the local executor, one thread each; None: one for each core. Changes the time, not the
     numbers."""
 
+    checkpoint_every: float | None = 300.0
+    """Seconds between two checkpoints of a population in training, from which a killed one goes on; None: none are
+    kept. Changes no number."""
+
     report: bool = True
     """Write the report at the end."""
 
@@ -91,7 +95,8 @@ class StudyRun:
             estimate = study.estimate(executor=executor)
             print(estimate)
             return 1 if estimate.failing else 0
-        summary = study.run(executor=executor, reporter=reporter_for(console))
+        told = reporter_for(console)
+        summary = study.run(executor=executor, reporter=told, checkpoint_every=self.checkpoint_every)
         ran, kept = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.kept))
         print(
             f"{ran} runs in {duration(summary.seconds)}, {kept} were there already: {study.folder}",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 FOLDER = optional(place("a folder"))
 WORKERS = optional(whole())
+EVERY = optional(NOT_NEGATIVE)
 REPORTER = optional(instance(Reporter, "a reporter, with its methods"))
 
 
@@ -48,8 +49,8 @@ class Study:
     """A validated study and its folder.
 
     The folder holds ``study.json`` (every setting), ``machine.json`` (versions, hardware), ``runs/`` (one
-    Parquet file per population), ``timing/``, ``failures/``, where files were not what had been written
-    ``damaged/``, and after `report` ``report.html``, ``figures/`` and ``tables/``.
+    Parquet file per population), ``timing/``, ``failures/``, while populations are trained ``checkpoints/``, where
+    files were not what had been written ``damaged/``, and after `report` ``report.html``, ``figures/`` and ``tables/``.
 
     Example:
         >>> study = Study.from_toml("quick")
@@ -122,7 +123,9 @@ class Study:
     def _there(self) -> StudyFolder:
         return StudyFolder(self.spec, self.folder)
 
-    @takes(workers=WORKERS, executor=optional(_executor), show=optional(flag), reporter=REPORTER)
+    @takes(
+        workers=WORKERS, executor=optional(_executor), show=optional(flag), reporter=REPORTER, checkpoint_every=EVERY
+    )
     def run(
         self,
         *,
@@ -130,6 +133,7 @@ class Study:
         executor: Executor | None = None,
         show: bool | None = None,
         reporter: Reporter | None = None,
+        checkpoint_every: float | None = 300.0,
     ) -> RunSummary:
         """Run what is missing and return what was done; safe to kill at any moment and call again.
 
@@ -140,13 +144,16 @@ class Study:
                 debugger. It changes no number, and is closed at the end.
             show: whether to show the progress: live on a terminal, as plain lines elsewhere; None: in notebooks only.
             reporter: hears of the progress, in place of `show`.
+            checkpoint_every: seconds between two checkpoints of a population in training, from which a killed one goes
+                on, where its environment can; None: none are kept. It changes no number.
 
         Raises:
             ConfigError: ``workers`` is below 1, or given with ``executor``, or another run is at work in the folder.
             SpecError: the folder holds another study, or the study cannot be run.
             StorageError: the folder cannot be written, or cannot any more; what is there stays.
         """
-        return run_study(self._there, chosen_executor(workers, executor), reporter or reporter_in_python(show))
+        told = reporter or reporter_in_python(show)
+        return run_study(self._there, chosen_executor(workers, executor), told, checkpoint_every)
 
     @takes(workers=WORKERS, executor=optional(_executor), seconds=NOT_NEGATIVE)
     def estimate(

@@ -162,12 +162,3 @@ def test_the_training_loop_takes_a_module():
     learner = settings(module=lambda space, n: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, n)))
     metrics = train("CartPole-v1", learner, Prioritized(), [0, 1], 60, eval_every=None, log_every=20)
     assert np.isfinite(metrics.of("train/loss")[1]).all()
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_gpu_learns_the_same():
-    for space, batch in ((BOX, batch_of(2)), (PIXELS, pixel_batch(2))):
-        here, there = (settings(device=d).agents(space, ACTIONS, [1, 2]) for d in ("cpu", "cuda"))
-        for _ in range(5):
-            np.testing.assert_allclose(there.update(batch).td_error, here.update(batch).td_error, rtol=1e-2, atol=1e-2)
-        there.restore(there.state())

@@ -87,7 +87,7 @@ class TestTorchDevice:
         assert made.torch("cpu").action is made.action
         assert made.torch("meta").action.device.type == "meta"
 
-    @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+    @pytest.mark.cuda
     def test_cuda(self):
         buffer = make()
         batch = buffer.sample(32)
@@ -207,14 +207,6 @@ class TestPinned:
             pytest.skip("there is one")
         with pytest.raises(ConfigError, match=r"pinned for copies to an accelerator.*Leave pinning out"):
             make().sample(4).pin_memory()
-
-    @pytest.fixture
-    def pinning(self, monkeypatch):
-        """Pinned memory from ordinary memory, where there is no accelerator to pin it for."""
-        if torch.cuda.is_available():
-            return
-        empty = torch.empty
-        monkeypatch.setattr(torch, "empty", lambda shape, dtype, pin_memory: empty(shape, dtype=dtype))
 
     def test_a_copy_to_reuse(self, pinning):
         buffer, twin = make(), make()

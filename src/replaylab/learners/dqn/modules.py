@@ -257,7 +257,7 @@ def module_agents(
                 )
             return network.initialise(generator(seed, Stream.INITIAL_WEIGHTS))
         with torch.random.fork_rng(devices=[]):  # PyTorch's own generator stays where it is
-            torch.manual_seed(numbers(seed, Stream.INITIAL_WEIGHTS, 1)[0])
+            torch.default_generator.manual_seed(numbers(seed, Stream.INITIAL_WEIGHTS, 1)[0])
             module: nn.Module = learner.module(space, num_actions)
             return module
 

@@ -19,7 +19,11 @@ from replaylab.study.plan.populations import Population
 
 
 def run_populations(
-    todo: Sequence[Population], executor: Executor, writer: ResultWriter, reporter: Reporter
+    todo: Sequence[Population],
+    executor: Executor,
+    writer: ResultWriter,
+    reporter: Reporter,
+    checkpoint_every: float | None = None,
 ) -> tuple[dict[str, float], list[Failure]]:
     """Run populations, and return seconds by population id, and the failures.
 
@@ -31,11 +35,13 @@ def run_populations(
         executor: where it runs.
         writer: what puts rows, times and tracebacks into the study's folder.
         reporter: called from this thread only.
+        checkpoint_every: seconds between two checkpoints of a population, where the executor shares the study's disk;
+            None: none are kept.
 
     Raises:
         StorageError: the rows of a population could not be written; those of others that were at work then are there.
     """
-    run = _Run(executor, writer, reporter)
+    run = _Run(executor, writer, reporter, checkpoint_every if getattr(executor, "shares_disk", False) else None)
     run.train(todo)
     return run.seconds, run.failures
 
@@ -50,26 +56,36 @@ class _SeedsAlone:
 
 
 class _Run:
-    def __init__(self, executor: Executor, writer: ResultWriter, reporter: Reporter) -> None:
+    def __init__(
+        self, executor: Executor, writer: ResultWriter, reporter: Reporter, checkpoint_every: float | None
+    ) -> None:
         self.seconds: dict[str, float] = {}
         self.failures: list[Failure] = []
         self._queue = TaskQueue(executor)
         self._writer = writer
         self._reporter = reporter
+        self._checkpoint_every = checkpoint_every
         self._splits: list[_SeedsAlone] = []
         self._unwritable: StorageError | None = None
 
     def train(self, todo: Sequence[Population]) -> None:
         for population in todo:
-            self._queue.put(TrainTask(population), partial(self._whole, population))
+            self._queue.put(self._task(population), partial(self._whole, population))
         self._queue.run()
         if self._unwritable is not None:
             for split in [one for one in self._splits if one.waiting]:  # seeds that were dropped with the queue
                 self._settle(split)
             raise self._unwritable
 
+    def _task(self, population: Population) -> TrainTask:
+        if self._checkpoint_every is None:
+            return TrainTask(population)
+        return TrainTask(population, str(self._writer.checkpoints_of(population)), self._checkpoint_every)
+
     def _whole(self, population: Population, event: Event) -> None:
         """Take what happened to a population as the study planned it."""
+        if isinstance(event, Raised):
+            self._writer.drop_checkpoints(population)
         match event:
             case Progress(step):
                 self._reporter.progress(population, step)
@@ -87,11 +103,13 @@ class _Run:
         self._splits.append(split)
         for seed in reversed(population.seeds):
             alone = population.model_copy(update={"seeds": (seed,)})
-            self._queue.put(TrainTask(alone), partial(self._alone, split, alone), first=True)
+            self._queue.put(self._task(alone), partial(self._alone, split, alone), first=True)
 
     def _alone(self, split: _SeedsAlone, alone: Population, event: Event) -> None:
         """Take what happened to a seed that is trained alone; those that raise again are one failure."""
         (seed,) = alone.seeds
+        if isinstance(event, Raised):
+            self._writer.drop_checkpoints(alone)
         match event:
             case Progress():
                 return
@@ -122,6 +140,7 @@ class _Run:
             self._failed(population, str(error))
             return
         self._queue.fill()  # the worker need not wait for what is written beside the rows
+        self._writer.drop_checkpoints(population)
         self.seconds[population.id] = event.seconds
         self._writer.write_time(population, event)
         self._reporter.finished(population, event.seconds)

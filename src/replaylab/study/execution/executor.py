@@ -22,6 +22,11 @@ class TrainTask:
     """Train a population; the result is its Parquet file (`replaylab.study.results.store`)."""
 
     population: Population
+    checkpoints: str | None = None
+    """Folder on the study's disk where it is kept as it goes, and from where it goes on; None: nowhere."""
+
+    checkpoint_every: float = 0.0
+    """Seconds between two checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,9 @@ class Executor(Protocol):
     `Raised` and `Lost`, unless `close` comes first. An event of a ticket that has ended (a machine that was given up
     answers late) is ignored by the caller, so an executor need not filter it. Which worker performs a task, and what it
     performed before, must not change the result.
+
+    An executor whose workers see the study's disk may say so by an attribute ``shares_disk = True``: then tasks name a
+    folder there (`TrainTask.checkpoints`), and a population that was killed goes on from its last checkpoint.
 
     `tests/study/execution/executor_conformance.py` holds an executor to this.
     """

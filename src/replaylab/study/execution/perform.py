@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 from replaylab.errors import ReplayError
 from replaylab.study.execution.calibration import calibrate
 from replaylab.study.execution.executor import CheckTask, Finished, Raised, Task, TimeTask, TrainTask
 from replaylab.study.execution.preflight import check_population
 from replaylab.study.execution.training import train_population
-from replaylab.study.plan.populations import Population
 from replaylab.study.results.provenance import this_machine
 
 _REPORT_SECONDS = 0.2
@@ -27,8 +27,9 @@ def perform(task: Task, on_progress: Callable[[int], None]) -> Finished:
     """
     began = time.perf_counter()
     match task:
-        case TrainTask(population):
-            result = _train(population, on_progress)
+        case TrainTask():
+            result, before = _train(task, on_progress)
+            began -= before
         case CheckTask(population):
             check_population(population)
             result = b""
@@ -45,8 +46,8 @@ def raised(error: BaseException) -> Raised:
     return Raised(text, this_machine())
 
 
-def _train(population: Population, on_progress: Callable[[int], None]) -> bytes:
-    """Train a population and return its Parquet file."""
+def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, float]:
+    """Train a population and return its Parquet file, and for how many seconds it was trained before this task."""
     from replaylab.study.results.store import encoded  # heavy
 
     last = time.perf_counter()
@@ -58,4 +59,12 @@ def _train(population: Population, on_progress: Callable[[int], None]) -> bytes:
             last = now
             on_progress(int(step))
 
-    return encoded(population, train_population(population, on_step), this_machine().versions)
+    population, before = task.population, 0.0
+    if task.checkpoints is None:
+        columns = train_population(population, on_step)
+    else:
+        from replaylab.study.execution.checkpoints import train_with_checkpoints  # heavy
+
+        folder = Path(task.checkpoints)
+        columns, before = train_with_checkpoints(population, on_step, folder, task.checkpoint_every)
+    return encoded(population, columns, this_machine().versions), before

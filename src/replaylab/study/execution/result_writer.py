@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
+from shutil import rmtree
 
 from replaylab.errors import StorageError
 from replaylab.files.atomic import whole_file, write_text
@@ -29,6 +31,17 @@ class ResultWriter:
         """
         with whole_file(self._folder.file_of(population)) as temporary:
             temporary.write_bytes(finished.result)
+
+    def checkpoints_of(self, population: Population) -> Path:
+        """Return where a population is kept while it is trained."""
+        return (self._folder.path / "checkpoints" / population.id).absolute()
+
+    def drop_checkpoints(self, population: Population) -> None:
+        """Remove what a population kept: its rows are there, or it would only raise again."""
+        folder = self.checkpoints_of(population)
+        rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # those of others are there
+            folder.parent.rmdir()
 
     @staticmethod
     def unsound(population: Population, finished: Finished) -> str | None:

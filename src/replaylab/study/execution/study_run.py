@@ -34,7 +34,9 @@ class RunSummary:
         return not self.failures
 
 
-def run_study(folder: StudyFolder, executor: Executor, reporter: Reporter) -> RunSummary:
+def run_study(
+    folder: StudyFolder, executor: Executor, reporter: Reporter, checkpoint_every: float | None = None
+) -> RunSummary:
     """Run what is missing in a study's folder; see `Study.run`. The executor is closed at the end, however it ends."""
     began = time.perf_counter()
     with folder.owned():
@@ -45,7 +47,9 @@ def run_study(folder: StudyFolder, executor: Executor, reporter: Reporter) -> Ru
         kept = [p for p in planned if folder.file_of(p).is_file()]
         there = {p.id for p in kept}
         todo = [p for p in planned if p.id not in there]
-        seconds, failures = _train(folder, todo, kept, executor, reporter) if todo else ({}, [])
+        for population in kept:  # of which a kill may have left checkpoints
+            ResultWriter(folder).drop_checkpoints(population)
+        seconds, failures = _train(folder, todo, kept, executor, reporter, checkpoint_every) if todo else ({}, [])
         ran = tuple(p for p in folder.populations if p.id in seconds)
     return RunSummary(ran, tuple(kept), tuple(failures), time.perf_counter() - began, damaged)
 
@@ -56,12 +60,13 @@ def _train(
     kept: Sequence[Population],
     executor: Executor,
     reporter: Reporter,
+    checkpoint_every: float | None,
 ) -> tuple[dict[str, float], list[Failure]]:
     try:
         check_all({(p.environment, p.learner, p.strategy): p for p in todo}.values(), executor)
         reporter.begin(todo, kept, min(executor.slots, len(todo)))
         try:
-            return run_populations(todo, executor, ResultWriter(folder), reporter)
+            return run_populations(todo, executor, ResultWriter(folder), reporter, checkpoint_every)
         finally:
             reporter.end()
     finally:

@@ -31,6 +31,7 @@ class InProcess:
     """
 
     slots = 1
+    shares_disk = True
 
     def __init__(self) -> None:
         self._tickets = count()

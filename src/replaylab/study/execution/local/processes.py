@@ -37,6 +37,8 @@ class LocalProcesses:
         self._idle: list[WorkerProcess] = []
         self._busy: dict[WorkerProcess, int] = {}
 
+    shares_disk = True
+
     def __repr__(self) -> str:
         return f"LocalProcesses(workers={self._slots})"
 

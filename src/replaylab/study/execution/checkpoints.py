@@ -1,0 +1,95 @@
+"""Training a population that may be killed: kept every so many seconds, and gone on with from there.
+
+What goes on gives the same rows as what was never broken. Where the environment or the replay cannot go on from a
+checkpoint, nothing is kept, and a killed population begins again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, cast
+
+import numpy as np
+
+from replaylab.errors import ConfigError, ReplayError, SnapshotError, StorageError
+from replaylab.learners import Hook
+from replaylab.learners.api.hooks import Bools, TrainingRun
+from replaylab.learners.training import checkpoint, env_state
+from replaylab.learners.training.state import Run
+from replaylab.replay import RestorableReplay, require
+from replaylab.study.execution.training import train_population
+from replaylab.study.plan.populations import Population
+
+
+def train_with_checkpoints(
+    population: Population, on_step: Callable[[int], None], folder: Path, every: float
+) -> tuple[dict[str, Any], float]:
+    """Train a population, from its last checkpoint if there is one that can be read.
+
+    Args:
+        population: what to train.
+        on_step: hears of the steps taken, now and then.
+        folder: where the run is kept, and was.
+        every: seconds between two checkpoints.
+
+    Returns:
+        Its columns, as `train_population`, and the seconds that it had been trained for before this call.
+    """
+    kept = TimedCheckpoints(folder, every)
+    if (folder / "run.json").is_file():
+        try:
+            return train_population(population, on_step, hooks=[kept], resume=folder), kept.seconds_before
+        except (SnapshotError, StorageError):  # damaged, or of another version of the library
+            kept = TimedCheckpoints(folder, every)
+    rmtree(folder, ignore_errors=True)
+    return train_population(population, on_step, hooks=[kept]), 0.0
+
+
+class TimedCheckpoints(Hook):
+    """Keeps a run every so many seconds; what cannot be kept is trained all the same.
+
+    Args:
+        folder: Where.
+        every: Seconds between two checkpoints.
+
+    Attributes:
+        seconds_before: How long the run had been trained for when it was kept.
+    """
+
+    def __init__(self, folder: Path, every: float) -> None:
+        self.folder, self.every, self.seconds_before = folder, every, 0.0
+        self._began = time.perf_counter()
+        self._due = self._began + every
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Find out whether the environment and the replay can go on from a checkpoint."""
+        try:
+            env_state.check(run.env, run.env_id, "a checkpoint")
+            require(run.replay, RestorableReplay, "a checkpoint")
+        except ConfigError:
+            self._due = math.inf
+
+    def before_turn(self, run: TrainingRun) -> None:
+        """Keep the run where that is due."""
+        if time.perf_counter() < self._due:
+            return
+        try:
+            checkpoint.save(self.folder, cast("Run", run))
+            self._due = time.perf_counter() + self.every
+        except ReplayError:  # the disk is full, or a hook has what no checkpoint holds
+            self._due = math.inf
+
+    def keep(self, run: TrainingRun, rows: Bools) -> None:
+        """Go on as before with some of the replicas."""
+
+    def state(self) -> dict[str, Any]:
+        """Return how long the run has been trained for."""
+        return {"trained_seconds": np.array(self.seconds_before + time.perf_counter() - self._began)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.seconds_before = float(state["trained_seconds"])

@@ -1,0 +1,246 @@
+"""A population that is killed in its middle goes on from its last checkpoint: the rows are those of an unbroken run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from replaylab.study import InProcess, Study
+from replaylab.study.execution.reporter import Reporter
+from tests.study.execution.executor_conformance import Counted
+from tests.study.execution.test_kills import kill_all
+from tests.study.execution.test_study_run import wait_for
+from tests.study.tiny import rows, study
+
+DEEP = {"strategies": {"prioritized": {"type": "prioritized"}}, "seeds": 2, "baseline": "prioritized"}
+EPISODES = {
+    "environments": ["FrozenLake-v1"],
+    "strategies": {"uniform": {"type": "uniform"}},
+    "budget": {"episodes": 300},
+    "evaluation": {"every": 100, "episodes": 2},
+    "logging": {"every": 50},
+    "learners": {"q": {"type": "q_learning", "batch_size": 4}},
+}
+OFTEN = 0.1
+"""Seconds between checkpoints."""
+
+
+class Spy(Reporter):
+    """Says how far the populations are; ends the run when one has come to a step."""
+
+    def __init__(self, stop: float = np.inf) -> None:
+        self.stop, self.seen = stop, {}
+
+    def begin(self, todo, kept, workers):
+        pass
+
+    def split(self, population):
+        pass
+
+    def progress(self, population, step):
+        self.seen.setdefault(population.id, []).append(step)
+        if step >= self.stop:
+            raise KeyboardInterrupt
+
+    def finished(self, population, seconds):
+        pass
+
+    def failed(self, failure):
+        pass
+
+    def end(self):
+        pass
+
+
+def kept(made: Study) -> dict[str, int]:
+    """Return the steps at which populations were kept, by id."""
+    found = {}
+    for file in made.folder.glob("checkpoints/*/run.json"):
+        found[file.parent.name] = json.loads(file.read_text())["steps"]
+    return found
+
+
+def interrupted(folder: Path, stop: int = 1_000, **changes) -> Study:
+    """Return a study that was interrupted when a population had come so far."""
+    made = study(folder, **changes)
+    with pytest.raises(KeyboardInterrupt):
+        made.run(executor=InProcess(), reporter=Spy(stop), checkpoint_every=OFTEN)
+    return made
+
+
+def unbroken(folder: Path, **changes) -> dict[str, list]:
+    made = study(folder, **changes)
+    assert made.run(executor=InProcess(), checkpoint_every=None).complete
+    return rows(made)
+
+
+LONG = DEEP | {"budget__steps": 3_000}
+
+
+def test_what_was_interrupted_goes_on_and_leaves_no_checkpoint(tmp_path):
+    expected = unbroken(tmp_path / "unbroken", **LONG)
+    made = interrupted(tmp_path / "made", **LONG)
+    there = kept(made)
+    assert there
+    again = Spy()
+    assert made.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
+    for name, steps in there.items():
+        assert 0 < steps <= min(again.seen[name])
+    np.testing.assert_equal(rows(made), expected)
+    assert not (made.folder / "checkpoints").exists()
+
+
+def test_the_time_before_the_break_counts(tmp_path):
+    made = interrupted(tmp_path, **LONG)
+    (name,) = kept(made)
+    state = made.folder / "checkpoints" / name / json.loads(_manifest(made, name).read_text())["state"]["file"]
+    with np.load(state) as arrays:
+        before = float(arrays["recorder/trained_seconds"])
+    assert before > 0
+    made.run(executor=InProcess(), checkpoint_every=None)
+    assert kept(made) == {}
+    assert made.record(f"timing/{name}")["seconds"] > before
+
+
+def test_episodes_of_which_some_seeds_have_had_theirs(tmp_path):
+    expected = unbroken(tmp_path / "unbroken", **EPISODES)
+    made = study(tmp_path / "made", **EPISODES)
+    for stop in (100, 200):
+        with pytest.raises(KeyboardInterrupt):
+            made.run(executor=InProcess(), reporter=Spy(stop), checkpoint_every=OFTEN)
+        assert kept(made)
+    assert made.run(executor=InProcess(), checkpoint_every=OFTEN).complete
+    np.testing.assert_equal(rows(made), expected)
+
+
+@pytest.mark.parametrize("damage", ["manifest", "state", "buffer"])
+def test_a_damaged_checkpoint_is_left_and_the_population_begins_again(tmp_path, damage):
+    expected = unbroken(tmp_path / "unbroken", **LONG)
+    made = interrupted(tmp_path / "made", **LONG)
+    (name,) = kept(made)
+    manifest = _manifest(made, name)
+    listed = json.loads(manifest.read_text())
+    folder = manifest.parent
+    if damage == "buffer":
+        file = max((folder / listed["buffer"]).iterdir(), key=lambda one: one.stat().st_size)
+    else:
+        file = manifest if damage == "manifest" else folder / listed["state"]["file"]
+    file.write_bytes(file.read_bytes()[:-9])
+    again = Spy()
+    assert made.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
+    assert min(again.seen[name]) < listed["steps"]
+    np.testing.assert_equal(rows(made), expected)
+
+
+def test_an_executor_elsewhere_is_given_no_folder(tmp_path):
+    given = []
+
+    class Elsewhere(Counted):
+        def submit(self, task):
+            given.append(getattr(task, "checkpoints", None))
+            return super().submit(task)
+
+    made = study(tmp_path, **DEEP)
+    made.run(executor=Elsewhere(InProcess()), checkpoint_every=0.0)
+    assert set(given) == {None}
+
+
+def test_what_raises_keeps_no_checkpoint(tmp_path):
+    made = study(tmp_path, environments=["tests.study.failing:Fails-v0"], seeds=1, population=1)
+    assert not made.run(executor=InProcess(), checkpoint_every=0.0).complete
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_disk_that_takes_no_checkpoint_changes_nothing(tmp_path):
+    expected = unbroken(tmp_path / "unbroken", **DEEP)
+    made = study(tmp_path / "made", **DEEP)
+    made.folder.mkdir()
+    (made.folder / "checkpoints").write_text("in the way")
+    assert made.run(executor=InProcess(), checkpoint_every=0.0).complete
+    np.testing.assert_equal(rows(made), expected)
+
+
+def _manifest(made: Study, name: str) -> Path:
+    return made.folder / "checkpoints" / name / "run.json"
+
+
+PONG = """
+name = "tiny-pong"
+environments = ["ALE/Pong-v5", "PongNoFrameskip-v4"]
+seeds = 1
+population = 1
+baseline = "prioritized"
+
+[budget]
+steps = 1_200
+
+[evaluation]
+every = 600
+episodes = 1
+held_out = 10
+
+[logging]
+every = 100
+
+[measures]
+every = 0
+
+[learners.dqn]
+type = "dqn"
+pixel_network = "data_efficient"
+dueling = true
+batch_size = 8
+capacity = 600
+learning_starts = 100
+train_period = 4
+target_period = 20
+epsilon = { type = "linear", start = 1.0, end = 0.05, until = 0.5 }
+
+[strategies.prioritized]
+type = "prioritized"
+transforms = [{ type = "n_step", steps = 3 }, { type = "frame_stack", length = 4, stacked_input = true }]
+
+[env_options."ALE/Pong-v5"]
+screen_size = 42
+max_num_frames_per_episode = 700
+
+[env_options."PongNoFrameskip-v4"]
+screen_size = 42
+max_num_frames_per_episode = 700
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.no_sanitizer
+def test_kills_in_the_middle_of_pong(tmp_path):
+    """`kill -9` of `replaylab study run` and its workers; sticky actions and none, frames stored once, three steps."""
+    pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
+    pytest.importorskip("cv2", reason="the extra `atari` is not installed")
+    file = tmp_path / "pong.toml"
+    file.write_text(PONG)
+    whole, made = (Study.from_toml(file, tmp_path / name) for name in ("whole", "made"))
+    assert whole.run(workers=2, checkpoint_every=None).complete
+    command = [sys.executable, "-m", "replaylab", "study", "run", str(file), "--out", str(made.folder)]
+    command += ["--workers", "2", "--checkpoint-every", "0.5", "--no-report"]
+    last: dict[str, int] = {}
+    for _ in range(2):
+        run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        wait_for(lambda run=run, last=last: further(last, made) or run.poll() is not None)
+        assert run.poll() is None, "the study was too short to be killed"
+        kill_all(run)
+        last = kept(made)
+    assert not made.present
+    again = Spy()
+    assert made.run(workers=2, reporter=again, checkpoint_every=10.0).complete
+    for name, steps in last.items():
+        assert 0 < steps <= min(again.seen[name])
+    np.testing.assert_equal(rows(made), rows(whole))
+
+
+def further(last: dict[str, int], made: Study) -> bool:
+    """Return whether both populations have been kept, further on than before."""
+    now = kept(made)
+    return len(now) == 2 and all(steps > last.get(name, 0) for name, steps in now.items())
