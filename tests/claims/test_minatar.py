@@ -110,16 +110,19 @@ def test_every_population_of_the_studies_can_be_trained(name):
         check_population(population)
 
 
-def test_without_replay_a_step_is_learned_from_once_its_three_rewards_are_there():
-    """What `none-3` of the study draws; the newest step's own return would be of one step."""
+@pytest.mark.parametrize(("name", "back"), [("none", 4), ("none-3", 8)])
+def test_without_replay_each_step_is_learned_from_once_with_its_whole_return(name, back):
+    """What the study's strategies draw; the newest step's own return would always be of one step."""
     spec = Spec.from_toml(catalog.find("minatar"))
-    starts = spec.overrides["none-3"].learner["learning_starts"]
-    assert spec.strategies["none-3"].type == "queue"
+    learner = spec.learners["dqn"].options | spec.overrides[name].learner
+    assert (spec.strategies[name].type, learner["batch_size"]) == ("queue", learner["train_period"])
+    n = 3 if name == "none-3" else 1
     scalar, flag = Field((), "float32"), Field((), "bool")
     fields = {"obs": scalar, "reward": scalar, "next_obs": scalar, "terminated": flag, "truncated": flag}
-    buffer = ReplayBuffer(10, fields, sampler=Queue(), transforms=[NStep(3)], seed=0)
-    for step in range(6):
-        buffer.add(obs=step, reward=1.0, next_obs=step + 1, terminated=False, truncated=False)
-        if step + 1 >= starts:
-            batch = buffer.sample(1)
-            assert (batch["obs"].item(), batch["next_obs"].item(), batch["n_steps"].item()) == (step - 2, step + 1, 3)
+    buffer = ReplayBuffer(30, fields, sampler=Queue(), transforms=[NStep(n)], seed=0)
+    for steps in range(1, 21):
+        buffer.add(obs=steps, reward=1.0, next_obs=steps + 1, terminated=False, truncated=False)
+        if steps >= learner["learning_starts"] and steps % learner["train_period"] == 0:
+            batch = buffer.sample(learner["batch_size"])
+            assert batch["obs"].tolist() == [steps - back + at for at in (1, 2, 3, 4)]
+            assert batch["n_steps"].tolist() == [n] * 4
