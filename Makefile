@@ -21,7 +21,7 @@ CORE := $(wildcard cpp/*/*.cpp cpp/*/*.hpp) CMakeLists.txt pyproject.toml constr
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
-.PHONY: study test test-slow test-cuda bench bench-training lint format stubs docs pictures coverage sanitize fuzz clean
+.PHONY: study test test-slow test-cuda bench bench-training bench-minatar lint format stubs docs pictures coverage sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -45,6 +45,9 @@ bench: $(VENV)/.bench
 
 bench-training: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.training $(ARGS)
+
+bench-minatar: $(VENV)/.bench
+	@$(BIN)/python -m benchmarks.minatar_training $(ARGS)
 
 docs: $(VENV)/.docs
 	@echo "==> building the documentation"

@@ -2,11 +2,29 @@
 
 from collections.abc import Iterable
 
-from replaylab.claims import bit_flip, blind_cliffwalk, cleanrl, cliff_walking, combined_capacity, unbiased
+from replaylab.claims import (
+    bit_flip,
+    blind_cliffwalk,
+    cleanrl,
+    cliff_walking,
+    combined_capacity,
+    minatar_components,
+    minatar_curve,
+    unbiased,
+)
 from replaylab.claims.claim import Claim
 from replaylab.errors import ConfigError
 
-MODULES = (blind_cliffwalk, cliff_walking, bit_flip, cleanrl, combined_capacity, unbiased)
+MODULES = (
+    blind_cliffwalk,
+    cliff_walking,
+    bit_flip,
+    cleanrl,
+    combined_capacity,
+    unbiased,
+    minatar_components,
+    minatar_curve,
+)
 
 CLAIMS: dict[int, Claim] = {module.CLAIM.number: module.CLAIM for module in MODULES}
 

@@ -1,0 +1,58 @@
+"""Findings of claims that a study tests: its contrasts, declared before it was run, are the figures.
+
+What a source says counts as reproduced if the contrast's verdict agrees with it, as not reproduced if the verdict
+contradicts it, and as contested if the contrast is undecided.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from replaylab.claims.claim import ReplicatedFigure, ReplicationOutcome
+from replaylab.errors import ConfigError
+from replaylab.study import Study
+
+
+class Said(NamedTuple):
+    """What a source says of a contrast.
+
+    Attributes:
+        words: For the reader.
+        agreeing: The contrast's verdicts that agree: "higher", "lower", "equivalent".
+    """
+
+    words: str
+    agreeing: tuple[str, ...]
+
+
+def complete(study: Study) -> Study:
+    """Run what is missing of the study, and return it.
+
+    Raises:
+        ConfigError: A run failed.
+    """
+    if not study.run().complete:
+        raise ConfigError(f"runs of {study.spec.name} failed; their tracebacks are in {study.folder / 'failures'}")
+    return study
+
+
+def contrast_findings(study: Study, said: Mapping[str, Said]) -> Iterator[ReplicatedFigure]:
+    """Yield one finding for each contrast of which a source says something, in the order of the study file."""
+    for found in study.contrasts().results:
+        if found.contrast.name in said:
+            words, agreeing = said[found.contrast.name]
+            yield ReplicatedFigure(
+                f"{found.contrast.name}: difference in {found.contrast.unit}",
+                words,
+                found.size.estimate,
+                found.size.low,
+                found.size.high,
+                f"interquartile mean of {len(found.each.seeds)} seeds, 95 %",
+                judged(found.verdict, agreeing),
+            )
+
+
+def judged(verdict: str, agreeing: tuple[str, ...]) -> ReplicationOutcome:
+    """Return what a contrast's verdict says about a statement with which these verdicts agree."""
+    if verdict == "undecided":
+        return ReplicationOutcome.CONTESTED
+    return ReplicationOutcome.REPRODUCED if verdict in agreeing else ReplicationOutcome.NOT_REPRODUCED
