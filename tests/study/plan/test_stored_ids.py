@@ -26,7 +26,10 @@ FIRST_AND_LAST = {
         "Taxi-v4.q_learning.none.bcb11229410e8ed8",
         "FrozenLake-v1.ends_punished.uniform.cf4fde0b4377dfa2",
     ),
-    "pong": ("PongNoFrameskip-v4.dqn.uniform.0db9ce0226eb2920", "PongNoFrameskip-v4.dqn.prioritized.193893ac6154f28e"),
+    "pong-full": (
+        "PongNoFrameskip-v4.dqn.uniform.f4626dd52781b03a",
+        "PongNoFrameskip-v4.dqn.prioritized.6cfab9a0d16b8ef2",
+    ),
     "blind-cliffwalk": (
         "replaylab-BlindCliffwalk-v0.q_learning.uniform.f705160d948e0307",
         "replaylab-BlindCliffwalk-v0.q_learning.oracle.9d66582dd1af3fed",
