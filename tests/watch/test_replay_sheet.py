@@ -22,7 +22,9 @@ FIELDS = {
 
 def filled(steps, capacity=10, sampler=None, **options):
     """A replay whose step i has the frame i, the reward −i, the action i mod 3, and ends an episode if 4 divides i."""
-    replay = ReplayBuffer(capacity, FIELDS, sampler=sampler or Prioritized(alpha=1.0, beta=1.0, epsilon=0.0), seed=0, **options)
+    replay = ReplayBuffer(
+        capacity, FIELDS, sampler=sampler or Prioritized(alpha=1.0, beta=1.0, epsilon=0.0), seed=0, **options
+    )
     add(replay, np.arange(steps))
     return replay
 
@@ -77,11 +79,12 @@ def test_replays_are_counted_step_by_step_after_a_wrap_too(steps):
     replay.update_priorities(ids, priority=ids + 1.0)
     sheet = replay_sheet(replay, places=4)
     most = sheet.rows[-1]
-    assert (most.title, most.id.tolist(), most.replays.tolist()) == ("Replayed most", ids[[4, 1, 2]].tolist(), [7, 3, 1])
+    assert (most.title, most.replays.tolist()) == ("Replayed most", [7, 3, 1])
+    assert most.id.tolist() == ids[[4, 1, 2]].tolist()
     assert most.age.tolist() == (steps - 1 - ids[[4, 1, 2]]).tolist()
     assert sheet.waiting == len(ids) - 3
     assert str(sheet) == f"{len(ids)} steps stored, {len(ids) - 3} of them not replayed yet"
-    assert rows(sheet)["Highest priority"] == ids[[4, 2, 1]].tolist()  # those never replayed have no priority of their own
+    assert rows(sheet)["Highest priority"] == ids[[4, 2, 1]].tolist()  # never replayed ones have none of their own
 
 
 def test_of_equal_steps_the_newer_come_first_and_many_are_spread():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from replaylab.arguments import LARGEST_AXIS, instance, optional, takes, whole
 from replaylab.envs import Screen
 from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.learners.api.hooks import TrainingRun
 from replaylab.learners.api.protocols import Agents, ProbedAgents
 from replaylab.replay import InspectableReplay, SamplerReplay, require
 
@@ -119,8 +120,8 @@ def replay_sheet(
 ) -> ReplaySheet:
     """Return the steps of a replay that are drawn most and least likely now, and those that were replayed most.
 
-    Steps that were never replayed have the priority that new steps get, and none of their own; the first two rows are of
-    the others, as soon as there are any (and replays are counted). Of equal steps the newer come first; where there
+    Steps that were never replayed have the priority that new steps get, and none of their own; the first two rows are
+    of the others, as soon as there are any (and replays are counted). Of equal steps the newer come first; where there
     are more than places left, those shown are spread evenly over them, from the newest to the oldest. If all are
     equally likely, one row takes the place of two. Nothing is drawn and nothing changed.
 
@@ -150,6 +151,19 @@ def replay_sheet(
     )
     waiting = None if view.replays is None else int((view.replays == 0).sum())
     return ReplaySheet(rows, len(view.ids), waiting)
+
+
+def sheet_of(run: TrainingRun, replica: int, batch_size: int, places: int = PLACES) -> ReplaySheet:
+    """Return the sheet of one replica in training; `batch_size` is the learner's, and errors are `replay_sheet`'s."""
+    return replay_sheet(
+        cast("InspectableReplay", run.replay),
+        places=places,
+        replica=replica,
+        screen=Screen.of(run.env),
+        agents=run.agents,
+        batch_size=batch_size or None,
+        progress=float(np.broadcast_to(run.clock.progress, len(run.seeds))[replica]),
+    )
 
 
 def standing_out(values: npt.NDArray[Any], places: int) -> npt.NDArray[np.intp]:
@@ -228,11 +242,12 @@ class _View:
         """Return the columns of `ShownSteps` of the steps at these places, (n, ...)."""
         unknown, ids = np.full(len(places), np.nan), self._for_all(self.ids[places])
         columns = self.replay.get(ids)
-        frames = None if isinstance(columns["obs"], dict) else screen.frames(self._own(columns["obs"]))
+        seen = columns["obs"]
+        frames = screen.frames(self._own(seen) if isinstance(seen, np.ndarray) else seen)
         if frames is None:
             raise ConfigError(
-                "a sheet of what is replayed needs observations that are pictures, uint8 (H, W), (H, W, 3) or stacks of "
-                "them, or boards with named channels, as MinAtar's are; these are none"
+                "a sheet of what is replayed needs observations that are pictures, uint8 (H, W), (H, W, 3) or stacks "
+                "of them, or boards with named channels, as MinAtar's are; these are none"
             )
         ended = self._own(columns["terminated"]) | self._own(columns["truncated"])
         error = unknown

@@ -1,4 +1,4 @@
-"""Sheets of what a replay holds and replays most, drawn: a panel for each row, a frame with its numbers for each step."""
+"""Sheets of what a replay holds and replays most, drawn: a panel for each row, a frame for each step."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from replaylab.plotting.svg import style
 from replaylab.watch.replay_sheet import ReplaySheet, ShownSteps
 
 KEY = (
-    "×: how likely the step is drawn next, as a multiple of uniform draws. Age: steps stored since. δ: its TD error now. "
-    "r: its reward; ■: its episode ended there."
+    "×: how likely the step is drawn next, as a multiple of uniform draws. Age: steps stored since. δ: its TD error "
+    "now. r: its reward; ■: its episode ended there."
 )
 """What the marks below a frame mean."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 
 from replaylab.envs.pixels.pictures import coloured
@@ -39,7 +40,7 @@ class Screen:
         names = one.get_action_meanings() if hasattr(one, "get_action_meanings") else ()
         return cls(tuple(getattr(one, "channels", ())), tuple(names))
 
-    def frames(self, obs: npt.NDArray[Any]) -> npt.NDArray[np.uint8] | None:
+    def frames(self, obs: Any) -> npt.NDArray[np.uint8] | None:
         """Return observations (N, ...) as frames, uint8 (N, H, W) grey or (N, H, W, 3); None if they are no pictures.
 
         Pictures are uint8 (H, W), with colours (H, W, 3), or stacks of either, (S, H, W) and (S, H, W, 3), of which the
@@ -51,18 +52,23 @@ class Screen:
             >>> Screen().frames(np.zeros((5, 4))) is None
             True
         """
-        if not isinstance(obs, np.ndarray):
+        if not isinstance(obs, np.ndarray):  # a mapping of several, say
             return None
-        if obs.dtype == np.bool_ and obs.ndim == 4 and obs.shape[1] == len(self.channels):
-            return coloured(obs, self.channels)
-        if obs.dtype != np.uint8 or obs.ndim not in (3, 4, 5):
+        pixels: npt.NDArray[Any] = obs
+        if pixels.dtype == np.bool_ and pixels.ndim == 4 and pixels.shape[1] == len(self.channels):
+            return coloured(pixels, self.channels)
+        if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4, 5):
             return None
-        in_colour = obs.ndim == 5 or (obs.ndim == 4 and obs.shape[-1] in _COLOURS)
-        if obs.ndim - in_colour == 4:
-            obs = obs[:, -1]
-        if not in_colour:
-            return obs
-        return obs if obs.shape[-1] == 3 else obs[..., 0] if obs.shape[-1] == 1 else None
+        in_colour = pixels.ndim == 5 or (pixels.ndim == 4 and pixels.shape[-1] in _COLOURS)
+        if pixels.ndim - in_colour == 4:
+            pixels = pixels[:, -1]
+        if in_colour and pixels.shape[-1] != 3:
+            return pixels[..., 0] if pixels.shape[-1] == 1 else None
+        return pixels
+
+    def draws(self, space: Space[Any]) -> bool:
+        """Return whether a space's observations are pictures."""
+        return isinstance(space, spaces.Box) and self.frames(np.zeros((1, *space.shape), space.dtype)) is not None
 
     def action(self, number: Any) -> str:
         """Return what an action is called, or its number."""

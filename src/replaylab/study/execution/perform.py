@@ -47,7 +47,8 @@ def raised(error: BaseException) -> Raised:
 
 def _train(population: Population, on_progress: Callable[[int], None]) -> bytes:
     """Train a population and return its Parquet file."""
-    from replaylab.study.results.store import encoded  # heavy
+    from replaylab.study.execution.last_look import LastLook  # heavy
+    from replaylab.study.results.store import encoded
 
     last = time.perf_counter()
 
@@ -58,4 +59,6 @@ def _train(population: Population, on_progress: Callable[[int], None]) -> bytes:
             last = now
             on_progress(int(step))
 
-    return encoded(population, train_population(population, on_step), this_machine().versions)
+    last_look = LastLook(population)
+    columns = train_population(population, on_step, hooks=[last_look])
+    return encoded(population, columns, this_machine().versions, last_look.looks)
