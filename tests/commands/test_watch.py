@@ -114,3 +114,27 @@ def test_wrong_options(dots, options, message, tmp_path, monkeypatch, capsys):
     code, _, err = watch(capsys, dots, *options)
     assert (code, message in err) == (2, True)
     assert not list(tmp_path.iterdir())
+
+
+def test_pong_goes_on_from_its_checkpoint_to_video_and_sheet(tmp_path, capsys):
+    pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
+    pytest.importorskip("cv2", reason="the extra `atari` is not installed")
+    options = "--seeds 1 --steps 50 --eval-every 50 --env-options max_num_frames_per_episode=100"
+    train(
+        tmp_path / "run",
+        "ALE/Pong-v5",
+        "--save-every",
+        "40",
+        "--transforms",
+        "frame_stack:stacked_input=true",
+        *options.split(),
+    )
+    code, out, _ = watch(
+        capsys, tmp_path / "run", "--sheet", tmp_path / "a.png", "--video", tmp_path / "b.gif", "--max-steps", 9
+    )
+    assert code == 0
+    assert "9 steps, return " in out
+    assert "replay of seed 0 after 40 steps, 30 steps stored, " in out
+    with Image.open(tmp_path / "b.gif") as video:
+        assert video.size == (160, 210)
+    assert (tmp_path / "a.png").stat().st_size < 120_000
