@@ -7,7 +7,7 @@ from math import isnan
 
 from replaylab.arguments import mapping, takes, text
 from replaylab.errors import ConfigError
-from replaylab.number_format import compact, signed, significant
+from replaylab.number_format import compact, signed, signed_decimals, significant
 from replaylab.plotting import palette
 from replaylab.plotting.drawing import SMALL, Drawing, Panel, PanelGroup, new_panel, shortened, write
 from replaylab.plotting.svg import style
@@ -70,7 +70,7 @@ def _words(row: ShownSteps, i: int) -> list[str]:
     first = [] if isnan(likelihood) else [f"{significant(likelihood)}×"]
     counted = [] if replays < 0 else ["1 replay" if replays == 1 else f"{replays:,} replays"]
     both = [*counted, *first] if row.title == "Replayed most" else [*first, *counted]
-    told = "" if isnan(error) else f"δ {signed(compact(error), error)}, "
+    told = "" if isnan(error) else f"δ {signed_decimals(error)}, "
     reward = float(row.reward[i])
     return [
         *both,

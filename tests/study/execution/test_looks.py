@@ -9,6 +9,7 @@ from PIL import Image
 
 from replaylab.errors import StorageError
 from replaylab.study import InProcess, Spec
+from replaylab.study.execution import last_look
 from replaylab.study.plan.populations import plan
 from replaylab.study.report.sections import looks
 from replaylab.study.results.store import SHEET, VIDEO, damage, encoded, read_looks
@@ -109,6 +110,18 @@ def test_without_pictures_nothing_is_added_to_the_rows(tmp_path):
         set(pq.read_metadata(file).metadata) == {b"replaylab", b"ARROW:schema", b"replaylab_sha256"} for file in files
     )
     assert "To look at" not in made.report(figure_files=False).read_text()
+
+
+def test_a_look_that_cannot_be_loses_no_rows_and_is_told(tmp_path, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("the <screen> is broken")
+
+    monkeypatch.setattr(last_look, "sheet_of", broken)
+    made = of(GAME, tmp_path, seeds=1, strategies={"uniform": {"type": "uniform"}})
+    assert made.run(executor=InProcess()).complete
+    assert set(read_looks(made.file_of(made.present[0]))) == {f"{SHEET}.not-made"}
+    told = f"No sheet of uniform, {GAME}: RuntimeError: the &lt;screen&gt; is broken"
+    assert told in made.report(figure_files=False).read_text()
 
 
 def test_looks_change_neither_ids_nor_rows(minatar, tmp_path):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from replaylab.envs import Screen
-from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.learners import Hook
 from replaylab.learners.api.hooks import Bools, TrainingRun
 from replaylab.replay import InspectableReplay
 from replaylab.study.plan.populations import Population
-from replaylab.study.results.store import SHEET, VIDEO
+from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO
 from replaylab.watch import greedy, play, write_video
 from replaylab.watch.replay_sheet import sheet_of
 
@@ -19,14 +19,15 @@ from replaylab.watch.replay_sheet import sheet_of
 class LastLook(Hook):
     """Makes what a study file's table ``watch`` asks for, of the first seed, when that seed's training ends.
 
-    It changes nothing that is trained or measured. What cannot be, since observations are no pictures or the
-    environment draws none, is left out.
+    It changes nothing that is trained or measured, and whatever goes wrong with it loses no rows: the reason takes the
+    place of the look, and the report tells it. Where observations are no pictures, there is no sheet and no reason.
 
     Args:
         population: What is trained.
 
     Attributes:
-        looks: The contents of files, by name: `SHEET` and `VIDEO` of `replaylab.study.results.store`.
+        looks: The contents of files, by name: `SHEET` and `VIDEO` of `replaylab.study.results.store`, or in place of
+            either its name and `NOT_MADE`.
     """
 
     def __init__(self, population: Population) -> None:
@@ -41,19 +42,24 @@ class LastLook(Hook):
         replica = run.seeds.index(first)
         pictures = Screen.of(run.env).draws(run.env.single_observation_space)
         if asked.steps and pictures and isinstance(run.replay, InspectableReplay):
-            batch_size = self._population.configuration().learner.batch_size
-            self.looks[SHEET] = sheet_of(run, replica, batch_size, asked.steps).to_bytes()
+            self._keep(SHEET, lambda: self._sheet(run, replica))
         if asked.video:
-            video = self._video(run, replica)
-            self.looks |= {} if video is None else {VIDEO: video}
+            self._keep(VIDEO, lambda: self._video(run, replica))
 
-    def _video(self, run: TrainingRun, replica: int) -> bytes | None:
+    def _keep(self, name: str, make: Callable[[], bytes]) -> None:
+        try:
+            self.looks[name] = make()
+        except Exception as error:  # of rendering, or of the user's own replay or agents: hours of training are done
+            self.looks[f"{name}{NOT_MADE}"] = f"{type(error).__name__}: {error}".encode()
+
+    def _sheet(self, run: TrainingRun, replica: int) -> bytes:
+        batch_size = self._population.configuration().learner.batch_size
+        return sheet_of(run, replica, batch_size, self._population.watch.steps).to_bytes()
+
+    def _video(self, run: TrainingRun, replica: int) -> bytes:
         population = self._population
         agent = greedy(run.agents, len(run.seeds), replica)
         steps, options = population.watch.video, population.env_options
-        try:
-            episode = play(population.environment, agent, max_steps=steps, env_options=options)
-        except (ConfigError, MissingExtraError):
-            return None
+        episode = play(population.environment, agent, max_steps=steps, env_options=options)
         with TemporaryDirectory() as folder:
             return write_video(Path(folder, VIDEO), episode.frames, episode.fps).read_bytes()

@@ -31,6 +31,9 @@ _METADATA_KEY = b"replaylab"
 SHEET, VIDEO = "sheet.npz", "greedy.webp"
 """Names of the looks at a population's first seed: a `replaylab.watch.ReplaySheet`, an animated WebP."""
 
+NOT_MADE = ".not-made"
+"""After the name of a look that could not be made; the content is the reason, as text."""
+
 _LOOK = "replaylab_look_"
 """Before the name of a look, in the footer's keys."""
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from replaylab.number_format import counted
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report.page import KEYS, Page, ReportFigure, Section
-from replaylab.study.results.store import SHEET, VIDEO, read_looks
+from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO, read_looks
 
 if TYPE_CHECKING:
     from replaylab.study.plan.populations import Population
@@ -55,7 +55,8 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         used += size
     beside = " The files beside it have those of sheets." if page.figure_files else ""
     note = f"{counted(left, 'more figure')} would make this page heavy.{beside}" if left else ""
-    return Section("To look at", shown, ["Of the first seed of each strategy, when its training had ended."], note=note)
+    about = "Of the first seed of each strategy, when its training had ended."
+    return Section("To look at", shown, [about], points=list(_not_made(page, found)), note=note)
 
 
 def _looked(page: Page) -> Iterator[Looked]:
@@ -68,6 +69,16 @@ def _looked(page: Page) -> Iterator[Looked]:
         seen.add(key)
         if looks := read_looks(page.study.file_of(population)):
             yield Looked(population, looks)
+
+
+def _not_made(page: Page, found: Sequence[Looked]) -> Iterator[str]:
+    """Yield what could not be made, with the reason."""
+    for one in found:
+        for name, reason in one.looks.items():
+            if name.endswith(NOT_MADE):
+                what = "sheet" if name.startswith(SHEET) else "moving picture"
+                told = reason.decode()
+                yield f"No {what} of {one.population.strategy}, {page.heading(*one.cell)}: {told}"
 
 
 def _cells(found: Sequence[Looked], name: str) -> dict[Cell, list[Looked]]:
