@@ -7,7 +7,7 @@ from replaylab.claims import ReplicationOutcome, minatar_components, minatar_cur
 from replaylab.claims.minatar_components import SAID
 from replaylab.replay import Field, NStep, Queue, ReplayBuffer
 from replaylab.study import Study, catalog
-from replaylab.study.execution.preflight import check_population
+from replaylab.study.execution.worker.preflight import check_population
 from replaylab.study.plan.populations import plan
 from replaylab.study.results.store import write_population
 from replaylab.study.spec.study_file import Spec

@@ -49,6 +49,7 @@ def tiny(tmp_path):
         (["study", "report"], "replaylab study report results/quick"),
         (["study", "list"], "replaylab study list"),
         (["claims"], "replaylab claims 1 6 --json claims.json"),
+        (["watch"], "replaylab watch runs/mine"),
         (["train"], "replaylab train --env CartPole-v1 --strategy prioritized --seeds 10 --steps 50000"),
     ],
 )

@@ -14,7 +14,7 @@ from replaylab.replay import Uniform
 from replaylab.study.catalog import find, shipped
 from replaylab.study.results.store import SCHEMA
 from replaylab.study.spec.components import LEARNERS, STRATEGIES
-from replaylab.study.spec.study_file import Budget, EvaluationTable, LoggingTable, MeasuresTable, Overrides, Spec
+from replaylab.study.spec.study_file import Budget, EvaluationTable, LoggingTable, MeasuresTable, Overrides, Spec, Watch
 from tests.docs.test_pages import DOCS, PAGES
 from tests.learners.calls import train
 
@@ -40,7 +40,7 @@ def test_commands_are_accepted(command, monkeypatch):
             self._population(described_population)
         return 0
 
-    for kind in (cli.StudyRun, cli.StudyReport, cli.TrainCommand, cli.ClaimsCommand):
+    for kind in (cli.StudyRun, cli.StudyReport, cli.TrainCommand, cli.WatchCommand, cli.ClaimsCommand):
         monkeypatch.setattr(kind, "__call__", read)
     assert cli.main(shlex.split(command)) == 0
 
@@ -59,7 +59,13 @@ def test_learners_and_strategies_are_listed():
 
 
 def test_every_key_is_listed():
-    tables = {"budget": Budget, "evaluation": EvaluationTable, "logging": LoggingTable, "measures": MeasuresTable}
+    tables = {
+        "budget": Budget,
+        "evaluation": EvaluationTable,
+        "logging": LoggingTable,
+        "measures": MeasuresTable,
+        "watch": Watch,
+    }
     keys = {f"{table}.{key}" for table, kind in tables.items() for key in kind.model_fields}
     keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"', 'scores."ID"'}
     written_otherwise = {"learners", "strategies", "env_options", "scores", "overrides", "origins"}

@@ -307,3 +307,22 @@ def test_whatever_is_asked_of_whichever_sampler(sampler, transforms, replicas):
             assert buffer.sample(2, progress=0.5).id.shape[-1] == sampler.rows(2)
     buffer.update_priorities(ids, priority=np.zeros(ids.shape))
     look(31)
+
+
+@pytest.mark.parametrize("reservoir", [False, True])
+@pytest.mark.parametrize("replicas", [None, 3])
+@pytest.mark.parametrize("steps", [3, 7, 17])
+def test_ids_and_replay_counts_are_in_one_order_oldest_first(steps, replicas, reservoir):
+    """Counted from the batches themselves; after a wrap, slots and ids of a reservoir agree in no way."""
+    more = {"retention": Reservoir()} if reservoir else {}
+    buffer = ReplayBuffer(7, X, replicas=replicas, seed=0, count_replays=True, **more)
+    batches = []
+    for i in range(steps):
+        buffer.add(x=np.full(replicas or (), float(i)))
+        batches.append(np.asarray(buffer.sample(5).id).reshape(replicas or 1, 5))
+    drawn = np.concatenate(batches, axis=1)
+    for r, (ids, counts) in enumerate(zip(buffer.stored_ids(), buffer.replay_counts(), strict=True)):
+        assert len(ids) == min(steps, 7)
+        assert (np.diff(ids) > 0).all()
+        assert counts.tolist() == [(drawn[r] == one).sum() for one in ids]
+    assert reservoir or buffer.stored_ids()[0].tolist() == list(range(max(0, steps - 7), steps))

@@ -1,4 +1,4 @@
-"""The command line: ``replaylab study run|report|list``, ``replaylab train`` and ``replaylab claims``.
+"""The command line: ``replaylab study run|report|list``, ``replaylab train``, ``watch`` and ``claims``.
 
 Exit codes: 0 all went well; 1 a run failed, the rest is there; 2 the input is wrong, or the results can be neither
 read nor written; 130 interrupted.
@@ -253,7 +253,7 @@ class TrainCommand:
         from rich.console import Console
 
         from replaylab.commands.train import described_population, saved_population, train_and_report
-        from replaylab.study.execution.preflight import check_population
+        from replaylab.study.execution.worker.preflight import check_population
 
         self._check_saving()
         folder = self.resume or self.save
@@ -313,6 +313,57 @@ class TrainCommand:
             eval_episodes=self.eval_episodes,
             held_out=self.held_out,
         )
+
+
+@dataclass(frozen=True)
+class WatchCommand:
+    """Look at a run that was saved: what its agent does, and what its replay holds and replays most.
+
+    Writes a video of a greedy episode and, where observations are pictures (Atari, MinAtar), a sheet of the replay's
+    frames: the steps of highest and lowest priority and those replayed most, with age, replay count and TD error. Train
+    with --save first; while that goes on, what is shown is the last checkpoint.
+
+    Example: replaylab watch runs/mine
+
+    Example: replaylab watch runs/mine --seed 3 --video greedy.mp4
+
+    Example: replaylab watch runs/mine --sheet replay.png --places 12
+    """
+
+    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
+    """The folder that `replaylab train --save FOLDER` wrote, or still writes."""
+
+    seed: int | None = None
+    """Whose agent and replay; None: the run's first seed."""
+
+    sheet: Path | None = None
+    """Write the sheet to this PNG or SVG file, and the video only if --video is given, too; None: without --video to
+    FOLDER/replay-SEED.png."""
+
+    video: Path | None = None
+    """Write the video to this file (mp4, or GIF without PyAV; .gif and .webp as they say), and the sheet only if
+    --sheet is given, too; None: without --sheet to FOLDER/greedy-SEED.mp4."""
+
+    places: int = 6
+    """Steps in each row of the sheet."""
+
+    max_steps: int = 3_000
+    """Where the episode is cut."""
+
+    def __call__(self) -> int:
+        """Write what can be shown and return the exit code."""
+        from replaylab.commands.watch import SavedRun, watch
+
+        for name in ("places", "max_steps"):
+            if getattr(self, name) < 1:
+                option = name.replace("_", "-")
+                raise SpecError(f"watch: --{option} must be at least 1, but got {getattr(self, name)}")
+        saved = SavedRun(self.folder, self.seed)
+        for option in ("sheet", "video"):
+            _check_place("watch", option, getattr(self, option), is_file=True)
+        for line in watch(saved, self.sheet, self.video, self.places, self.max_steps):
+            print(line)
+        return 0
 
 
 @dataclass(frozen=True)
@@ -388,6 +439,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = tyro.cli(
         Annotated[study, subcommand("study", description=_STUDY)]
         | Annotated[TrainCommand, subcommand("train")]
+        | Annotated[WatchCommand, subcommand("watch")]
         | Annotated[ClaimsCommand, subcommand("claims")],
         prog="replaylab",
         description="The laboratory of experience replay: which replay strategy should you use?\n\n"

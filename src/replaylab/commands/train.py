@@ -18,7 +18,7 @@ from replaylab import statistics
 from replaylab.errors import SnapshotError, SpecError
 from replaylab.files.atomic import write_text
 from replaylab.study.analysis import comparisons
-from replaylab.study.execution.training import train_population
+from replaylab.study.execution.worker.training import train_population
 from replaylab.study.plan.populations import Population, plan
 from replaylab.study.report import sentences
 from replaylab.study.results import provenance

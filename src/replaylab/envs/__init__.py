@@ -16,6 +16,7 @@ from replaylab.envs.goals.classic_goals import (
 from replaylab.envs.goals.goal_functions import goal_functions
 from replaylab.envs.pixels.atari import make_atari
 from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
+from replaylab.envs.pixels.screen import Screen
 from replaylab.envs.registration import register_envs
 from replaylab.envs.tabular.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
 from replaylab.envs.tabular.tables import TableVectorEnv
@@ -45,6 +46,7 @@ __all__ = [
     "MountainCarGoalVectorEnv",
     "MountainCarVectorEnv",
     "NoisyRewards",
+    "Screen",
     "TableVectorEnv",
     "TransitionTable",
     "VectorNoisyRewards",

@@ -27,7 +27,7 @@ from replaylab.replay.samplers.laber import LaBER, Rescorer
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.samplers.uniform import Uniform
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
-from replaylab.replay.stats import ReplayStats, replay_counts, stats_of
+from replaylab.replay.stats import ReplayStats, replay_counts, stats_of, stored_ids
 from replaylab.replay.storage.retention import Fifo, Retention
 from replaylab.replay.storage.storage import Storage
 from replaylab.replay.transforms.frame_stack import FrameStack
@@ -389,8 +389,12 @@ class ReplayBuffer(Introspective):
             checked_progress(progress, self.replicas)
         return stats_of(self, batch_size, progress)
 
+    def stored_ids(self) -> list[npt.NDArray[np.int64]]:
+        """Return the ids of the stored steps, replica by replica, (N,), oldest first."""
+        return stored_ids(self)
+
     def replay_counts(self) -> list[npt.NDArray[np.int64]]:
-        """Return how often each stored step was drawn, replica by replica, (N,) in no stated order.
+        """Return how often each stored step was drawn, replica by replica, (N,) in the order of `stored_ids`.
 
         Raises:
             ConfigError: The buffer was made without ``count_replays=True``.

@@ -99,16 +99,25 @@ def stats_of(buffer: Introspective, batch_size: int | None, progress: float | No
 
 
 def replay_counts(buffer: Introspective) -> list[npt.NDArray[np.int64]]:
-    """Return how often each stored step was drawn, replica by replica, (N,) in no stated order.
+    """Return how often each stored step was drawn, replica by replica, (N,) in the order of `stored_ids`.
 
     Raises:
         ConfigError: The buffer was made without ``count_replays=True``.
     """
-    state = buffer._core.state()
-    counts = [_Replica(state, f"replica{r}.", buffer.capacity).replays for r in range(buffer.replicas or 1)]
+    counts = [one.replays for one in _replicas(buffer)]
     if any(one is None for one in counts):
         raise ConfigError("replays are not counted; make the buffer with count_replays=True")
     return [one for one in counts if one is not None]
+
+
+def stored_ids(buffer: Introspective) -> list[npt.NDArray[np.int64]]:
+    """Return the ids of the stored steps, replica by replica, (N,), oldest first."""
+    return [one.ids for one in _replicas(buffer)]
+
+
+def _replicas(buffer: Introspective) -> list["_Replica"]:
+    state = buffer._core.state()
+    return [_Replica(state, f"replica{r}.", buffer.capacity) for r in range(buffer.replicas or 1)]
 
 
 class _Replica:
@@ -124,12 +133,14 @@ class _Replica:
         since = int(own["offered"][0]) if "offered" in own else next_id - int(first_id)
         self._added = int(given_before) + since
         if "ids" in own:  # of a reservoir, by slot
-            self.ids = np.sort(own["ids"][: self._size])
+            slots = np.argsort(own["ids"][: self._size])
+            self.ids = own["ids"][slots]
         else:
             self.ids = np.arange(next_id - self._size, next_id)
+            slots = self.ids % capacity
         self.ages = next_id - 1 - self.ids
         counts = own["replay_counts"]
-        self.replays = counts[: self._size].astype(np.int64) if counts.size else None
+        self.replays = counts[slots].astype(np.int64) if counts.size else None
         self._samples, self._stale = int(own["samples"][0]), int(own["stale"][0])
         self._priorities = None if priorities is None else own[priorities]
 

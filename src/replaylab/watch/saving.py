@@ -3,14 +3,21 @@
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from PIL import Image
 
 from replaylab.arguments import checked, place
 from replaylab.errors import ConfigError
+from replaylab.plotting.drawing import Drawing
 from replaylab.plotting.svg import style, to_svg
 
+_COLOURS = 256
+"""Of a drawing as PNG: what is drawn are frames of few colours, and text."""
 
-def save(figure: Figure, *paths: str | Path) -> None:
-    """Write the figure to each path, by its suffix as ``.svg`` or ``.png`` (on white, two pixels a unit).
+
+def save(figure: Figure | Drawing, *paths: str | Path) -> None:
+    """Write a figure, or a drawing of several panels, to each path, by its suffix as ``.svg`` or ``.png``.
+
+    A PNG is on white, with two pixels a unit.
 
     Raises:
         ConfigError: A path has another suffix; nothing is written.
@@ -23,6 +30,9 @@ def save(figure: Figure, *paths: str | Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with style():
             if path.suffix == ".svg":
-                path.write_text(to_svg(figure), encoding="utf-8")
+                text = figure.sheet.svg() if isinstance(figure, Drawing) else to_svg(figure)
+                path.write_text(text, encoding="utf-8")
+            elif isinstance(figure, Drawing):
+                Image.fromarray(figure.sheet.pixels()).quantize(_COLOURS).save(path, optimize=True)
             else:
                 figure.savefig(path, dpi=144, facecolor="white")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ def write_video(path: str | Path, frames: Frames, fps: int = 30) -> Path:
     """Write frames as a video and return the file's path.
 
     It is an mp4 (H.264) if PyAV, FFmpeg's Python package, is installed (the video extra), otherwise a GIF; a path
-    that ends in ``.gif`` always gives a GIF.
+    that ends in ``.gif`` always gives a GIF, one that ends in ``.webp`` an animated WebP, which is smaller.
 
     Args:
         path: The file; its suffix is set by what is written.
@@ -33,6 +34,8 @@ def write_video(path: str | Path, frames: Frames, fps: int = 30) -> Path:
     path = Path(path)
     _check(frames)
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".webp":
+        return _webp(path, frames, fps)
     if path.suffix == ".gif" or find_spec("av") is None:
         return _gif(path.with_suffix(".gif"), frames, fps)
     return _mp4(path.with_suffix(".mp4"), frames, fps)
@@ -70,6 +73,13 @@ def _mp4(path: Path, frames: Frames, fps: int) -> Path:
             even = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
             file.mux(stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
         file.mux(stream.encode())
+    return path
+
+
+def _webp(path: Path, frames: Frames, fps: int) -> Path:
+    images = [Image.fromarray(frame) for frame in frames]
+    moving: dict[str, Any] = {"save_all": True, "append_images": images[1:], "duration": round(1000 / fps), "loop": 0}
+    images[0].save(path, lossless=True, method=4, **moving)
     return path
 
 

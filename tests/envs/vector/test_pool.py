@@ -12,8 +12,8 @@ from replaylab.learners import DQN
 from replaylab.learners.api.random_streams import numbers
 from replaylab.replay import Uniform
 from replaylab.study import Spec
-from replaylab.study.execution.preflight import check_population
-from replaylab.study.execution.training import train_population
+from replaylab.study.execution.worker.preflight import check_population
+from replaylab.study.execution.worker.training import train_population
 from replaylab.study.plan.populations import plan
 from tests.learners.calls import train
 

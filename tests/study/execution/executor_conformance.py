@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from replaylab.study.execution.calibration import Speed
 from replaylab.study.execution.executor import (
     CheckTask,
     Event,
@@ -20,7 +19,8 @@ from replaylab.study.execution.executor import (
     TimeTask,
     TrainTask,
 )
-from replaylab.study.execution.perform import perform
+from replaylab.study.execution.worker.calibration import Speed
+from replaylab.study.execution.worker.perform import perform
 from replaylab.study.plan.populations import Population
 from replaylab.study.results.provenance import Machine
 from replaylab.study.results.store import damage

@@ -3,8 +3,8 @@
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.study.execution.calibration import Speed, _pace
 from replaylab.study.execution.estimate import CellEstimate, Estimate
+from replaylab.study.execution.worker.calibration import Speed, _pace
 from tests.study.tiny import pretend, study
 
 

@@ -7,7 +7,7 @@ from PIL import Image
 from replaylab.commands import main as cli
 from replaylab.commands import train as command
 from replaylab.study.catalog import find
-from replaylab.study.execution.preflight import check_population
+from replaylab.study.execution.worker.preflight import check_population
 from replaylab.study.plan import populations as plan
 from replaylab.study.spec.study_file import Spec
 from tests.learners.dqn import pixels

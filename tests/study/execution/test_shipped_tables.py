@@ -6,7 +6,7 @@ import pytest
 from replaylab.learners import QLearning
 from replaylab.replay import Exponential, Online, Uniform
 from replaylab.study import catalog
-from replaylab.study.execution.training import train_population
+from replaylab.study.execution.worker.training import train_population
 from replaylab.study.plan.populations import plan
 from replaylab.study.spec.study_file import Budget, EvaluationTable, LoggingTable, Spec
 from tests.learners.calls import train

@@ -21,8 +21,8 @@ from replaylab.study.execution.executor import (
     Task,
     TrainTask,
 )
-from replaylab.study.execution.perform import perform
 from replaylab.study.execution.task_queue import MOST_RETRIES, TaskQueue
+from replaylab.study.execution.worker.perform import perform
 from replaylab.study.plan.populations import Population
 from replaylab.study.results import records
 from replaylab.study.results.provenance import Machine, this_machine

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from replaylab.study.execution.calibration import Speed
 from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Raised, TimeTask
 from replaylab.study.execution.executor_answers import checked_slots
 from replaylab.study.execution.task_queue import TaskQueue
+from replaylab.study.execution.worker.calibration import Speed
 from replaylab.study.plan.populations import Population, runs_of
 from replaylab.study.results.durations import duration
 from replaylab.study.spec.study_file import Spec

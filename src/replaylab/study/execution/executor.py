@@ -1,7 +1,7 @@
 """The seam between a study and the places where its populations run.
 
 A `TaskQueue` decides what runs next and what runs again; an `Executor` carries tasks to workers, and brings back what
-came of them. What a worker does with a task is the same everywhere: `replaylab.study.execution.perform.perform`. It
+came of them. What a worker does with a task is the same everywhere, see `execution.worker.perform`. It
 hands back bytes; only the process that runs the study writes files, so workers need no disk in common with it.
 
 Tasks and events are frozen and can be pickled. `replaylab.study.execution.local` has the executors of one machine.
@@ -38,7 +38,7 @@ class CheckTask:
 
 @dataclass(frozen=True)
 class TimeTask:
-    """Measure how fast a population trains; the result is a `replaylab.study.execution.calibration.Speed` as JSON."""
+    """Measure how fast a population trains; the result is a `Speed` (of `worker.calibration`) as JSON."""
 
     population: Population
     seconds: float

@@ -10,9 +10,9 @@ from replaylab.errors import ConfigError
 from replaylab.study.execution.coordinator import run_populations
 from replaylab.study.execution.executor import Executor
 from replaylab.study.execution.local.processes import LocalProcesses
-from replaylab.study.execution.preflight import check_all
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
+from replaylab.study.execution.worker.preflight import check_all
 from replaylab.study.plan.populations import Population
 from replaylab.study.results import leftovers
 from replaylab.study.results.folder import Damaged, StudyFolder

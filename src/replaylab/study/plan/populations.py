@@ -20,7 +20,7 @@ from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
 from replaylab.study.plan.seed_chunks import Seeds, chunked
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Part, build
 from replaylab.study.spec.run_settings import RunSettings, identity_of
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.study_file import Spec, Watch
 
 NUMBERS_VERSION = 3
 """Raise it when the same settings begin to give other numbers (a mended learner, another metric): old files
@@ -45,6 +45,7 @@ class Population(RunSettings):
     env_options: dict[str, Any] = Field(default={})
     steps: int
     unit: Literal["steps", "episodes"] = "steps"
+    watch: Watch = Watch()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -71,7 +72,7 @@ class Population(RunSettings):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that decides the rows, labels included, and nothing else (no worker count, no title)."""
+        """Everything that decides the rows, labels included, and nothing else (no worker count, no title, no looks)."""
         return {
             "numbers_version": NUMBERS_VERSION,
             "environment": self.environment,
@@ -138,6 +139,7 @@ def _cell(spec: Spec, environment: str, learner: str, strategy: str) -> Populati
         env_options=spec.env_options.get(environment, {}),
         steps=spec.budget_of(strategy).total,
         unit=spec.budget.unit,
+        watch=spec.watch,
         **spec.run_settings,
     )
 

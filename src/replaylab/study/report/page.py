@@ -51,6 +51,9 @@ class ReportFigure:
     folded: bool
     """Whether the page shows it only when asked to."""
 
+    files: Sequence[str] = ("svg", "png", "csv")
+    """Kinds of the files beside the page, if there are any."""
+
 
 @dataclass(frozen=True)
 class ReportTable:

@@ -26,6 +26,7 @@ from replaylab.study.report.sections import (
     learner_internals,
     learning_curves,
     levels,
+    looks,
     replay_measures,
     visits,
 )
@@ -42,6 +43,7 @@ SECTIONS: tuple[Callable[[Page, ComparisonResults], Section | None], ...] = (
     effect_sizes.section,
     all_environments.section,
     visits.section,
+    looks.section,
     replay_measures.section,
     learner_internals.section,
 )

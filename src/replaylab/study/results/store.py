@@ -2,11 +2,13 @@
 
 Columns: see `SCHEMA`. Rows are sorted by seed, metric, step, and hold nothing of time or machine, so two runs
 of the same study give equal rows. Each file's metadata carries the settings it came from, the library
-versions, and the SHA-256 of the file (`seal`), which is looked at whenever it is read.
+versions, and the SHA-256 of the file (`seal`), which is looked at whenever it is read. Its footer also holds the looks
+at the first seed, if there are any: a sheet of replayed frames, a moving picture of greedy play.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +28,15 @@ from replaylab.study.plan.populations import Population, digest
 from replaylab.study.results.sealing import BLANK, Seal, seal, seal_of
 
 _METADATA_KEY = b"replaylab"
+SHEET, VIDEO = "sheet.npz", "greedy.webp"
+"""Names of the looks at a population's first seed: a `replaylab.watch.ReplaySheet`, an animated WebP."""
+
+NOT_MADE = ".not-made"
+"""After the name of a look that could not be made; the content is the reason, as text."""
+
+_LOOK = "replaylab_look_"
+"""Before the name of a look, in the footer's keys."""
+
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, MemoryError)
 """What reading a damaged file may raise; Arrow's own errors are among them."""
 
@@ -68,13 +79,19 @@ def write_population(
         temporary.write_bytes(content)
 
 
-def encoded(population: Population, columns: Mapping[str, NDArray[Any]], versions: Mapping[str, str]) -> bytes:
+def encoded(
+    population: Population,
+    columns: Mapping[str, NDArray[Any]],
+    versions: Mapping[str, str],
+    looks: Mapping[str, bytes] | None = None,
+) -> bytes:
     """Return a population's rows as a Parquet file with its checksum.
 
     Args:
         population: whose rows these are.
         columns: seed int64, step int64, metric str, value float64; each of shape (rows,).
         versions: library versions, kept in the file's metadata.
+        looks: the contents of files, by name, kept there too.
     """
     metrics, codes = np.unique(np.asarray(columns["metric"], dtype=np.str_), return_inverse=True)
     order = np.lexsort((columns["step"], codes, columns["seed"]))
@@ -96,6 +113,8 @@ def encoded(population: Population, columns: Mapping[str, NDArray[Any]], version
     stream = BytesIO()
     with pq.ParquetWriter(stream, table.schema, compression="zstd") as writer:
         writer.write_table(table)
+        if looks:
+            writer.add_key_value_metadata({f"{_LOOK}{name}": base64.b64encode(look) for name, look in looks.items()})
         writer.add_key_value_metadata(BLANK)
     content = bytearray(stream.getbuffer())
     seal(content)
@@ -110,6 +129,20 @@ def read_metadata(path: Path) -> dict[str, Any]:
     """
     try:
         return _metadata(path)
+    except _UNREADABLE as error:
+        raise StorageError(f"{path} is damaged: {_why(error)}. {MEND}") from error
+
+
+def read_looks(path: Path) -> dict[str, bytes]:
+    """Return the looks that a population's file holds, by name; empty where there are none.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    try:
+        entries = pq.read_metadata(path).metadata or {}
+        found = {key.decode(): value for key, value in entries.items() if key.startswith(_LOOK.encode())}
+        return {key.removeprefix(_LOOK): base64.b64decode(value, validate=True) for key, value in found.items()}
     except _UNREADABLE as error:
         raise StorageError(f"{path} is damaged: {_why(error)}. {MEND}") from error
 

@@ -20,6 +20,10 @@ next year under other defaults is a different study, and says so. Shape of a fil
     [measures]
     every = 2_500                   # environment steps; 0: none
 
+    [watch]                         # looks that the report shows, of each cell's first seed; they change no number
+    steps = 6                       # in each row of the sheet of replayed frames, where these are pictures; 0: none
+    video = 200                     # environment steps of a greedy episode, as a moving picture; 0 (default): none
+
     [learners.dqn]
     type = "dqn"                    # the other keys are the learner's settings
     gamma = 0.99
@@ -122,6 +126,16 @@ class Budget(_Table):
         return f"{self.total:,} {self.counted}"
 
 
+class Watch(_Table):
+    """What is to be seen of each population's first seed when it has been trained; no number depends on it."""
+
+    steps: Annotated[int, Field(ge=0, le=60, strict=True)] = 6
+    """Steps in each row of the sheet of what is replayed, where observations are pictures; 0: no sheet."""
+
+    video: Annotated[int, Field(ge=0, le=100_000, strict=True)] = 0
+    """Environment steps of a greedy episode that are shown, at most; 0: none."""
+
+
 class Overrides(_Table):
     """What a strategy does otherwise than the rest of the study."""
 
@@ -167,6 +181,7 @@ class Spec(_Table):
     evaluation: EvaluationTable
     logging: LoggingTable = LoggingTable()
     measures: MeasuresTable = MeasuresTable()
+    watch: Watch = Watch()
     scores: dict[EnvironmentId, Score] = {}
     contrasts: tuple[DeclaredContrast, ...] = ()
 

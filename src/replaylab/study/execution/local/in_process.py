@@ -7,7 +7,7 @@ from collections import deque
 from itertools import count
 
 from replaylab.study.execution.executor import Event, Handler, Progress, Task
-from replaylab.study.execution.perform import perform, raised
+from replaylab.study.execution.worker.perform import perform, raised
 
 
 class _HandlerRaised(BaseException):

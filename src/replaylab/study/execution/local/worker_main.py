@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from replaylab.study.execution.executor import CheckTask, Event, Progress, Task, TimeTask, TrainTask
 from replaylab.study.execution.local.messages import read_message, write_message
-from replaylab.study.execution.perform import perform, raised
+from replaylab.study.execution.worker.perform import perform, raised
 
 
 def _read_tasks(tasks: queue.SimpleQueue[Task], source: BinaryIO) -> None:

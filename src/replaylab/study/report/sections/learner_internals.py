@@ -20,21 +20,23 @@ _CURVES = (
 )
 """Metrics whose curves are shown, where they were recorded."""
 
+_OF_MANY = ("eval/held_out_q",)
+"""Those of many strategies, each of which has a panel of its own."""
+
 _POINTS = 50
 """Points of those curves; more would not be seen."""
 
 
 def section(page: Page, results: ComparisonResults) -> Section | None:
-    """Return what went on inside the learner: its budgets, and, of few strategies, curves of what was logged."""
+    """Return what went on inside the learner: its budgets, and curves of what was logged, fewer of many strategies."""
     shown: list[ReportFigure | ReportTable] = [tables.budget_table(page, results.spent)] if results.spent else []
-    if not page.many_strategies:
-        shown.extend(_figures(page))
+    shown.extend(_figures(page))
     return Section("Inside the learner", shown) if shown else None
 
 
 def _figures(page: Page) -> Iterable[ReportFigure]:
     time = page.spec.budget.counted
-    for metric in _CURVES:
+    for metric in _OF_MANY if page.many_strategies else _CURVES:
         shown = REGISTRY[metric]
         found = [comparisons.thinned(curve, _POINTS) for curve in page.curves_of(metric)]
         if found:

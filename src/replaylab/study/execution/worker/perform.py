@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from replaylab.errors import ReplayError
-from replaylab.study.execution.calibration import calibrate
 from replaylab.study.execution.executor import CheckTask, Finished, Raised, Task, TimeTask, TrainTask
-from replaylab.study.execution.preflight import check_population
-from replaylab.study.execution.training import train_population
+from replaylab.study.execution.worker.calibration import calibrate
+from replaylab.study.execution.worker.preflight import check_population
+from replaylab.study.execution.worker.training import train_population
 from replaylab.study.results.provenance import this_machine
 
 _REPORT_SECONDS = 0.2
@@ -48,7 +48,8 @@ def raised(error: BaseException) -> Raised:
 
 def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, float]:
     """Train a population and return its Parquet file, and for how many seconds it was trained before this task."""
-    from replaylab.study.results.store import encoded  # heavy
+    from replaylab.study.execution.worker.last_look import LastLook  # heavy
+    from replaylab.study.results.store import encoded
 
     last = time.perf_counter()
 
@@ -60,11 +61,12 @@ def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, 
             on_progress(int(step))
 
     population, before = task.population, 0.0
+    last_look = LastLook(population)
     if task.checkpoints is None:
-        columns = train_population(population, on_step)
+        columns = train_population(population, on_step, hooks=[last_look])
     else:
-        from replaylab.study.execution.checkpoints import train_with_checkpoints  # heavy
+        from replaylab.study.execution.worker.checkpoints import train_with_checkpoints  # heavy
 
         folder = Path(task.checkpoints)
-        columns, before = train_with_checkpoints(population, on_step, folder, task.checkpoint_every)
-    return encoded(population, columns, this_machine().versions), before
+        columns, before = train_with_checkpoints(population, on_step, folder, task.checkpoint_every, [last_look])
+    return encoded(population, columns, this_machine().versions, last_look.looks), before

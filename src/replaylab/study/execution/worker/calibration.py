@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from replaylab.study.execution.training import train_population
+from replaylab.study.execution.worker.training import train_population
 from replaylab.study.plan.populations import Population
 
 _FIRST = {"steps": 400, "episodes": 4}

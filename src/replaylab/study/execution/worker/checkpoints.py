@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, cast
@@ -21,12 +21,12 @@ from replaylab.learners.api.hooks import Bools, TrainingRun
 from replaylab.learners.training import checkpoint, env_state
 from replaylab.learners.training.state import Run
 from replaylab.replay import RestorableReplay, require
-from replaylab.study.execution.training import train_population
+from replaylab.study.execution.worker.training import train_population
 from replaylab.study.plan.populations import Population
 
 
 def train_with_checkpoints(
-    population: Population, on_step: Callable[[int], None], folder: Path, every: float
+    population: Population, on_step: Callable[[int], None], folder: Path, every: float, hooks: Sequence[Hook] = ()
 ) -> tuple[dict[str, Any], float]:
     """Train a population, from its last checkpoint if there is one that can be read.
 
@@ -35,6 +35,7 @@ def train_with_checkpoints(
         on_step: hears of the steps taken, now and then.
         folder: where the run is kept, and was.
         every: seconds between two checkpoints.
+        hooks: what else watches training.
 
     Returns:
         Its columns, as `train_population`, and the seconds that it had been trained for before this call.
@@ -42,11 +43,11 @@ def train_with_checkpoints(
     kept = TimedCheckpoints(folder, every)
     if (folder / "run.json").is_file():
         try:
-            return train_population(population, on_step, hooks=[kept], resume=folder), kept.seconds_before
+            return train_population(population, on_step, hooks=[kept, *hooks], resume=folder), kept.seconds_before
         except (SnapshotError, StorageError):  # damaged, or of another version of the library
             kept = TimedCheckpoints(folder, every)
     rmtree(folder, ignore_errors=True)
-    return train_population(population, on_step, hooks=[kept]), 0.0
+    return train_population(population, on_step, hooks=[kept, *hooks]), 0.0
 
 
 class TimedCheckpoints(Hook):

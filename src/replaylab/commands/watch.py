@@ -1,0 +1,155 @@
+"""Looking at a saved run: a video of what an agent does, and a sheet of what its replay holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replaylab.errors import ConfigError, MissingExtraError, ReplayError, SnapshotError, SpecError
+from replaylab.study.plan.populations import Population
+
+if TYPE_CHECKING:
+    from replaylab.learners.training.state import Run
+    from replaylab.watch import Episode
+
+
+class SavedRun:
+    """The folder of ``replaylab train --save``.
+
+    Args:
+        folder: Which.
+        seed: Whose agent and replay are looked at; None: the first.
+
+    Raises:
+        SnapshotError: It holds no run, or a damaged one.
+        SpecError: The run has no such seed.
+    """
+
+    def __init__(self, folder: Path, seed: int | None) -> None:
+        from replaylab.commands.train import saved_population
+
+        if (folder / "study.json").is_file():
+            raise SpecError(
+                f"watch: {folder} holds a study's results, whose report has the sheets and videos of its runs "
+                f"(replaylab study report {folder}); give the folder of `replaylab train --save`"
+            )
+        self.folder, self.population = folder, saved_population(folder)
+        self.seed = self.population.seeds[0] if seed is None else seed
+        if self.seed not in self.population.seeds:
+            seeds = ", ".join(map(str, self.population.seeds))
+            raise SpecError(f"watch: --seed must be one of the run's, {seeds}, but got {self.seed}")
+
+    def write_video(self, path: Path, max_steps: int) -> str:
+        """Write a greedy episode as a video, and return what was seen in it, and where it is.
+
+        Raises:
+            ConfigError: The environment draws no pictures.
+            SnapshotError: No agent is saved yet.
+        """
+        from replaylab.watch import write_video
+
+        episode = self._with_agent(lambda agent: greedy_episode(self.population, agent, max_steps))
+        return f"greedy episode of seed {self.seed}, {episode}: {write_video(path, episode.frames, episode.fps)}"
+
+    def write_sheet(self, path: Path, places: int) -> str:
+        """Write the sheet of the checkpoint's replay, and return what it shows, and where it is.
+
+        Raises:
+            ConfigError: The observations are no pictures, or the replay shows no single steps.
+            SnapshotError: There is no checkpoint, or the seed had ended before it.
+        """
+        from replaylab.watch import draw_sheets, save
+        from replaylab.watch.replay_sheet import sheet_of
+
+        if path.suffix not in (".png", ".svg"):
+            raise SpecError(f"watch: --sheet must end in .png or .svg, but got {path}")
+        with closing(_Open(self)) as checkpoint:
+            run, replica = checkpoint.run, checkpoint.replica
+            sheet = sheet_of(run, replica, run.configuration.learner.batch_size, places)
+            when = f"seed {self.seed} after {int(run.clock.now[replica]):,} {self.population.unit}"
+        about = f"{self.population.environment}, {self.population.strategy}, {when}"
+        save(draw_sheets({about: sheet}, note=f"{about}: {sheet}"), path)
+        return f"replay of {when}, {sheet}: {path}"
+
+    def _with_agent(self, use: Callable[[Callable[[Any], Any]], Episode]) -> Episode:
+        """Call a function with what the newest agent saved does: that of the training's end, or of the checkpoint."""
+        from replaylab.envs import make_vector_env
+        from replaylab.learners.training.checkpoint import load_agents
+        from replaylab.watch import greedy
+
+        if not (self.folder / f"agents-{self.seed}.npz").is_file():
+            with closing(_Open(self)) as checkpoint:
+                run = checkpoint.run
+                return use(greedy(run.agents, len(run.seeds), checkpoint.replica))
+        configuration = self.population.configuration()
+        with closing(make_vector_env(self.population.environment, 1, **self.population.env_options)) as env:
+            spaces = env.single_observation_space, env.single_action_space
+        agents = configuration.learner.agents(*spaces, [self.seed])
+        load_agents(self.folder, agents, self.seed)
+        return use(greedy(agents, 1))
+
+
+class _Open:
+    """A checkpoint that is being looked at.
+
+    Attributes:
+        run: As it was when it was saved.
+        replica: Which is that of the seed.
+    """
+
+    def __init__(self, saved: SavedRun) -> None:
+        from replaylab.learners.training import checkpoint
+        from replaylab.learners.training.hooks import Hooks
+
+        if not (saved.folder / "run.json").is_file():
+            raise SnapshotError(
+                f"{saved.folder} holds no checkpoint: there is no run.json in it; train with --save-every below the "
+                "budget, in an environment that can continue from one"
+            )
+        population, configuration = saved.population, saved.population.configuration()
+        self.run: Run = checkpoint.load(saved.folder, configuration, Hooks(configuration, population.seeds))
+        if saved.seed not in self.run.seeds:
+            self.close()
+            raise SnapshotError(f"seed {saved.seed} had ended before the last checkpoint in {saved.folder} was written")
+        self.replica = self.run.seeds.index(saved.seed)
+
+    def close(self) -> None:
+        """End the environments."""
+        self.run.env.close()
+
+
+def greedy_episode(population: Population, agent: Callable[[Any], Any] | None, max_steps: int) -> Episode:
+    """Return an episode of the population's environment; None as the agent: of random actions."""
+    from replaylab.watch import play
+
+    return play(population.environment, agent, max_steps=max_steps, env_options=population.env_options)
+
+
+def watch(saved: SavedRun, sheet: Path | None, video: Path | None, places: int, max_steps: int) -> list[str]:
+    """Write the video and the sheet, or that of the two which is asked for, and return what to tell.
+
+    Where neither is asked for, both go into the run's folder; one that cannot be is told, and is no error unless there
+    is neither.
+
+    Raises:
+        ReplayError: What is asked for cannot be.
+    """
+    wanted: list[Callable[[], str]] = []
+    if video or not sheet:
+        wanted.append(lambda: saved.write_video(video or saved.folder / f"greedy-{saved.seed}.mp4", max_steps))
+    if sheet or not video:
+        wanted.append(lambda: saved.write_sheet(sheet or saved.folder / f"replay-{saved.seed}.png", places))
+    if sheet or video:
+        return [write() for write in wanted]
+    told: list[str] = []
+    refused: list[ReplayError] = []
+    for write in wanted:
+        try:
+            told.append(write())
+        except (ConfigError, MissingExtraError, SnapshotError) as error:
+            refused.append(error)
+    if not told:
+        raise refused[0]
+    return [*told, *(f"not written: {error}" for error in refused)]

@@ -1,0 +1,80 @@
+"""What is to be seen of a population's first seed when it has been trained; handed back with the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from replaylab.envs import Screen
+from replaylab.learners import Hook
+from replaylab.learners.api.hooks import Bools, TrainingRun
+from replaylab.replay import InspectableReplay
+from replaylab.study.plan.populations import Population
+from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO
+from replaylab.watch import greedy, play, write_video
+from replaylab.watch.replay_sheet import sheet_of
+
+
+class LastLook(Hook):
+    """Makes what a study file's table ``watch`` asks for, of the first seed, when that seed's training ends.
+
+    It changes nothing that is trained or measured, and whatever goes wrong with it loses no rows: the reason takes the
+    place of the look, and the report tells it. Where observations are no pictures, there is no sheet and no reason.
+
+    Args:
+        population: What is trained.
+
+    Attributes:
+        looks: The contents of files, by name: `SHEET` and `VIDEO` of `replaylab.study.results.store`, or in place of
+            either its name and `NOT_MADE`.
+    """
+
+    def __init__(self, population: Population) -> None:
+        self._population = population
+        self.looks: dict[str, bytes] = {}
+
+    def on_end(self, run: TrainingRun, over: Bools) -> None:
+        """Look at the first seed, if it is among those that have ended."""
+        first, asked = self._population.seeds[0], self._population.watch
+        if first not in run.seeds or not over[run.seeds.index(first)]:
+            return
+        replica = run.seeds.index(first)
+        pictures = Screen.of(run.env).draws(run.env.single_observation_space)
+        if asked.steps and pictures and isinstance(run.replay, InspectableReplay):
+            self._keep(SHEET, lambda: self._sheet(run, replica))
+        if asked.video:
+            self._keep(VIDEO, lambda: self._video(run, replica))
+
+    def keep(self, run: TrainingRun, rows: Bools) -> None:
+        """Go on with some of the replicas: what was made stays."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what was made of a seed that ended before the others."""
+        return {f"look {name}": np.frombuffer(look, np.uint8) for name, look in self.looks.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        found = {name: array for name, array in state.items() if name.startswith("look ")}
+        self.looks = {name.removeprefix("look "): array.tobytes() for name, array in found.items()}
+
+    def _keep(self, name: str, make: Callable[[], bytes]) -> None:
+        try:
+            self.looks[name] = make()
+        except Exception as error:  # of rendering, or of the user's own replay or agents: hours of training are done
+            self.looks[f"{name}{NOT_MADE}"] = f"{type(error).__name__}: {error}".encode()
+
+    def _sheet(self, run: TrainingRun, replica: int) -> bytes:
+        batch_size = self._population.configuration().learner.batch_size
+        return sheet_of(run, replica, batch_size, self._population.watch.steps).to_bytes()
+
+    def _video(self, run: TrainingRun, replica: int) -> bytes:
+        population = self._population
+        agent = greedy(run.agents, len(run.seeds), replica)
+        steps, options = population.watch.video, population.env_options
+        episode = play(population.environment, agent, max_steps=steps, env_options=options)
+        with TemporaryDirectory() as folder:
+            return write_video(Path(folder, VIDEO), episode.frames, episode.fps).read_bytes()

@@ -1,0 +1,135 @@
+"""What people look at: the frames that each strategy's replay holds and replays most, and greedy play."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from replaylab.number_format import counted
+from replaylab.study.analysis.comparisons import ComparisonResults
+from replaylab.study.report.page import KEYS, Page, ReportFigure, Section
+from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO, read_looks
+
+if TYPE_CHECKING:
+    from replaylab.study.plan.populations import Population
+    from replaylab.watch import ReplaySheet
+
+MOST_BYTES = 700_000
+"""Of sheets and moving pictures on a page, which people open on phones."""
+
+_NUMBERS = ("id", "age", "replays", "likelihood", "td_error", "reward", "ended", "action")
+Cell = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The looks at a strategy's first seed."""
+
+    population: Population
+    looks: dict[str, bytes]
+
+    @property
+    def cell(self) -> Cell:
+        """Environment and learner."""
+        return self.population.environment, self.population.learner
+
+
+def section(page: Page, _: ComparisonResults) -> Section | None:
+    """Return what there is to look at; None where the workers handed back nothing."""
+    found = list(_looked(page))
+    if not found:
+        return None
+    figures = [*_sheets(page, found), *_videos(page, found)]
+    shown, left, used = [], 0, 0
+    for figure in figures:
+        size = sum(len(one) for _, panels in figure.groups for one in panels)
+        if used + size > MOST_BYTES:
+            left += 1
+            continue
+        shown.append(figure)
+        used += size
+    beside = " The files beside it have those of sheets." if page.figure_files else ""
+    note = f"{counted(left, 'more figure')} would make this page heavy.{beside}" if left else ""
+    about = "Of the first seed of each strategy, when its training had ended."
+    return Section("To look at", shown, [about], points=list(_not_made(page, found)), note=note)
+
+
+def _looked(page: Page) -> Iterator[Looked]:
+    """Yield the looks of the first population of each strategy, environment and learner that is there."""
+    seen = set()
+    for population in page.study.present:
+        key = (population.environment, population.learner, population.strategy)
+        if key in seen:
+            continue
+        seen.add(key)
+        if looks := read_looks(page.study.file_of(population)):
+            yield Looked(population, looks)
+
+
+def _not_made(page: Page, found: Sequence[Looked]) -> Iterator[str]:
+    """Yield what could not be made, with the reason."""
+    for one in found:
+        for name, reason in one.looks.items():
+            if name.endswith(NOT_MADE):
+                what = "sheet" if name.startswith(SHEET) else "moving picture"
+                told = reason.decode()
+                yield f"No {what} of {one.population.strategy}, {page.heading(*one.cell)}: {told}"
+
+
+def _cells(found: Sequence[Looked], name: str) -> dict[Cell, list[Looked]]:
+    """Return those that have a look of this name, by environment and learner."""
+    cells: dict[Cell, list[Looked]] = {}
+    for one in found:
+        if name in one.looks:
+            cells.setdefault(one.cell, []).append(one)
+    return cells
+
+
+def _sheets(page: Page, found: Sequence[Looked]) -> Iterator[ReportFigure]:
+    from replaylab.watch import ReplaySheet, draw_sheets
+    from replaylab.watch.sheet_drawing import KEY
+
+    for number, (cell, own) in enumerate(_cells(found, SHEET).items()):
+        sheets = {one.population.strategy: ReplaySheet.from_bytes(one.looks[SHEET]) for one in own}
+        seeds = {one.population.strategy: one.population.seeds[0] for one in own}
+        stored = "; ".join(f"{strategy} (seed {seeds[strategy]}): {sheet}" for strategy, sheet in sheets.items())
+        yield page.figure(
+            f"replayed_frames{f'_{number + 1}' if number else ''}",
+            f"What is replayed: {page.heading(*cell)}",
+            f"{stored}. {KEY} Steps never replayed, which have no priority of their own, are in no row.",
+            draw_sheets(sheets),
+            (*KEYS, "seed", "row", *_NUMBERS),
+            ((*cell, s, seeds[s], *numbers) for s, sheet in sheets.items() for numbers in _sheet_rows(sheet)),
+        )
+
+
+def _sheet_rows(sheet: ReplaySheet) -> Iterator[tuple[Any, ...]]:
+    for row in sheet.rows:
+        for numbers in zip(*(getattr(row, name).tolist() for name in _NUMBERS), strict=True):
+            yield (row.title, *numbers)
+
+
+def _videos(page: Page, found: Sequence[Looked]) -> Iterator[ReportFigure]:
+    for number, (cell, own) in enumerate(_cells(found, VIDEO).items()):
+        steps = max(one.population.watch.video for one in own)
+        yield ReportFigure(
+            f"greedy_play{f'_{number + 1}' if number else ''}",
+            f"Greedy play: {page.heading(*cell)}",
+            f"One episode without exploration, its first {steps:,} steps at most.",
+            (),
+            [(one.population.strategy, [_moving(one.looks[VIDEO], one.population)]) for one in own],
+            "small",
+            folded=False,
+            files=(),
+        )
+
+
+def _moving(content: bytes, population: Population) -> Markup:
+    label = escape(f"Greedy play of {population.strategy}, seed {population.seeds[0]}, in {population.environment}")
+    data = base64.b64encode(content).decode()
+    return Markup(f'<img alt="{label}" loading="lazy" src="data:image/webp;base64,{data}">')

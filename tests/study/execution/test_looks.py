@@ -1,0 +1,155 @@
+"""What workers hand back to be looked at: sheets of replayed frames and moving pictures, and what the report shows."""
+
+import re
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from replaylab.errors import StorageError
+from replaylab.study import InProcess, Spec
+from replaylab.study.execution.worker import last_look
+from replaylab.study.execution.worker.last_look import LastLook
+from replaylab.study.plan.populations import plan
+from replaylab.study.report.sections import looks
+from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO, damage, encoded, read_looks
+from replaylab.watch import ReplaySheet
+from tests.learners.dqn import pixels
+from tests.study.tiny import rows, study, table
+
+GAME = "replaylab/MinAtar-Breakout-v1"
+SMALL = {"type": "dqn", "hidden": [8], "batch_size": 8, "learning_starts": 20, "capacity": 100}
+
+
+def of(environment, folder, **changes):
+    learner = SMALL | ({"filters": 4} if environment == GAME else {})
+    settings = {"environments": [environment], "learners__dqn": learner, "seeds": 2, "population": 1}
+    return study(folder, **{**settings, "budget__steps": 120, "evaluation__every": 60, **changes})
+
+
+@pytest.fixture(scope="module")
+def minatar(tmp_path_factory):
+    made = of(GAME, tmp_path_factory.mktemp("minatar"), watch={"steps": 4, "video": 12}, population=2)
+    made.run(executor=InProcess())
+    return made
+
+
+def test_each_population_hands_back_its_first_seeds_looks(minatar):
+    for population in minatar.present:
+        found = read_looks(minatar.file_of(population))
+        assert set(found) == {SHEET, VIDEO}
+        sheet = ReplaySheet.from_bytes(found[SHEET])
+        titles = [row.title for row in sheet.rows]
+        assert titles[-1] == "Replayed most"
+        assert titles[0] == ("All equally likely" if population.strategy == "uniform" else "Highest priority")
+        assert sheet.stored == 100
+        assert sheet.rows[0].frames.shape == (4, 10, 10, 3)
+        assert len(found[SHEET]) < 60_000
+        assert damage(minatar.file_of(population)) is None
+
+
+def test_the_sheet_is_that_of_the_first_seed(minatar, tmp_path):
+    alone = of(GAME, tmp_path, watch={"steps": 4, "video": 0}, seeds=[0])
+    alone.run(executor=InProcess())
+    for one, both in zip(alone.present, minatar.present, strict=True):
+        files = alone.file_of(one), minatar.file_of(both)
+        own, joint = (ReplaySheet.from_bytes(read_looks(file)[SHEET]) for file in files)
+        for mine, its in zip(own.rows, joint.rows, strict=True):
+            np.testing.assert_array_equal(mine.replays, its.replays)
+            np.testing.assert_array_equal(mine.frames, its.frames)
+
+
+def test_the_report_shows_them(minatar):
+    page = minatar.report().read_text()
+    assert "<h2>To look at</h2>" in page
+    sheets = re.search(r'<figure id="replayed_frames">(.*?)</figure>', page, re.DOTALL)[1]
+    assert sheets.count("<svg viewBox") == 2 + 3
+    assert sheets.count("<image ") == 4 * (2 + 3)
+    assert "img-src data:" in page
+    assert page.count('<img alt="Greedy play of ') == 2
+    file = minatar.folder / "figures" / "replayed_frames.csv"
+    lines = file.read_text().splitlines()
+    assert lines[0].startswith("environment,learner,strategy,seed,row,id,age,replays,likelihood")
+    assert len(lines) == 1 + 4 * (2 + 3)
+    with Image.open(file.with_suffix(".png")) as image:
+        assert image.width > 1_000
+    assert not list(minatar.folder.glob("figures/greedy_play*"))
+    assert 'href="figures/greedy_play' not in page
+
+
+def test_a_moving_picture_is_no_longer_than_asked_for(minatar, tmp_path):
+    for population in minatar.present:
+        (tmp_path / VIDEO).write_bytes(read_looks(minatar.file_of(population))[VIDEO])
+        with Image.open(tmp_path / VIDEO) as video:
+            assert video.size == (160, 160)
+            assert 2 <= video.n_frames <= 13
+
+
+def test_what_would_make_the_page_heavy_is_counted(minatar, monkeypatch):
+    monkeypatch.setattr(looks, "MOST_BYTES", 100)
+    page = minatar.report(figure_files=False).read_text()
+    assert "2 more figures would make this page heavy." in page
+    assert "replayed_frames" not in page
+
+
+def test_frames_in_a_stack_and_no_sheet_where_none_is_wanted(tmp_path):
+    convolution = {"learners__dqn": {k: v for k, v in SMALL.items() if k != "hidden"}}
+    made = of(pixels.ENV_ID, tmp_path, seeds=[3], **convolution)
+    made.run(executor=InProcess())
+    found = read_looks(made.file_of(made.present[0]))
+    assert set(found) == {SHEET}
+    assert ReplaySheet.from_bytes(found[SHEET]).rows[0].frames.shape == (6, pixels.SIDE, pixels.SIDE)
+
+
+def test_without_pictures_nothing_is_added_to_the_rows(tmp_path):
+    made = study(tmp_path, seeds=1, budget__steps=100)
+    made.run(executor=InProcess())
+    files = [made.file_of(one) for one in made.present]
+    assert [read_looks(file) for file in files] == [{}, {}]
+    assert all(
+        set(pq.read_metadata(file).metadata) == {b"replaylab", b"ARROW:schema", b"replaylab_sha256"} for file in files
+    )
+    assert "To look at" not in made.report(figure_files=False).read_text()
+
+
+def test_a_look_that_cannot_be_loses_no_rows_and_is_told(tmp_path, monkeypatch):
+    def broken(*_):
+        raise RuntimeError("the <screen> is broken")
+
+    monkeypatch.setattr(last_look, "sheet_of", broken)
+    made = of(GAME, tmp_path, seeds=1, strategies={"uniform": {"type": "uniform"}})
+    assert made.run(executor=InProcess()).complete
+    assert set(read_looks(made.file_of(made.present[0]))) == {f"{SHEET}.not-made"}
+    told = f"No sheet of uniform, {GAME}: RuntimeError: the &lt;screen&gt; is broken"
+    assert told in made.report(figure_files=False).read_text()
+
+
+def test_looks_change_neither_ids_nor_rows(minatar, tmp_path):
+    plain = of(GAME, tmp_path, watch={"steps": 0}, population=2)
+    assert [p.id for p in plain.populations] == [p.id for p in minatar.populations]
+    plain.run(executor=InProcess())
+    assert rows(plain) == rows(minatar)
+    assert all(read_looks(plain.file_of(one)) == {} for one in plain.present)
+
+
+def test_looks_are_sealed_with_the_rows(tmp_path):
+    population = plan(Spec.from_table(table()))[0]
+    columns = {"seed": np.zeros(1, int), "step": np.ones(1, int), "metric": np.array(["m"]), "value": np.ones(1)}
+    content = encoded(population, columns, {}, {"a": b"\0\xff" * 9, "b": b""})
+    file = tmp_path / f"{population.id}.parquet"
+    file.write_bytes(content)
+    assert read_looks(file) == {"a": b"\0\xff" * 9, "b": b""}
+    assert damage(file) is None
+    file.write_bytes(content.replace(b"AP8A/wD/", b"AP8A/wD+", 1))
+    assert damage(file) == "its checksum does not match its contents"
+    file.write_bytes(b"PAR1")
+    with pytest.raises(StorageError, match="is damaged"):
+        read_looks(file)
+
+
+def test_the_look_of_a_seed_that_ended_early_survives_a_checkpoint():
+    looked, resumed = LastLook(None), LastLook(None)
+    looked.looks = {"sheet": b"\x00\x01picture", "video" + NOT_MADE: b"ValueError: no"}
+    resumed.restore(looked.state() | {"another hook's": np.zeros(3)})
+    assert resumed.looks == looked.looks
