@@ -2,6 +2,8 @@
 
 import copy
 import gc
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -11,7 +13,6 @@ pytest.importorskip("stable_baselines3")
 
 import torch
 from gymnasium import spaces
-from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
 from stable_baselines3.common.env_util import make_vec_env
@@ -20,6 +21,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, StorageError
 from replaylab.integrations.sb3 import PrioritizedDQN, ReplayLabBuffer
 from replaylab.replay import Combined, MemoryMap, Prioritized, ReLo
+from stable_baselines3 import DQN, SAC
 from tests.integrations.sb3.library import ACTION, BOX, DICT, LibraryDraws, stream
 from tests.replay.storage.storage_worlds import NEEDS_LINUX
 
@@ -275,3 +277,17 @@ def test_a_schedule_without_an_algorithm_needs_progress():
         buffer.sample(2)
     buffer.progress = 0.5
     assert buffer.sample(2).rewards.shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "missing"),
+    [("sb3", "stable_baselines3"), ("sb3_contrib", "sb3_contrib"), ("sb3_contrib", "stable_baselines3")],
+)
+def test_a_missing_library_is_one_line_with_the_command(module, missing):
+    code = (
+        f"import sys; sys.modules['{missing}'] = None\nfrom replaylab.errors import MissingExtraError\n"
+        f"try:\n    import replaylab.integrations.{module}\nexcept MissingExtraError as error:\n    print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.count("\n") == 1
+    assert 'pip install "replaylab[sb3]"' in said

@@ -4,7 +4,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import MethodType
 from typing import Any, Literal
 
 import numpy as np
@@ -385,8 +384,8 @@ class ReplayLabBuffer(LibraryBuffer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = state
         self.replay = self._snapshots.unpacked(state["replay"])
-        asked = [one.compute_reward for one in self.replay.transforms if isinstance(one, Hindsight)]
-        self._goals = next((one.__self__ for one in asked if isinstance(one, MethodType)), None)
+        asked: list[Any] = [one.compute_reward for one in self.replay.transforms if isinstance(one, Hindsight)]
+        self._goals = asked[0].__self__ if asked else None  # a deep copy asks whom the original asks
         self.attach(algorithm_calling())
 
 
