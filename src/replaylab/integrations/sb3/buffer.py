@@ -17,7 +17,7 @@ from stable_baselines3.common.utils import get_device
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
 
-from replaylab.arguments import FRACTION, checked, flag, one_of, optional, whole
+from replaylab.arguments import checked, flag, whole
 from replaylab.errors import ConfigError
 from replaylab.integrations.sb3.algorithm import algorithm_calling
 from replaylab.integrations.sb3.feedback import Draw
@@ -113,18 +113,14 @@ class ReplayLabBuffer(LibraryBuffer):
         self.device = get_device(device)
         self.handle_timeout_termination = checked("handle_timeout_termination", handle_timeout_termination, flag)
         self.optimize_memory_usage = checked("optimize_memory_usage", optimize_memory_usage, flag)
-        n_steps = checked("n_steps", n_steps, optional(whole()))
-        gamma = checked("gamma", gamma, optional(FRACTION))
         self.n_steps, self.gamma = steps_and_gamma(n_steps, gamma, algorithm)
-        compressed = checked("compressed", compressed, flag)
-        padded = checked("padding", padding, one_of("zero", "repeat"))
-        self._layout = Layout(observation_space, action_space, frame_stack, padded, compressed)
+        self._layout = Layout(observation_space, action_space, frame_stack, padding, compressed)
         self.obs_shape, self.action_dim = self._layout.obs_shape, self._layout.action_dim
-        self._goals: Goals | None = None
         transforms: list[Any] = [] if self.n_steps == 1 else [NStep(self.n_steps, self.gamma or 0.0)]
         transforms += [] if self._layout.stack is None else [self._layout.stack]
-        if n_sampled_goal is not None or goal_selection_strategy is not None:
-            self._goals = Goals(compute_terminated)
+        hindsight = n_sampled_goal is not None or goal_selection_strategy is not None
+        self._goals = Goals(compute_terminated) if hindsight else None
+        if self._goals is not None:
             ratio = 4.0 if n_sampled_goal is None else n_sampled_goal
             transforms.append(self._goals.hindsight(_strategy(goal_selection_strategy), ratio))
         self.replay = ReplayBuffer(
@@ -140,9 +136,8 @@ class ReplayLabBuffer(LibraryBuffer):
         self.progress: float | None = None
         self._snapshots = Snapshots(snapshots)
         self._by_episodes = bool(transforms) or self.replay.sampler.needs_episodes
-        self._left: tuple[Obs, npt.NDArray[np.bool_]] | None = (
-            None  # where each environment was left, and if it goes on
-        )
+        # Where each environment was left, and whether its episode goes on.
+        self._left: tuple[Obs, npt.NDArray[np.bool_]] | None = None
         self._draw: Draw | None = None  # the batch whose feedback is awaited
         self._carrying = self._weightless = False
         self._replayed = self._stale = 0

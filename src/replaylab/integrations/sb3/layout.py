@@ -8,6 +8,7 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
 from stable_baselines3.common.preprocessing import get_action_dim, get_obs_shape
 
+from replaylab.arguments import FRACTION, checked, flag, one_of, optional, whole
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay import Field, FrameStack
 
@@ -35,6 +36,8 @@ class Layout:
     ) -> None:
         self.obs_shape: Any = _shape(observation_space)
         self.action_dim = get_action_dim(action_space)
+        compressed = checked("compressed", compressed, flag)
+        padding = checked("padding", padding, one_of("zero", "repeat"))
         self.stack = None
         if frame_stack is not None:
             self.stack = FrameStack(frame_stack, padding=padding, stacked_input=True)  # type: ignore[arg-type]
@@ -101,6 +104,7 @@ def steps_and_gamma(n_steps: int | None, gamma: float | None, algorithm: Any) ->
     Raises:
         ConfigError: Both say something else, or γ is not known.
     """
+    n_steps, gamma = checked("n_steps", n_steps, optional(whole())), checked("gamma", gamma, optional(FRACTION))
     own_steps = 1 if algorithm is None else algorithm.n_steps
     if n_steps is not None and own_steps not in (1, n_steps):
         raise ConfigError(
