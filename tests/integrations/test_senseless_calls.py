@@ -21,3 +21,42 @@ def test_data_sets():
 def test_nodes():
     torchdata = pytest.importorskip("replaylab.integrations.torchdata")
     assert wrongs(Call(torchdata.ReplayNode, GIVEN, STREAM | {"folder": "None text"}, use=drained)) == []
+
+
+def test_buffers_of_stable_baselines3():
+    sb3 = pytest.importorskip("replaylab.integrations.sb3")
+    from gymnasium import spaces
+
+    box = spaces.Box(-1, 1, (4,))
+    goals = spaces.Dict(dict.fromkeys(("achieved_goal", "desired_goal"), box))
+    given = {
+        "buffer_size": 8,
+        "observation_space": box,
+        "action_space": box,
+        "device": "cpu",
+        "n_envs": 2,
+        "optimize_memory_usage": False,
+        "handle_timeout_termination": True,
+        "sampler": None,
+        "n_steps": 2,
+        "gamma": 0.9,
+        "n_sampled_goal": None,
+        "goal_selection_strategy": None,
+        "compute_terminated": "stored",
+        "frame_stack": 2,
+        "padding": "zero",
+        "compressed": False,
+        "storage": None,
+        "snapshots": None,
+        "seed": 0,
+    }
+    theirs = ("observation_space", "action_space", "device")
+    flags = dict.fromkeys(("optimize_memory_usage", "handle_timeout_termination", "compressed"), TRUTH)
+    none = dict.fromkeys(("sampler", "n_steps", "frame_stack", "storage"), "None")
+    accepts = flags | none | {"gamma": "0", "snapshots": "None text", "seed": SEED}
+    of_goals = ("n_sampled_goal", "goal_selection_strategy", "compute_terminated")
+    assert wrongs(Call(sb3.ReplayLabBuffer, given, accepts, theirs=(*theirs, *of_goals))) == []
+    accepts |= {"n_sampled_goal": "None 0 3.5 huge", "goal_selection_strategy": "None"}
+    with_goals = given | {"observation_space": goals, "n_sampled_goal": 1.0, "frame_stack": None}
+    own = tuple(name for name in given if name not in of_goals)
+    assert wrongs(Call(sb3.ReplayLabBuffer, with_goals, accepts, theirs=own)) == []

@@ -1,29 +1,125 @@
-"""Copies of a buffer within its process are refused, with the reason and the way that does what was meant."""
+"""Copies and pickles of a buffer: one in memory goes whole, one on rows that others see as a handle."""
 
 import copy
+import multiprocessing
 import pickle
 
+import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.replay import Field, MemoryMap, ReplayBuffer
+from replaylab.replay import Field, Hindsight, LaBER, MemoryMap, NStep, Oracle, Prioritized, ReplayBuffer, Uniform
 from tests.replay.storage.storage_worlds import NEEDS_LINUX
 
+FIELDS = {
+    "obs": {"camera": Field((100,), np.uint8, compressed=True), "pose": Field((2,))},
+    "reward": Field(),
+    "next_obs": {"camera": Field((100,), np.uint8, compressed=True), "pose": Field((2,))},
+    "terminated": Field((), bool),
+    "truncated": Field((), bool),
+}
 
+
+def score(ids):
+    return -np.asarray(ids)
+
+
+def rate(pool):
+    return pool.reward + 1.0
+
+
+def pickled(buffer):
+    return pickle.loads(pickle.dumps(buffer))
+
+
+def filled(sampler, steps=37, **options):
+    buffer = ReplayBuffer(20, FIELDS, num_envs=2, sampler=sampler, seed=3, **options)
+    rng = np.random.default_rng(0)
+    for step in range(steps):
+        obs, after = ({"camera": rng.integers(0, 255, (2, 100), np.uint8), "pose": rng.random((2, 2))} for _ in "ab")
+        ends = np.array([step % 5 == 4, step % 7 == 6])
+        buffer.add(obs=obs, reward=rng.random(2), next_obs=after, terminated=ends, truncated=~ends & ends[::-1])
+    return buffer
+
+
+def drawn(buffer):
+    """Draw twice with feedback in between, and add; return all that came."""
+    first = buffer.sample(8, progress=0.5)
+    buffer.update_priorities(first.id, first.reward)
+    zeros = {"camera": np.zeros((2, 100), np.uint8), "pose": np.zeros((2, 2))}
+    flags = np.zeros(2, bool)
+    ids = buffer.add(obs=zeros, reward=[0, 0], next_obs=zeros, terminated=flags, truncated=flags)
+    second = buffer.sample(8, progress=0.5)
+    columns = [first.id, first.weight, first.obs["camera"], first.next_obs["pose"], second.id, second.weight, ids]
+    return [column.tolist() for column in columns]
+
+
+@pytest.mark.parametrize("make", [copy.deepcopy, pickled], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    ("sampler", "options"),
+    [
+        (Prioritized(), {"transforms": [NStep(3)], "next_obs": "derived"}),
+        (Uniform(replace=False), {"count_replays": True}),
+        (Oracle(score), {}),
+        (LaBER(rate), {}),
+    ],
+    ids=["prioritized", "distinct", "own", "pool"],
+)
+def test_a_copy_in_memory_continues_as_the_original_would(make, sampler, options):
+    buffer, same = (filled(sampler, **options) for _ in range(2))
+    other = make(buffer)
+    assert drawn(other) == drawn(same) == drawn(buffer)
+    assert buffer._saved == other._saved == {}  # nothing points to the folders that were made on the way
+    buffer.clear()
+    assert len(other) == 20
+
+
+def test_a_copy_of_many_replicas():
+    buffer = ReplayBuffer(10, {"x": Field()}, replicas=3, seed=1)
+    buffer.extend(x=np.arange(12.0).reshape(3, 4))
+    assert copy.deepcopy(buffer).sample(5).x.tolist() == buffer.sample(5).x.tolist()
+
+
+def reached(achieved, desired, info):
+    return (achieved == desired).all(-1)
+
+
+def test_goals_take_their_functions_along():
+    obs = {"observation": Field((2,)), "achieved_goal": Field((1,)), "desired_goal": Field((1,))}
+    fields = {"obs": obs, "reward": Field(), "next_obs": obs, "terminated": Field((), bool)}
+    buffer = ReplayBuffer(10, fields, transforms=[Hindsight(reached, reached)], seed=0)
+    row = {"observation": [0, 0], "achieved_goal": [1], "desired_goal": [2]}
+    buffer.add(obs=row, reward=0, next_obs=row, terminated=False)
+    other = pickled(buffer)
+    assert other.sample(9).reward.tolist() == buffer.sample(9).reward.tolist()
+
+
+def send(buffer, pipe):
+    pipe.send(buffer.sample(4).x.tolist())
+
+
+def test_another_process_gets_a_copy():
+    buffer = ReplayBuffer(10, {"x": Field()}, seed=1)
+    buffer.extend(x=[1.0, 2.0, 3.0])
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=send, args=(buffer, theirs))
+    process.start()
+    assert ours.recv() == buffer.sample(4).x.tolist()
+    process.join()
+
+
+def test_a_shallow_copy_is_refused():
+    with pytest.raises(ConfigError, match=r"cannot be copied in part.*copy\.deepcopy makes another"):
+        copy.copy(ReplayBuffer(10, {"x": Field()}))
+
+
+@NEEDS_LINUX
 @pytest.mark.parametrize("function", [copy.copy, copy.deepcopy])
-class TestRefusals:
-    def test_rows_in_memory(self, function):
-        buffer = ReplayBuffer(10, {"x": Field()})
-        for one in (buffer, [buffer], {"a": (buffer,)}):
-            if one is buffer or function is copy.deepcopy:
-                with pytest.raises(ConfigError, match=r"copied within its process.*ReplayBuffer\.load\(path\)"):
-                    function(one)
-
-    @NEEDS_LINUX
-    def test_rows_in_a_file(self, function, tmp_path):
-        buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))
-        with pytest.raises(ConfigError, match=r"another buffer on the same rows.*handle\(\)\.open\(\)"):
-            function(buffer)
+def test_copies_of_rows_in_a_file_are_refused(function, tmp_path):
+    buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))
+    with pytest.raises(ConfigError, match=r"handle\(\)\.open\(\) makes"):
+        function(buffer)
 
 
 @NEEDS_LINUX
@@ -31,8 +127,3 @@ def test_pickling_rows_in_a_file_stays(tmp_path):
     buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))
     buffer.add(x=1.0)
     assert pickle.loads(pickle.dumps(buffer)).get(0)["x"] == 1.0
-
-
-def test_pickling_rows_in_memory_says_why_not():
-    with pytest.raises(ConfigError, match="where no other can see them"):
-        pickle.dumps(ReplayBuffer(10, {"x": Field()}))

@@ -1,5 +1,6 @@
 """The replay library inside other libraries: one module for each, which imports it.
 
 `replaylab.integrations.torch` has a dataset for PyTorch's data loaders, `replaylab.integrations.torchdata` a node for
-torchdata's pipelines.
+torchdata's pipelines; `replaylab.integrations.sb3` goes under Stable-Baselines3's algorithms, and
+`replaylab.integrations.sb3_contrib` under those of sb3-contrib.
 """

@@ -1,10 +1,11 @@
 """Saving a buffer, loading it again, and opening it elsewhere."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as ListOf
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +29,8 @@ from replaylab.replay.transforms.transform import Transform
 
 COMPARED = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
 """What must be equal for a buffer to continue from another's snapshot in place."""
+
+DEEP, OPEN = "copy.deepcopy", "handle().open()"
 
 
 class Persistent(Configured):
@@ -204,8 +207,8 @@ class Persistent(Configured):
     def handle(self) -> Handle:
         """Return what another process needs to open the rows of this buffer's `storage`.
 
-        Pickling the buffer itself does the same: what comes out elsewhere is a buffer on the same rows, with priorities
-        and a random stream of its own.
+        Pickling such a buffer does the same: what comes out elsewhere is a buffer on the same rows, with priorities
+        and a random stream of its own. One whose rows are in this process's memory is pickled whole, as a snapshot.
 
         Raises:
             ConfigError: The rows are in this process's memory.
@@ -213,22 +216,22 @@ class Persistent(Configured):
         return handle_of(type(self), self.storage, self._config.arguments())
 
     def __reduce__(self) -> Any:
-        return Handle.open, (self.handle(),)
+        return (Handle.open, (self.handle(),)) if self.storage is not None else (_from_files, self._files())
 
     def __copy__(self) -> Any:
         raise ConfigError(
-            "a buffer cannot be copied within its process: "
-            + (
-                "one that shares its rows would share its priorities and random stream, too; for a second buffer that "
-                "continues as this one, save(path) it and ReplayBuffer.load(path) it"
-                if self.storage is None
-                else "the copy would be another buffer on the same rows, to which both add; if that is meant, "
-                "handle().open() makes it"
-            )
+            "a buffer cannot be copied in part: its copy would share its rows, priorities and random stream; "
+            f"{DEEP if self.storage is None else OPEN} makes another buffer"
         )
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self.__copy__()
+    def __deepcopy__(self, memo: Any) -> Self:
+        if self.storage is not None:
+            raise ConfigError(
+                "a copy of this buffer would be another buffer on the same rows, to which both add; if that is meant, "
+                f"{OPEN} makes it"
+            )
+        copied: Self = _from_files(*self._files())
+        return copied
 
     def flush(self) -> None:
         """Bring all that was added to a `MemoryMap` so far to disk; it outlives a power cut until more is added."""
@@ -261,6 +264,17 @@ class Persistent(Configured):
         finally:
             frozen.end()
 
+    def _files(self) -> tuple[type[Self], dict[str, bytes], dict[str, Any]]:
+        """Return what `_from_files` takes: a snapshot as the contents of its files, and what no snapshot holds."""
+        with TemporaryDirectory() as place:
+            try:
+                self.save(place)
+            finally:
+                self._saved.pop(folder_of(place, "save"), None)
+            files = {file.name: file.read_bytes() for file in Path(place).iterdir()}
+        written = self._config.to_json()
+        return type(self), files, {name: getattr(self, name) for name in GIVEN if is_custom(written[name])}
+
     @property
     def _draws(self) -> PythonDraws | None:
         """What draws in Python, if anything does."""
@@ -290,3 +304,13 @@ class Persistent(Configured):
                 "itemsize": self._core.row_stride,
             }
         )
+
+
+def _from_files(kind: type[Persistent], files: Mapping[str, bytes], given: Mapping[str, Any]) -> Any:
+    """Return the buffer whose snapshot has these files, with the options of its maker's own."""
+    with TemporaryDirectory() as place:
+        for name, content in files.items():
+            (Path(place) / name).write_bytes(content)
+        buffer = kind.load(place, **given)
+        buffer._saved.clear()  # the folder goes
+        return buffer

@@ -1,0 +1,33 @@
+"""The replay library under Stable-Baselines3's algorithms: a buffer for ``replay_buffer_class=``, and priorities.
+
+`ReplayLabBuffer` goes where any of the library's own buffers goes. `WithPriorities` makes an off-policy algorithm one
+that weights its loss and feeds its TD errors back; `PrioritizedDQN`, `PrioritizedDDPG`, `PrioritizedTD3` and
+`PrioritizedSAC` are ready. Those of sb3-contrib are in `replaylab.integrations.sb3_contrib`.
+"""
+
+from replaylab.errors import MissingExtraError
+
+try:
+    import stable_baselines3 as _library  # noqa: F401
+except ModuleNotFoundError as error:
+    raise MissingExtraError(
+        'replaylab.integrations.sb3 needs stable-baselines3, which is not installed. Run: pip install "replaylab[sb3]"'
+    ) from error
+
+from replaylab.integrations.sb3.buffer import ReplayLabBuffer
+from replaylab.integrations.sb3.priorities import (
+    PrioritizedDDPG,
+    PrioritizedDQN,
+    PrioritizedSAC,
+    PrioritizedTD3,
+    WithPriorities,
+)
+
+__all__ = [
+    "PrioritizedDDPG",
+    "PrioritizedDQN",
+    "PrioritizedSAC",
+    "PrioritizedTD3",
+    "ReplayLabBuffer",
+    "WithPriorities",
+]

@@ -1,0 +1,293 @@
+"""The buffer beside the library's own: the same steps, the same draws, the same batches."""
+
+import copy
+import gc
+import subprocess
+import sys
+import weakref
+
+import numpy as np
+import pytest
+
+pytest.importorskip("stable_baselines3")
+
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
+from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecNormalize
+
+from replaylab.errors import ConfigError, EmptyBufferError, FieldError, StorageError
+from replaylab.integrations.sb3 import PrioritizedDQN, ReplayLabBuffer
+from replaylab.replay import Combined, MemoryMap, Prioritized, ReLo
+from stable_baselines3 import DQN, SAC
+from tests.integrations.sb3.library import ACTION, BOX, DICT, LibraryDraws, stream
+from tests.replay.storage.storage_worlds import NEEDS_LINUX
+
+
+def batches(buffer, env=None, seed=3, batch_size=64):
+    np.random.seed(seed)  # noqa: NPY002 - the library draws so
+    return [buffer.sample(batch_size, env=env) for _ in range(3)]
+
+
+def leaves(samples):
+    for name, value in samples._asdict().items():
+        yield from value.items() if isinstance(value, dict) else [(name, value)]
+
+
+def equal(one, other, discounts=True, exactly=True):
+    for (name, mine), (same, theirs) in zip(leaves(one), leaves(other), strict=True):
+        assert name == same
+        if name == "discounts" and (theirs is None or not discounts):
+            assert (mine is None) == (theirs is None)
+            continue
+        assert mine.dtype == theirs.dtype
+        assert mine.shape == theirs.shape
+        assert torch.equal(mine, theirs) if exactly else torch.allclose(mine, theirs, atol=1e-5), name
+
+
+def normalizer(space, n_envs):
+    env = VecNormalize(make_vec_env("Pendulum-v1", n_envs=n_envs), clip_reward=1.0)
+    env.observation_space, env.norm_obs_keys = space, None
+    if isinstance(space, spaces.Dict):
+        env.norm_obs_keys = ["pose"]
+        env.obs_rms = {"pose": copy.deepcopy(env.obs_rms)}
+    rms = env.obs_rms["pose"] if isinstance(space, spaces.Dict) else env.obs_rms
+    rms.mean, rms.var = np.array([0.5, 0.1, -0.2]), np.array([2.0, 0.3, 1.0])
+    env.ret_rms.var = np.array(0.7)
+    return env
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("space", [BOX, DICT, spaces.Discrete(7)], ids=["box", "dict", "discrete"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"optimize_memory_usage": True}, {"compressed": True}, {"handle_timeout_termination": False}],
+    ids=["plain", "derived", "compressed", "time limits end"],
+)
+def test_transitions_are_the_librarys(space, n_envs, options):
+    kind = DictReplayBuffer if isinstance(space, spaces.Dict) else LibraryBuffer
+    limits = {name: value for name, value in options.items() if name == "handle_timeout_termination"}
+    own = kind(60, space, ACTION, "cpu", n_envs, **limits)
+    capacity = own.buffer_size * n_envs
+    mine = ReplayLabBuffer(60, space, ACTION, "cpu", n_envs, sampler=LibraryDraws(capacity, n_envs), **options)
+    env = normalizer(space, n_envs) if space is not None and not isinstance(space, spaces.Discrete) else None
+    for t, step in enumerate(stream(space, n_envs, 90)):
+        own.add(*copy.deepcopy(step))
+        mine.add(*copy.deepcopy(step))
+        assert (mine.pos, mine.full, mine.size()) == (own.pos, own.full, own.size())
+        if t % 20 == 19 or t == 0:
+            for with_env in {None, env}:
+                for one, other in zip(batches(mine, with_env), batches(own, with_env), strict=True):
+                    equal(one, other)
+    np.testing.assert_array_equal(mine.dones, own.dones)
+    mine.reset()
+    assert (mine.pos, mine.full, mine.size()) == (0, False, 0)
+    with pytest.raises(EmptyBufferError):
+        mine.sample(1)
+
+
+@NEEDS_LINUX
+def test_rows_in_a_file(tmp_path):
+    own = LibraryBuffer(40, BOX, ACTION, "cpu", 2)
+    storage = MemoryMap(tmp_path / "rows")
+    mine = ReplayLabBuffer(40, BOX, ACTION, "cpu", 2, storage=storage, n_steps=3, gamma=0.9)
+    for step in stream(BOX, 2, 30):
+        own.add(*step), mine.add(*step)
+    found = mine.sample(200)
+    places = (own.observations.reshape(-1, 3) == found.observations.numpy()[:, None]).all(-1)
+    assert places.sum(1).tolist() == [1] * 200
+    assert (own.actions.reshape(-1, 2)[places.argmax(1)] == found.actions.numpy()).all()
+    env = normalizer(BOX, 2)
+    with pytest.raises(ConfigError, match="leave out `storage`"):
+        mine.sample(2, env=env)
+    with pytest.raises(ConfigError, match='next_obs="stored"'):
+        ReplayLabBuffer(40, BOX, ACTION, "cpu", 2, optimize_memory_usage=True, storage=storage)
+    with pytest.raises(StorageError, match="declared otherwise"):
+        ReplayLabBuffer(40, BOX, ACTION, "cpu", 4, storage=storage)
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("derived", [False, True])
+def test_n_step_returns_are_the_librarys(n_envs, normalized, derived):
+    own = NStepReplayBuffer(60, BOX, ACTION, "cpu", n_envs, n_steps=4, gamma=0.9)
+    draws = LibraryDraws(own.buffer_size * n_envs, n_envs)
+    mine = ReplayLabBuffer(60, BOX, ACTION, "cpu", n_envs, derived, sampler=draws, n_steps=4, gamma=0.9)
+    env = normalizer(BOX, n_envs) if normalized else None
+    for t, step in enumerate(stream(BOX, n_envs, 90)):
+        own.add(*step), mine.add(*step)
+        if t % 20 == 19:
+            for one, other in zip(batches(mine, env), batches(own, env), strict=True):
+                equal(one, other, discounts=False, exactly=False)
+                ends = one.dones == 1
+                assert torch.allclose(one.discounts[~ends], other.discounts[~ends].float())
+                assert (one.discounts[ends] == 0).all()  # as `1 - dones` says, too
+
+
+def test_an_episode_that_was_left_has_no_steps_of_the_next_in_its_returns():
+    """As when `learn` is called again: the environment is reset, and nothing says so."""
+    buffer = ReplayLabBuffer(60, BOX, ACTION, "cpu", 2, n_steps=3, gamma=0.5)
+    obs = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
+
+    def add(before, after, reward):
+        buffer.add(before, after, np.zeros((2, 2)), np.full(2, reward, np.float32), np.zeros(2), [{}, {}])
+
+    add(obs[0], obs[1], 1.0)
+    jumped = obs[1].copy()
+    jumped[1] = obs[3, 1]
+    add(jumped, obs[2], 10.0)
+    found = buffer.replay.as_batch([0, 1, 2, 3])
+    assert found.reward.tolist() == [6.0, 1.0, 10.0, 10.0]
+    assert found.n_steps.tolist() == [2, 1, 1, 1]
+    assert found.discount.tolist() == [0.25, 0.5, 0.5, 0.5]
+    assert not (found.terminated | found.truncated).any()
+
+
+FRAMES = spaces.Box(0, 255, (4, 9, 9), np.uint8)
+
+
+def frames(n_envs, steps, lives=(7, 5, 6)):
+    """Yield steps of stacks of frames, zeros before an episode's first, as `VecFrameStack` makes them."""
+    rng = np.random.default_rng(0)
+
+    def frame():
+        return rng.integers(0, 255, (9, 9), np.uint8)
+
+    def begin():
+        return np.concatenate([np.zeros((3, 9, 9), np.uint8), frame()[None]])
+
+    obs = np.stack([begin() for _ in range(n_envs)])
+    for t in range(1, steps + 1):
+        after = np.concatenate([obs[:, 1:], np.stack([frame()[None] for _ in range(n_envs)])], 1)
+        done = np.array([t % lives[e] == 0 for e in range(n_envs)])
+        yield obs, after, rng.integers(0, 3, n_envs), np.zeros(n_envs, np.float32), done, [{} for _ in done]
+        obs = np.stack([begin() if done[e] else after[e] for e in range(n_envs)])
+
+
+@pytest.mark.parametrize("derived", [False, True])
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_frames_are_stored_once(n_envs, derived, compressed):
+    own = LibraryBuffer(300, FRAMES, spaces.Discrete(3), "cpu", n_envs)
+    draws = LibraryDraws(own.buffer_size * n_envs, n_envs)
+    options = {"sampler": draws, "frame_stack": 4, "compressed": compressed}
+    mine = ReplayLabBuffer(300, FRAMES, spaces.Discrete(3), "cpu", n_envs, derived, **options)
+    for step in frames(n_envs, 60):
+        own.add(*step), mine.add(*step)
+    for one, other in zip(batches(mine), batches(own), strict=True):
+        equal(one, other)
+
+
+def test_frames_take_an_eighth_of_the_memory():
+    space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    mine = ReplayLabBuffer(1000, space, spaces.Discrete(3), optimize_memory_usage=True, frame_stack=4)
+    own = 1000 * 2 * 4 * 84 * 84  # the library's default, with time limits
+    assert mine.replay.nbytes < 0.15 * own
+
+
+def test_frames_must_fit():
+    with pytest.raises(FieldError, match="must divide the first axis"):
+        ReplayLabBuffer(300, FRAMES, ACTION, frame_stack=3)
+    with pytest.raises(FieldError, match="must divide the first axis"):
+        ReplayLabBuffer(300, DICT, ACTION, frame_stack=4)
+
+
+def small(kind, env="CartPole-v1", **options):
+    given = {"policy_kwargs": {"net_arch": [8]}, "batch_size": 8, "learning_starts": 20, "seed": 1, "device": "cpu"}
+    return kind("MlpPolicy", env, replay_buffer_class=ReplayLabBuffer, **given | options)
+
+
+class TestTheAlgorithmsOwn:
+    @pytest.mark.parametrize("kind", [DQN, PrioritizedDQN])
+    @pytest.mark.filterwarnings("ignore:`n_steps=4` is ignored")  # the library cannot know better
+    def test_n_and_gamma(self, kind):
+        model = small(kind, n_steps=4, gamma=0.7).learn(40)
+        discounts = {round(one, 5) for one in model.replay_buffer.sample(200).discounts.flatten().tolist()}
+        assert {round(0.7**4, 5)} < discounts <= {0.0, *(round(0.7**n, 5) for n in (1, 2, 3, 4))}
+
+    def test_only_the_library_warns_that_n_is_ignored(self, recwarn):
+        small(PrioritizedDQN, n_steps=4)
+        assert not recwarn.list
+
+    def test_n_as_the_library_documents_it(self):
+        model = small(DQN, gamma=0.7, replay_buffer_kwargs={"n_steps": 3, "gamma": 0.7})
+        assert (model.replay_buffer.n_steps, model.replay_buffer.gamma) == (3, 0.7)
+
+    @pytest.mark.parametrize(("name", "value"), [("gamma", 0.9), ("n_steps", 2)])
+    def test_contradictions_are_refused(self, name, value):
+        with pytest.raises(ConfigError, match=f"`{name}` of the buffer must be that of the algorithm"):
+            small(PrioritizedDQN, n_steps=3, gamma=0.7, replay_buffer_kwargs={name: value})
+
+    def test_gamma_is_needed_where_nobody_can_be_asked(self):
+        with pytest.raises(ConfigError, match="`gamma` must be given with n_steps=3"):
+            ReplayLabBuffer(10, BOX, ACTION, n_steps=3)
+
+    def test_its_seed(self):
+        one, two = (small(DQN, seed=seed).learn(30) for seed in (5, 5))
+        assert torch.equal(one.replay_buffer.sample(8).observations, two.replay_buffer.sample(8).observations)
+
+    def test_it_is_not_kept_alive(self):
+        model = small(DQN)
+        buffer, alive = model.replay_buffer, weakref.ref(model)
+        del model
+        gc.collect()
+        assert alive() is None
+        assert buffer.size() == 0
+
+    def test_its_logger(self):
+        model = small(PrioritizedDQN)
+        model.learn(60)
+        figures = {name: value for name, value in model.logger.name_to_value.items() if name.startswith("replay/")}
+        assert figures["replay/size"] == 60
+        assert figures["replay/transitions_replayed"] == 8 * 10
+        assert 0 < figures["replay/weight_mean"] <= 1
+        assert 0 <= figures["replay/age_mean"] < 60
+        assert figures["replay/td_error_mean"] > 0
+        assert figures["replay/stale_updates"] == 0
+
+    def test_several_environments_and_normalized_ones(self):
+        env = VecNormalize(make_vec_env("Pendulum-v1", n_envs=3))
+        model = small(SAC, env, replay_buffer_kwargs={"n_steps": 3}, optimize_memory_usage=True)
+        model.learn(120)
+        assert model.replay_buffer.size() == 40
+        with pytest.warns(UserWarning, match="last trajectory in the replay buffer will be truncated"):
+            model.learn(60)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "message"),
+    [
+        (Combined(), "gives another number of rows than asked for"),
+        (ReLo(), "wants the loss under the target network"),
+        (3, "`sampler` must be a Sampler"),
+    ],
+)
+def test_samplers_that_do_not_fit_are_refused(sampler, message):
+    with pytest.raises(ConfigError, match=message):
+        ReplayLabBuffer(10, BOX, ACTION, sampler=sampler)
+
+
+def test_a_schedule_without_an_algorithm_needs_progress():
+    buffer = ReplayLabBuffer(10, BOX, ACTION, sampler=Prioritized())
+    for step in stream(BOX, 1, 3):
+        buffer.add(*step)
+    with pytest.raises(ConfigError, match="`progress` in"):
+        buffer.sample(2)
+    buffer.progress = 0.5
+    assert buffer.sample(2).rewards.shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "missing"),
+    [("sb3", "stable_baselines3"), ("sb3_contrib", "sb3_contrib"), ("sb3_contrib", "stable_baselines3")],
+)
+def test_a_missing_library_is_one_line_with_the_command(module, missing):
+    code = (
+        f"import sys; sys.modules['{missing}'] = None\nfrom replaylab.errors import MissingExtraError\n"
+        f"try:\n    import replaylab.integrations.{module}\nexcept MissingExtraError as error:\n    print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.count("\n") == 1
+    assert 'pip install "replaylab[sb3]"' in said

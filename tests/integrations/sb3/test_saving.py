@@ -1,0 +1,145 @@
+"""Saving and loading by the library's own calls, and its own pickles."""
+
+import copy
+
+import numpy as np
+import pytest
+
+pytest.importorskip("stable_baselines3")
+
+import gymnasium
+import torch
+from stable_baselines3 import DQN
+from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
+from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
+from stable_baselines3.common.callbacks import CheckpointCallback
+from stable_baselines3.common.save_util import save_to_pkl
+
+from replaylab.errors import ConfigError, SnapshotError
+from replaylab.integrations.sb3 import PrioritizedDQN, ReplayLabBuffer
+from replaylab.replay import Prioritized, Recency
+from tests.integrations.sb3.library import ACTION, BOX, DICT, stream
+
+SMALL = {"batch_size": 8, "learning_starts": 20, "seed": 1, "device": "cpu"}
+
+
+def small(kind=PrioritizedDQN, env="CartPole-v1", buffer=ReplayLabBuffer, **options):
+    policy = {"net_arch": [8]}  # the library writes into it
+    return kind("MlpPolicy", env, replay_buffer_class=buffer, policy_kwargs=policy, **SMALL | options)
+
+
+def drawn(buffer):
+    buffer.progress = 0.5
+    return [buffer.sample(16).observations.tolist() for _ in range(3)]
+
+
+@pytest.mark.parametrize(("kind", "sampler"), [(PrioritizedDQN, Prioritized()), (DQN, Recency())])
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_loaded_buffer_draws_as_the_saved_one_would(kind, sampler, folder, tmp_path):
+    options = {"sampler": sampler} | ({"snapshots": tmp_path / "rows"} if folder else {})
+    model = small(kind, replay_buffer_kwargs=options).learn(60)
+    model.save_replay_buffer(tmp_path / "kept")
+    assert ((tmp_path / "kept.pkl").stat().st_size < 5000) == folder
+    other = small(kind, replay_buffer_kwargs=options)
+    other.load_replay_buffer(tmp_path / "kept")
+    other._current_progress_remaining = model._current_progress_remaining
+    assert drawn(other.replay_buffer) == drawn(model.replay_buffer)
+    other.learn(60, reset_num_timesteps=False)
+    assert other.replay_buffer.size() == 120
+    assert any(name.startswith("replay/") for name in other.logger.name_to_value)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the library leaves the file open
+def test_a_folder_holds_the_latest_alone(tmp_path):
+    model = small(replay_buffer_kwargs={"snapshots": tmp_path / "rows"}).learn(40)
+    model.save_replay_buffer(tmp_path / "first")
+    model.learn(40, reset_num_timesteps=False)
+    model.save_replay_buffer(tmp_path / "second")
+    model.load_replay_buffer(tmp_path / "second")
+    with pytest.raises(SnapshotError, match="holds another snapshot than the one that was pickled"):
+        model.load_replay_buffer(tmp_path / "first")
+
+
+def test_checkpoints_and_models(tmp_path):
+    model = small(n_steps=2, gamma=0.9)
+    model.learn(60, CheckpointCallback(30, str(tmp_path), "it", save_replay_buffer=True))
+    loaded = PrioritizedDQN.load(tmp_path / "it_60_steps", env=gymnasium.make("CartPole-v1"))
+    assert loaded.replay_buffer.size() == 0
+    assert loaded.replay_buffer.replay.sampler == Prioritized()
+    assert (loaded.replay_buffer.n_steps, loaded.replay_buffer.gamma) == (2, 0.9)
+    loaded.load_replay_buffer(tmp_path / "it_replay_buffer_60_steps")
+    assert loaded.replay_buffer.size() == 59  # the callback comes before the step is stored
+    loaded.learn(30, reset_num_timesteps=False)
+    PrioritizedDQN.load(tmp_path / "it_60_steps").predict(np.zeros(4))  # without an environment
+
+
+def test_a_buffer_of_another_gamma_is_refused(tmp_path):
+    small(gamma=0.9).learn(30).save_replay_buffer(tmp_path / "kept")
+    with pytest.raises(ConfigError, match=r"`gamma` of the buffer that is loaded must be 0\.8, but is 0\.9"):
+        small(gamma=0.8).load_replay_buffer(tmp_path / "kept")
+
+
+def test_deep_copies_share_nothing():
+    model = small().learn(40)
+    copied = copy.deepcopy(model.replay_buffer)
+    before = len(copied.replay)
+    model.learn(20, reset_num_timesteps=False)
+    assert len(copied.replay) == before
+
+
+@pytest.mark.parametrize("steps", [20, 70])
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize(
+    ("kind", "space", "options"),
+    [
+        (LibraryBuffer, BOX, {}),
+        (LibraryBuffer, BOX, {"optimize_memory_usage": True, "handle_timeout_termination": False}),
+        (DictReplayBuffer, DICT, {}),
+        (NStepReplayBuffer, BOX, {"n_steps": 3, "gamma": 0.9}),
+    ],
+    ids=["plain", "one array", "dict", "n-step"],
+)
+def test_their_pickles_are_read_in(kind, space, options, n_envs, steps, tmp_path, monkeypatch):
+    monkeypatch.setattr("replaylab.integrations.sb3.pickles.BLOCK", 16)
+    own = kind(40 * n_envs, space, ACTION, "cpu", n_envs, **options)
+    mine, wanted = (
+        ReplayLabBuffer(40 * n_envs, space, ACTION, "cpu", n_envs, n_steps=3, gamma=0.9, seed=0) for _ in "ab"
+    )
+    taken = list(stream(space, n_envs, steps))
+    for step in taken:
+        own.add(*copy.deepcopy(step))
+    lost = 1 if steps > 40 and options.get("optimize_memory_usage") else 0
+    for step in taken[-40 + lost :]:
+        infos = [{"TimeLimit.truncated": False}] * n_envs
+        wanted.add(*(step if options.get("handle_timeout_termination", True) else (*step[:5], infos)))
+    save_to_pkl(tmp_path / "plain.pkl", own)
+    mine.read_in(tmp_path / "plain.pkl")
+    ids = np.arange(mine.size() * n_envs)
+    found, expected = (one.replay.as_batch(ids) for one in (mine, wanted))
+    for name in ("reward", "action", "terminated", "truncated", "n_steps"):
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    for name in ("obs", "next_obs"):
+        for key in DICT if space is DICT else [...]:
+            if options.get("optimize_memory_usage"):
+                continue  # where an episode ended it holds the next one's first observation
+            np.testing.assert_array_equal(found[name][key], expected[name][key])
+
+
+def test_an_algorithm_with_priorities_loads_their_pickle(tmp_path):
+    small(DQN, buffer=LibraryBuffer).learn(48).save_replay_buffer(tmp_path / "plain")
+    model = small()
+    model.load_replay_buffer(tmp_path / "plain")
+    assert model.replay_buffer.size() == 48
+    model.learn(40)
+    with pytest.raises(ConfigError, match="`action_space` of the buffer that is read in must be"):
+        ReplayLabBuffer(5, BOX, ACTION).read_in(LibraryBuffer(5, BOX, BOX))
+    with pytest.raises(ConfigError, match="can be read in, but got"):
+        model.replay_buffer.read_in(model.replay_buffer)
+
+
+def test_batches_are_the_callers():
+    model = small(DQN).learn(30)
+    first = model.replay_buffer.sample(8)
+    kept = first.observations.clone()
+    model.replay_buffer.sample(8)
+    assert torch.equal(first.observations, kept)
