@@ -19,7 +19,7 @@ from tests.docs.test_pages import DOCS, PAGES
 from tests.learners.calls import train
 
 STUDIES, TRAINING = ((DOCS / f"laboratory/{page}.md").read_text() for page in ("studies", "training"))
-TEXTS = [page.read_text() for page in [*PAGES, DOCS.parent / "README.md"]]
+TEXTS = [page.read_text().replace("\\\n", " ") for page in [*PAGES, DOCS.parent / "README.md"]]
 COMMANDS = sorted({line for text in TEXTS for line in re.findall(r"^\$ replaylab (.*?)(?: {2,}#.*)?$", text, re.M)})
 
 

@@ -13,7 +13,10 @@ import numpy.typing as npt
 from gymnasium import Space, spaces
 from gymnasium.vector import VectorEnv
 
+from replaylab.arguments import check, instance, takes, text, tuple_of
 from replaylab.envs.pixels.pictures import coloured
+
+_NAMES = tuple_of(text, "a tuple of names")
 
 _COLOURS = (1, 3)
 """Sizes of a last axis that holds colours."""
@@ -31,7 +34,11 @@ class Screen:
     channels: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        check(self, channels=_NAMES, actions=_NAMES)
+
     @classmethod
+    @takes(env=instance(VectorEnv, "a vector environment"))
     def of(cls, env: VectorEnv[Any, Any, Any]) -> Screen:
         """Return the screen of a vector environment."""
         inner = getattr(env, "unwrapped", env)

@@ -1,6 +1,6 @@
 """Training by Stable-Baselines3: with its own buffer, with ours, and with priorities, as ratios in one run.
 
-    python -m benchmarks.stable_baselines3
+    python -m benchmarks.sb3_training
 
 Each contestant trains for the same steps, in turns; what is compared is the median of the processor's time of one
 thread.
@@ -14,9 +14,9 @@ from statistics import median
 from typing import Any
 
 import torch
+from stable_baselines3 import DQN, SAC
 
 from replaylab.integrations.sb3 import PrioritizedDQN, PrioritizedSAC, ReplayLabBuffer
-from stable_baselines3 import DQN, SAC
 
 OURS = {"replay_buffer_class": ReplayLabBuffer}
 CONTESTANTS: dict[str, dict[str, Callable[[], Any]]] = {
