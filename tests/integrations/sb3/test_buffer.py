@@ -13,6 +13,7 @@ pytest.importorskip("stable_baselines3")
 
 import torch
 from gymnasium import spaces
+from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
 from stable_baselines3.common.env_util import make_vec_env
@@ -21,7 +22,6 @@ from stable_baselines3.common.vec_env import VecNormalize
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, StorageError
 from replaylab.integrations.sb3 import PrioritizedDQN, ReplayLabBuffer
 from replaylab.replay import Combined, MemoryMap, Prioritized, ReLo
-from stable_baselines3 import DQN, SAC
 from tests.integrations.sb3.library import ACTION, BOX, DICT, LibraryDraws, stream
 from tests.replay.storage.storage_worlds import NEEDS_LINUX
 

@@ -74,9 +74,12 @@ class _Tally:
         self.runs = runs_of(done)
         self.todo_steps, self.unit = steps_of(todo), unit_of(todo)
         self._steps = {p.id: 0 for p in todo}
+        self._resumed: dict[str, int] = {}  # steps that a population had when it was first heard of
         self._began = time.monotonic()
 
     def reached(self, population: Population, step: int) -> None:
+        if step < population.steps:
+            self._resumed.setdefault(population.id, step * len(population.seeds))
         self._steps[population.id] = step * len(population.seeds)
 
     def finished(self, population: Population) -> None:
@@ -100,7 +103,9 @@ class _Tally:
 
     @property
     def speed(self) -> float:
-        return self.steps / self.seconds if self.seconds > 0 else 0.0
+        """Steps a second of this run of the study: those of an earlier one, kept in a checkpoint, do not count."""
+        taken = sum(max(steps - self._resumed.get(name, 0), 0) for name, steps in self._steps.items())
+        return taken / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def left(self) -> float | None:

@@ -51,7 +51,7 @@ def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, 
     from replaylab.study.execution.worker.last_look import LastLook  # heavy
     from replaylab.study.results.store import encoded
 
-    last = time.perf_counter()
+    last = -_REPORT_SECONDS  # so that it is told soon where a checkpoint began
 
     def on_step(step: int) -> None:
         nonlocal last
