@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.plain_minatar_dqn import BATCH, CAPACITY, EPSILON, GAMMA, LEARNING_RATE, TARGET_PERIOD
+from benchmarks.workers import workers
 from replaylab.envs.registration import MINATAR
 
 STARTS = 100
@@ -146,19 +147,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
 
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = [], []
-    for _ in range(options.processes):
-        here, there = context.Pipe()
-        processes.append(context.Process(target=worker, args=(there,), daemon=True))
-        processes[-1].start()
-        there.close()  # so that a worker that dies ends the wait for it
-        pipes.append(here)
     print(f"R = {options.seeds}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    rates = compare(pipes, options)
-    for pipe, process in zip(pipes, processes, strict=True):
-        pipe.send(None)
-        process.join()
+    with workers(options.processes, worker) as pipes:
+        rates = compare(pipes, options)
     tell(rates)
     if options.json:
         figures = {

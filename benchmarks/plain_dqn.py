@@ -17,9 +17,9 @@ from torch.nn import functional
 class Replay:
     """A ring of transitions in NumPy arrays, drawn from uniformly."""
 
-    def __init__(self, capacity: int, obs_size: int, seed: int) -> None:
-        self.obs = np.zeros((capacity, obs_size), np.float32)
-        self.next_obs = np.zeros((capacity, obs_size), np.float32)
+    def __init__(self, capacity: int, obs_shape: tuple[int, ...], seed: int, dtype: type = np.float32) -> None:
+        self.obs = np.zeros((capacity, *obs_shape), dtype)
+        self.next_obs = np.zeros((capacity, *obs_shape), dtype)
         self.action = np.zeros(capacity, np.int64)
         self.reward = np.zeros(capacity, np.float32)
         self.terminated = np.zeros(capacity, np.float32)
@@ -50,7 +50,7 @@ def run(seed: int, total_steps: int, *, learning_starts: int, env_id: str = "Car
     online = nn.Sequential(nn.Linear(inputs, 128), nn.ReLU(), nn.Linear(128, num_actions))
     target = copy.deepcopy(online)
     adam = torch.optim.Adam(online.parameters(), lr=1e-3)
-    replay = Replay(50_000, inputs, seed)
+    replay = Replay(50_000, (inputs,), seed)
     returns, losses, episode = [], [], 0.0
     started = 0.0
     obs, _ = env.reset(seed=seed)

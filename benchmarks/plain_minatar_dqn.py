@@ -17,37 +17,12 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.plain_dqn import Replay
+
 BATCH, CAPACITY, TARGET_PERIOD = 32, 100_000, 1_000
 GAMMA, LEARNING_RATE = 0.99, 2.5e-4
 EPSILON = (1.0, 0.1)
 SIDE = 10
-
-
-class Replay:
-    """A ring of transitions in NumPy arrays, drawn from uniformly."""
-
-    def __init__(self, capacity: int, channels: int, seed: int) -> None:
-        self.obs = np.zeros((capacity, channels, SIDE, SIDE), np.bool_)
-        self.next_obs = np.zeros((capacity, channels, SIDE, SIDE), np.bool_)
-        self.action = np.zeros(capacity, np.int64)
-        self.reward = np.zeros(capacity, np.float32)
-        self.terminated = np.zeros(capacity, np.float32)
-        self.capacity, self.count = capacity, 0
-        self.rng = np.random.default_rng(seed)
-
-    def add(self, obs, action, reward, next_obs, terminated) -> None:
-        place = self.count % self.capacity
-        self.obs[place] = obs
-        self.action[place] = action
-        self.reward[place] = reward
-        self.next_obs[place] = next_obs
-        self.terminated[place] = terminated
-        self.count += 1
-
-    def sample(self, batch_size: int) -> list[torch.Tensor]:
-        rows = self.rng.integers(min(self.count, self.capacity), size=batch_size)
-        columns = (self.obs, self.action, self.reward, self.next_obs, self.terminated)
-        return [torch.from_numpy(column[rows]) for column in columns]
 
 
 def network(channels: int, num_actions: int) -> nn.Module:
@@ -75,7 +50,7 @@ def run(
     online = network(channels, num_actions)
     target = copy.deepcopy(online)
     optimizer = torch.optim.RMSprop(online.parameters(), lr=LEARNING_RATE, alpha=0.95, centered=True, eps=0.01)
-    replay = Replay(CAPACITY, channels, seed)
+    replay = Replay(CAPACITY, (channels, SIDE, SIDE), seed, np.bool_)
     returns, episode, updates = [], 0.0, 0
     env.reset()
     obs = env.state().transpose(2, 0, 1)

@@ -22,6 +22,8 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from benchmarks.workers import workers
+
 ENVS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0")
 OURS = ("uniform", "prioritized")
 STARTS = 64
@@ -133,17 +135,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures there")
     options = parser.parse_args()
 
-    context = multiprocessing.get_context("spawn")
-    pipes, processes = [], []
-    for _ in range(options.processes):
-        here, there = context.Pipe()
-        processes.append(context.Process(target=worker, args=(there,), daemon=True))
-        processes[-1].start()
-        pipes.append(here)
-    rates = {env_id: compare(env_id, pipes, options) for env_id in options.envs}
-    for pipe, process in zip(pipes, processes, strict=True):
-        pipe.send(None)
-        process.join()
+    with workers(options.processes, worker) as pipes:
+        rates = {env_id: compare(env_id, pipes, options) for env_id in options.envs}
     tell(rates)
     if options.json:
         figures = {

@@ -48,13 +48,13 @@ Network network_of(const std::vector<std::int64_t>& shape,
                    const std::vector<std::int64_t>& hidden, std::int64_t actions, bool dueling) {
     if (shape.size() != 3) fail("ShapeError", "`shape` must be (channels, height, width)");
     std::vector<Filters> filters;
-    std::int64_t height = shape[1], width = shape[2];
+    Image image{shape[0], shape[1], shape[2]};
     for (const auto& [count, side, stride] : convolutions) {
-        if (height < side || width < side)
-            fail("ShapeError", "filters of ", side, " × ", side, " need more than ", height, " × ", width);
-        height = (height - side) / stride + 1;
-        width = (width - side) / stride + 1;
+        if (image.height < side || image.width < side)
+            fail("ShapeError", "filters of ", side, " × ", side, " need more than ", image.height, " × ",
+                 image.width);
         filters.push_back({count, side, stride});
+        image = Convolution(image, filters.back()).to();
     }
     return Network({shape[0], shape[1], shape[2]}, filters, hidden, actions, dueling);
 }

@@ -60,13 +60,14 @@ void QLearners::read_inputs(const QInputs& obs, std::int64_t first, std::int64_t
 
 void QLearners::q_values(const QInputs& obs, std::int64_t rows, float* q) {
     constexpr std::int64_t kMost = 256, kFew = 32;  // rows at a time, so that scratch stays small
-    const std::int64_t most = network_.inputs().places() > 1 ? kFew : kMost, actions = network_.actions();
+    const bool images = network_.inputs().places() > 1;
+    const std::int64_t most = images ? kFew : kMost, actions = network_.actions();
     const std::lock_guard<ForkSafeMutex> turn(*mutex_);
     const NoDenormals none;
     for (std::int64_t r = 0; r < replicas_; ++r)
         for (std::int64_t start = 0; start < rows; start += most) {
             const std::int64_t some = std::min(most, rows - start);
-            const std::int64_t padded = some == 1 && most == kFew ? 1 : padded_rows(some);
+            const std::int64_t padded = images && some == 1 ? 1 : padded_rows(some);
             make_room(padded);
             read_inputs(obs, r * rows + start, some, padded);
             network_.forward(online.data() + r * network_.parameters(), activations_.data(), padded);

@@ -1,25 +1,25 @@
-"""The agents that another device would have, here on the CPU: the core's networks in PyTorch."""
+"""The agents that another device would have, here on the CPU, and what they and the core's must have in common."""
 
+from dataclasses import replace
+
+import numpy as np
 import torch
-
-from replaylab.learners.api.observations import are_pixels
-from replaylab.learners.dqn.layers import board_layers, pixel_layers
-from replaylab.learners.dqn.modules import module_agents
 
 
 def on_device(learner, space, actions, seeds):
-    """Return the agents of PyTorch that the settings ask for."""
-    layers = None
-    if learner.filters:
-        layers = board_layers(learner.filters, learner.hidden, space)
-    elif are_pixels(space):
-        layers = pixel_layers(learner.pixel_network, space)
-    return module_agents(learner, space, layers, actions, seeds)
+    """Return the agents of PyTorch that the settings ask for; the device "cpu" would give the core's."""
+    return replace(learner, device="cpu:0").agents(space, actions, seeds)
 
 
-def gradients(one):
-    """Return the gradient of a replica in PyTorch in the order of the core (P,)."""
-    return torch.cat([in_cores_order(p.grad) for p in one.online.parameters()])
+def assert_learn_alike(ours, theirs, batch):
+    """Update the core's agents and PyTorch's: they see the same values, TD errors and gradients."""
+    np.testing.assert_allclose(ours.q_values(batch.obs), theirs.q_values(batch.obs), rtol=1e-4, atol=1e-5)
+    mine, wanted = ours.update(batch), theirs.update(batch)
+    np.testing.assert_allclose(mine.td_error, wanted.td_error, rtol=1e-4, atol=1e-5)
+    for r, one in enumerate(theirs.learners):
+        gradient = torch.cat([in_cores_order(p.grad) for p in one.online.parameters()])
+        scale = gradient.abs().max().item()
+        np.testing.assert_allclose(ours.core.gradients[r], gradient, rtol=1e-4, atol=1e-4 * scale)
 
 
 def in_cores_order(p):

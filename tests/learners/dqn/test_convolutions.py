@@ -11,11 +11,11 @@ from gymnasium import spaces
 from replaylab import _core
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN
-from replaylab.learners.dqn.layers import PIXEL_LAYERS, Convolution, PixelLayers
+from replaylab.learners.dqn.layers import PIXEL_LAYERS, Convolution, ImageLayers
 from replaylab.learners.dqn.perceptrons import PerceptronAgents
 from replaylab.replay import Batch
 from tests.learners.dqn.batches import part
-from tests.learners.dqn.on_device import gradients, on_device
+from tests.learners.dqn.on_device import assert_learn_alike, on_device
 
 CHOICES = spaces.Discrete(5)
 SETTINGS = DQN(learning_rate=1e-7, batch_size=8, learning_starts=8, gamma=0.9, max_grad_norm=None)
@@ -59,20 +59,13 @@ def compare(learner, shape, rows):
     ours, theirs = learner.agents(space, CHOICES, [3, 4]), on_device(learner, space, CHOICES, [3, 4])
     assert isinstance(ours, PerceptronAgents)
     for update in range(2):
-        batch = batch_of(2, rows, shape, seed=update)
-        np.testing.assert_allclose(ours.q_values(batch.obs), theirs.q_values(batch.obs), rtol=1e-4, atol=1e-5)
-        mine, wanted = ours.update(batch), theirs.update(batch)
-        np.testing.assert_allclose(mine.td_error, wanted.td_error, rtol=1e-4, atol=1e-5)
-        for r, one in enumerate(theirs.learners):
-            gradient = gradients(one)
-            scale = gradient.abs().max().item()
-            np.testing.assert_allclose(ours.core.gradients[r], gradient, rtol=1e-4, atol=1e-4 * scale)
+        assert_learn_alike(ours, theirs, batch_of(2, rows, shape, seed=update))
 
 
 @pytest.mark.parametrize("convolutions", OWN.values(), ids=OWN.keys())
 @pytest.mark.parametrize(("shape", "rows"), [((3, 17, 14), 1), ((4, 15, 16), 19), ((1, 19, 21), 32)])
 def test_gradients_of_any_convolutions_equal_autograds(monkeypatch, convolutions, shape, rows, kernels):
-    layers = PixelLayers(tuple(Convolution(*one) for one in convolutions), (6,))
+    layers = ImageLayers(tuple(Convolution(*one) for one in convolutions), (6,))
     monkeypatch.setitem(PIXEL_LAYERS, "nature", layers)
     compare(SETTINGS, shape, rows)
 

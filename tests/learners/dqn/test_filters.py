@@ -15,7 +15,7 @@ from replaylab.learners.dqn.networks import ConvolutionalNetwork, in_layers_orde
 from replaylab.replay import Batch, Prioritized
 from tests.learners.calls import train
 from tests.learners.dqn.batches import part
-from tests.learners.dqn.on_device import gradients, in_cores_order, on_device
+from tests.learners.dqn.on_device import assert_learn_alike, in_cores_order, on_device
 
 SHAPE, ACTIONS = (3, 6, 5), 4
 BOX, CHOICES = spaces.Box(0, 1, SHAPE, np.bool_), spaces.Discrete(ACTIONS)
@@ -61,14 +61,7 @@ def test_gradients_equal_autograds(changes, rows, kernels):
     learner = replace(SETTINGS, **changes)
     ours, theirs = learner.agents(BOX, CHOICES, [3, 4]), on_device(learner, BOX, CHOICES, [3, 4])
     for update in range(3):
-        batch = batch_of(2, rows, seed=update)
-        np.testing.assert_allclose(ours.q_values(batch.obs), theirs.q_values(batch.obs), rtol=1e-4, atol=1e-5)
-        mine, wanted = ours.update(batch), theirs.update(batch)
-        np.testing.assert_allclose(mine.td_error, wanted.td_error, rtol=1e-4, atol=1e-5)
-        for r, one in enumerate(theirs.learners):
-            gradient = gradients(one)
-            scale = gradient.abs().max().item()
-            np.testing.assert_allclose(ours.core.gradients[r], gradient, rtol=1e-4, atol=1e-4 * scale)
+        assert_learn_alike(ours, theirs, batch_of(2, rows, seed=update))
 
 
 def test_the_published_network_equals_double_precision(kernels):
@@ -77,7 +70,7 @@ def test_the_published_network_equals_double_precision(kernels):
     learner = DQN(filters=16, hidden=(128,), max_grad_norm=None, learning_rate=1e-12, loss="squared")
     several = learner.agents(spaces.Box(0, 1, shape, np.bool_), CHOICES, [1])
     layers = board_layers(16, (128,), spaces.Box(0, 1, shape, np.bool_))
-    network = ConvolutionalNetwork(shape, layers, ACTIONS, scale=1.0).double()
+    network = ConvolutionalNetwork(shape, layers, ACTIONS).double()
     sizes = [p.numel() for p in network.parameters()]
     assert several.core.online.shape == (1, sum(sizes)) == (1, 16 * 37 + 128 * 1025 + 4 * 129)
     with torch.no_grad():

@@ -26,11 +26,18 @@ class Convolution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PixelLayers:
-    """The convolutions of a network for pixels, from below, and the widths of the hidden layers above."""
+class ImageLayers:
+    """The layers of a network for images.
+
+    Attributes:
+        convolutions: From below.
+        hidden: Widths of the layers above them.
+        pixels: Whether what is seen are pixels, as shares of 255; if not, numbers stay as they are.
+    """
 
     convolutions: tuple[Convolution, ...]
     hidden: tuple[int, ...]
+    pixels: bool = True
 
     @property
     def least_side(self) -> int:
@@ -41,13 +48,13 @@ class PixelLayers:
         return least
 
 
-PIXEL_LAYERS: dict[PixelNetworkName, PixelLayers] = {
-    "nature": PixelLayers((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)), (512,)),
-    "data_efficient": PixelLayers((Convolution(32, 5, 5), Convolution(64, 5, 5)), (256,)),
+PIXEL_LAYERS: dict[PixelNetworkName, ImageLayers] = {
+    "nature": ImageLayers((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)), (512,)),
+    "data_efficient": ImageLayers((Convolution(32, 5, 5), Convolution(64, 5, 5)), (256,)),
 }
 
 
-def pixel_layers(name: PixelNetworkName, space: Space[Any]) -> PixelLayers:
+def pixel_layers(name: PixelNetworkName, space: Space[Any]) -> ImageLayers:
     """Return the layers of a network for pixels.
 
     Raises:
@@ -63,7 +70,7 @@ def pixel_layers(name: PixelNetworkName, space: Space[Any]) -> PixelLayers:
     return layers
 
 
-def board_layers(filters: int, hidden: tuple[int, ...], space: Space[Any]) -> PixelLayers:
+def board_layers(filters: int, hidden: tuple[int, ...], space: Space[Any]) -> ImageLayers:
     """Return the layers of a network for small boards: so many filters of 3 × 3, stride 1, below the hidden layers.
 
     Raises:
@@ -75,7 +82,7 @@ def board_layers(filters: int, hidden: tuple[int, ...], space: Space[Any]) -> Pi
             f"`filters` of DQN need observations in a Box (channels, height, width) of at least 3 × 3, but they "
             f"are in {space}; set `filters` to 0, or use gymnasium.wrappers.TransformObservation"
         )
-    return PixelLayers((Convolution(filters, 3, 1),), hidden)
+    return ImageLayers((Convolution(filters, 3, 1),), hidden, pixels=False)
 
 
 def initial_blocks(

@@ -23,7 +23,7 @@ from replaylab.learners.api.exploration import EpsilonGreedyAgents
 from replaylab.learners.api.observations import Inputs, as_they_are
 from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, numbers
-from replaylab.learners.dqn.layers import PixelLayers
+from replaylab.learners.dqn.layers import ImageLayers
 from replaylab.learners.dqn.networks import ConvolutionalNetwork, Perceptron
 from replaylab.learners.dqn.perceptrons import bootstrap_discount
 from replaylab.replay import Batch
@@ -225,7 +225,7 @@ def usable_device(name: str) -> torch.device:
 def module_agents(
     learner: "DQN",
     space: Space[Any],
-    layers: PixelLayers | None,
+    layers: ImageLayers | None,
     actions: spaces.Discrete,
     seeds: Sequence[int],
 ) -> ModuleAgents:
@@ -251,10 +251,7 @@ def module_agents(
             if layers is None:
                 network = Perceptron(Inputs(space).size, learner.hidden, num_actions, dueling=learner.dueling)
             else:
-                scale = 1.0 if learner.filters else 1.0 / 255.0
-                network = ConvolutionalNetwork(
-                    space.shape or (), layers, num_actions, scale=scale, dueling=learner.dueling
-                )
+                network = ConvolutionalNetwork(space.shape or (), layers, num_actions, dueling=learner.dueling)
             return network.initialise(generator(seed, Stream.INITIAL_WEIGHTS))
         with torch.random.fork_rng(devices=[]):  # PyTorch's own generator stays where it is
             torch.default_generator.manual_seed(numbers(seed, Stream.INITIAL_WEIGHTS, 1)[0])

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from replaylab.learners.dqn.layers import PixelLayers, initial_blocks
+from replaylab.learners.dqn.layers import ImageLayers, initial_blocks
 
 
 class Perceptron(nn.Module):
@@ -59,15 +59,12 @@ class ConvolutionalNetwork(nn.Module):
         shape: (channels, height, width) of the observations.
         layers: The convolutions and the hidden layers' widths.
         num_actions: A.
-        scale: What the observations' numbers are multiplied by; 1/255 for pixels.
         dueling: As in `Perceptron`.
     """
 
-    def __init__(
-        self, shape: tuple[int, ...], layers: PixelLayers, num_actions: int, *, scale: float, dueling: bool = False
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], layers: ImageLayers, num_actions: int, *, dueling: bool = False) -> None:
         super().__init__()
-        channels, self.scale = shape[0], scale
+        channels, self.scale = shape[0], 1.0 / 255.0 if layers.pixels else 1.0
         convolutions: list[nn.Module] = []
         for filters, side, stride in layers.convolutions:
             convolutions.append(nn.Conv2d(channels, filters, side, stride))

@@ -22,7 +22,7 @@ from replaylab.learners.api.exploration import EpsilonGreedyAgents
 from replaylab.learners.api.observations import Inputs, pixels_in_rows
 from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator
-from replaylab.learners.dqn.layers import PixelLayers, initial_blocks
+from replaylab.learners.dqn.layers import ImageLayers, initial_blocks
 from replaylab.replay import Batch
 
 if TYPE_CHECKING:
@@ -49,18 +49,19 @@ class PerceptronAgents(EpsilonGreedyAgents):
         self,
         learner: "DQN",
         space: Space[Any],
-        layers: PixelLayers | None,
+        layers: ImageLayers | None,
         actions: spaces.Discrete,
         seeds: Sequence[int],
     ) -> None:
         least, most = learner.target_range or (-inf, inf)
-        pixels = layers is not None and learner.filters == 0
-        self._inputs: Callable[[Obs], npt.NDArray[Any]] = pixels_in_rows if pixels else Inputs(space)
+        inputs = Inputs(space)
+        pixels = layers is not None and layers.pixels
+        self._inputs: Callable[[Obs], npt.NDArray[Any]] = pixels_in_rows if pixels else inputs
         self._gamma, self.loss = learner.gamma, learner.loss
         super().__init__(learner.epsilon, actions, seeds)
         self.updates = 0
         settings: dict[str, Any] = {
-            "shape": (Inputs(space).size, 1, 1) if layers is None else space.shape,
+            "shape": (inputs.size, 1, 1) if layers is None else space.shape,
             "convolutions": () if layers is None else layers.convolutions,
             "hidden": learner.hidden if layers is None else layers.hidden,
             "actions": int(actions.n),
