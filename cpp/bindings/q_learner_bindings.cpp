@@ -59,6 +59,17 @@ Network network_of(const std::vector<std::int64_t>& shape,
     return Network({shape[0], shape[1], shape[2]}, filters, hidden, actions, dueling);
 }
 
+// (name, decay of the gradients' average, decay of their squares' average, epsilon)
+using NamedOptimizer = std::tuple<std::string, double, double, double>;
+
+Optimizer optimizer_of(const NamedOptimizer& named) {
+    const auto& [name, mean_decay, square_decay, epsilon] = named;
+    for (const auto& [known, rule] :
+         {std::pair{"adam", StepRule::adam}, {"rmsprop", StepRule::rmsprop}, {"sgd", StepRule::momentum}})
+        if (name == known) return {rule, mean_decay, square_decay, epsilon};
+    fail("ConfigError", "an optimizer must be adam, rmsprop or sgd, but got ", name);
+}
+
 struct Bound {
     QLearners learners;
 
@@ -119,16 +130,16 @@ void bind_q_learners(nb::module_& module) {
                const std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>& convolutions,
                const std::vector<std::int64_t>& hidden, std::int64_t actions, std::int64_t replicas,
                bool dueling, bool is_double, bool huber, float max_grad_norm, float least, float most,
-               float learning_rate, float tau, std::int64_t target_period) {
-                new (self) Bound{QLearners(
-                    network_of(shape, convolutions, hidden, actions, dueling),
-                    {is_double, huber, max_grad_norm, least, most, learning_rate, tau, target_period},
-                    replicas)};
+               float learning_rate, const NamedOptimizer& optimizer, float tau, std::int64_t target_period) {
+                new (self) Bound{QLearners(network_of(shape, convolutions, hidden, actions, dueling),
+                                           {is_double, huber, max_grad_norm, least, most, learning_rate,
+                                            optimizer_of(optimizer), tau, target_period},
+                                           replicas)};
             },
             nb::kw_only(), nb::arg("shape"), nb::arg("convolutions"), nb::arg("hidden"), nb::arg("actions"),
             nb::arg("replicas"), nb::arg("dueling"), nb::arg("is_double"), nb::arg("huber"),
             nb::arg("max_grad_norm"), nb::arg("least"), nb::arg("most"), nb::arg("learning_rate"),
-            nb::arg("tau"), nb::arg("target_period"))
+            nb::arg("optimizer"), nb::arg("tau"), nb::arg("target_period"))
         .def("q_values", &Bound::q_values<float>, nb::arg("obs"), "Q(s, ·) (R, N, A) for inputs (R, N, I).")
         .def("q_values", &Bound::q_values<std::uint8_t>, nb::arg("obs"),
              "The same for pixels (R, N, I), seen as shares of 255.")
@@ -139,8 +150,8 @@ void bind_q_learners(nb::module_& module) {
              nb::arg("next_obs"), nb::arg("discount"), nb::arg("weight"), "The same from pixels.")
         .def_prop_ro("online", &view<&QLearners::online>, "Parameters (R, P).")
         .def_prop_ro("target", &view<&QLearners::target>, "The target networks' parameters (R, P).")
-        .def_prop_ro("mean", &view<&QLearners::mean>, "Adam's average of the gradients (R, P).")
-        .def_prop_ro("square", &view<&QLearners::square>, "Adam's average of their squares (R, P).")
+        .def_prop_ro("mean", &view<&QLearners::mean>, "The optimizer's average of the gradients (R, P).")
+        .def_prop_ro("square", &view<&QLearners::square>, "The optimizer's average of their squares (R, P).")
         .def_prop_ro("gradients", &view<&QLearners::gradients>,
                      "Of the latest update, after clipping (R, P).")
         .def_prop_rw(

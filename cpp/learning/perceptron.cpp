@@ -11,15 +11,6 @@ namespace replaylab {
 
 namespace {
 
-REPLAYLAB_INLINE void adam_step(const AdamStep& step, const float* g, float* mean, float* square,
-                                float* parameters, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) {
-        mean[i] += (1.0f - step.beta1) * (g[i] - mean[i]);
-        square[i] = step.beta2 * square[i] + (1.0f - step.beta2) * g[i] * g[i];
-        parameters[i] -= step.rate * mean[i] / (std::sqrt(square[i]) + step.epsilon);
-    }
-}
-
 template <typename Vector>
 REPLAYLAB_INLINE float squared_norm(const float* x, std::int64_t count) {
     constexpr std::int64_t lanes = kLanes<Vector>;
@@ -39,7 +30,7 @@ REPLAYLAB_INLINE float squared_norm(const float* x, std::int64_t count) {
 struct Kernels {
     void (*product)(const Product&);
     void (*outer)(const Outer&);
-    void (*adam)(const AdamStep&, const float*, float*, float*, float*, std::int64_t);
+    void (*step)(const OptimizerStep&, const float*, float*, float*, float*, std::int64_t);
     float (*squared_norm)(const float*, std::int64_t);
     void (*pixels)(const Pixels&);
 };
@@ -47,13 +38,13 @@ struct Kernels {
 #define REPLAYLAB_KERNELS(NAME, TARGET, VECTOR, OUTPUTS, VECTORS)                                           \
     TARGET void product_##NAME(const Product& p) { product<VECTOR, OUTPUTS, VECTORS>(p); }                  \
     TARGET void outer_##NAME(const Outer& p) { outer<VECTOR, OUTPUTS / 2>(p); }                             \
-    TARGET void adam_##NAME(const AdamStep& step, const float* g, float* m, float* v, float* p,             \
+    TARGET void step_##NAME(const OptimizerStep& step, const float* g, float* m, float* v, float* p,        \
                             std::int64_t count) {                                                           \
-        adam_step(step, g, m, v, p, count);                                                                 \
+        take_step(step, g, m, v, p, count);                                                                 \
     }                                                                                                       \
     TARGET float squared_norm_##NAME(const float* x, std::int64_t n) { return squared_norm<VECTOR>(x, n); } \
     TARGET void pixels_##NAME(const Pixels& p) { pixels<VECTOR>(p); }                                       \
-    constexpr Kernels k_##NAME{product_##NAME, outer_##NAME, adam_##NAME, squared_norm_##NAME, pixels_##NAME};
+    constexpr Kernels k_##NAME{product_##NAME, outer_##NAME, step_##NAME, squared_norm_##NAME, pixels_##NAME};
 
 REPLAYLAB_KERNELS(portable, , Float4, 4, 2)
 #ifdef REPLAYLAB_X86
@@ -187,9 +178,9 @@ void dense_gradient(const Outer& outer) { kernels.outer(outer); }
 
 void read_pixels(const Pixels& pixels) { kernels.pixels(pixels); }
 
-void adam(const AdamStep& step, const float* gradients, float* mean, float* square, float* parameters,
-          std::int64_t count) {
-    kernels.adam(step, gradients, mean, square, parameters, count);
+void optimize(const OptimizerStep& step, const float* gradients, float* mean, float* square,
+              float* parameters, std::int64_t count) {
+    kernels.step(step, gradients, mean, square, parameters, count);
 }
 
 void clip(float* gradients, std::int64_t count, float most) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "learning/optimizer.hpp"
+
 namespace replaylab {
 
 constexpr std::int64_t kRowBlock = 16;
@@ -64,13 +66,9 @@ void dense(const Product& product);
 void dense_gradient(const Outer& outer);
 void read_pixels(const Pixels& pixels);
 
-// One step of Adam (Kingma & Ba 2015) on `count` parameters: m ← β₁m + (1 − β₁)g, v ← β₂v + (1 − β₂)g²,
-// θ ← θ − rate·m / (√v + epsilon), where the caller has put the bias corrections into rate and epsilon.
-struct AdamStep {
-    float beta1, beta2, rate, epsilon;
-};
-void adam(const AdamStep& step, const float* gradients, float* mean, float* square, float* parameters,
-          std::int64_t count);
+// One step of an optimizer on `count` parameters.
+void optimize(const OptimizerStep& step, const float* gradients, float* mean, float* square,
+              float* parameters, std::int64_t count);
 
 // Scales the gradients to a Euclidean norm of at most `most`.
 void clip(float* gradients, std::int64_t count, float most);

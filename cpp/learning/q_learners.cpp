@@ -11,8 +11,6 @@ namespace replaylab {
 
 namespace {
 
-constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;  // Adam's, as everywhere
-
 std::int64_t padded_rows(std::int64_t rows) { return (rows + kRowBlock - 1) / kRowBlock * kRowBlock; }
 
 // Rows (channel, y, x) become places (y, x), in each the channels along the rows; the rest of the rows is 0.
@@ -126,11 +124,7 @@ void QLearners::update(const QBatch& batch, const QSeen& seen) {
                  ", but the batch holds ", action);
     make_room(padded);
     ++updates;
-    const double root = std::sqrt(1.0 - std::pow(kBeta2, static_cast<double>(updates)));
-    const double rate =
-        settings_.learning_rate * root / (1.0 - std::pow(kBeta1, static_cast<double>(updates)));
-    const AdamStep step{static_cast<float>(kBeta1), static_cast<float>(kBeta2), static_cast<float>(rate),
-                        static_cast<float>(kEpsilon * root)};
+    const OptimizerStep step = step_of(settings_.optimizer, settings_.learning_rate, updates);
     const bool follow = updates % settings_.target_period == 0;
     for (std::int64_t r = 0; r < replicas_; ++r) {
         float* parameters = online.data() + r * count;
@@ -141,7 +135,7 @@ void QLearners::update(const QBatch& batch, const QSeen& seen) {
         find_errors(r, batch, padded, seen);
         network_.backward(parameters, activations_.data(), slopes_.data(), gradient, scratch_.data(), padded);
         clip(gradient, count, settings_.max_grad_norm);
-        adam(step, gradient, mean.data() + r * count, square.data() + r * count, parameters, count);
+        optimize(step, gradient, mean.data() + r * count, square.data() + r * count, parameters, count);
         if (!follow) continue;
         float* old = target.data() + r * count;
         for (std::int64_t i = 0; i < count; ++i)

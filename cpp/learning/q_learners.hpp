@@ -13,9 +13,10 @@ namespace replaylab {
 
 struct QSettings {
     bool is_double, huber;
-    float max_grad_norm;         // infinity: no bound
-    float least, most;           // of a target
-    float learning_rate;         // of Adam
+    float max_grad_norm;  // infinity: no bound
+    float least, most;    // of a target
+    float learning_rate;
+    Optimizer optimizer;
     float tau;                   // how far the target network goes to the online one when it does
     std::int64_t target_period;  // updates between two such moves
 };

@@ -7,11 +7,14 @@ from replaylab import learners
 from replaylab.errors import StorageError
 from replaylab.learners import (
     DQN,
+    SGD,
+    Adam,
     Callbacks,
     Checkpoints,
     DQNAsPublished,
     ExpectedSarsa,
     QLearning,
+    RMSprop,
     Sarsa,
     Stream,
     TrainingConfig,
@@ -50,6 +53,9 @@ CONFIGURATIONS = [
     Call(QLearning, {}, TABLE),
     Call(Sarsa, {}, TABLE),
     Call(ExpectedSarsa, {}, TABLE),
+    Call(Adam, {}, {"beta1": "0", "beta2": "0", "epsilon": "3.5 huge"}),
+    Call(RMSprop, {}, {"decay": "0", "epsilon": "3.5 huge", "centered": TRUTH}),
+    Call(SGD, {}, {"momentum": "0"}),
     Call(generator, {"seed": 1, "stream": Stream.EXPLORATION}, {"seed": "0 huge"}),
     Call(EnvHindsight, {}, {"ratio": "0 3.5 huge"}),
 ]

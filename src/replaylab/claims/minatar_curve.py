@@ -2,9 +2,10 @@
 
 Young & Tian 2019 (learning curves, also in the README of their package): the return of DQN on Breakout, explored with
 ε = .1, as a moving average over 100 episodes and the mean of 30 runs, is 8.3 after 500,000 frames, read from the figure
-to about .1. The shipped study ``minatar-published`` has their settings, with Adam in place of RMSprop. The figure
-of a run is the mean return of its last 100 training episodes. The curve counts as reached, and the claim as reproduced,
-unless the 95 % interval of our mean over the runs lies below it.
+to about .1. The shipped study ``minatar-published`` has their settings, and the same with Adam in place of RMSprop. The
+figure of a run is the mean return of its last 100 training episodes. The curve counts as reached, and the claim as
+reproduced, unless the 95 % interval of our mean over the runs with RMSprop lies below it; what Adam comes to is said
+beside it.
 """
 
 from collections.abc import Iterator
@@ -17,17 +18,19 @@ from replaylab.claims.study_findings import complete
 from replaylab.study import Study
 
 PUBLISHED, EPISODES = 8.3, 100
-LAST = f"""
+OPTIMIZERS = {"uniform-rmsprop": "RMSprop", "uniform": "Adam"}
+"""By the study's strategies; the first is the paper's."""
+LAST = """
 select avg(value) from (
     select seed, value, row_number() over (partition by seed order by step desc) as back
-    from results where metric = 'rollout/ep_rew'
-) where back <= {EPISODES} group by seed order by seed
+    from results where metric = 'rollout/ep_rew' and strategy = '{strategy}'
+) where back <= {episodes} group by seed order by seed
 """
-"""The mean return of each seed's last 100 episodes."""
+"""The mean return of each seed's last episodes."""
 
 
 def measure(study: Study | None = None) -> Iterator[ReplicatedFigure]:
-    """Run what is missing of the study, and yield the return after its frames.
+    """Run what is missing of the study, and yield the return after its frames, by each optimizer.
 
     Args:
         study: None: ``minatar-published``, in ``results/minatar-published``; what was run there before is only read.
@@ -36,17 +39,20 @@ def measure(study: Study | None = None) -> Iterator[ReplicatedFigure]:
         ConfigError: A run failed.
     """
     study = complete(study or Study.from_toml("minatar-published"))
-    ours = np.array(study.query(LAST).fetchall(), np.float64)[:, 0]
-    low, high = t_interval(ours)
-    yield ReplicatedFigure(
-        f"Breakout: return after {study.spec.budget.steps:,} frames",
-        f"{PUBLISHED:g}",
-        float(ours.mean()),
-        low,
-        high,
-        f"mean of {len(ours)} runs, 95 %",
-        agreement(high >= PUBLISHED),
-    )
+    for strategy, optimizer in OPTIMIZERS.items():
+        query = LAST.format(strategy=strategy, episodes=EPISODES)
+        ours = np.array(study.query(query).fetchall(), np.float64)[:, 0]
+        low, high = t_interval(ours)
+        published = optimizer == "RMSprop"
+        yield ReplicatedFigure(
+            f"Breakout: return after {study.spec.budget.steps:,} frames, {optimizer}",
+            f"{PUBLISHED:g}" if published else "",
+            float(ours.mean()),
+            low,
+            high,
+            f"mean of {len(ours)} runs, 95 %",
+            agreement(high >= PUBLISHED) if published else None,
+        )
 
 
 CLAIM = Claim(
@@ -54,6 +60,6 @@ CLAIM = Claim(
     "MinAtar's DQN",
     f"DQN on MinAtar's Breakout has a return of {PUBLISHED:g} after 500,000 frames.",
     "Young & Tian 2019, learning curves",
-    25,
+    50,
     measure,
 )

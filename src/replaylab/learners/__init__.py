@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from replaylab.learners.api.random_streams import Stream, generator
     from replaylab.learners.dqn.as_published import DQNAsPublished
+    from replaylab.learners.dqn.optimizers import SGD, Adam, RMSprop
     from replaylab.learners.dqn.settings import DQN
     from replaylab.learners.metrics.metrics_table import Metrics
     from replaylab.learners.metrics.registry import Metric
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DQN",
+    "SGD",
+    "Adam",
     "Agents",
     "Callbacks",
     "Checkpoints",
@@ -45,6 +48,7 @@ __all__ = [
     "Policy",
     "ProbedAgents",
     "QLearning",
+    "RMSprop",
     "Sarsa",
     "Step",
     "Stream",
@@ -62,6 +66,7 @@ _NAMES_OF = {
     "api.protocols": "Agents Learner Policy ProbedAgents Step Update ValueAgents ValueUpdate",
     "api.random_streams": "Stream generator",
     "dqn.as_published": "DQNAsPublished",
+    "dqn.optimizers": "Adam RMSprop SGD",
     "dqn.settings": "DQN",
     "metrics.metrics_table": "Metrics",
     "metrics.registry": "Metric",

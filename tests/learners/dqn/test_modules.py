@@ -8,7 +8,7 @@ from gymnasium import spaces
 from torch import nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN
+from replaylab.learners import DQN, SGD, RMSprop
 from replaylab.learners.dqn.modules import ModuleAgents
 from replaylab.learners.dqn.networks import Perceptron
 from replaylab.replay import Prioritized
@@ -31,6 +31,10 @@ def settings(**changes):
 VARIANTS = {
     "mine": {"module": mine},
     "polyak": {"module": mine, "tau": 0.2, "target_period": 1, "double": False},
+    "rmsprop": {"module": mine, "optimizer": RMSprop()},
+    "plain rmsprop": {"module": mine, "optimizer": RMSprop(centered=False)},
+    "momentum": {"module": mine, "optimizer": SGD(momentum=0.9)},
+    "sgd": {"module": mine, "optimizer": SGD()},
     "squared": {"module": mine, "loss": "squared", "max_grad_norm": None, "target_range": (-1.0, 1.0)},
 }
 
@@ -71,7 +75,7 @@ def pixel_batch(replicas, rows=8, seed=0):
 
 
 def test_restored_convolutions_go_on_bit_for_bit(tmp_path):
-    """Weights, averages and gradients lie in memory as before; otherwise Adam would mix them up."""
+    """Weights, averages and gradients lie in memory as before; otherwise the optimizer would mix them up."""
     straight, again = (on_device(settings(), PIXELS, ACTIONS, [seed]) for seed in (1, 8))
     for update in range(3):
         straight.update(pixel_batch(1, seed=update))

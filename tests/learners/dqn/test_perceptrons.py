@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from replaylab import _core
 from replaylab.errors import ConfigError, ShapeError
-from replaylab.learners import DQN
+from replaylab.learners import DQN, SGD, Adam, RMSprop
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of, part
 from tests.learners.dqn.on_device import on_device
 
@@ -133,11 +133,24 @@ def test_gradients_equal_autograds(changes, rows, kernels):
             np.testing.assert_allclose(ours.core.gradients[r], gradient, rtol=1e-4, atol=1e-4 * scale)
 
 
-def test_adam_equals_pytorchs(kernels):
+OPTIMIZERS = {
+    "adam": Adam(),
+    "other adam": Adam(beta1=0.5, beta2=0.99, epsilon=1e-3),
+    "rmsprop": RMSprop(),
+    "plain rmsprop": RMSprop(decay=0.99, epsilon=1e-3, centered=False),
+    "sgd": SGD(),
+    "momentum": SGD(momentum=0.9),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
+def test_optimizers_equal_pytorchs(optimizer, kernels):
     """A linear network and a squared loss give any gradient one likes, however small or large."""
-    learner = replace(SETTINGS, hidden=(), loss="squared", learning_rate=1e-2)
+    rate = 1e-4 if isinstance(optimizer, SGD) else 1e-2
+    learner = replace(SETTINGS, hidden=(), loss="squared", learning_rate=rate, optimizer=optimizer)
     ours, theirs = learner.agents(BOX, ACTIONS, [0]), on_device(learner, BOX, ACTIONS, [0])
-    scales = np.float32([1e-4, 1e-2, 1.0, 1e2])
+    start = ours.core.online.copy()
+    scales = np.float32([1e-4, 1e-2, 1.0, 1e1 if isinstance(optimizer, SGD) else 1e2])
     for update in range(200):
         batch = batch_of(1, 8, seed=update, terminated=np.ones((1, 8), bool))
         batch.obs[:] *= scales
@@ -145,6 +158,17 @@ def test_adam_equals_pytorchs(kernels):
         theirs.update(batch)
     flat = torch.cat([p.detach().flatten() for p in theirs.learners[0].online.parameters()])
     np.testing.assert_allclose(ours.core.online[0], flat, rtol=1e-4, atol=1e-5)
+    assert np.abs(ours.core.online - start).max() > 1e-3
+
+
+def test_a_gradient_without_variance_divides_by_epsilon():
+    """Centred squares are the rounding of a difference then, which may lie below 0, where a root would be no number."""
+    learner = replace(SETTINGS, hidden=(), loss="squared", learning_rate=1e-9, optimizer=RMSprop())
+    one = learner.agents(BOX, ACTIONS, [0])
+    for _ in range(400):
+        one.update(batch_of(1, 8, terminated=np.ones((1, 8), bool)))
+    assert (one.core.square - one.core.mean**2 < 0).any()
+    assert np.isfinite(one.core.online).all()
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
@@ -296,7 +320,8 @@ def test_threads_do_not_meet_in_one_learner():
     """Action values asked for by two threads at once, of different sizes, beside updates that change nothing."""
     learners = _core.QLearners(
         shape=[4, 1, 1], convolutions=[], hidden=[32, 32], actions=3, replicas=2, dueling=True, is_double=True,
-        huber=True, max_grad_norm=10.0, least=-1e30, most=1e30, learning_rate=0.0, tau=1.0, target_period=1000,
+        huber=True, max_grad_norm=10.0, least=-1e30, most=1e30, learning_rate=0.0,
+        optimizer=Adam().in_core(), tau=1.0, target_period=1000,
     )  # fmt: skip
     rng = np.random.default_rng(0)
     learners.online[...] = rng.normal(size=learners.online.shape)

@@ -4,11 +4,24 @@ import dataclasses
 
 import pytest
 
-from replaylab import replay
+from replaylab import learners, replay
 from replaylab.errors import SpecError
+from replaylab.learners import DQN, SGD, Adam, RMSprop
 from replaylab.learners.api.agent_laber import AgentLaBER
+from replaylab.learners.dqn.optimizers import Optimizer
 from replaylab.replay import Linear, Mixture, Prioritized, Uniform
-from replaylab.study.spec.components import PARTS, SCHEDULES, STRATEGIES, TRANSFORMS, Part, build, resolve, short_name
+from replaylab.study.spec.components import (
+    LEARNERS,
+    OPTIMIZERS,
+    PARTS,
+    SCHEDULES,
+    STRATEGIES,
+    TRANSFORMS,
+    Part,
+    build,
+    resolve,
+    short_name,
+)
 
 WITHOUT = {"Sampler", "CustomSampler", "TopScores", "Transform", "Schedule"}
 """Bases to derive from."""
@@ -53,6 +66,42 @@ def test_each_is_built_and_written_out_as_it_is(kind):
     built = build(part, STRATEGIES)
     assert resolve(part, STRATEGIES, "strategies.x", "study.toml") == part
     assert set(part.options) <= {field.name for field in dataclasses.fields(built)}
+
+
+class TestOptimizers:
+    def made(self, value):
+        part = resolve(Part.of("dqn", {"optimizer": value}), LEARNERS, "learners.dqn", "study.toml")
+        assert resolve(part, LEARNERS, "learners.dqn", "study.toml") == part
+        return part, build(part, LEARNERS).optimizer
+
+    def test_each_has_its_name(self):
+        assert {self.made(name)[1] for name in OPTIMIZERS} == {Adam(), RMSprop(), SGD()}
+        public = {name for name in learners.__all__ if isinstance(getattr(learners, name), type)}
+        kinds = {n for n in public if issubclass(getattr(learners, n), Optimizer)}
+        assert {name.lower() for name in kinds} == set(OPTIMIZERS)
+
+    def test_a_name_or_a_table(self):
+        part, optimizer = self.made({"type": "rmsprop", "decay": 0.9})
+        assert optimizer == RMSprop(decay=0.9)
+        assert part.options["optimizer"] == {"type": "rmsprop", "decay": 0.9, "epsilon": 0.01, "centered": True}
+        assert self.made("sgd")[0].options["optimizer"] == {"type": "sgd", "momentum": 0.0}
+
+    def test_results_of_before_keep_their_ids(self):
+        assert "optimizer" not in self.made("adam")[0].options
+        assert build(resolve(Part.of("dqn", {}), LEARNERS, "x", "x"), LEARNERS) == DQN()
+
+    @pytest.mark.parametrize(
+        ("value", "message"),
+        [
+            ("adamw", r"`learners.dqn.optimizer.type` must be one of adam, rmsprop, sgd, but got .adamw"),
+            (3, r'`learners.dqn.optimizer` must be "adam", "rmsprop", "sgd" or a table with a `type`, but got 3'),
+            ({"type": "adam", "decay": 0.5}, r"`learners.dqn.optimizer.decay`"),
+            ({"type": "rmsprop", "decay": 1.5}, r"`decay` of RMSprop must be in \[0, 1\), but got 1.5"),
+        ],
+    )
+    def test_others_are_refused(self, value, message):
+        with pytest.raises(SpecError, match=message):
+            self.made(value)
 
 
 def test_laber_asks_the_agents():

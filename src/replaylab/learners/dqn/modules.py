@@ -25,6 +25,7 @@ from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdat
 from replaylab.learners.api.random_streams import Stream, generator, numbers
 from replaylab.learners.dqn.layers import ImageLayers
 from replaylab.learners.dqn.networks import ConvolutionalNetwork, Perceptron
+from replaylab.learners.dqn.optimizers import SGD, Adam, RMSprop
 from replaylab.learners.dqn.perceptrons import bootstrap_discount
 from replaylab.replay import Batch
 
@@ -90,7 +91,7 @@ class ModuleAgents(EpsilonGreedyAgents):
             one.target.load_state_dict(one.online.state_dict())
 
     def state(self) -> State:
-        """Return the modules' states, the optimisers' averages and the count of updates, copied."""
+        """Return the modules' states, the optimizers' averages and the count of updates, copied."""
         states = [one.state() for one in self.learners]
         stacked = {name: np.stack([state[name].numpy(force=True) for state in states]) for name in states[0]}
         return stacked | self.exploration_state() | {"updates": np.array(self.updates)}
@@ -118,12 +119,12 @@ class ModuleAgents(EpsilonGreedyAgents):
 
 
 class _ModuleLearner:
-    """One replica: a network, its target network and its optimiser."""
+    """One replica: a network, its target network and its optimizer."""
 
     def __init__(self, settings: "DQN", online: nn.Module) -> None:
         self.settings, self.online = settings, online
         self.target = copy.deepcopy(online).requires_grad_(False)
-        self.optimiser = torch.optim.Adam(online.parameters(), settings.learning_rate, fused=True)
+        self.optimizer, self._averages = torch_optimizer(settings, online)
 
     def update(
         self,
@@ -138,11 +139,11 @@ class _ModuleLearner:
         """Do the `count`-th update, and return δ, ℓ'(δ) and Q(s, a), (3, B)."""
         settings = self.settings
         td_error, slope, q = self._errors(obs, action, reward, next_obs, discount)
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         torch.autograd.backward(q, -weight * slope / len(q))
         if settings.max_grad_norm is not None:
             nn.utils.clip_grad_norm_(self.online.parameters(), settings.max_grad_norm)
-        self.optimiser.step()
+        self.optimizer.step()
         if count % settings.target_period == 0:
             self._move_target()
         return torch.stack([td_error, slope, q.detach()])
@@ -190,8 +191,8 @@ class _ModuleLearner:
         networks = {"online": self.online, "target": self.target}
         state = {f"{name}.{key}": value for name, net in networks.items() for key, value in net.state_dict().items()}
         for key, parameter in self.online.named_parameters():
-            averages = self.optimiser.state.get(parameter, {})
-            for name in ("exp_avg", "exp_avg_sq"):
+            averages = self.optimizer.state.get(parameter, {})
+            for name in self._averages:
                 state[f"{name}.{key}"] = averages.get(name, torch.zeros_like(parameter))
         return state
 
@@ -200,11 +201,25 @@ class _ModuleLearner:
         for name, net in (("online", self.online), ("target", self.target)):
             net.load_state_dict({key: state[f"{name}.{key}"] for key in net.state_dict()})
         for key, parameter in self.online.named_parameters():
-            averages = {n: torch.empty_like(parameter).copy_(state[f"{n}.{key}"]) for n in ("exp_avg", "exp_avg_sq")}
-            self.optimiser.state[parameter] = {
+            averages = {n: torch.empty_like(parameter).copy_(state[f"{n}.{key}"]) for n in self._averages}
+            self.optimizer.state[parameter] = {
                 "step": torch.tensor(float(updates), device=parameter.device),
                 **averages,
             }
+
+
+def torch_optimizer(settings: "DQN", network: nn.Module) -> tuple[torch.optim.Optimizer, tuple[str, ...]]:
+    """Return PyTorch's optimizer for a network, and what PyTorch calls its averages of each parameter."""
+    chosen, rate, parameters = settings.optimizer, settings.learning_rate, network.parameters()
+    if isinstance(chosen, RMSprop):
+        rmsprop = torch.optim.RMSprop(parameters, rate, chosen.decay, chosen.epsilon, centered=chosen.centered)
+        return rmsprop, ("square_avg", "grad_avg") if chosen.centered else ("square_avg",)
+    if isinstance(chosen, SGD):
+        sgd = torch.optim.SGD(parameters, rate, momentum=chosen.momentum)
+        return sgd, ("momentum_buffer",) if chosen.momentum else ()
+    assert isinstance(chosen, Adam)
+    betas = (chosen.beta1, chosen.beta2)
+    return torch.optim.Adam(parameters, rate, betas, chosen.epsilon, fused=True), ("exp_avg", "exp_avg_sq")
 
 
 def usable_device(name: str) -> torch.device:

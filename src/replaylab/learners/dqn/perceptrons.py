@@ -1,6 +1,6 @@
 """Deep Q-learners whose networks are perceptrons, with or without convolutions below, computed by the compiled core.
 
-The core goes through a whole update replica by replica (forward, backward, Adam), so that a replica's numbers stay
+The core goes through a whole update replica by replica (forward, backward, optimizer), so that a replica's numbers stay
 in the processor's nearest cache: at CartPole's size five times faster than PyTorch's products batched over replicas.
 Convolutions copy nothing side by side and keep each place's numbers in the nearest cache. The tests hold it all
 against PyTorch's autograd.
@@ -73,6 +73,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
             "least": least,
             "most": most,
             "learning_rate": learner.learning_rate,
+            "optimizer": learner.optimizer.in_core(),
             "tau": learner.tau,
             "target_period": learner.target_period,
         }
@@ -116,7 +117,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
         self.core.target[where] = self.core.online[where]
 
     def state(self) -> State:
-        """Return the networks' parameters, the optimiser's averages and the count of updates, copied."""
+        """Return the networks' parameters, the optimizer's averages and the count of updates, copied."""
         networks = {name: getattr(self.core, name).copy() for name in _ARRAYS}
         return networks | self.exploration_state() | {"updates": np.array(self.updates)}
 

@@ -26,6 +26,7 @@ from replaylab.learners.api.exploration import CHANCE
 from replaylab.learners.api.observations import are_pixels
 from replaylab.learners.api.protocols import Agents, Loss
 from replaylab.learners.dqn.layers import PixelNetworkName, board_layers, pixel_layers
+from replaylab.learners.dqn.optimizers import Adam, Optimizer
 from replaylab.learners.dqn.perceptrons import PerceptronAgents
 from replaylab.replay import Linear, Schedule
 
@@ -39,6 +40,13 @@ def _range(value: Any) -> tuple[float, ...]:
     if low >= high:
         raise Unfit(rule)
     return low, high
+
+
+def _optimizer(value: Any) -> Optimizer:
+    """An optimizer."""
+    if not isinstance(value, Optimizer):
+        raise Unfit("an optimizer: Adam(...), RMSprop(...) or SGD(...)")
+    return value
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class DQN:
 
     Attributes:
         hidden: Widths of a perceptron's hidden layers.
-        learning_rate: Of Adam.
+        learning_rate: Of the optimizer.
         gamma: Discount γ.
         batch_size: B, drawn for each update.
         capacity: C, steps the replay buffer keeps.
@@ -88,6 +96,7 @@ class DQN:
             width), whose numbers stay as they are; 16 make the network of MinAtar's paper. 0: none.
         pixel_network: For pixels "nature" (three convolutions below 512 units) or "data_efficient" (two of 5 × 5 with
             stride 5 and 32 and 64 filters, below 256 units), whose update costs a third.
+        optimizer: `Adam`, `RMSprop` or `SGD`.
     """
 
     hidden: tuple[int, ...] = (128,)
@@ -110,6 +119,7 @@ class DQN:
     module: Callable[[Any, int], Any] | None = None
     filters: int = 0
     pixel_network: PixelNetworkName = field(default="nature", metadata={"said_if_changed": True})
+    optimizer: Optimizer = field(default=Adam(), metadata={"said_if_changed": True})
 
     online: ClassVar[bool] = False
     needs_next_action: ClassVar[bool] = False
@@ -123,6 +133,7 @@ class DQN:
             filters=whole(0),
             device=text,
             module=optional(MODULE),
+            optimizer=_optimizer,
             pixel_network=one_of(*get_args(PixelNetworkName)),
         )
         check(self, learning_rate=POSITIVE, gamma=FRACTION, tau=SHARE, epsilon=CHANCE)

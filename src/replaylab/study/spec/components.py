@@ -27,6 +27,7 @@ from pydantic import (
 
 from replaylab import replay
 from replaylab.errors import ConfigError, MissingExtraError, SpecError
+from replaylab.learners.dqn.optimizers import Optimizer
 from replaylab.study.spec import custom_components as own
 from replaylab.study.spec.errors import shown, unknown_key, unknown_name
 
@@ -83,6 +84,13 @@ TRANSFORMS: Catalogue = {
 
 SCHEDULES: Catalogue = _public(replay.Schedule)
 """Schedule types, wherever an option takes a schedule; a bare number is a constant one."""
+
+OPTIMIZERS: Catalogue = {
+    "adam": "replaylab.learners:Adam",
+    "rmsprop": "replaylab.learners:RMSprop",
+    "sgd": "replaylab.learners:SGD",
+}
+"""Optimizer types, of learners with networks; a bare name is one with its defaults."""
 
 
 class Part(BaseModel):
@@ -208,10 +216,11 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
     """Check one option against its field's type; a table with a ``type`` is a schedule."""
     if hint == tuple[replay.Sampler, ...]:
         return _parts(value, where, source)
+    if hint is Optimizer:
+        return _optimizer(value, where, source)
     if _takes_schedule(hint):
         if isinstance(value, Mapping):
-            options = {k: v for k, v in value.items() if k != "type"}
-            return _build(str(value.get("type")), options, SCHEDULES, where, source)
+            return _typed(value, SCHEDULES, where, source)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SpecError(f"{source}: `{where}` must be a number or a schedule, but got {shown(value)}.")
         if float not in get_args(hint):
@@ -226,15 +235,24 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
         raise SpecError(f"{source}: `{where}` must be {rule}, but got {shown(value)}.") from error
 
 
+def _typed(table: Mapping[str, Any], catalogue: Catalogue, where: str, source: str) -> Any:
+    options = {k: v for k, v in table.items() if k != "type"}
+    return _build(str(table.get("type")), options, catalogue, where, source)
+
+
+def _optimizer(value: Any, where: str, source: str) -> Any:
+    table = {"type": value} if isinstance(value, str) else value
+    if not isinstance(table, Mapping):
+        names = ", ".join(f'"{name}"' for name in OPTIMIZERS)
+        raise SpecError(f"{source}: `{where}` must be {names} or a table with a `type`, but got {shown(value)}.")
+    return _typed(table, OPTIMIZERS, where, source)
+
+
 def _parts(value: Any, where: str, source: str) -> tuple[Any, ...]:
     """Return the samplers of a mixture."""
     if not isinstance(value, list | tuple) or not all(isinstance(one, Mapping) for one in value):
         raise SpecError(f"{source}: `{where}` must be a list of tables with a `type` each, but got {shown(value)}.")
-    built = []
-    for i, one in enumerate(value):
-        options = {k: v for k, v in one.items() if k != "type"}
-        built.append(_build(str(one.get("type")), options, PARTS, f"{where}[{i}]", source))
-    return tuple(built)
+    return tuple(_typed(one, PARTS, f"{where}[{i}]", source) for i, one in enumerate(value))
 
 
 def _takes_schedule(hint: Any) -> bool:
@@ -257,7 +275,9 @@ def _plain_value(value: Any) -> Any:
 
 
 def _type_of(value: object) -> str:
-    """Return the short name of a schedule or a mixture's part; of a class of one's own its module and name."""
+    """Return the short name of a schedule, an optimizer or a mixture's part; of your own class its module and name."""
     kind = type(value)
+    if isinstance(value, Optimizer):
+        return kind.__name__.lower()
     ours = kind.__module__.startswith("replaylab.")
     return short_name(kind.__name__) if ours else f"{kind.__module__}:{kind.__name__}"
