@@ -130,16 +130,16 @@ void bind_q_learners(nb::module_& module) {
                const std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>>& convolutions,
                const std::vector<std::int64_t>& hidden, std::int64_t actions, std::int64_t replicas,
                bool dueling, bool is_double, bool huber, float max_grad_norm, float least, float most,
-               float learning_rate, const NamedOptimizer& optimizer, float tau, std::int64_t target_period) {
+               const NamedOptimizer& optimizer, float tau, std::int64_t target_period) {
                 new (self) Bound{QLearners(network_of(shape, convolutions, hidden, actions, dueling),
-                                           {is_double, huber, max_grad_norm, least, most, learning_rate,
+                                           {is_double, huber, max_grad_norm, least, most,
                                             optimizer_of(optimizer), tau, target_period},
                                            replicas)};
             },
             nb::kw_only(), nb::arg("shape"), nb::arg("convolutions"), nb::arg("hidden"), nb::arg("actions"),
             nb::arg("replicas"), nb::arg("dueling"), nb::arg("is_double"), nb::arg("huber"),
-            nb::arg("max_grad_norm"), nb::arg("least"), nb::arg("most"), nb::arg("learning_rate"),
-            nb::arg("optimizer"), nb::arg("tau"), nb::arg("target_period"))
+            nb::arg("max_grad_norm"), nb::arg("least"), nb::arg("most"), nb::arg("optimizer"), nb::arg("tau"),
+            nb::arg("target_period"))
         .def("q_values", &Bound::q_values<float>, nb::arg("obs"), "Q(s, ·) (R, N, A) for inputs (R, N, I).")
         .def("q_values", &Bound::q_values<std::uint8_t>, nb::arg("obs"),
              "The same for pixels (R, N, I), seen as shares of 255.")
@@ -154,6 +154,14 @@ void bind_q_learners(nb::module_& module) {
         .def_prop_ro("square", &view<&QLearners::square>, "The optimizer's average of their squares (R, P).")
         .def_prop_ro("gradients", &view<&QLearners::gradients>,
                      "Of the latest update, after clipping (R, P).")
+        .def_prop_ro(
+            "learning_rates",
+            [](nb::handle self) {
+                QLearners& learners = nb::cast<Bound&>(self).learners;
+                return Out(learners.learning_rates.data(), {static_cast<std::size_t>(learners.replicas())},
+                           self);
+            },
+            "Of the next update (R,), 0 until they are set.")
         .def_prop_rw(
             "updates", [](Bound& self) { return self.learners.updates; },
             [](Bound& self, std::int64_t updates) { self.learners.updates = updates; })

@@ -30,6 +30,7 @@ QLearners::QLearners(const Network& network, const QSettings& settings, std::int
     : network_(network), settings_(settings), replicas_(replicas) {
     const auto size = static_cast<std::size_t>(replicas * network_.parameters());
     for (auto* values : {&online, &target, &mean, &square, &gradients}) values->assign(size, 0.0f);
+    learning_rates.assign(static_cast<std::size_t>(replicas), 0.0f);
 }
 
 void QLearners::make_room(std::int64_t padded) {
@@ -124,7 +125,6 @@ void QLearners::update(const QBatch& batch, const QSeen& seen) {
                  ", but the batch holds ", action);
     make_room(padded);
     ++updates;
-    const OptimizerStep step = step_of(settings_.optimizer, settings_.learning_rate, updates);
     const bool follow = updates % settings_.target_period == 0;
     for (std::int64_t r = 0; r < replicas_; ++r) {
         float* parameters = online.data() + r * count;
@@ -135,6 +135,8 @@ void QLearners::update(const QBatch& batch, const QSeen& seen) {
         find_errors(r, batch, padded, seen);
         network_.backward(parameters, activations_.data(), slopes_.data(), gradient, scratch_.data(), padded);
         clip(gradient, count, settings_.max_grad_norm);
+        const OptimizerStep step =
+            step_of(settings_.optimizer, learning_rates[static_cast<std::size_t>(r)], updates);
         optimize(step, gradient, mean.data() + r * count, square.data() + r * count, parameters, count);
         if (!follow) continue;
         float* old = target.data() + r * count;

@@ -15,7 +15,6 @@ struct QSettings {
     bool is_double, huber;
     float max_grad_norm;  // infinity: no bound
     float least, most;    // of a target
-    float learning_rate;
     Optimizer optimizer;
     float tau;                   // how far the target network goes to the online one when it does
     std::int64_t target_period;  // updates between two such moves
@@ -68,7 +67,8 @@ class QLearners {
 
     // (R, parameters); with `updates` they are the whole state.
     std::vector<float> online, target, mean, square;
-    std::vector<float> gradients;  // of the latest update, after clipping
+    std::vector<float> gradients;       // of the latest update, after clipping
+    std::vector<float> learning_rates;  // (R,), of the next update
     std::int64_t updates = 0;
 
   private:

@@ -304,7 +304,7 @@ def use_kernels(name: str) -> None:
 class QLearners:
     """R deep Q-learners; see replaylab.learners."""
 
-    def __init__(self, *, shape: Sequence[int], convolutions: Sequence[tuple[int, int, int]], hidden: Sequence[int], actions: int, replicas: int, dueling: bool, is_double: bool, huber: bool, max_grad_norm: float, least: float, most: float, learning_rate: float, optimizer: tuple[str, float, float, float], tau: float, target_period: int) -> None: ...
+    def __init__(self, *, shape: Sequence[int], convolutions: Sequence[tuple[int, int, int]], hidden: Sequence[int], actions: int, replicas: int, dueling: bool, is_double: bool, huber: bool, max_grad_norm: float, least: float, most: float, optimizer: tuple[str, float, float, float], tau: float, target_period: int) -> None: ...
 
     @overload
     def q_values(self, obs: Annotated[NDArray[numpy.float32], dict(shape=(None, None, None), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]:
@@ -343,6 +343,10 @@ class QLearners:
     @property
     def gradients(self) -> NDArray[numpy.float32]:
         """Of the latest update, after clipping (R, P)."""
+
+    @property
+    def learning_rates(self) -> NDArray[numpy.float32]:
+        """Of the next update (R,), 0 until they are set."""
 
     @property
     def updates(self) -> int: ...

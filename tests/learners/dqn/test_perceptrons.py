@@ -12,6 +12,7 @@ from gymnasium import spaces
 from replaylab import _core
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.learners import DQN, SGD, Adam, RMSprop
+from replaylab.replay import Batch, Linear
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of, part
 from tests.learners.dqn.on_device import on_device
 
@@ -171,6 +172,29 @@ def test_a_gradient_without_variance_divides_by_epsilon():
     assert np.isfinite(one.core.online).all()
 
 
+@pytest.mark.parametrize("make", [DQN.agents, on_device], ids=["core", "PyTorch"])
+def test_learning_rates_follow_the_progress_of_each_replica(make):
+    """SGD's steps are the rate times the gradient, so halving the rate halves them; at 0 nothing moves."""
+    learner = replace(SETTINGS, optimizer=SGD(), learning_rate=Linear(1e-2, 0.0))
+    several = make(learner, BOX, ACTIONS, [3, 3, 3])
+    several.set_progress(np.array([0.0, 0.5, 1.0]))
+    batch = batch_of(1, 8)
+    same = Batch({name: np.repeat(values, 3, 0) for name, values in batch.items()})
+    probes = batch_of(1, 32, seed=9).obs
+    probes = np.repeat(probes, 3, 0)
+    before = several.q_values(probes)
+    several.update(same)
+    moved = several.q_values(probes) - before
+    assert not moved[2].any()
+    np.testing.assert_allclose(moved[0], 2 * moved[1], rtol=0.05, atol=1e-4)
+    assert np.abs(moved[0]).max() > 1e-3
+    several.set_progress(0.5)
+    if make is on_device:
+        assert [one.optimizer.param_groups[0]["lr"] for one in several.learners] == [5e-3] * 3
+    else:
+        np.testing.assert_array_equal(several.core.learning_rates, np.float32([5e-3] * 3))
+
+
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
 def test_replicas_learn_as_if_alone(changes):
     """100 updates of a population equal those of single runs, bit for bit."""
@@ -320,7 +344,7 @@ def test_threads_do_not_meet_in_one_learner():
     """Action values asked for by two threads at once, of different sizes, beside updates that change nothing."""
     learners = _core.QLearners(
         shape=[4, 1, 1], convolutions=[], hidden=[32, 32], actions=3, replicas=2, dueling=True, is_double=True,
-        huber=True, max_grad_norm=10.0, least=-1e30, most=1e30, learning_rate=0.0,
+        huber=True, max_grad_norm=10.0, least=-1e30, most=1e30,
         optimizer=Adam().in_core(), tau=1.0, target_period=1000,
     )  # fmt: skip
     rng = np.random.default_rng(0)

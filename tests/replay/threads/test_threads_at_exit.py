@@ -14,7 +14,7 @@ ids, errors = np.arange(20_000), np.ones(20_000, np.float32)
 steps = np.zeros((20_000, 16)).tolist()
 learners = _core.QLearners(
     shape=[4, 1, 1], convolutions=[], hidden=[256, 256], actions=2, replicas=4, dueling=False, is_double=True,
-    huber=True, max_grad_norm=10.0, least=-1e30, most=1e30, learning_rate=1e-3, tau=1.0, target_period=100,
+    huber=True, max_grad_norm=10.0, least=-1e30, most=1e30, tau=1.0, target_period=100,
     optimizer=("adam", 0.9, 0.999, 1e-8))
 obs = np.ones((4, 256, 4), np.float32)
 def work():

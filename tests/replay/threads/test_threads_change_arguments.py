@@ -110,7 +110,7 @@ def test_actions_of_networks():
 from replaylab import _core
 learners = _core.QLearners(
     shape=[2, 1, 1], convolutions=[], hidden=[4], actions=2, replicas=1, dueling=False, is_double=True, huber=True,
-    max_grad_norm=10.0, least=-1e30, most=1e30, learning_rate=1e-3, tau=1.0, target_period=100,
+    max_grad_norm=10.0, least=-1e30, most=1e30, tau=1.0, target_period=100,
     optimizer=("adam", 0.9, 0.999, 1e-8))
 B = 20_000
 obs, action, real = np.ones((1, B, 2), np.float32), np.zeros((1, B), np.int64), np.ones((1, B), np.float32)

@@ -67,6 +67,13 @@ class EpsilonGreedy:
         self._next = 0
 
 
+def at(schedule: Schedule, progress: float | npt.NDArray[np.float64]) -> float | npt.NDArray[np.float64]:
+    """Return a schedule's value at the progress of all replicas, or at that of each (R,)."""
+    if isinstance(progress, float):
+        return schedule(progress)
+    return np.array([schedule(one) for one in progress.tolist()])
+
+
 class EpsilonGreedyAgents(ABC):
     """What agents that act by action values have in common: ε, and the greedy and the ε-greedy policy.
 
@@ -99,10 +106,7 @@ class EpsilonGreedyAgents(ABC):
 
     def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
         """Set ε."""
-        if isinstance(progress, float):
-            self.epsilon = self._schedule(progress)
-        else:
-            self.epsilon = np.array([self._schedule(one) for one in progress.tolist()])
+        self.epsilon = at(self._schedule, progress)
 
     def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:
         """Return ε."""

@@ -19,7 +19,7 @@ from gymnasium import Space, spaces
 from torch import Tensor, nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners.api.exploration import EpsilonGreedyAgents
+from replaylab.learners.api.exploration import EpsilonGreedyAgents, at
 from replaylab.learners.api.observations import Inputs, as_they_are
 from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, numbers
@@ -27,7 +27,7 @@ from replaylab.learners.dqn.layers import ImageLayers
 from replaylab.learners.dqn.networks import ConvolutionalNetwork, Perceptron
 from replaylab.learners.dqn.optimizers import SGD, Adam, RMSprop
 from replaylab.learners.dqn.perceptrons import bootstrap_discount
-from replaylab.replay import Batch
+from replaylab.replay import Batch, as_schedule
 
 if TYPE_CHECKING:
     from replaylab.learners.dqn.settings import DQN
@@ -56,7 +56,15 @@ class ModuleAgents(EpsilonGreedyAgents):
         self.device = usable_device(learner.device)
         self._inputs, self._gamma, self.loss = inputs, learner.gamma, learner.loss
         self.learners = [_ModuleLearner(learner, make(seed).to(self.device)) for seed in seeds]
+        self._learning_rate = as_schedule(learner.learning_rate)
         self.updates = 0
+
+    def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
+        """Set ε and the learning rates."""
+        super().set_progress(progress)
+        rates = np.broadcast_to(at(self._learning_rate, progress), len(self.learners))
+        for one, rate in zip(self.learners, rates.tolist(), strict=True):
+            one.optimizer.param_groups[0]["lr"] = rate
 
     def q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
         """Return Q(s, ·) (R, N, A) for observations (R, N, ...)."""
@@ -210,7 +218,7 @@ class _ModuleLearner:
 
 def torch_optimizer(settings: "DQN", network: nn.Module) -> tuple[torch.optim.Optimizer, tuple[str, ...]]:
     """Return PyTorch's optimizer for a network, and what PyTorch calls its averages of each parameter."""
-    chosen, rate, parameters = settings.optimizer, settings.learning_rate, network.parameters()
+    chosen, rate, parameters = settings.optimizer, as_schedule(settings.learning_rate)(0.0), network.parameters()
     if isinstance(chosen, RMSprop):
         rmsprop = torch.optim.RMSprop(parameters, rate, chosen.decay, chosen.epsilon, centered=chosen.centered)
         return rmsprop, ("square_avg", "grad_avg") if chosen.centered else ("square_avg",)

@@ -18,20 +18,20 @@ import numpy.typing as npt
 from gymnasium import Space, spaces
 
 from replaylab._core import QLearners
-from replaylab.learners.api.exploration import EpsilonGreedyAgents
+from replaylab.learners.api.exploration import EpsilonGreedyAgents, at
 from replaylab.learners.api.observations import Inputs, pixels_in_rows
 from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.learners.dqn.layers import ImageLayers, initial_blocks
-from replaylab.replay import Batch
+from replaylab.replay import Batch, as_schedule
 
 if TYPE_CHECKING:
     from replaylab.learners.dqn.settings import DQN
 
 _ARRAYS = ("online", "target", "mean", "square")
 
-_STILL = {"learning_rate": 0.0, "target_period": 2**62, "max_grad_norm": inf}
-"""Settings by which an update changes no network."""
+_STILL = {"target_period": 2**62, "max_grad_norm": inf}
+"""Settings by which an update changes no network: its learning rates are 0."""
 
 
 class PerceptronAgents(EpsilonGreedyAgents):
@@ -72,7 +72,6 @@ class PerceptronAgents(EpsilonGreedyAgents):
             "max_grad_norm": learner.max_grad_norm or inf,
             "least": least,
             "most": most,
-            "learning_rate": learner.learning_rate,
             "optimizer": learner.optimizer.in_core(),
             "tau": learner.tau,
             "target_period": learner.target_period,
@@ -85,6 +84,13 @@ class PerceptronAgents(EpsilonGreedyAgents):
             blocks = initial_blocks(shapes, generator(seed, Stream.INITIAL_WEIGHTS))
             self.core.online[r] = np.concatenate([block.ravel() for block in blocks])
         self.core.target[:] = self.core.online
+        self._learning_rate = as_schedule(learner.learning_rate)
+        self.set_progress(0.0)
+
+    def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
+        """Set ε and the learning rates."""
+        super().set_progress(progress)
+        self.core.learning_rates[:] = at(self._learning_rate, progress)
 
     def q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
         """Return Q(s, ·) (R, N, A) for observations (R, N, ...)."""

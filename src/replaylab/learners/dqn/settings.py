@@ -8,6 +8,7 @@ from gymnasium import Space, spaces
 
 from replaylab.arguments import (
     FRACTION,
+    NOT_NEGATIVE,
     POSITIVE,
     SHARE,
     Unfit,
@@ -28,7 +29,7 @@ from replaylab.learners.api.protocols import Agents, Loss
 from replaylab.learners.dqn.layers import PixelNetworkName, board_layers, pixel_layers
 from replaylab.learners.dqn.optimizers import Adam, Optimizer
 from replaylab.learners.dqn.perceptrons import PerceptronAgents
-from replaylab.replay import Linear, Schedule
+from replaylab.replay import Linear, Schedule, scheduled
 
 MODULE = function("(observation space, number of actions)")
 
@@ -40,6 +41,11 @@ def _range(value: Any) -> tuple[float, ...]:
     if low >= high:
         raise Unfit(rule)
     return low, high
+
+
+def _learning_rate(value: Any) -> float | Schedule:
+    """A positive number, or a schedule of numbers that are not negative."""
+    return scheduled(NOT_NEGATIVE if isinstance(value, Schedule) else POSITIVE)(value)
 
 
 def _optimizer(value: Any) -> Optimizer:
@@ -72,7 +78,7 @@ class DQN:
 
     Attributes:
         hidden: Widths of a perceptron's hidden layers.
-        learning_rate: Of the optimizer.
+        learning_rate: Of the optimizer, a number or a schedule over training progress, which may end at 0.
         gamma: Discount γ.
         batch_size: B, drawn for each update.
         capacity: C, steps the replay buffer keeps.
@@ -100,7 +106,7 @@ class DQN:
     """
 
     hidden: tuple[int, ...] = (128,)
-    learning_rate: float = 1e-3
+    learning_rate: float | Schedule = 1e-3
     gamma: float = 0.99
     batch_size: int = 64
     capacity: int = 50_000
@@ -136,7 +142,7 @@ class DQN:
             optimizer=_optimizer,
             pixel_network=one_of(*get_args(PixelNetworkName)),
         )
-        check(self, learning_rate=POSITIVE, gamma=FRACTION, tau=SHARE, epsilon=CHANCE)
+        check(self, learning_rate=_learning_rate, gamma=FRACTION, tau=SHARE, epsilon=CHANCE)
         check(self, max_grad_norm=optional(POSITIVE), target_range=optional(_range))
         if self.dueling and (self.module is not None or not self.hidden):
             why = "`hidden` is empty" if self.module is None else "`module` is given"

@@ -16,7 +16,7 @@ from replaylab.number_format import counted
 from replaylab.plotting import palette, svg
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
-from replaylab.study.report import earlier_reports, methods, sentences
+from replaylab.study.report import earlier_reports, methods, sentences, verdict_matrix
 from replaylab.study.report.page import Page, ReportFigure, Section
 from replaylab.study.report.sections import (
     all_environments,
@@ -77,6 +77,8 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
         figure_files=figure_files,
         variables=palette.variables(),
         line_styles=page.line_styles,
+        matrices=verdict_matrix.matrices(page, results.differences),
+        matrix_legend=verdict_matrix.LEGEND,
         answers=sentences.answers(results.differences, results.levels, spec)
         if results.differences and not contrast_section
         else [],

@@ -1,0 +1,62 @@
+"""The answer at a glance: each strategy against the baseline, in each environment, as a matrix of verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from replaylab.study.analysis.comparisons import Difference, Measure
+from replaylab.study.report import sentences
+from replaylab.study.report.page import Page
+
+SIGNS = {"better": "▲", "worse": "▼", "undecided": "○"}
+"""By the word of a cell, which also names its class on the page: colour, sign and word say the same."""
+
+LEGEND = (
+    "▲ better, ▼ worse: shown by the corrected test and by the 95 % interval (small). ○ undecided: no difference "
+    "was shown, which does not mean that there is none; the interval says what the data leave open."
+)
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """The verdict on a strategy in an environment, with the difference and its 95 % interval in words."""
+
+    word: str
+    sign: str
+    effect: str
+    interval: str
+
+
+@dataclass(frozen=True)
+class VerdictMatrix:
+    """Strategies × environments, by one measure; a cell is None where there is nothing to compare."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[MatrixCell | None]]]
+
+
+def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatrix]:
+    """Return the matrices of a study: by the average over training, then by the final level."""
+    measures: tuple[Measure, ...] = ("area", "final")
+    return [
+        _matrix(page, differences, measure) for measure in measures if any(d.measure == measure for d in differences)
+    ]
+
+
+def _matrix(page: Page, differences: Sequence[Difference], measure: Measure) -> VerdictMatrix:
+    found = {(d.environment, d.learner, d.strategy): d for d in differences if d.measure == measure}
+    cells = list(dict.fromkeys(key[:2] for key in found))
+    strategies = [s for s in page.spec.strategies if any(key[2] == s for key in found)]
+    rows = [(s, [_cell(found.get((*cell, s))) for cell in cells]) for s in strategies]
+    phrase = sentences.MEASURE_PHRASES[measure]
+    return VerdictMatrix(f"Against {page.spec.baseline}, by the {phrase}", [page.heading(*c) for c in cells], rows)
+
+
+def _cell(difference: Difference | None) -> MatrixCell | None:
+    if difference is None:
+        return None
+    word = {"higher": "better", "lower": "worse"}.get(sentences.verdict(difference), "undecided")
+    iqm = difference.iqm
+    return MatrixCell(word, SIGNS[word], sentences.effect(iqm), sentences.effect_interval(iqm))
