@@ -31,6 +31,18 @@ def test_cleanrl_dqn_learns():
     assert np.mean(returns[-20:]) > 3 * np.mean(returns[:20])
 
 
+@pytest.mark.parametrize("options", [[], ["--uniform"]], ids=["prioritized", "uniform"])
+def test_flax_dqn_runs(options):
+    returns = load("flax_dqn")["main"](["--total-steps", "300", "--learning-starts", "200", *options])
+    assert sum(returns) > 200, "each step of CartPole gives 1"
+
+
+@pytest.mark.slow
+def test_flax_dqn_learns():
+    returns = load("flax_dqn")["main"](["--total-steps", "12000"])
+    assert np.mean(returns[-20:]) > 3 * np.mean(returns[:20])
+
+
 def test_custom_sampler_is_used(capsys):
     reached = load("custom_sampler")["main"](["--episodes", "5", "--seeds", "2"])
     assert {name: runs.shape for name, runs in reached.items()} == {"Uniform": (2, 5), "NearTheEnd": (2, 5)}
