@@ -159,7 +159,8 @@ std::string draws(const Case& asked) {
     line << "draws";
     for (std::int64_t turn = 0; turn < kTurns; ++turn) {
         const std::vector<std::int64_t> ids = sample(replay, scheduled, sum);
-        for (std::size_t k = 0; turn == 0 && k < std::min<std::size_t>(8, ids.size()); ++k) line << ' ' << ids[k];
+        for (std::size_t k = 0; turn == 0 && k < std::min<std::size_t>(8, ids.size()); ++k)
+            line << ' ' << ids[k];
         const auto each = static_cast<std::int64_t>(ids.size()) / kReplicas;
         replay.update(ids.data(), feedback(ids).data(), each, true);
         add(replay, kSteps + 3 * turn, 3);

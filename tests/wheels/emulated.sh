@@ -1,18 +1,17 @@
 #!/bin/sh
-# usage: tests/wheels/emulated.sh [COMPILER [EMULATOR]]
+# usage: tests/wheels/emulated.sh [COMPILER [EMULATOR]]   (a compiler alone: for this processor)
 # Makes the recorded draws on another processor than this one, an emulated 64-bit Arm by default: the core and draws.cpp
 # are compiled for it, without Python. What it draws must be what tests/wheels/draws.txt says.
 set -eu
 cd "$(dirname "$0")/../.."
 compiler=${1-aarch64-linux-gnu-g++}
-emulator=${2-qemu-aarch64-static}
+emulator=${2-$([ $# -gt 0 ] || echo qemu-aarch64-static)}
 
-for tool in $compiler $emulator; do
+for tool in ${compiler%% *} $emulator; do
   command -v "$tool" >/dev/null 2>&1 || {
     echo "skipped: no $tool here; install it: 'apt install g++-aarch64-linux-gnu qemu-user-static' (Debian, Ubuntu)"
     exit 0
   }
-  [ "$tool" = "$compiler" ] || break
 done
 
 made=build/emulated

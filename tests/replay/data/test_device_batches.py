@@ -132,7 +132,7 @@ class TestFeedback:
         np.testing.assert_array_equal(plain.sample(8).id, buffer.sample(8).id)
 
     def test_is_copied_once_for_several_buffers(self):
-        mixed = MixedReplay([make(), make()], seed=0)
+        mixed = MixedReplay([make(), make()])
         batch, there = mixed.sample(8), OnDevice(np.ones(8))
         assert mixed.update_priorities(batch, there) == 8
         assert there.copies == 1
