@@ -1,6 +1,6 @@
 """Deep Q-learning with Flax and Optax in one file: prioritized weights and TD errors in one compiled update.
 
-    pip install flax "gymnasium>=1.1" optax "replaylab[jax]"
+    pip install flax gymnasium optax "replaylab[jax]"
     python examples/flax_dqn.py
     python examples/flax_dqn.py --uniform --total-steps 100000
 
@@ -10,14 +10,18 @@ Batches are drawn, and put on JAX's device, by a thread of the buffer's while th
 import argparse
 from collections import deque
 
-import flax.linen as nn
-import gymnasium as gym
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 
 from replaylab.replay import Linear, Prioritized, ReplayBuffer, Uniform
+
+try:
+    import flax.linen as nn
+    import gymnasium as gym
+    import jax
+    import jax.numpy as jnp
+    import optax
+except ModuleNotFoundError as error:
+    raise SystemExit(f'{error.name} is missing. Run: pip install flax gymnasium optax "replaylab[jax]"') from error
 
 
 class QNetwork(nn.Module):

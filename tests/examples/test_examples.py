@@ -1,6 +1,7 @@
 """The examples run, stay short, and do what they say."""
 
 import runpy
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,14 @@ def test_cleanrl_dqn_learns():
 def test_flax_dqn_runs(options):
     returns = load("flax_dqn")["main"](["--total-steps", "300", "--learning-starts", "200", *options])
     assert sum(returns) > 200, "each step of CartPole gives 1"
+
+
+def test_flax_dqn_names_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optax", None)
+    with pytest.raises(
+        SystemExit, match=r'^optax is missing. Run: pip install flax gymnasium optax "replaylab\[jax\]"$'
+    ):
+        load("flax_dqn")
 
 
 @pytest.mark.slow

@@ -155,7 +155,8 @@ class TestFeedback:
         plain.update_priorities(plain.sample(8).id, td_error.detach().numpy())
         np.testing.assert_array_equal(plain.sample(8).id, buffer.sample(8).id)
 
-    def test_of_no_numbers_is_refused(self):
+    @pytest.mark.parametrize("dtype", [bool, jnp.bfloat16])
+    def test_of_what_numpy_does_not_know_as_numbers_is_refused(self, dtype):
         buffer = make()
         with pytest.raises(DtypeError, match="`td_error` must be real numbers"):
-            buffer.update_priorities([39], jnp.ones(1, bool))
+            buffer.update_priorities([39], jnp.ones(1, dtype))

@@ -84,7 +84,7 @@ def jax_place(batch: type, device: Any) -> Any:
     return None if isinstance(device, str) else device
 
 
-def torch_place(device: Any) -> "torch.device":
+def torch_place(device: Any) -> Any:
     """Return a device of PyTorch.
 
     Raises:
