@@ -3,6 +3,8 @@
 #   make study    build, install and run the quick study; prints where its report lies
 #   make test     build, install and run the tests
 #   make test-cuda  the tests that need a GPU, each told as skipped where PyTorch finds none
+#   make test-wheel    source distribution, wheels from it alone, each tried in an empty environment (PYTHONS="python3.11 ...")
+#   make test-aarch64  the draws of every sampler on an emulated 64-bit Arm processor (needs a cross-compiler and QEMU)
 #   make bench    time the buffer beside its peers (installs them; ARGS=... for options)
 #   make lint     formatting, lint, types and the core's generated stubs
 #   make format   apply the formatters
@@ -21,7 +23,7 @@ CORE := $(wildcard cpp/*/*.cpp cpp/*/*.hpp) CMakeLists.txt pyproject.toml constr
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STUBS := src/replaylab/_core.pyi
 
-.PHONY: study test test-slow test-cuda bench bench-training bench-minatar lint format stubs docs pictures coverage sanitize fuzz clean
+.PHONY: study test test-slow test-cuda test-wheel test-aarch64 bench bench-training bench-minatar lint format stubs docs pictures coverage sanitize fuzz clean
 .DELETE_ON_ERROR:
 
 study: $(VENV)/.lab
@@ -39,6 +41,12 @@ test-slow: $(VENV)/.test
 test-cuda: $(VENV)/.test
 	@echo "==> running the tests that need a GPU"
 	@$(BIN)/python -m pytest -q -m cuda tests
+
+test-wheel:
+	@tests/wheels/empty_environment.sh $(or $(PYTHONS),$(PYTHON))
+
+test-aarch64:
+	@tests/wheels/emulated.sh
 
 bench: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.replay $(ARGS)

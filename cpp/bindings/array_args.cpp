@@ -198,11 +198,11 @@ bool FieldBorder::read_scalar(nb::handle value, Input& input) const {
         return true;
     }
     if (PyFloat_Check(object) && kind_ == NPY_FLOAT64) {
-        const double wide = PyFloat_AS_DOUBLE(object);
+        const double wide = PyFloat_AsDouble(object);
         return std::memcpy(input.scalar, &wide, sizeof wide), true;
     }
     if (PyFloat_Check(object) && kind_ == NPY_FLOAT32) {
-        const double wide = PyFloat_AS_DOUBLE(object);
+        const double wide = PyFloat_AsDouble(object);
         const auto narrow = static_cast<float>(wide);
         if (std::isinf(narrow) && !std::isinf(wide)) return false;
         return std::memcpy(input.scalar, &narrow, sizeof narrow), true;

@@ -81,7 +81,7 @@ class BoundReplay {
     // values, which mostly come in the declared order and, being interned, are the very same strings.
     nb::object add_by_name(const char* call, bool many_steps, PyObject* const* values, PyObject* names) {
         await_draws();
-        const std::size_t given = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(names));
+        const std::size_t given = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_Size(names));
         std::array<Input, 12> few;
         std::vector<Input> many(fields_.size() > few.size() ? fields_.size() : 0);
         Input* inputs = many.empty() ? few.data() : many.data();
@@ -89,7 +89,7 @@ class BoundReplay {
         nb::handle where = Py_None;
         std::size_t found = 0;
         for (std::size_t i = 0; i < given; ++i) {
-            PyObject* name = PyTuple_GET_ITEM(names, i);
+            PyObject* name = PyTuple_GetItem(names, i);
             const std::size_t c = column_named(name, i);
             if (c < fields_.size()) {
                 if (many_steps && leading.steps < 0) leading.steps = fields_[c].steps_of(values[i], leading);
@@ -411,7 +411,7 @@ class BoundReplay {
     [[noreturn]] void refuse(const char* call, PyObject* const* values, PyObject* names,
                              std::size_t given) const {
         nb::dict by_name;
-        for (std::size_t i = 0; i < given; ++i) by_name[PyTuple_GET_ITEM(names, i)] = nb::handle(values[i]);
+        for (std::size_t i = 0; i < given; ++i) by_name[PyTuple_GetItem(names, i)] = nb::handle(values[i]);
         nb::list known;
         for (const FieldBorder& field : fields_) known.append(field.key());
         call_arrays("refuse", call, by_name, nb::tuple(known));

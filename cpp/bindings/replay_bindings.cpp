@@ -157,9 +157,9 @@ void bind_storage_config(nb::module_& module) {
 void bind_handles(nb::module_& module) {
     nb::class_<Frozen>(module, "Frozen", "Rows that stay as they are, and all else as it was then.")
         .def_ro("state", &Frozen::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
-        .def("end", &Frozen::end);
+        .def("end", &Frozen::end, nb::lock_self());
 
-    nb::class_<Asked>(module, "Asked", "A draw to be made ahead.").def("made", &Asked::made);
+    nb::class_<Asked>(module, "Asked", "A draw to be made ahead.").def("made", &Asked::made, nb::lock_self());
 }
 
 using ReplayClass = nb::class_<BoundReplay>;

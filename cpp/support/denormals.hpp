@@ -7,9 +7,7 @@
 
 #include <cstdint>
 
-#include "support/dispatch.hpp"
-
-#ifdef REPLAYLAB_X86
+#ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
@@ -20,7 +18,7 @@ class NoDenormals {
     NoDenormals(const NoDenormals&) = delete;
     NoDenormals& operator=(const NoDenormals&) = delete;
 
-#if defined(REPLAYLAB_X86)
+#if defined(__x86_64__)
     NoDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040u); }  // results, and what is read
     ~NoDenormals() { _mm_setcsr(before_); }
 

@@ -10,7 +10,8 @@
 #define REPLAYLAB_INLINE inline
 #endif
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+// Not on Windows: asking for the processor's features needs a library of Clang's there that nothing links.
+#if defined(__x86_64__) && !defined(_WIN32) && (defined(__GNUC__) || defined(__clang__))
 #define REPLAYLAB_X86 1
 #define REPLAYLAB_AVX2 __attribute__((target("avx2")))
 

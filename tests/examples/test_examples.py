@@ -1,6 +1,7 @@
 """The examples run, stay short, and do what they say."""
 
 import runpy
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,26 @@ def test_cleanrl_dqn_runs(options):
 def test_cleanrl_dqn_learns():
     short = "--total-steps 10000 --learning-starts 500 --train-frequency 2 --learning-rate 1e-3 --target-frequency 200"
     returns = load("cleanrl_dqn")["main"]([*short.split(), "--batch-size", "64"])
+    assert np.mean(returns[-20:]) > 3 * np.mean(returns[:20])
+
+
+@pytest.mark.parametrize("options", [[], ["--uniform"]], ids=["prioritized", "uniform"])
+def test_flax_dqn_runs(options):
+    returns = load("flax_dqn")["main"](["--total-steps", "300", "--learning-starts", "200", *options])
+    assert sum(returns) > 200, "each step of CartPole gives 1"
+
+
+def test_flax_dqn_names_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optax", None)
+    with pytest.raises(
+        SystemExit, match=r'^optax is missing. Run: pip install flax gymnasium optax "replaylab\[jax\]"$'
+    ):
+        load("flax_dqn")
+
+
+@pytest.mark.slow
+def test_flax_dqn_learns():
+    returns = load("flax_dqn")["main"](["--total-steps", "12000"])
     assert np.mean(returns[-20:]) > 3 * np.mean(returns[:20])
 
 

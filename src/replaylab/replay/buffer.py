@@ -16,8 +16,8 @@ from replaylab.replay import prefetch as ahead
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_layout import BufferLayout
 from replaylab.replay.data import seeding
-from replaylab.replay.data.arrays import checked_progress, ids_array, positive
-from replaylab.replay.data.batch import Batch, copy_batch
+from replaylab.replay.data.arrays import checked_progress, ids_array, positive, values_array
+from replaylab.replay.data.batch import Batch, copy_batch, delivery
 from replaylab.replay.data.fields import Tree, flatten
 from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.introspection import Introspective
@@ -283,6 +283,7 @@ class ReplayBuffer(Introspective):
         total: int | None = None,
         progress: float | Callable[[int], float] | None = None,
         pin_memory: bool = False,
+        device: Any = None,
     ) -> Generator[Batch, None, None]:
         """Yield batches without end, or `total` of them, optionally drawn ahead in a background thread.
 
@@ -299,8 +300,12 @@ class ReplayBuffer(Introspective):
             progress: As for `sample`, or a function of k that gives it, called when batch k is asked for.
             pin_memory: Pin every batch, so that ``batch.torch("cuda")`` copies while Python continues. Each has its
                 own memory, which PyTorch uses again after its copy has ended.
+            device: Where to put every batch, ahead with `prefetch`: "jax" (JAX's default device), a `jax.Device` or
+                sharding, or a device of PyTorch such as "cuda:0"; the batch then holds that library's arrays, as
+                `Batch.jax` and `Batch.torch` return them. None: NumPy's.
 
         Raises:
+            MissingExtraError: The library of `device` is not installed.
             ConfigError: An option is out of its range; the other errors are those of `sample`, raised where the
                 batch would have come.
 
@@ -319,7 +324,7 @@ class ReplayBuffer(Introspective):
         prefetch = positive("prefetch", prefetch, most=LARGEST_AXIS, least=0)
         total = None if total is None else positive("total", total)
         pin_memory = checked("pin_memory", pin_memory, flag)
-        return ahead.batches(self, batch_size, prefetch, total, progress, pin_memory)
+        return ahead.batches(self, batch_size, prefetch, total, progress, delivery(pin_memory, device))
 
     def update_priorities(
         self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
@@ -331,7 +336,8 @@ class ReplayBuffer(Introspective):
 
         Args:
             ids: int64 ``[R] ...``, from `add`, `extend` or a batch.
-            td_error: δ of the same shape, of any sign: p = |δ| + ε.
+            td_error: δ of the same shape, of any sign: p = |δ| + ε. An array of JAX or a tensor of PyTorch that is on
+                another device is waited for and copied once.
             priority: Instead of `td_error`: p itself, ≥ 0; a step of priority 0 is never drawn.
 
         Returns:
@@ -345,15 +351,17 @@ class ReplayBuffer(Introspective):
         if (td_error is None) == (priority is None):
             raise ConfigError("`update_priorities` takes either `td_error` or `priority`; pass exactly one of them")
         values = priority if td_error is None else td_error
-        found = self._core.update(ids, values, td_error is not None)
-        if self._custom is not None:
-            shape = (self.replicas or 1, -1)
-            rows, fed = ids_array(ids).reshape(shape), np.asarray(values, np.float64).reshape(shape)
-            if self._layout.sequence is not None:  # feedback is the whole block's
-                blocks = self._blocks(rows)
-                rows, fed = blocks.reshape(shape), np.repeat(fed, blocks.shape[-1], axis=-1)
-            with self._custom.lock.held():
-                self._custom.update(rows, fed)
+        if self._custom is None:
+            return self._core.update(ids, values, td_error is not None)
+        rows, fed = ids_array(ids), values_array("priority" if td_error is None else "td_error", values)
+        found = self._core.update(rows, fed, td_error is not None)
+        shape = (self.replicas or 1, -1)
+        rows, fed = rows.reshape(shape), fed.reshape(shape)
+        if self._layout.sequence is not None:  # feedback is the whole block's
+            blocks = self._blocks(rows)
+            rows, fed = blocks.reshape(shape), np.repeat(fed, blocks.shape[-1], axis=-1)
+        with self._custom.lock.held():
+            self._custom.update(rows, fed)
         return found
 
     def as_batch(self, ids: npt.ArrayLike) -> Batch:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, IdError, ShapeError
-from replaylab.replay.data.arrays import ids_array, positive
+from replaylab.replay.data.arrays import ids_array, positive, values_array
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import flatten
 from replaylab.replay.protocols import Replay, SamplerReplay
@@ -139,6 +139,8 @@ class MixedReplay:
                 f"`batch` must hold the columns `source` and `id`, but got {batch!r}; pass one of sample()"
             )
         source, ids = self._places(batch["source"], batch["id"])
+        td_error = None if td_error is None else values_array("td_error", td_error)  # once, not for each buffer
+        priority = None if priority is None else values_array("priority", priority)
         # Every buffer gets the whole batch, −1 for the others' rows: so the first one checks all the values. It is one
         # that refuses an id, if any does, so that nothing has changed by then.
         own = [(buffer, np.where(source == j, ids, -1)) for j, buffer in enumerate(self._buffers)]

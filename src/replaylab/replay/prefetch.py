@@ -31,13 +31,18 @@ class Drawable(Protocol):
 
 
 def batches(
-    buffer: "Drawable", batch_size: int, prefetch: int, total: int | None, progress: Progress, pin_memory: bool
+    buffer: "Drawable",
+    batch_size: int,
+    prefetch: int,
+    total: int | None,
+    progress: Progress,
+    deliver: Callable[[Batch], Batch],
 ) -> Generator[Batch, None, None]:
     """Yield batches; see `ReplayBuffer.batches`."""
     numbers = count() if total is None else range(total)
     if prefetch == 0:
         for k in numbers:
-            yield _pinned(buffer.sample(batch_size, progress=progress_at(progress, k)), pin_memory)
+            yield deliver(buffer.sample(batch_size, progress=progress_at(progress, k)))
         return
     drawer = Drawer.of(buffer)
     drawn: deque[Future[Batch]] = deque()
@@ -45,7 +50,7 @@ def batches(
     try:
         for k in numbers:
             while asked <= k + prefetch and (total is None or asked < total):
-                drawn.append(drawer.ask(batch_size, progress_at(progress, asked), pin_memory))
+                drawn.append(drawer.ask(batch_size, progress_at(progress, asked), deliver))
                 asked += 1
             drawer.check()
             yield drawn.popleft().result()
@@ -85,8 +90,8 @@ class Drawer:
             drawer._iterators += 1
             return drawer
 
-    def ask(self, batch_size: int, progress: float | None, pin_memory: bool) -> Future[Batch]:
-        """Ask for a batch, to be drawn after all those asked for before."""
+    def ask(self, batch_size: int, progress: float | None, deliver: Callable[[Batch], Batch]) -> Future[Batch]:
+        """Ask for a batch, to be drawn after all those asked for before, and then delivered."""
         self.check()
         with self._guard:
             asked = self._core.ask()
@@ -96,7 +101,7 @@ class Drawer:
                     batch = self._sample(batch_size, progress=progress)
                 finally:
                     asked.made()
-                return batch.pin_memory() if pin_memory else batch
+                return deliver(batch)
 
             return self._thread.submit(draw)
 
@@ -136,7 +141,3 @@ class Drawer:
     def _begin(self) -> None:
         self._ident = get_ident()
         self._core.enter()
-
-
-def _pinned(batch: Batch, pin_memory: bool) -> Batch:
-    return batch.pin_memory() if pin_memory else batch

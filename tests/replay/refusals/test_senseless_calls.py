@@ -210,7 +210,7 @@ CALLS = [
         {"prefetch": "0", "total": "None", "progress": "None 0"},
         buffer,
         lambda made: list(islice(made, 2)),
-        theirs=("pin_memory",),  # PyTorch's, which is slow to import
+        theirs=("pin_memory", "device"),  # PyTorch's, which is slow to import
     ),
     Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, buffer),
     Call("update_priorities", {"ids": [[1], [1]], "td_error": [[1.0], [1.0]]}, {"priority": "None"}, replicas),

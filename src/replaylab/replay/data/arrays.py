@@ -104,6 +104,13 @@ def steps_of(name: str, value: Any, axis: int) -> int:
     return int(shape[axis])
 
 
+def on_cpu(values: Any) -> Any:
+    """Return a tensor of PyTorch as one that NumPy takes: on the CPU, without a gradient; all else as it is."""
+    if type(values).__module__.partition(".")[0] != "torch" or not hasattr(values, "detach"):
+        return values
+    return values.detach().cpu()
+
+
 def ids_array(ids: Any) -> npt.NDArray[np.int64]:
     """Return ids as int64.
 
@@ -111,7 +118,7 @@ def ids_array(ids: Any) -> npt.NDArray[np.int64]:
         DtypeError: They are no integers (a boolean mask is not ids).
         IdError: One is larger than any id.
     """
-    array = as_array("`ids`", ids)
+    array = as_array("`ids`", on_cpu(ids))
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
@@ -127,7 +134,7 @@ def values_array(name: str, values: Any) -> npt.NDArray[np.float64]:
     Raises:
         DtypeError: They are no real numbers.
     """
-    array = as_array(f"`{name}`", values)
+    array = as_array(f"`{name}`", on_cpu(values))
     if array.dtype.kind not in "fiu":
         raise DtypeError(f"`{name}` must be real numbers, but got {array.dtype}; pass one float an id")
     return np.require(array, np.float64, ["C", "A"])

@@ -1,10 +1,10 @@
 """What `sample` returns."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from replaylab import _core
-from replaylab.errors import FieldError, ShapeError
+from replaylab.errors import ConfigError, FieldError, ShapeError
 from replaylab.replay.data import frameworks as output
 from replaylab.replay.data.fields import flatten
 
@@ -89,6 +89,24 @@ class Batch(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"Batch({', '.join(f'{name}: {_describe(value)}' for name, value in self.items())})"
+
+
+def delivery(pin_memory: bool, device: Any) -> Callable[[Batch], Batch]:
+    """Return what is done to each batch of `ReplayBuffer.batches`.
+
+    Raises:
+        ConfigError: `device` is no place for arrays, or one of JAX and to be reached from pinned memory.
+        MissingExtraError: The library of `device` is not installed.
+    """
+    if device is None:
+        return Batch.pin_memory if pin_memory else lambda batch: batch
+    if output.is_of_jax(device):
+        if pin_memory:
+            raise ConfigError("`pin_memory` is for PyTorch's copies; leave it out where `device` is JAX's")
+        place = output.jax_place(Batch, device)
+        return lambda batch: batch.jax(place)
+    place = output.torch_place(device)
+    return lambda batch: (batch.pin_memory() if pin_memory else batch).torch(place)
 
 
 def release_batch_memory() -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import shown
 from replaylab.errors import ConfigError, DtypeError, MissingExtraError
 from replaylab.replay.data.fields import map_leaves
 
@@ -63,6 +64,50 @@ def to_jax(columns: Mapping[str, Any], device: Any, *, copy: bool) -> dict[str, 
         return made
 
     return map_columns(columns, convert, lambda leaf: leaf)
+
+
+def is_of_jax(device: Any) -> bool:
+    """Return whether this is a device or sharding of JAX, or "jax", which means its default one."""
+    return device == "jax" if isinstance(device, str) else _library(device) in ("jax", "jaxlib")
+
+
+def jax_place(batch: type, device: Any) -> Any:
+    """Return what `jax.device_put` takes for a device of JAX, None for its default one.
+
+    Raises:
+        ConfigError: It is neither a device nor a sharding.
+        MissingExtraError: JAX is not installed.
+    """
+    jax = _jax(batch)
+    if not isinstance(device, str | jax.Device | jax.sharding.Sharding):
+        raise ConfigError(_NO_PLACE.format(shown(device)))
+    return None if isinstance(device, str) else device
+
+
+def torch_place(device: Any) -> Any:
+    """Return a device of PyTorch.
+
+    Raises:
+        ConfigError: There is none of this name.
+        MissingExtraError: PyTorch is not installed.
+    """
+    if not isinstance(device, str) and _library(device) != "torch":
+        raise ConfigError(_NO_PLACE.format(shown(device)))
+    torch = _torch("a `device` of PyTorch")
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ConfigError(_NO_PLACE.format(shown(device))) from None
+
+
+_NO_PLACE = (
+    '`device` must be "jax", a jax.Device or sharding, or a device of PyTorch such as "cuda:0", but got {}; leave it '
+    "out for NumPy arrays"
+)
+
+
+def _library(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
 
 
 def to_pinned(columns: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""Draws as recorded, and what is written about wheels agrees with itself; `make test-wheel` builds them."""
+
+import subprocess
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from replaylab import _core
+from tests.wheels import golden
+from tests.wheels.check_wheel import examples
+
+ROOT = Path(__file__).parents[2]
+CASES = list(golden.cases())
+
+
+@pytest.mark.parametrize(("sampler", "transforms", "line"), CASES, ids=[case[0][0] for case in CASES])
+def test_draws_are_as_recorded(sampler, transforms, line):
+    """On every processor, in every wheel; `make test-aarch64` makes the same draws on another one."""
+    assert golden.draws(sampler, transforms) == line
+
+
+def test_every_sampler_of_the_core_is_recorded():
+    assert {sampler[0] for sampler, _, _ in CASES} == set(_core.sampler_kinds())
+
+
+def test_the_comparison_can_fail():
+    kind, options, parts = next(sampler for sampler, _, _ in CASES if sampler[0] == "prioritized")
+    other = (kind, options | {"exponent": options["exponent"] * (1 + 2**-20)}, parts)
+    assert golden.draws(other, {}) not in {line for *_, line in CASES}
+
+
+def test_the_examples_a_wheel_is_tried_with():
+    first, all_of_the_buffer = examples(True).examples, examples(False).examples
+    assert any("update_priorities" in one.source for one in first)
+    assert len(all_of_the_buffer) > len(first)
+    assert not any("learners" in one.source for one in all_of_the_buffer), "needs NumPy alone"
+
+
+def test_each_version_that_is_built_is_one_that_may_be_installed():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert settings["tool"]["scikit-build"]["wheel"]["py-api"] == "cp312"
+    least = settings["project"]["requires-python"].removeprefix(">=3.")
+    assert [one for one in settings["tool"]["cibuildwheel"]["build"] if one.startswith(f"cp3{least}-")]
+    assert "STABLE_ABI FREE_THREADED" in (ROOT / "CMakeLists.txt").read_text()
+
+
+@pytest.mark.slow
+def test_the_source_distribution_is_complete(tmp_path):
+    """All that is in the repository, so that it builds, tests and documents itself alone."""
+    from scikit_build_core.build import build_sdist
+
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    if not listed:
+        pytest.skip("not a checkout")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(ROOT)
+        archive = tmp_path / build_sdist(str(tmp_path))
+    with tarfile.open(archive) as packed:
+        held = {name.partition("/")[2] for name in packed.getnames()}
+    assert set(listed) - held == set()
