@@ -7,6 +7,7 @@ from replaylab import learners
 from replaylab.errors import StorageError
 from replaylab.learners import (
     DQN,
+    SB3,
     Callbacks,
     Checkpoints,
     DQNAsPublished,
@@ -48,6 +49,7 @@ CONFIGURATIONS = [
     Call(DQN, {}, DEEP),
     Call(DQNAsPublished, {}, PUBLISHED | {"end_reward": f"None {NUMBERS}"}),
     Call(QLearning, {}, TABLE),
+    Call(SB3, {"algorithm": "DQN"}, {"arguments": "{}", "code": "text nul"}),
     Call(Sarsa, {}, TABLE),
     Call(ExpectedSarsa, {}, TABLE),
     Call(generator, {"seed": 1, "stream": Stream.EXPLORATION}, {"seed": "0 huge"}),
@@ -115,7 +117,9 @@ class TestCalls:
             TrainingConfig("FrozenLake-v1", DQN, Uniform(), 3)
 
 
-PROTOCOLS = {"Agents", "Hook", "Learner", "Policy", "ProbedAgents", "TrainingRun", "ValueAgents"}
+PROTOCOLS = {"Agents", "Hook", "Learner", "Policy", "ProbedAgents", "TrainingRun", "ValueAgents"} | {
+    *("ReplayedModel", "SeedRun", "TrainedModel", "WholeAlgorithm")
+}
 MADE = PROTOCOLS | {"EnvStep", "Metric", "Metrics", "Step", "Stream", "Update", "ValueUpdate"}
 """Protocols, and what the library makes."""
 
