@@ -20,7 +20,7 @@ SHORT = {
     "seeds": 2,
     "budget": {"steps": 200},
     "evaluation": {"every": 100, "episodes": 1},
-    "measures": {"every": 80},
+    "measures": {"every": 10},
 }
 
 

@@ -131,11 +131,12 @@ def completed(algorithm: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         _check_plain(f"arguments.{key}", value)
     _check_tables(given)
     defaults = {key: value for key, value in known.items() if value is not inspect.Parameter.empty}
-    complete = _plain({key: value for key, value in defaults.items() if _is_plain(value)} | {"device": "cpu"})
+    complete: dict[str, Any] = _plain({k: v for k, v in defaults.items() if _is_plain(v)} | {"device": "cpu"})
     lacking = [key for key, value in known.items() if value is inspect.Parameter.empty and key not in given]
     if lacking:
         raise ConfigError(f"`arguments` of {name} must hold `{lacking[0]}`, which has no default; add it")
-    return {key: value for key, value in complete.items() if key in known} | _plain(given)
+    chosen: dict[str, Any] = _plain(dict(given))
+    return {key: value for key, value in complete.items() if key in known} | chosen
 
 
 def code_of(algorithm: str, arguments: Mapping[str, Any]) -> str:

@@ -191,7 +191,8 @@ class AlgorithmRun:
 
     def close(self) -> None:
         """Close the environments."""
-        for env in (self.env, *self._made):
+        self.env.close()
+        for env in self._made:
             env.close()
 
     def _after_turn(self) -> None:
@@ -201,7 +202,7 @@ class AlgorithmRun:
         if passed > self._looked:
             self._looked = passed
             self.recorder.report(self.clock, cast("TrainedModel", self._model).numbers())
-        with _streams_kept(self.clock.due(self.configuration.eval_every).any()):
+        with _streams_kept(bool(self.clock.due(self.configuration.eval_every).any())):
             for hook in self._own:
                 hook.after_learning(self)
             for hook in self._own:

@@ -367,5 +367,5 @@ class Spec(_Table):
 
 def _inner(options: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return an algorithm's arguments where only some of them are to change."""
-    both = options.get("arguments"), changes.get("arguments")
-    return {"arguments": both[0] | both[1]} if all(isinstance(one, dict) for one in both) else {}
+    own, other = options.get("arguments"), changes.get("arguments")
+    return {"arguments": own | other} if isinstance(own, dict) and isinstance(other, dict) else {}
