@@ -48,10 +48,11 @@ def test_buffers_of_stable_baselines3():
         "compressed": False,
         "storage": None,
         "snapshots": None,
+        "count_replays": False,
         "seed": 0,
     }
     theirs = ("observation_space", "action_space", "device")
-    flags = dict.fromkeys(("optimize_memory_usage", "handle_timeout_termination", "compressed"), TRUTH)
+    flags = dict.fromkeys(("optimize_memory_usage", "handle_timeout_termination", "compressed", "count_replays"), TRUTH)
     none = dict.fromkeys(("sampler", "n_steps", "frame_stack", "storage"), "None")
     accepts = flags | none | {"gamma": "0", "snapshots": "None text", "seed": SEED}
     of_goals = ("n_sampled_goal", "goal_selection_strategy", "compute_terminated")

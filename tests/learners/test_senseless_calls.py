@@ -7,6 +7,7 @@ from replaylab import learners
 from replaylab.errors import StorageError
 from replaylab.learners import (
     DQN,
+    SB3,
     SGD,
     Adam,
     Callbacks,
@@ -51,6 +52,7 @@ CONFIGURATIONS = [
     Call(DQN, {}, DEEP),
     Call(DQNAsPublished, {}, PUBLISHED | {"end_reward": f"None {NUMBERS}"}),
     Call(QLearning, {}, TABLE),
+    Call(SB3, {"algorithm": "DQN"}, {"arguments": "{}", "code": "text nul"}),
     Call(Sarsa, {}, TABLE),
     Call(ExpectedSarsa, {}, TABLE),
     Call(Adam, {}, {"beta1": "0", "beta2": "0", "epsilon": "3.5 huge"}),
@@ -121,7 +123,9 @@ class TestCalls:
             TrainingConfig("FrozenLake-v1", DQN, Uniform(), 3)
 
 
-PROTOCOLS = {"Agents", "Hook", "Learner", "Policy", "ProbedAgents", "TrainingRun", "ValueAgents"}
+PROTOCOLS = {"Agents", "Hook", "Learner", "Policy", "ProbedAgents", "TrainingRun", "ValueAgents"} | {
+    *("ReplayedModel", "SeedRun", "TrainedModel", "WholeAlgorithm")
+}
 MADE = PROTOCOLS | {"EnvStep", "Metric", "Metrics", "Step", "Stream", "Update", "ValueUpdate"}
 """Protocols, and what the library makes."""
 

@@ -92,7 +92,7 @@ def described_population(
         },
         source="train",
     )
-    return plan(spec)[0]
+    return plan(spec)[0].model_copy(update={"seeds": chosen})
 
 
 def _part(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:

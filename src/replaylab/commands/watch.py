@@ -67,7 +67,7 @@ class SavedRun:
             raise SpecError(f"watch: --sheet must end in .png or .svg, but got {path}")
         with closing(_Open(self)) as checkpoint:
             run, replica = checkpoint.run, checkpoint.replica
-            sheet = sheet_of(run, replica, run.configuration.learner.batch_size, places)
+            sheet = sheet_of(run, replica, run.learner.batch_size, places)
             when = f"seed {self.seed} after {int(run.clock.now[replica]):,} {self.population.unit}"
         about = f"{self.population.environment}, {self.population.strategy}, {when}"
         save(draw_sheets({about: sheet}, note=f"{about}: {sheet}"), path)
@@ -86,7 +86,7 @@ class SavedRun:
         configuration = self.population.configuration()
         with closing(make_vector_env(self.population.environment, 1, **self.population.env_options)) as env:
             spaces = env.single_observation_space, env.single_action_space
-        agents = configuration.learner.agents(*spaces, [self.seed])
+        agents = configuration.driven_learner.agents(*spaces, [self.seed])
         load_agents(self.folder, agents, self.seed)
         return use(greedy(agents, 1))
 

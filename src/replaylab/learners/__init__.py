@@ -20,11 +20,13 @@ if TYPE_CHECKING:
         ValueUpdate,
     )
     from replaylab.learners.api.random_streams import Stream, generator
+    from replaylab.learners.api.whole_algorithm import ReplayedModel, SeedRun, TrainedModel, WholeAlgorithm
     from replaylab.learners.dqn.as_published import DQNAsPublished
     from replaylab.learners.dqn.optimizers import SGD, Adam, RMSprop
     from replaylab.learners.dqn.settings import DQN
     from replaylab.learners.metrics.metrics_table import Metrics
     from replaylab.learners.metrics.registry import Metric
+    from replaylab.learners.sb3.settings import SB3
     from replaylab.learners.tabular.temporal_difference import ExpectedSarsa, QLearning, Sarsa
     from replaylab.learners.training.checkpoint import Checkpoints
     from replaylab.learners.training.configuration import TrainingConfig
@@ -35,6 +37,7 @@ __all__ = [
     "DQN",
     "SGD",
     "Adam",
+    "SB3",
     "Agents",
     "Callbacks",
     "Checkpoints",
@@ -49,14 +52,18 @@ __all__ = [
     "ProbedAgents",
     "QLearning",
     "RMSprop",
+    "ReplayedModel",
     "Sarsa",
+    "SeedRun",
     "Step",
     "Stream",
+    "TrainedModel",
     "TrainingConfig",
     "TrainingRun",
     "Update",
     "ValueAgents",
     "ValueUpdate",
+    "WholeAlgorithm",
     "generator",
     "train",
 ]
@@ -65,11 +72,13 @@ _NAMES_OF = {
     "api.hooks": "EnvStep Hook TrainingRun",
     "api.protocols": "Agents Learner Policy ProbedAgents Step Update ValueAgents ValueUpdate",
     "api.random_streams": "Stream generator",
+    "api.whole_algorithm": "ReplayedModel SeedRun TrainedModel WholeAlgorithm",
     "dqn.as_published": "DQNAsPublished",
     "dqn.optimizers": "Adam RMSprop SGD",
     "dqn.settings": "DQN",
     "metrics.metrics_table": "Metrics",
     "metrics.registry": "Metric",
+    "sb3.settings": "SB3",
     "tabular.temporal_difference": "ExpectedSarsa QLearning Sarsa",
     "training.checkpoint": "Checkpoints",
     "training.configuration": "TrainingConfig",

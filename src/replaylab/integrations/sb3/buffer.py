@@ -63,6 +63,7 @@ class ReplayLabBuffer(LibraryBuffer):
         storage: Where rows are; see `replaylab.ReplayBuffer`.
         snapshots: A folder for what `save_replay_buffer` saves: pickles then hold its name only, saving again writes
             only what changed, and only the latest can be loaded. None: pickles hold the whole buffer.
+        count_replays: Whether to count how often each step is drawn; see `replaylab.ReplayBuffer`.
         seed: Of the draws; None: the algorithm's.
 
     Attributes:
@@ -104,6 +105,7 @@ class ReplayLabBuffer(LibraryBuffer):
         compressed: bool = False,
         storage: Storage | None = None,
         snapshots: str | Path | None = None,
+        count_replays: bool = False,
         seed: Seed = None,
     ) -> None:
         algorithm = algorithm_calling()
@@ -131,6 +133,7 @@ class ReplayLabBuffer(LibraryBuffer):
             transforms=transforms,
             next_obs="derived" if self.optimize_memory_usage else "stored",
             storage=storage,
+            count_replays=count_replays,
             seed=getattr(algorithm, "seed", None) if seed is None else seed,
         )
         self.progress: float | None = None

@@ -29,6 +29,7 @@ from replaylab.arguments import (
 )
 from replaylab.errors import ConfigError
 from replaylab.learners.api.protocols import EnvSampler, Learner
+from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import NStep, Replay, Sampler, Transform
 from replaylab.replay import Sequence as Sequences
@@ -87,9 +88,9 @@ def _setting(rule: Rule[Any], default: Any = REQUIRED, study: InStudy | None = N
     return field(**given, metadata={"setting": Setting(rule, study, decides)})
 
 
-def _learner(value: Any) -> Learner:
+def _learner(value: Any) -> Learner | WholeAlgorithm:
     """Settings of a learner."""
-    if isinstance(value, type) or not isinstance(value, Learner):
+    if isinstance(value, type) or not isinstance(value, Learner | WholeAlgorithm):
         names = [name for name in vars(Learner) if not name.startswith("_") and not hasattr(value, name)]
         raise Unfit("a learner such as DQN()" + (f", with {', '.join(names)}" if names else ""))
     return value
@@ -120,7 +121,7 @@ class TrainingConfig:
 
     Attributes:
         env_id: A Gymnasium environment that the learner can handle.
-        learner: The settings of the learner.
+        learner: The settings of the learner, or of an algorithm with a training loop of its own, such as `SB3`.
         sampler: What to replay; `EnvOracle` is the oracle by the environment's own exact values.
         total_steps: Environment steps of each replica.
         total_episodes: Instead of `total_steps`: episodes of each replica.
@@ -152,7 +153,7 @@ class TrainingConfig:
     """
 
     env_id: str = _setting(text)
-    learner: Learner = _setting(_learner)
+    learner: Learner | WholeAlgorithm = _setting(_learner)
     sampler: Sampler | EnvSampler = _setting(instance((Sampler, EnvSampler), "a sampler such as Uniform()"))
     total_steps: int | None = _setting(COUNT, None)
     total_episodes: int | None = _setting(COUNT, None)
@@ -190,6 +191,20 @@ class TrainingConfig:
                 raise ConfigError("the training loop's learners learn from single steps; leave Sequence out")
             if isinstance(one, NStep) and gamma not in (None, one.gamma):
                 raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {one.gamma}")
+
+    @property
+    def driven_learner(self) -> Learner:
+        """The learner whose agents the library's own loop drives.
+
+        Raises:
+            ConfigError: It has a loop of its own.
+        """
+        if isinstance(self.learner, WholeAlgorithm):
+            raise ConfigError(
+                f"`learner` must be one whose agents the library trains, such as DQN(), but "
+                f"{type(self.learner).__name__} has a training loop of its own"
+            )
+        return self.learner
 
     def learning_settings(self) -> str:
         """Return, as text, the settings that decide what is learned; a checkpoint continues only with the same ones."""

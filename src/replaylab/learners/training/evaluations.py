@@ -45,7 +45,7 @@ class Evaluations(Hook):
         if one.held_out and one.eval_every:
             self._further["eval/held_out_q"] = HeldOut(one.env_id, run.seeds, one.held_out, one.env_options)
         if one.value_error:
-            self._further["eval/value_error"] = OptimumDistance(one.env_id, one.learner, one.env_options)
+            self._further["eval/value_error"] = OptimumDistance(one.env_id, one.driven_learner, one.env_options)
 
     def after_turn(self, run: TrainingRun) -> None:
         """Evaluate where that is due."""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import Unfit, instance, optional, place, takes, tuple_of, whole
+from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import EnvStep, Hook
 from replaylab.learners.api.protocols import (
     TargetAgents,
@@ -18,8 +19,10 @@ from replaylab.learners.api.protocols import (
     reducible_loss,
     target_values,
 )
+from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.learners.training import checkpoint
+from replaylab.learners.training.algorithm_run import train_algorithm
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.hooks import Hooks
 from replaylab.learners.training.state import Run
@@ -58,6 +61,8 @@ def train(
     A replica that has finished its episodes leaves the population, which continues with the others in smaller arrays:
     the only cost is one copy of what the others have.
 
+    An algorithm with a loop of its own (`SB3`) is trained by that, seed after seed, and only watched.
+
     Args:
         configuration: What is trained, and what is recorded of it.
         seeds: One whole number for each of the R replicas, all different.
@@ -82,6 +87,11 @@ def train(
         >>> steps.tolist()
         [50, 100]
     """
+    if isinstance(configuration.learner, WholeAlgorithm):
+        if resume is not None:
+            name = type(configuration.learner).__name__
+            raise ConfigError(f"`resume` must be None with {name}, of whose runs no checkpoints are kept; train anew")
+        return train_algorithm(configuration, seeds, hooks)
     attached = Hooks(configuration, seeds, hooks)
     run = Run(configuration, seeds, attached) if resume is None else checkpoint.load(resume, configuration, attached)
     try:
@@ -102,7 +112,7 @@ def train(
 
 def turn(run: Run) -> None:
     """Take one step in every environment, and learn."""
-    learner, agents, clock, hooks = run.configuration.learner, run.agents, run.clock, run.hooks
+    learner, agents, clock, hooks = run.learner, run.agents, run.clock, run.hooks
     for before_turn in hooks.before_turn:
         before_turn(run)
     clock.step()
@@ -147,7 +157,7 @@ def _store(run: Run, step: EnvStep) -> npt.NDArray[np.int64]:
 
 def _replay(run: Run) -> None:
     """Learn from one batch of what is stored."""
-    batch = run.replay.sample(run.configuration.learner.batch_size, progress=run.clock.progress)
+    batch = run.replay.sample(run.learner.batch_size, progress=run.clock.progress)
     if run.feedback == "reducible_loss":
         update: Update = _update_by_reducible_loss(run, batch)
     else:

@@ -4,9 +4,10 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from replaylab.learners.api.protocols import Learner
+from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training import env_state
 from replaylab.learners.training.configuration import TrainingConfig
-from replaylab.learners.training.loop import turn
+from replaylab.learners.training.loop import train, turn
 from replaylab.learners.training.state import SEVERAL_IN_EPISODES, Run
 
 MOST_STEPS = 1_000
@@ -27,7 +28,12 @@ def check_trainable(configuration: TrainingConfig, *, replicas: int = 1) -> None
         ReplayError: As `train` would: the environment cannot be made, the learner, the sampler or a transform cannot
             handle it, they do not fit each other, or what they need is not installed.
     """
-    learner = _early(configuration.learner)
+    if isinstance(configuration.learner, WholeAlgorithm):
+        algorithm, steps = configuration.learner.early()
+        brief: dict[str, Any] = {"total_steps": steps} if configuration.total_steps else {"total_episodes": 1}
+        train(replace(configuration, learner=algorithm, eval_every=None, **brief), [0])
+        return
+    learner = _early(configuration.driven_learner)
     steps = max(learner.learning_starts, 1) if learner is not configuration.learner else 1
     trial: dict[str, Any] = {
         "learner": learner,

@@ -36,6 +36,7 @@ class Run:
         sampler: What draws from it, if they have stored something.
 
     Attributes:
+        learner: The settings of what learns.
         obs: What the environments show now, (R, ...).
         waiting: The last step, for a learner that must know the next action; its `where` says for which replicas.
         feedback: What goes back from batches to the sampler; None: nothing.
@@ -50,10 +51,11 @@ class Run:
         sampler: Sampler | None = None,
     ) -> None:
         self.configuration, self.seeds, self.env_id = configuration, list(seeds), configuration.env_id
+        self.learner = configuration.driven_learner
         self.hooks = Hooks(configuration, seeds) if hooks is None else hooks
         self.recorder = self.hooks.recorder
         self.clock = Clock.of(configuration.total_steps, configuration.total_episodes, len(self.seeds))
-        self.env = _environments(configuration, len(self.seeds))
+        self.env = environments(configuration, len(self.seeds))
         env_state.prepare(self.env)
         self.agents = self._agents(self.seeds)
         self.sampler = _sampler(configuration, self.agents) if sampler is None else sampler
@@ -104,7 +106,7 @@ class Run:
         told = Step(
             step.obs, step.action, step.reward, true_next, step.terminated, step.truncated, step.action, where=where
         )
-        if not self.configuration.learner.needs_next_action:
+        if not self.learner.needs_next_action:
             self.agents.observe(told)
             return
         if step.ended.any():
@@ -153,7 +155,7 @@ class Run:
         return [seed for seed, here in zip(self.seeds, rows, strict=True) if here]
 
     def _agents(self, seeds: Sequence[int]) -> Agents:
-        env, learner = self.env, self.configuration.learner
+        env, learner = self.env, self.learner
         try:
             return learner.agents(env.single_observation_space, env.single_action_space, seeds)
         except ConfigError as error:
@@ -163,7 +165,7 @@ class Run:
         one = self.configuration
         parts: dict[str, Any] = {
             "env": self.env,
-            "capacity": one.learner.capacity,
+            "capacity": self.learner.capacity,
             "seeds": self.seeds,
             "sampler": self.sampler,
             "transforms": transforms_for(self.env, one.transforms),
@@ -172,7 +174,12 @@ class Run:
         return make_replay_buffer(**parts) if one.make_replay is None else own_replay(one.make_replay, parts)
 
 
-def _environments(configuration: TrainingConfig, count: int) -> VectorEnv[Any, Any, Any]:
+def environments(configuration: TrainingConfig, count: int) -> VectorEnv[Any, Any, Any]:
+    """Return so many copies of what is trained on.
+
+    Raises:
+        ConfigError: They cannot be made.
+    """
     env_id, options = configuration.env_id, dict(configuration.env_options or {})
     try:
         return make_vector_env(env_id, count, autoreset_mode=configuration.autoreset_mode, **options)
@@ -193,7 +200,7 @@ def _sampler(configuration: TrainingConfig, agents: Agents) -> Sampler:
 
 
 def _check_feedback(run: Run) -> None:
-    learner = run.configuration.learner
+    learner = run.learner
     if not learner.batch_size or run.feedback in (None, "td_error"):
         return
     if run.feedback != "reducible_loss":

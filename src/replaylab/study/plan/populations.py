@@ -18,7 +18,7 @@ from pydantic import Field
 
 from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
 from replaylab.study.plan.seed_chunks import Seeds, chunked
-from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Part, build
+from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, build
 from replaylab.study.spec.run_settings import RunSettings, identity_of
 from replaylab.study.spec.study_file import Spec, Watch
 
@@ -120,7 +120,8 @@ def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Population
             for s in spec.strategies
             if environment in spec.environments_of(s) and learner in spec.learners_of(s)
         ]
-        chunks = [chunked(spec.seeds, spec.population, there.get(_settings(cell.identity), ())) for cell in cells]
+        size = 1 if spec.learners[learner].type in ALONE else spec.population
+        chunks = [chunked(spec.seeds, size, there.get(_settings(cell.identity), ())) for cell in cells]
         for row in zip_longest(*chunks):  # seed by seed through all strategies, so that what is there can be paired
             populations += [c.model_copy(update={"seeds": seeds}) for c, seeds in zip(cells, row, strict=True) if seeds]
     return populations

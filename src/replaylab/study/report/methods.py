@@ -16,6 +16,7 @@ from replaylab.study.report import sentences
 from replaylab.study.results.durations import duration
 from replaylab.study.results.provenance import Machine
 from replaylab.study.results.records import machines_of
+from replaylab.study.spec.components import ALONE
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ _CONTRASTS = (
 )
 
 
+_ALONE = (
+    "an algorithm of Stable-Baselines3, by its own learn(): each seed is a run of its own. Runs of one seed start from "
+    "the same weights and the same first state, and act alike until learning begins. The replay draws from a stream of "
+    "its own. All else that is random in the algorithm comes from the library’s global streams: the same draws across "
+    "strategies, as long as they draw equally often, which they do not with batches of another size or another number "
+    "of updates."
+)
+"""How far the seeds of such learners are paired."""
+
+
 def of(study: ReportedStudy) -> Methods:
     """Return the methods of a study, from its settings and records."""
     compute = _compute(study)
@@ -65,6 +76,9 @@ def _what_was_run(spec: Spec) -> list[str]:
         f"exploration and the replay’s draws, each by a random stream of its own; equal seeds pair runs across "
         f"strategies."
     )
+    alone = [name for name, part in spec.learners.items() if part.type in ALONE]
+    if alone:
+        runs += f" {sentences.joined(alone)}: {_ALONE}"
     own = [
         f"{strategy} {spec.budget_of(strategy).total:,}"
         for strategy in spec.strategies

@@ -12,7 +12,10 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_LIBRARIES = ("replaylab", "numpy", "torch", "gymnasium", "scipy", "duckdb", "pyarrow")
+_LIBRARIES = (
+    *("replaylab", "numpy", "torch", "gymnasium", "scipy", "duckdb", "pyarrow"),
+    *("stable-baselines3", "sb3-contrib"),
+)
 
 
 @dataclass(frozen=True)

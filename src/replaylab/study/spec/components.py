@@ -73,8 +73,12 @@ LEARNERS: Catalogue = {
     "q_learning": "replaylab.learners:QLearning",
     "sarsa": "replaylab.learners:Sarsa",
     "expected_sarsa": "replaylab.learners:ExpectedSarsa",
+    "sb3": "replaylab.learners.sb3.settings:SB3",
 }
 """Learner types of ``[learners.*]``."""
+
+ALONE = ("sb3",)
+"""Those that train each seed in a run of its own."""
 
 TRANSFORMS: Catalogue = {
     **_public(replay.Transform),
@@ -159,6 +163,12 @@ def build(part: Part, catalogue: Catalogue) -> Any:
         raise SpecError(f"The module {module} {change}. Where it is there, read the study file again and run that.")
     options = {key: value for key, value in part.options.items() if key != own.CODE}
     return _build(part.type, options, catalogue, part.type, "study")
+
+
+def with_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a learner's options, and among them the arguments of an algorithm of another library, if it is one."""
+    own = options.get("arguments")
+    return {**options, **own} if isinstance(own, Mapping) else dict(options)
 
 
 def option_names(kind: object, catalogue: Catalogue) -> list[str] | None:

@@ -77,8 +77,11 @@ def _check(found: type, role: str, rule: str) -> None:
 
         if not issubclass(found, Sampler):
             raise SpecError(f"{rule}: {found.__name__} is not derived from replaylab.replay.CustomSampler.")
-    elif not hasattr(found, "agents"):
-        raise SpecError(f"{rule}: {found.__name__} has no method `agents` (see replaylab.learners.Learner).")
+    elif not hasattr(found, "agents") and not (hasattr(found, "train") and hasattr(found, "early")):
+        raise SpecError(
+            f"{rule}: {found.__name__} has no method `agents` (see replaylab.learners.Learner), nor `train` and "
+            f"`early` (see replaylab.learners.WholeAlgorithm)."
+        )
     if "__dataclass_fields__" not in vars(found):
         raise SpecError(f"{rule}: {found.__name__} is not a dataclass. Write @dataclass(frozen=True) above it.")
 

@@ -71,7 +71,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from replaylab.errors import SpecError
 from replaylab.learners.training.configuration import IN_STUDIES
-from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve
+from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve, with_arguments
 from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
 from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import explain
@@ -303,13 +303,12 @@ class Spec(_Table):
         changes = self.overrides.get(strategy, Overrides()).learner
         if not changes:
             return part
-        return resolve(
-            Part.of(part.type, part.options | changes), LEARNERS, f"strategies.{strategy}.learner", self.name
-        )
+        options = part.options | changes | _inner(part.options, changes)
+        return resolve(Part.of(part.type, options), LEARNERS, f"strategies.{strategy}.learner", self.name)
 
     def transforms_of(self, strategy: str, learner: str) -> tuple[Part, ...]:
         """Return a strategy's transforms, every option spelled out; an n-step return has the learner's discount."""
-        gamma = {"gamma": self.learner_of(strategy, learner).options.get("gamma", 0.99)}
+        gamma = {"gamma": with_arguments(self.learner_of(strategy, learner).options).get("gamma", 0.99)}
         where = f"strategies.{strategy}.transforms"
         return tuple(
             resolve(Part.of(p.type, (gamma if p.type == "n_step" else {}) | p.options), TRANSFORMS, where, self.name)
@@ -364,3 +363,9 @@ class Spec(_Table):
         """Number of runs: environments × learners × strategies × seeds, without what a strategy leaves out."""
         cells = sum(len(self.environments_of(s)) * len(self.learners_of(s)) for s in self.strategies)
         return cells * len(self.seeds)
+
+
+def _inner(options: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return an algorithm's arguments where only some of them are to change."""
+    own, other = options.get("arguments"), changes.get("arguments")
+    return {"arguments": own | other} if isinstance(own, dict) and isinstance(other, dict) else {}

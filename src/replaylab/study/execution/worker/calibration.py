@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from replaylab.study.execution.worker.training import train_population
 from replaylab.study.plan.populations import Population
+from replaylab.study.spec.components import with_arguments
 
 _FIRST = {"steps": 400, "episodes": 4}
 """Budget of the first, shortest training; it also warms everything up."""
@@ -67,7 +68,8 @@ def _trained(population: Population, budget: int) -> dict[str, float]:
     from replaylab.study.results.store import encoded  # heavy
 
     brief = _brief(population, budget)
-    skipped = brief.learner_part.options.get("learning_starts", 0) if brief.unit == "steps" else 0
+    options = with_arguments(brief.learner_part.options)
+    skipped = options.get("learning_starts", 0) if brief.unit == "steps" else 0
     times: list[tuple[int, float]] = []
     lengths: list[float] = []
 
@@ -99,8 +101,15 @@ def _pace(times: list[tuple[int, float]], budget: int, took: float) -> dict[str,
 
 def _brief(population: Population, budget: int) -> Population:
     options = population.learner_part.options
-    if "learning_starts" in options:
-        early = min(options["learning_starts"], max(100, options.get("batch_size", 1)))
-        options = options | {"learning_starts": early}
-    part = population.learner_part.model_copy(update={"options": options})
+    early = _early(options)
+    if isinstance(options.get("arguments"), dict):  # of an algorithm that has a loop of its own
+        early = {"arguments": options["arguments"] | _early(options["arguments"])}
+    part = population.learner_part.model_copy(update={"options": options | early})
     return population.model_copy(update={"learner_part": part, "steps": budget, "eval_every": budget})
+
+
+def _early(options: Mapping[str, Any]) -> dict[str, int]:
+    """Return when learning is to start, if the options say so."""
+    if "learning_starts" not in options:
+        return {}
+    return {"learning_starts": min(options["learning_starts"], max(100, options.get("batch_size", 1)))}

@@ -18,6 +18,7 @@ import numpy as np
 from replaylab.errors import ConfigError, ReplayError, SnapshotError, StorageError
 from replaylab.learners import Hook
 from replaylab.learners.api.hooks import Bools, TrainingRun
+from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training import checkpoint, env_state
 from replaylab.learners.training.state import Run
 from replaylab.replay import RestorableReplay, require
@@ -40,6 +41,8 @@ def train_with_checkpoints(
     Returns:
         Its columns, as `train_population`, and the seconds that it had been trained for before this call.
     """
+    if isinstance(population.configuration().learner, WholeAlgorithm):  # of whose loop nothing can be kept
+        return train_population(population, on_step, hooks=hooks), 0.0
     kept = TimedCheckpoints(folder, every)
     if (folder / "run.json").is_file():
         try:

@@ -68,7 +68,7 @@ class LastLook(Hook):
             self.looks[f"{name}{NOT_MADE}"] = f"{type(error).__name__}: {error}".encode()
 
     def _sheet(self, run: TrainingRun, replica: int) -> bytes:
-        batch_size = self._population.configuration().learner.batch_size
+        batch_size = self._population.configuration().driven_learner.batch_size
         return sheet_of(run, replica, batch_size, self._population.watch.steps).to_bytes()
 
     def _video(self, run: TrainingRun, replica: int) -> bytes:

@@ -1,0 +1,244 @@
+"""Stable-Baselines3's algorithms by name, and their arguments as plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from replaylab.arguments import NOT_NEGATIVE, checked, one_of, shown
+from replaylab.errors import ConfigError, MissingExtraError
+
+NAMED = {
+    **dict.fromkeys(("DQN", "DDPG", "TD3", "SAC"), "stable_baselines3"),
+    **dict.fromkeys(("QRDQN", "TQC", "CrossQ"), "sb3_contrib"),
+}
+"""Algorithm → where it is."""
+
+REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+"""A text that stands for what is called so in a module."""
+
+DECIDED = {
+    "policy": "which is a setting beside `arguments`",
+    "env": "which is the study's environment",
+    "seed": "which is the run's",
+    "replay_buffer_class": "which is ReplayLabBuffer; strategies say how it draws",
+    "tensorboard_log": "since the run itself records what is logged",
+    "verbose": "since the run itself records what is logged",
+    "stats_window_size": "since the run itself records every episode",
+    "monitor_wrapper": "since it changes nothing that is recorded",
+    "_init_setup_model": "without which there are no networks",
+    "supported_action_spaces": "which is the algorithm's own business",
+    "support_multi_env": "which is the algorithm's own business",
+    "sde_support": "which is the algorithm's own business",
+}
+"""Arguments that nobody chooses here, and why."""
+
+OF_BUFFERS = ("compressed", "compute_terminated", "handle_timeout_termination")
+"""What `replay_buffer_kwargs` may hold; the rest follows from the strategy."""
+
+NOISES = ("normal", "ornstein_uhlenbeck")
+SCHEDULES = ("constant", "linear", "exponential")
+_THEIRS = ("stable_baselines3", "sb3_contrib", "torch")
+"""Packages whose versions are recorded; their code identifies nothing."""
+
+
+def library() -> Any:
+    """Return the integration with Stable-Baselines3.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    return importlib.import_module("replaylab.integrations.sb3")
+
+
+def find(name: str) -> type[Any]:
+    """Return the class of an algorithm.
+
+    Args:
+        name: One of `NAMED`, or ``module:Class``.
+
+    Raises:
+        ConfigError: There is none, or it is no off-policy algorithm.
+        MissingExtraError: Stable-Baselines3, or sb3-contrib, is not installed.
+    """
+    library()
+    if name in NAMED:
+        try:
+            found = getattr(importlib.import_module(NAMED[name]), name)
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f'{name} needs sb3-contrib, which is not installed. Run: pip install "replaylab[sb3]"'
+            ) from error
+    elif REFERENCE.fullmatch(name):
+        found = referred("algorithm", name)
+    else:
+        raise ConfigError(f'`algorithm` must be {", ".join(NAMED)} or "module:Class" of your own, but got {name!r}')
+    from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+    if not (isinstance(found, type) and issubclass(found, OffPolicyAlgorithm)):
+        raise ConfigError(
+            f"`algorithm` must be an off-policy algorithm of Stable-Baselines3, which has a replay buffer, but got "
+            f"{name!r}; derive yours from one of {', '.join(NAMED)}"
+        )
+    kind: type[Any] = found
+    return kind
+
+
+def referred(where: str, name: str) -> Any:
+    """Return what ``module:Name`` stands for.
+
+    Raises:
+        ConfigError: There is no such thing.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except AttributeError:
+        told = f"{module} has no {attribute!r}"
+    except (Exception, SystemExit) as error:  # of the user's own module
+        why = f"{type(error).__name__}: {error}"
+        told = f"{module} cannot be imported from {Path.cwd()} or the installed packages: {why}"
+    raise ConfigError(f'`{where}` must name what is there, as "module:Name", but got {name!r}: {told}')
+
+
+def check_policy(algorithm: type[Any], policy: str) -> None:
+    """Raise `ConfigError` unless the algorithm has such a policy."""
+    names = list(algorithm.policy_aliases)
+    if policy not in names:
+        raise ConfigError(f"`policy` of {algorithm.__name__} must be one of {', '.join(names)}, but got {policy!r}")
+
+
+def completed(algorithm: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments as plain data, with the algorithm's own defaults for those not given.
+
+    Raises:
+        ConfigError: It has no such argument, or a value is none that a run can have.
+    """
+    name, known = algorithm.__name__, _parameters(algorithm)
+    for key, value in given.items():
+        if key in DECIDED:
+            raise ConfigError(f"`arguments` of {name} must not hold `{key}`, {DECIDED[key]}; leave it out")
+        if key not in known:
+            names = ", ".join(sorted(known))
+            raise ConfigError(f"`arguments` of {name} must be among {names}, but got {key!r}")
+        _check_plain(f"arguments.{key}", value)
+    _check_tables(given)
+    defaults = {key: value for key, value in known.items() if value is not inspect.Parameter.empty}
+    complete: dict[str, Any] = _plain({k: v for k, v in defaults.items() if _is_plain(v)} | {"device": "cpu"})
+    lacking = [key for key, value in known.items() if value is inspect.Parameter.empty and key not in given]
+    if lacking:
+        raise ConfigError(f"`arguments` of {name} must hold `{lacking[0]}`, which has no default; add it")
+    chosen: dict[str, Any] = _plain(dict(given))
+    return {key: value for key, value in complete.items() if key in known} | chosen
+
+
+def code_of(algorithm: str, arguments: Mapping[str, Any]) -> str:
+    """Return the first digits of a SHA-256 over the user's own modules that are named; "" where none is."""
+    named = {text.partition(":")[0] for text in (algorithm, *_texts(arguments)) if REFERENCE.fullmatch(text)}
+    own = sorted(module for module in named if module.split(".")[0] not in _THEIRS)
+    if not own:
+        return ""
+    digest = hashlib.sha256()
+    for module in own:
+        file = getattr(sys.modules.get(module), "__file__", None)
+        digest.update(Path(file).read_bytes() if file else b"")
+    return digest.hexdigest()[:16]
+
+
+def _parameters(algorithm: type[Any]) -> dict[str, Any]:
+    """Return the arguments of a constructor with their defaults, those passed on to its bases included."""
+    found: dict[str, Any] = {}
+    for kind in algorithm.__mro__:
+        if "__init__" not in vars(kind):
+            continue
+        parameters = list(inspect.signature(vars(kind)["__init__"]).parameters.values())[1:]
+        named = {one.name: one.default for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)}
+        found = named | found
+        if all(one.kind is not one.VAR_KEYWORD for one in parameters):
+            break
+    return {name: default for name, default in found.items() if name not in DECIDED}
+
+
+def _check_plain(where: str, value: Any) -> None:
+    if not _is_plain(value):
+        raise ConfigError(
+            f'`{where}` must be plain data (numbers, texts, lists, tables), where "module:Name" stands for what is '
+            f"called so in a module, but got {shown(value)}"
+        )
+    for one in _texts(value):
+        if REFERENCE.fullmatch(one):
+            referred(where, one)
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """Return plain data as JSON gives it back: lists for tuples."""
+    return json.loads(json.dumps(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _texts(part)
+
+
+def _check_tables(given: Mapping[str, Any]) -> None:
+    """Look at what is made of tables, before a run is begun."""
+    buffer = given.get("replay_buffer_kwargs") or {}
+    if not isinstance(buffer, Mapping) or set(buffer) - set(OF_BUFFERS):
+        raise ConfigError(
+            f"`arguments.replay_buffer_kwargs` must hold {', '.join(OF_BUFFERS)} only, but got {shown(buffer)}; "
+            "strategies say what is drawn, and what it becomes"
+        )
+    noise = given.get("action_noise")
+    if noise is not None:
+        made = noise if isinstance(noise, Mapping) else {}
+        checked("arguments.action_noise.type", made.get("type"), one_of(*NOISES))
+        checked("arguments.action_noise.sigma", made.get("sigma"), NOT_NEGATIVE)
+        _check_keys("action_noise", made, {"type", "sigma"} | ({"theta", "dt"} if made["type"] != "normal" else set()))
+    rate = given.get("learning_rate")
+    if isinstance(rate, Mapping):
+        schedule_of(rate)
+
+
+def _check_keys(name: str, table: Mapping[str, Any], allowed: set[str]) -> None:
+    if wrong := sorted(set(table) - allowed):
+        raise ConfigError(f"`arguments.{name}` must hold {', '.join(sorted(allowed))} only, but got {wrong[0]!r}")
+
+
+def schedule_of(table: Mapping[str, Any]) -> Any:
+    """Return a schedule as the library calls it, with the share of training that is left, from 1 to 0.
+
+    Raises:
+        ConfigError: The table describes none.
+    """
+    from replaylab import replay
+
+    where = "arguments.learning_rate"
+    kind = getattr(replay, checked(f"{where}.type", table.get("type"), one_of(*SCHEDULES)).title())
+    try:
+        schedule = kind(**{key: value for key, value in table.items() if key != "type"})
+    except TypeError as error:
+        raise ConfigError(
+            f"`{where}` must be a schedule of type {table['type']}, but got {shown(dict(table))}"
+        ) from error
+    return lambda remaining: schedule(min(max(1.0 - remaining, 0.0), 1.0))

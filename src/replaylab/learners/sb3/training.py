@@ -1,0 +1,188 @@
+"""One seed's training by Stable-Baselines3's own `learn`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from stable_baselines3.common import noise as noises
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+from replaylab.arguments import shown
+from replaylab.errors import ConfigError, ReplayError
+from replaylab.integrations.sb3 import ReplayLabBuffer, WithPriorities
+from replaylab.learners.api.protocols import each
+from replaylab.learners.api.whole_algorithm import SeedRun
+from replaylab.learners.metrics.registry import MetricsRegistry
+from replaylab.learners.sb3 import algorithms
+from replaylab.learners.sb3.settings import SB3
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.env_hindsight import EnvHindsight
+from replaylab.replay import Batch, FrameStack, NStep, ReplayBuffer, Sampler
+
+CALLED_OTHERWISE = {"train/n_updates": "train/updates", "replay/td_error_mean": "train/td_error_mean"}
+"""What is logged → the same under our name."""
+
+
+def train(learner: SB3, run: SeedRun) -> None:
+    """Train one seed.
+
+    Raises:
+        ConfigError: The configuration asks for something that the algorithm cannot do.
+    """
+    configuration: TrainingConfig = run.configuration
+    _check(learner, configuration)
+    model = _model(learner, run)
+    model.set_logger(Logger(folder=None, output_formats=[]))
+    run.begin(_Model(model, MetricsRegistry(learner.metrics)))
+    model.learn(configuration.total_steps or 0, log_interval=None)  # type: ignore[arg-type]  # None: never
+
+
+def _check(learner: SB3, configuration: TrainingConfig) -> None:
+    """Refuse what belongs to the library's own loop."""
+    name = learner.algorithm
+    if configuration.total_steps is None:
+        raise ConfigError(
+            f"the budget of {name} must be in steps, by which its own schedules go, but got total_episodes="
+            f"{configuration.total_episodes}"
+        )
+    for setting in ("autoreset_mode", "make_replay"):
+        if (value := getattr(configuration, setting)) is not None:
+            raise ConfigError(f"`{setting}` must be None with {name}, which has its own, but got {shown(value)}")
+
+
+def _model(learner: SB3, run: SeedRun) -> OffPolicyAlgorithm:
+    """Return the algorithm with its environment and its replay, untrained."""
+    configuration: TrainingConfig = run.configuration
+    kind = algorithms.find(learner.algorithm)
+    wants_feedback = isinstance(configuration.sampler, Sampler) and configuration.sampler.wants_feedback
+    if wants_feedback and not issubclass(kind, WithPriorities):
+        kind = type(f"Prioritized{kind.__name__}", (WithPriorities, kind), {})
+    env = run.make_env()
+    arguments = {name: _made(name, value) for name, value in learner.arguments.items()}
+    if learner.arguments.get("action_noise") is not None:
+        arguments["action_noise"] = _noise(learner.arguments["action_noise"], env.action_space)
+    replay: dict[str, Any] = {**(arguments.pop("replay_buffer_kwargs", None) or {}), **_drawing(configuration)}
+    try:
+        with warnings.catch_warnings():  # the library's, that a buffer class is not told of n_steps: this one asks
+            warnings.filterwarnings("ignore", "`n_steps=")
+            made: OffPolicyAlgorithm = kind(
+                learner.policy,
+                env,
+                replay_buffer_class=_Buffer,
+                replay_buffer_kwargs=replay,
+                seed=run.seed,
+                **arguments,
+            )
+            return made
+    except ReplayError:
+        raise
+    except Exception as error:  # of its constructor, of networks and buffers that do not fit the spaces
+        raise ConfigError(
+            f"{learner.algorithm} cannot be made for {configuration.env_id} with these `arguments`: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _made(name: str, value: Any) -> Any:
+    """Return an argument as the algorithm takes it, from plain data."""
+    if name == "train_freq" and isinstance(value, list):
+        return tuple(value)
+    if name == "learning_rate" and isinstance(value, Mapping):
+        return algorithms.schedule_of(value)
+    return _resolved(name, value)
+
+
+def _resolved(name: str, value: Any) -> Any:
+    """Return plain data with what its texts refer to."""
+    if isinstance(value, str) and algorithms.REFERENCE.fullmatch(value):
+        return algorithms.referred(f"arguments.{name}", value)
+    if isinstance(value, Mapping):
+        return {key: _resolved(name, part) for key, part in value.items()}
+    return [_resolved(name, part) for part in value] if isinstance(value, list) else value
+
+
+def _noise(table: Mapping[str, Any], space: Any) -> noises.ActionNoise:
+    options = {key: value for key, value in table.items() if key not in ("type", "sigma")}
+    kind = noises.NormalActionNoise if table["type"] == "normal" else noises.OrnsteinUhlenbeckActionNoise
+    shape = space.shape
+    return kind(np.zeros(shape), np.full(shape, float(table["sigma"])), **options)
+
+
+def _drawing(configuration: TrainingConfig) -> dict[str, Any]:
+    """Return what the buffer is to draw, and what it becomes."""
+    found: dict[str, Any] = {"sampler": configuration.sampler}
+    for one in configuration.transforms:
+        match one:
+            case NStep():
+                found["n_steps"] = one.steps
+            case FrameStack(stacked_input=True):
+                found |= {"frame_stack": one.length, "padding": one.padding}
+            case EnvHindsight():
+                found |= {"goal_selection_strategy": one.strategy, "n_sampled_goal": one.ratio}
+            case _:
+                raise ConfigError(
+                    f"`transforms` must be NStep, FrameStack(stacked_input=True) or EnvHindsight with "
+                    f"the algorithms "
+                    f"of Stable-Baselines3, but got {shown(one)}"
+                )
+    return found | {"count_replays": configuration.measure_every is not None}
+
+
+class _Buffer(ReplayLabBuffer):
+    """The same buffer, which remembers its newest batch, for measures."""
+
+    newest_batch: Batch | None = None
+
+    def _record(self, algorithm: OffPolicyAlgorithm | None, batch: Batch) -> None:
+        self.newest_batch = batch
+        super()._record(algorithm, batch)
+
+
+class _Model:
+    """A model under way, as evaluations, measures and hooks see it.
+
+    Attributes:
+        model: The library's own.
+    """
+
+    def __init__(self, model: OffPolicyAlgorithm, registry: MetricsRegistry) -> None:
+        self.model, self._registry = model, registry
+        self.replay: ReplayBuffer = self._buffer.replay
+
+    @property
+    def _buffer(self) -> _Buffer:
+        buffer = self.model.replay_buffer
+        assert isinstance(buffer, _Buffer)
+        return buffer
+
+    @property
+    def newest_batch(self) -> Batch | None:
+        """What was drawn last."""
+        return self._buffer.newest_batch
+
+    @property
+    def updates(self) -> int:
+        """How many there were."""
+        return int(self.model._n_updates)
+
+    def act(self, obs: Any, explore: bool) -> npt.NDArray[Any]:
+        """Return actions (1, N, ...) for observations (1, N, ...)."""
+        action, _ = self.model.predict(each(lambda part: part[0], obs), deterministic=not explore)
+        return np.asarray(action)[None]
+
+    def numbers(self) -> Mapping[str, npt.ArrayLike]:
+        """Return what the algorithm and its buffer have logged since this was last asked, of what is registered."""
+        logger = self.model.logger
+        named = {CALLED_OTHERWISE.get(name, name): value for name, value in logger.name_to_value.items()}
+        logger.dump()
+        found = {name: float(value) for name, value in named.items() if name in self._registry and _is_number(value)}
+        return found | {"train/updates": self.updates}
+
+
+def _is_number(value: Any) -> bool:
+    return np.ndim(value) == 0 and np.issubdtype(np.asarray(value).dtype, np.number)

@@ -1,0 +1,23 @@
+"""Algorithms of one's own."""
+
+from stable_baselines3 import DQN
+
+from replaylab.learners import Metric
+
+
+class Eager(DQN):
+    """Defaults of its own, and a number that it logs."""
+
+    metrics = (Metric("train/eagerness", "Eagerness", "none", "how eager it is"),)
+
+    def __init__(self, *args, eagerness=2.0, gamma=0.9, **kwargs):
+        self.eagerness = eagerness
+        super().__init__(*args, gamma=gamma, **kwargs)
+
+    def train(self, *args, **kwargs):
+        super().train(*args, **kwargs)
+        self.logger.record("train/eagerness", self.eagerness)
+        self.logger.record("train/unlisted", 1.0)
+
+
+NOTHING = 3

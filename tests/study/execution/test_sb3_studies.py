@@ -1,0 +1,120 @@
+"""Studies of Stable-Baselines3's algorithms: each seed a run of its own, the same rows and the same report."""
+
+import numpy as np
+import pytest
+
+from replaylab.errors import ConfigError, SpecError
+from replaylab.learners import TrainingConfig, train
+from replaylab.replay import Uniform
+from replaylab.study import Spec, Study
+from replaylab.study.execution.local.in_process import InProcess
+from replaylab.study.report import methods
+from tests.study.tiny import study, table
+
+pytest.importorskip("stable_baselines3")
+
+SMALL = {"policy_kwargs": {"net_arch": [8]}, "batch_size": 16, "buffer_size": 1_000}
+DQN = {"type": "sb3", "algorithm": "DQN", "arguments": SMALL | {"learning_starts": 40}}
+SAC = {"type": "sb3", "algorithm": "SAC", "arguments": SMALL | {"learning_starts": 170}}
+SHORT = {
+    "seeds": 2,
+    "budget": {"steps": 200},
+    "evaluation": {"every": 100, "episodes": 1},
+    "measures": {"every": 10},
+}
+
+
+def made(folder, learner, environment="CartPole-v1", **changes):
+    return study(folder, **SHORT | {"learners": {"theirs": learner}, "environments": [environment]} | changes)
+
+
+@pytest.mark.parametrize(("learner", "environment"), [(DQN, "CartPole-v1"), (SAC, "Pendulum-v1")])
+def test_a_study_of_their_algorithms(learner, environment, tmp_path):
+    found = made(tmp_path, learner, environment, population=10)
+    assert [one.seeds for one in found.populations] == [(0,), (0,), (1,), (1,)]
+    assert found.run(executor=InProcess()).complete
+    rows = found.results().fetchnumpy()
+    assert set(rows["strategy"]) == {"uniform", "prioritized"}
+    assert {"eval/mean_reward", "rollout/ep_rew", "train/learning_rate", "replay/replay_gini"} <= set(rows["metric"])
+    uniform = (rows["strategy"] == "uniform") & (rows["metric"] == "rollout/ep_rew") & (rows["seed"] == 1)
+    config = TrainingConfig(environment, found.populations[2].configuration().learner, Uniform(), 200, eval_every=None)
+    assert rows["value"][uniform].tolist() == train(config, [1]).of("rollout/ep_rew", seed=1)[1].tolist()
+    assert Study.from_folder(tmp_path) == found
+    assert found.run(executor=InProcess()).complete  # nothing is left to do
+    assert found.curves()[0].values.shape == (2, 2)
+    assert np.isfinite(found.curves()[0].values).all()
+    assert "each seed is a run of its own" in methods.of(found).run[0]
+
+
+def test_what_identifies_a_run(tmp_path):
+    """All keyword arguments, those that were not given as well, and nothing else."""
+    (plain, *_) = made(tmp_path, DQN).populations
+    arguments = DQN["arguments"]
+    assert plain.learner_part.options["arguments"]["target_update_interval"] == 10_000
+    assert "code" not in plain.learner_part.options
+    spelled = DQN | {"policy": "MlpPolicy", "arguments": arguments | {"target_update_interval": 10_000, "tau": 1.0}}
+    assert made(tmp_path, spelled).populations[0].id == plain.id
+    changed = DQN | {"arguments": arguments | {"tau": 0.5}}
+    assert made(tmp_path, changed).populations[0].id != plain.id
+    assert made(tmp_path, DQN | {"arguments": {"learning_rate": 1e-4, **arguments}}).populations[0].id == plain.id
+
+
+def test_a_strategy_may_change_some_arguments(tmp_path):
+    n_step = {"type": "uniform", "transforms": [{"type": "n_step", "steps": 3}]}
+    strategies = {
+        "uniform": {"type": "uniform"},
+        "other": n_step | {"learner": {"arguments": {"gamma": 0.9, "train_freq": 2}}},
+    }
+    found = made(tmp_path, DQN, strategies=strategies)
+    own = found.populations[1].learner_part.options["arguments"]
+    assert (own["gamma"], own["train_freq"], own["batch_size"]) == (0.9, 2, 16)
+    assert found.populations[1].transforms[0].options["gamma"] == 0.9
+
+
+def test_how_long_it_takes(tmp_path):
+    found = made(tmp_path, DQN, seeds=1, strategies={"uniform": {"type": "uniform"}})
+    estimate = found.estimate(executor=InProcess(), seconds=0.01)
+    assert not estimate.failing
+    assert estimate.seconds[0] > 0
+
+
+def test_an_own_algorithm_with_a_loop_of_its_own(tmp_path):
+    learner = {"type": "tests.learners.training.whole:RandomWalk"}
+    found = made(tmp_path, learner, population=2, measures={"every": 0}, strategies={"uniform": {"type": "uniform"}})
+    assert [one.seeds for one in found.populations] == [(0, 1)]
+    assert found.run(executor=InProcess(), checkpoint_every=0.0).complete
+    assert set(found.results().fetchnumpy()["seed"]) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("learner", "message"),
+    [
+        ({"algorithm": "PPO"}, "study: `learners.theirs`: `algorithm` must be DQN, DDPG, TD3"),
+        ({"algorithm": "DQN", "policy": "Mlp"}, "study: `learners.theirs`: `policy` of DQN must be one of MlpPolicy"),
+        (
+            {"algorithm": "DQN", "arguments": {"gama": 0.9}},
+            "study: `learners.theirs`: `arguments` of DQN .* got 'gama'",
+        ),
+        ({"algorithm": "DQN", "gamma": 0.9}, "study: unknown key `learners.theirs.gamma`"),
+        ({}, "study: `learners.theirs` needs `algorithm`"),
+    ],
+)
+def test_what_no_file_may_say(learner, message):
+    with pytest.raises(SpecError, match=message):
+        Spec.from_table(table(learners={"theirs": {"type": "sb3"} | learner}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"environments": ["Pendulum-v1"]}, "cannot be run: DQN cannot be made for Pendulum-v1"),
+        ({"budget": {"episodes": 200}}, "cannot be run: the budget of DQN must be in steps"),
+        ({"evaluation": {"every": 100, "held_out": 3}}, r"cannot be run: `held_out` needs Q\(s, a\)"),
+        ({"strategies": {"uniform": {"type": "laber"}}}, "asks the library's own learners"),
+        ({"strategies": {"uniform": {"type": "relo"}}}, "wants the loss under the target network"),
+    ],
+)
+def test_what_no_run_can_do(changes, message, tmp_path):
+    found = study(tmp_path, **SHORT | {"learners": {"theirs": DQN}} | changes)
+    with pytest.raises((SpecError, ConfigError), match=message):
+        found.run(executor=InProcess())
