@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DQN",
+    "SB3",
     "SGD",
     "Adam",
-    "SB3",
     "Agents",
     "Callbacks",
     "Checkpoints",
