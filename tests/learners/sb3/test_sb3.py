@@ -1,5 +1,6 @@
 """Algorithms of Stable-Baselines3 in training: theirs bit for bit, paired across samplers, and what is refused."""
 
+import copy
 import sys
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_a_uniform_run_is_the_librarys_own(algorithm, env_id, arguments, steps):
         device="cpu",
         replay_buffer_class=ReplayLabBuffer,
         replay_buffer_kwargs={"sampler": Uniform()},
-        **arguments,
+        **copy.deepcopy(arguments),  # the library writes into `policy_kwargs`
     )
     bare.learn(steps)
     (monitor,) = bare.env.envs
