@@ -31,7 +31,8 @@ inline std::vector<FieldBorder> borders_of(const std::vector<FieldTuple>& fields
 
 inline ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64_t capacity,
                               std::int64_t replicas, std::int64_t num_envs, const SamplerConfig& sampler,
-                              const TransformConfig& transforms, bool reservoir, bool count_replays) {
+                              const TransformConfig& transforms, Retention retention,
+                              bool count_replays) {
     ReplayConfig config;
     config.fields = columns_of(fields);
     config.capacity = capacity;
@@ -40,7 +41,7 @@ inline ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64
     config.sampler = sampler;
     config.transforms = transforms;
     config.count_replays = count_replays;
-    config.retention = reservoir ? Retention::reservoir : Retention::fifo;
+    config.retention = retention;
     return config;
 }
 

@@ -31,7 +31,7 @@ def test_capabilities_of_a_mixture_are_those_of_its_parts():
 
 
 def nbytes(config):
-    return _core.replica_nbytes([], 64, 1, config, _core.TransformConfig(), False, False)[0]
+    return _core.replica_nbytes([], 64, 1, config, _core.TransformConfig(), _core.Retention.FIFO, False)[0]
 
 
 @pytest.mark.parametrize("nested", [False, True])
