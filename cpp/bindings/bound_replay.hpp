@@ -37,7 +37,6 @@ class BoundReplay {
         : fields_(borders_of(fields)),
           replicas_(replicas),
           num_envs_(num_envs),
-          rows_elsewhere_(rows_elsewhere),
           numbers_(std::max<std::size_t>(1, sampler.parts.size())) {
         ReplayConfig config =
             config_of(fields_, capacity, replicas, num_envs, sampler, transforms, retention, count_replays);
@@ -47,20 +46,8 @@ class BoundReplay {
         config.min_size = min_size;
         config.rows_elsewhere = rows_elsewhere;
         if (storage != nullptr) {
-            MappedConfig asked = *storage;
-            asked.capacity = config.capacity;
-            asked.replicas = config.replicas;
-            asked.num_envs = config.num_envs;
-            asked.stride = Replay::row_nbytes(config);
-            asked.interrupted = [] {  // called without the GIL
-                struct Gil {
-                    PyGILState_STATE before = with_gil([] { return PyGILState_Ensure(); });
-                    ~Gil() { PyGILState_Release(before); }
-                } const gil;
-                see_to_signals();
-            };
             const WithoutGil no_gil;
-            config.outside = std::make_unique<MappedRows>(asked);
+            config.outside = rows_outside(*storage, config);
         }
         replay_ = std::make_unique<Replay>(std::move(config));
     }
@@ -406,7 +393,7 @@ class BoundReplay {
             put(mask_, axes, data);
             extra.mask = reinterpret_cast<bool*>(data);
         }
-        if (rows_elsewhere_) {
+        if (shown() == 0) {  // the rows are elsewhere
             put(slot_, {}, data);
             extra.slots = reinterpret_cast<std::int64_t*>(data);
         }
@@ -414,12 +401,6 @@ class BoundReplay {
             put(relabelled_, {}, data);
             extra.relabelled = reinterpret_cast<bool*>(data);
         }
-    }
-
-    static std::vector<std::int64_t> joined(std::vector<std::int64_t> dims,
-                                            const std::vector<std::int64_t>& axes) {
-        dims.insert(dims.end(), axes.begin(), axes.end());
-        return dims;
     }
 
     // The column of this name, looked for first at the place it would have in the declared order.
@@ -484,10 +465,6 @@ class BoundReplay {
         wait([this, asked] { return replay_->turns().wait_for_draws(asked); });
     }
 
-    static void see_to_signals() {
-        if (with_gil([] { return PyErr_CheckSignals(); }) != 0) nb::raise_python_error();
-    }
-
     // Waits until it is over, and sees to signals meanwhile, so that Ctrl-C is heard.
     template <typename Over>
     void wait(Over over) {
@@ -507,7 +484,6 @@ class BoundReplay {
     }
 
     std::int64_t replicas_, num_envs_;
-    bool rows_elsewhere_;
     std::size_t numbers_;  // of a sampler that change over a run
     FieldBorder discount_ = float32_field("discount");
     FieldBorder steps_ = int64_field("n_steps");

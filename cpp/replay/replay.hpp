@@ -52,8 +52,9 @@ class Replay {
     // nothing is stored, while another thread saves the rows.
     bool add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
 
-    // Stores n steps in these places of who stores the rows; ids receives their numbers. Where the retention is
-    // `assigned`, in one replica. False as for add; throws, changing nothing, on a place that is not there.
+    // Stores n steps in these places of who stores the rows; ids receives their numbers. Where the retention
+    // is `assigned`, in one replica. False as for add; throws, changing nothing, on a place that is not
+    // there.
     bool assign(const std::int64_t* places, std::int64_t n, std::int64_t* ids);
 
     // The next step of these environments [R][E] (null: of all) follows none that is stored.

@@ -18,9 +18,9 @@ enum class Retention : int { fifo = 0, reservoir = 1, assigned = 2 };
 
 // Ids count steps ever stored and are never reused. First in, first out: id i lies in slot i mod capacity
 // until i + capacity takes its place. Reservoir (Vitter 1985, algorithm R): the n-th step offered is kept
-// with probability capacity/n, in a random slot, so that any slot may hold any id. Assigned: who stores the rows
-// says for each step which of its places it goes to; a place has a slot from its first step on, and the slots
-// in use are the first ones.
+// with probability capacity/n, in a random slot, so that any slot may hold any id. Assigned: who stores the
+// rows says for each step which of its places it goes to; a place has a slot from its first step on, and the
+// slots in use are the first ones.
 class Ring {
   public:
     Ring(std::int64_t capacity, Retention retention)
@@ -39,8 +39,8 @@ class Ring {
         return id >= next_id_ - size() && id < next_id_;
     }
 
-    // The slot of a step `age` steps older than the newest; 0 ≤ age < size. First in, first out only: samplers
-    // that go by age are refused for the others, which have no such order.
+    // The slot of a step `age` steps older than the newest; 0 ≤ age < size. First in, first out only:
+    // samplers that go by age are refused for the others, which have no such order.
     std::int64_t slot_of_age(std::int64_t age) const {
         const std::int64_t slot = head_ - 1 - age;
         return slot < 0 ? slot + capacity_ : slot;

@@ -247,7 +247,7 @@ class TestSaving:
         with pytest.raises(SnapshotError, match=r"is of Priorities; load it with Priorities\.load"):
             ReplayBuffer.load(tmp_path / "priorities")
         ReplayBuffer(8, {"x": Field()}).save(tmp_path / "buffer")
-        with pytest.raises(SnapshotError, match=r"is of a ReplayBuffer; load it with ReplayBuffer\.load"):
+        with pytest.raises(SnapshotError, match=r"is of ReplayBuffer; load it with ReplayBuffer\.load"):
             Priorities.load(tmp_path / "buffer")
         with pytest.raises(SnapshotError, match="with capacity=37, but this one has 38"):
             Priorities(C + 1, sampler=RankBased(beta=0.4), num_envs=E).restore(tmp_path / "priorities")
@@ -277,7 +277,7 @@ class TestRefusals:
         with pytest.raises(ConfigError, match="looks at rows, of which Priorities has none"):
             Priorities(C, sampler=sampler)
 
-    @pytest.mark.parametrize("sampler", ORDERED, ids=repr)
+    @pytest.mark.parametrize("sampler", [one for one in ORDERED if one.needs_order], ids=repr)
     def test_no_order(self, sampler):
         with pytest.raises(ConfigError, match=r"needs the order of the steps, which Assigned\(\) does not keep"):
             Priorities(C, sampler=sampler, retention=Assigned())

@@ -72,11 +72,16 @@ class ReplayLabVectorBuffer(PrioritizedVectorReplayBuffer):
         self._weight_norm = False
         self._in_step = sampler.needs_order or sampler.needs_episodes
         if self._in_step:
-            self.priorities = Priorities(self.maxsize, sampler=sampler, num_envs=self.buffer_num, seed=seed)
+            priorities = Priorities(self.maxsize, sampler=sampler, num_envs=self.buffer_num, seed=seed)
         else:
-            self.priorities = Priorities(self.maxsize, sampler=sampler, retention=Assigned(), seed=seed)
-        self._slots = SlotSampler(self.priorities, total_batches)
+            priorities = Priorities(self.maxsize, sampler=sampler, retention=Assigned(), seed=seed)
+        self._slots = SlotSampler(priorities, total_batches)
         self._weights = np.ones(self.maxsize, np.float32)
+
+    @property
+    def priorities(self) -> Priorities:
+        """What says which rows to draw, with all that it can be asked: laws, figures, counts."""
+        return self._slots.priorities
 
     @property
     def progress(self) -> float | None:
@@ -113,8 +118,13 @@ class ReplayLabVectorBuffer(PrioritizedVectorReplayBuffer):
         self._weights[index] = 1.0
 
     def sample_indices(self, batch_size: int | None) -> npt.NDArray[np.int64]:
-        """Draw rows; all there are for 0 or None."""
-        if batch_size is None or batch_size <= 0 or len(self) == 0:
+        """Draw rows; all there are for 0 or None.
+
+        Raises:
+            ConfigError: A schedule has no progress.
+            EmptyBufferError: Too few rows are there.
+        """
+        if batch_size is None or batch_size <= 0:
             indices: npt.NDArray[np.int64] = super().sample_indices(batch_size)
             return indices
         batch = self._slots.draw(batch_size)

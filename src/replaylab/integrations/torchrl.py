@@ -42,9 +42,6 @@ class ReplayLabSampler(PrioritizedSampler):  # type: ignore[misc] # TorchRL feed
         reduction: How TorchRL makes one number of a row's several errors: "max", "min", "mean" or "median".
         seed: Seed of its random stream, the only one it draws from; None: fresh entropy.
 
-    Attributes:
-        priorities: The `Priorities` below, with all that it can be asked.
-
     Raises:
         ConfigError: An argument is out of its range, or the sampler needs what TorchRL does not tell.
 
@@ -78,13 +75,17 @@ class ReplayLabSampler(PrioritizedSampler):  # type: ignore[misc] # TorchRL feed
             )
         self._squared = checked("transform", transform, optional(one_of("sqrt"))) is not None
         self.reduction = checked("reduction", reduction, one_of("max", "min", "mean", "median"))
-        self.priorities = Priorities(capacity, sampler=sampler, seed=seed)
-        self._slots = SlotSampler(self.priorities, total_batches)
+        self._slots = SlotSampler(Priorities(capacity, sampler=sampler, seed=seed), total_batches)
         self._max_capacity = self.priorities.capacity
         self._max_priority_within_buffer = False
 
     def __repr__(self) -> str:
         return f"ReplayLabSampler({self._max_capacity:,}, {self.priorities.sampler!r})"
+
+    @property
+    def priorities(self) -> Priorities:
+        """What says which rows to draw, with all that it can be asked: laws, figures, counts."""
+        return self._slots.priorities
 
     @property
     def progress(self) -> float | None:

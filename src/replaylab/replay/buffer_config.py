@@ -66,10 +66,12 @@ class BufferConfig:
     Attributes:
         flat: The fields by path.
         core_transforms: The transforms, as the compiled core takes them.
+        kind: Whose options they are.
         rows_elsewhere: Whether somebody else stores the rows.
         retentions: What may be kept.
     """
 
+    kind: ClassVar[str] = "ReplayBuffer"
     rows_elsewhere: ClassVar[bool] = False
     retentions: ClassVar[tuple[type[Retention], ...]] = (Fifo, Reservoir)
 

@@ -118,11 +118,8 @@ class Persistent(Configured):
         manifest = snapshot.read_manifest(folder)
         with reading(folder):
             about = manifest["about"]
-            if ("fields" in about) != ("fields" in cls._options.names()):
-                other = "a ReplayBuffer" if "fields" in about else "Priorities"
-                raise SnapshotError(
-                    f"the snapshot in {folder} is of {other}; load it with {other.split()[-1]}.load(path)"
-                )
+            if (kind := about.get("kind", BufferConfig.kind)) != cls._options.kind:
+                raise SnapshotError(f"the snapshot in {folder} is of {kind}; load it with {kind}.load(path)")
             arguments = cls._options.arguments_from_json(about, given)
             if (kept := arguments.get("storage")) is not None:
                 arguments["storage"] = kept.opened()

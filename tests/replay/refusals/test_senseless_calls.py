@@ -244,7 +244,7 @@ CALLS = [
         {name: NEW[name] for name in ("num_envs", "sampler", "retention", "count_replays", "seed")},
     ),
     Call("add", {}, FLAGS | dict.fromkeys(("terminated", "truncated"), "None True"), priorities),
-    Call("extend", {"steps": 1}, FLAGS | {"steps": "0"}, priorities),
+    Call("extend", {"steps": 1}, FLAGS | {"steps": "0", "where": "None"}, priorities),
     Call("assign", {"slots": [1]}, {"slots": "0 []"}, lambda: priorities(retention=Assigned())),
     Call("end_episode", {}, {"where": "None True"}, priorities),
     Call("sample", {"batch_size": 2}, DRAWN, priorities),

@@ -48,6 +48,6 @@ def test_an_unknown_kind_is_refused_before_its_bytes_are_counted(nested):
 def test_an_option_that_is_missing_is_named():
     with pytest.raises(ConfigError, match="kind `recency` needs the option `least`"):
         _core.Replay(
-            [], 8, -1, -1, _core.SamplerConfig("recency"), [[1, 2, 3, 4]], False, _core.TransformConfig(), False, False,
-            1, None,
+            [], 8, -1, -1, _core.SamplerConfig("recency"), [[1, 2, 3, 4]], False, _core.TransformConfig(),
+            _core.Retention.FIFO, False, 1, None, False,
         )  # fmt: skip
