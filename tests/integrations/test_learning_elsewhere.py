@@ -25,9 +25,8 @@ def one_thread():
 
 
 def layers():
-    sizes, relu = (4, 64, 64, 2), torch.nn.ReLU
-    pairs = [(torch.nn.Linear(i, o), relu()) for i, o in zip(sizes[:-1], sizes[1:], strict=True)]
-    return torch.nn.Sequential(*[layer for pair in pairs for layer in pair][:-1])
+    Linear, ReLU = torch.nn.Linear, torch.nn.ReLU
+    return torch.nn.Sequential(Linear(4, 64), ReLU(), Linear(64, 64), ReLU(), Linear(64, 2))
 
 
 def test_torchrl():

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import checked, instance
+from replaylab.arguments import checked, instance, whole
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.integrations.slot_sampler import SlotSampler
 from replaylab.replay import Assigned, Priorities, Prioritized, Sampler, Seed
@@ -60,6 +60,8 @@ class ReplayLabVectorBuffer(PrioritizedVectorReplayBuffer):
         seed: Seed = None,
         **options: Any,
     ) -> None:
+        total_size = checked("total_size", total_size, whole())
+        buffer_num = checked("buffer_num", buffer_num, whole(most=total_size))
         for name in ("alpha", "beta", "weight_norm", "sample_avail"):
             if name in options:
                 raise ConfigError(
