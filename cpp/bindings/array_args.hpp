@@ -44,6 +44,12 @@ struct Leading {
     }
 };
 
+inline std::vector<std::int64_t> joined(std::vector<std::int64_t> dims,
+                                        const std::vector<std::int64_t>& axes) {
+    dims.insert(dims.end(), axes.begin(), axes.end());
+    return dims;
+}
+
 // A checked argument: `data` points at contiguous values of the wanted dtype, kept alive by this object.
 struct Input {
     nb::object keep;

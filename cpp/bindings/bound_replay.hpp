@@ -32,33 +32,22 @@ class BoundReplay {
     BoundReplay(const std::vector<FieldTuple>& fields, std::int64_t capacity, std::int64_t replicas,
                 std::int64_t num_envs, const SamplerConfig& sampler,
                 const std::vector<std::vector<std::uint64_t>>& streams, bool skip_after_end,
-                const TransformConfig& transforms, bool reservoir, bool count_replays, std::int64_t min_size,
-                const MappedConfig* storage)
+                const TransformConfig& transforms, Retention retention, bool count_replays,
+                std::int64_t min_size, const MappedConfig* storage, bool rows_elsewhere)
         : fields_(borders_of(fields)),
           replicas_(replicas),
           num_envs_(num_envs),
           numbers_(std::max<std::size_t>(1, sampler.parts.size())) {
         ReplayConfig config =
-            config_of(fields_, capacity, replicas, num_envs, sampler, transforms, reservoir, count_replays);
+            config_of(fields_, capacity, replicas, num_envs, sampler, transforms, retention, count_replays);
         for (const auto& words : streams)
             config.streams.push_back({words.at(0), words.at(1), words.at(2), words.at(3)});
         config.skip_after_end = skip_after_end;
         config.min_size = min_size;
+        config.rows_elsewhere = rows_elsewhere;
         if (storage != nullptr) {
-            MappedConfig asked = *storage;
-            asked.capacity = config.capacity;
-            asked.replicas = config.replicas;
-            asked.num_envs = config.num_envs;
-            asked.stride = Replay::row_nbytes(config);
-            asked.interrupted = [] {  // called without the GIL
-                struct Gil {
-                    PyGILState_STATE before = with_gil([] { return PyGILState_Ensure(); });
-                    ~Gil() { PyGILState_Release(before); }
-                } const gil;
-                see_to_signals();
-            };
             const WithoutGil no_gil;
-            config.outside = std::make_unique<MappedRows>(asked);
+            config.outside = rows_outside(*storage, config);
         }
         replay_ = std::make_unique<Replay>(std::move(config));
     }
@@ -75,6 +64,19 @@ class BoundReplay {
             fields_[c].read(value, leading, inputs[c]);
         }
         return store(inputs.data(), where, leading);
+    }
+
+    nb::object assign(nb::handle slots) {
+        await_draws();
+        const auto flat = read_ids(slots, -1);
+        char* ids;
+        nb::object made = id_.target(flat.dims, nb::none(), ids);
+        const auto stored = [&] {
+            const WithoutGil no_gil;
+            return replay_->assign(flat.data, flat.size, reinterpret_cast<std::int64_t*>(ids));
+        };
+        while (!stored()) await_thaw();
+        return made;
     }
 
     // add or extend (where=None, final_obs=None, **fields) as Python calls it: names in a tuple beside the
@@ -156,7 +158,7 @@ class BoundReplay {
             if (transformed)
                 put_all(put, targets, extra);
             else
-                for (std::size_t f = 0; f < fields_.size(); ++f) put(fields_[f], {}, targets[f]);
+                for (std::size_t f = 0; f < shown(); ++f) put(fields_[f], {}, targets[f]);
         }
         const WithoutGil no_gil;
         replay_->gather(flat.data, flat.size / replay_->replicas(), transformed, aside, targets.data(),
@@ -367,12 +369,15 @@ class BoundReplay {
     }
 
   private:
+    // Fields that a batch holds.
+    std::size_t shown() const { return replay_->assembly().shown().size(); }
+
     // Makes the arrays of a batch: every field, and what the transforms add.
     template <typename Put>
     void put_all(const Put& put, std::vector<char*>& targets, ExtraTargets& extra) const {
         const Assembly& assembly = replay_->assembly();
         const TransformConfig& config = assembly.config();
-        for (std::size_t f = 0; f < fields_.size(); ++f) put(fields_[f], assembly.axes(f), targets[f]);
+        for (std::size_t f = 0; f < shown(); ++f) put(fields_[f], assembly.axes(f), targets[f]);
         std::vector<std::int64_t> axes;
         if (config.length > 0) axes.push_back(assembly.steps());
         char* data;
@@ -388,16 +393,14 @@ class BoundReplay {
             put(mask_, axes, data);
             extra.mask = reinterpret_cast<bool*>(data);
         }
+        if (shown() == 0) {  // the rows are elsewhere
+            put(slot_, {}, data);
+            extra.slots = reinterpret_cast<std::int64_t*>(data);
+        }
         if (config.strategy != Strategy::none) {
             put(relabelled_, {}, data);
             extra.relabelled = reinterpret_cast<bool*>(data);
         }
-    }
-
-    static std::vector<std::int64_t> joined(std::vector<std::int64_t> dims,
-                                            const std::vector<std::int64_t>& axes) {
-        dims.insert(dims.end(), axes.begin(), axes.end());
-        return dims;
     }
 
     // The column of this name, looked for first at the place it would have in the declared order.
@@ -462,10 +465,6 @@ class BoundReplay {
         wait([this, asked] { return replay_->turns().wait_for_draws(asked); });
     }
 
-    static void see_to_signals() {
-        if (with_gil([] { return PyErr_CheckSignals(); }) != 0) nb::raise_python_error();
-    }
-
     // Waits until it is over, and sees to signals meanwhile, so that Ctrl-C is heard.
     template <typename Over>
     void wait(Over over) {
@@ -493,6 +492,7 @@ class BoundReplay {
     FieldBorder weight_ = float32_field("weight");
     FieldBorder probability_ = float64_field("probability");
     FieldBorder id_ = int64_field("id");
+    FieldBorder slot_ = int64_field("slot");
     FieldBorder where_ = bool_field("where");
     std::unique_ptr<Replay> replay_;
 };

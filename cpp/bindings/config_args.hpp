@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -31,7 +32,7 @@ inline std::vector<FieldBorder> borders_of(const std::vector<FieldTuple>& fields
 
 inline ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64_t capacity,
                               std::int64_t replicas, std::int64_t num_envs, const SamplerConfig& sampler,
-                              const TransformConfig& transforms, bool reservoir, bool count_replays) {
+                              const TransformConfig& transforms, Retention retention, bool count_replays) {
     ReplayConfig config;
     config.fields = columns_of(fields);
     config.capacity = capacity;
@@ -40,8 +41,29 @@ inline ReplayConfig config_of(const std::vector<FieldBorder>& fields, std::int64
     config.sampler = sampler;
     config.transforms = transforms;
     config.count_replays = count_replays;
-    config.retention = reservoir ? Retention::reservoir : Retention::fifo;
+    config.retention = retention;
     return config;
+}
+
+// Raises what a signal's handler raises.
+inline void see_to_signals() {
+    if (with_gil([] { return PyErr_CheckSignals(); }) != 0) nb::raise_python_error();
+}
+
+// Opens the rows outside that a declaration asks for. Called without the GIL.
+inline std::unique_ptr<MappedRows> rows_outside(MappedConfig asked, const ReplayConfig& config) {
+    asked.capacity = config.capacity;
+    asked.replicas = config.replicas;
+    asked.num_envs = config.num_envs;
+    asked.stride = Replay::row_nbytes(config);
+    asked.interrupted = [] {  // called without the GIL
+        struct Gil {
+            PyGILState_STATE before = with_gil([] { return PyGILState_Ensure(); });
+            ~Gil() { PyGILState_Release(before); }
+        } const gil;
+        see_to_signals();
+    };
+    return std::make_unique<MappedRows>(asked);
 }
 
 }  // namespace replaylab

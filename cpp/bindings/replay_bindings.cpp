@@ -51,7 +51,8 @@ PyType_Slot replay_slots[] = {{Py_tp_methods, replay_methods}, {0, nullptr}};
 
 // Bytes of one row, and of one replica (taken at once, and at most on top), without taking them.
 std::int64_t row_nbytes(const std::vector<FieldTuple>& fields, const TransformConfig& transforms) {
-    ReplayConfig config = config_of(borders_of(fields), 1, 1, 1, SamplerConfig{}, transforms, false, false);
+    ReplayConfig config =
+        config_of(borders_of(fields), 1, 1, 1, SamplerConfig{}, transforms, Retention::fifo, false);
     return Replay::row_nbytes(config);
 }
 
@@ -82,10 +83,10 @@ void check_capacity(const ReplayConfig& config) {
 std::tuple<std::int64_t, std::int64_t> replica_nbytes(const std::vector<FieldTuple>& fields,
                                                       std::int64_t capacity, std::int64_t num_envs,
                                                       const SamplerConfig& sampler,
-                                                      const TransformConfig& transforms, bool reservoir,
+                                                      const TransformConfig& transforms, Retention retention,
                                                       bool count_replays) {
     const ReplayConfig config =
-        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, reservoir, count_replays);
+        config_of(borders_of(fields), capacity, 1, num_envs, sampler, transforms, retention, count_replays);
     check_capacity(config);
     return {Replay::nbytes(config), Replay::grown_nbytes(config, num_envs)};
 }
@@ -169,10 +170,13 @@ void bind_calls(ReplayClass& replay) {
     replay
         .def(nb::init<const std::vector<FieldTuple>&, std::int64_t, std::int64_t, std::int64_t,
                       const SamplerConfig&, const std::vector<std::vector<std::uint64_t>>&, bool,
-                      const TransformConfig&, bool, bool, std::int64_t, const MappedConfig*>(),
+                      const TransformConfig&, Retention, bool, std::int64_t, const MappedConfig*, bool>(),
              nb::arg("fields"), nb::arg("capacity"), nb::arg("replicas"), nb::arg("num_envs"),
              nb::arg("sampler"), nb::arg("streams"), nb::arg("skip_after_end"), nb::arg("transforms"),
-             nb::arg("reservoir"), nb::arg("count_replays"), nb::arg("min_size"), nb::arg("storage").none())
+             nb::arg("retention"), nb::arg("count_replays"), nb::arg("min_size"), nb::arg("storage").none(),
+             nb::arg("rows_elsewhere"))
+        .def("assign", &BoundReplay::assign, nb::arg("slots").none(),
+             nb::sig("def assign(self, slots: object) -> numpy.typing.NDArray[numpy.int64]"))
         .def("add", &BoundReplay::add, nb::arg("values"), nb::arg("where").none(),
              nb::sig("def add(self, values: dict[str, typing.Any], where: typing.Any) -> typing.Any"))
         .def("extend", &BoundReplay::extend, nb::arg("values"), nb::arg("where").none(), nb::arg("steps"),
@@ -273,12 +277,16 @@ void bind_functions(nb::module_& module) {
         },
         nb::arg("path"));
     module.def("replica_nbytes", &replica_nbytes, nb::arg("fields"), nb::arg("capacity"), nb::arg("num_envs"),
-               nb::arg("sampler"), nb::arg("transforms"), nb::arg("reservoir"), nb::arg("count_replays"));
+               nb::arg("sampler"), nb::arg("transforms"), nb::arg("retention"), nb::arg("count_replays"));
 }
 
 }  // namespace
 
 void bind_replay(nb::module_& module) {
+    nb::enum_<Retention>(module, "Retention", "What is kept when there is no more room.")
+        .value("FIFO", Retention::fifo)
+        .value("RESERVOIR", Retention::reservoir)
+        .value("ASSIGNED", Retention::assigned);
     bind_sampler_config(module);
     bind_transform_config(module);
     bind_storage_config(module);

@@ -58,6 +58,7 @@ struct ExtraTargets {
     std::int64_t* n_steps = nullptr;
     bool* mask = nullptr;
     bool* relabelled = nullptr;
+    std::int64_t* slots = nullptr;
 };
 
 // One replica's parts, as a row is put together from them. Null: not kept.

@@ -73,14 +73,18 @@ inline bool Replay::takes(Single& one, std::int64_t env, const char* const* sour
     return !resetting;
 }
 
+// Whether the rows may change; the thread that keeps them from it would wait for ever.
+bool Replay::may_add() const {
+    if (!turns_.frozen() || outside_) return true;
+    if (!turns_.frozen_by_me()) return false;
+    fail("SnapshotError",
+         "steps cannot be added by the thread that is saving the buffer, from a signal handler or a "
+         "callback; add them after save() has returned");
+}
+
 bool Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
     const auto turn = turns_.take();
-    if (turns_.frozen() && !outside_) {
-        if (!turns_.frozen_by_me()) return false;
-        fail("SnapshotError",
-             "steps cannot be added by the thread that is saving the buffer, from a signal handler or a "
-             "callback; add them after save() has returned");
-    }
+    if (!may_add()) return false;
     columns_.clear();
     for (const std::int64_t field : stored_) columns_.push_back(sources[field]);
     if (outside_) {
@@ -118,6 +122,25 @@ bool Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
         if (stored == 0) continue;
         one.sampler->stored(one.ring, one.random, slots_.data(), stored);
     }
+    return true;
+}
+
+bool Replay::assign(const std::int64_t* places, std::int64_t n, std::int64_t* ids) {
+    const auto turn = turns_.take();
+    if (!may_add()) return false;
+    Single& one = replays_[0];
+    ids_.assign(places, places + n);  // the caller's array may change at any time
+    for (const std::int64_t place : ids_)
+        if (place < 0 || place >= one.ring.capacity())
+            fail("IdError", "a slot must be 0 to ", one.ring.capacity() - 1, ", but one is ", place,
+                 "; nothing was stored");
+    slots_.clear();
+    for (const std::int64_t place : ids_) {
+        *ids++ = one.ring.next_id();
+        slots_.push_back(one.ring.push_to(place));
+        if (!one.counts.empty()) one.counts[static_cast<std::size_t>(slots_.back())] = 0;
+    }
+    if (n > 0) one.sampler->stored(one.ring, one.random, slots_.data(), n);
     return true;
 }
 
@@ -267,6 +290,8 @@ void Replay::draw(std::int64_t replica, std::int64_t batch, const double* schedu
     one.sampler->draw(one.ring, one.random, batch, scheduled,
                       Draw{slots_.data(), probabilities + from, weights + from});
     for (std::int64_t k = 0; k < n; ++k) ids[from + k] = one.ring.id(slots_[static_cast<std::size_t>(k)]);
+    for (std::int64_t k = 0; k < n && extra.slots != nullptr; ++k)
+        extra.slots[from + k] = one.ring.place(slots_[static_cast<std::size_t>(k)]);
     if (assembly_.config().length > 0) {  // the row is the whole block's: so are its id and its chance
         places_.clear();
         ends_.clear();

@@ -32,6 +32,9 @@ struct ReplayConfig {
     bool count_replays = false;
     std::int64_t min_size = 1;            // steps that a batch is drawn from at least
     std::unique_ptr<MappedRows> outside;  // where the rows are if not in this process's memory
+    // Somebody else has the rows: fields are read where they say that an episode ends, but neither stored nor
+    // shown.
+    bool rows_elsewhere = false;
 };
 
 // What happened so far in one replica.
@@ -48,6 +51,11 @@ class Replay {
     // false, and those a reservoir does not keep, get id −1. ids receives [R][T][E] numbers. False, and
     // nothing is stored, while another thread saves the rows.
     bool add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
+
+    // Stores n steps in these places of who stores the rows; ids receives their numbers. Where the retention
+    // is `assigned`, in one replica. False as for add; throws, changing nothing, on a place that is not
+    // there.
+    bool assign(const std::int64_t* places, std::int64_t n, std::int64_t* ids);
 
     // The next step of these environments [R][E] (null: of all) follows none that is stored.
     void end_episode(const bool* where);
@@ -152,6 +160,7 @@ class Replay {
     bool takes(Single& one, std::int64_t env, const char* const* sources, std::int64_t step,
                const bool* where, bool& ends) const;
     void add_outside(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
+    bool may_add() const;
     void catch_up();
     void catch_up(std::int64_t replica);
     bool whole(std::int64_t replica, std::int64_t tries);

@@ -16,7 +16,7 @@ bool among(const std::vector<std::int64_t>& numbers, std::size_t one) {
 
 std::vector<std::int64_t> stored_fields(const ReplayConfig& config) {
     std::vector<std::int64_t> stored;
-    for (std::size_t f = 0; f < config.fields.size(); ++f)
+    for (std::size_t f = 0; f < config.fields.size() && !config.rows_elsewhere; ++f)
         if (!config.transforms.derived || !is_next_obs(config.fields[f].name))
             stored.push_back(static_cast<std::int64_t>(f));
     return stored;
@@ -35,7 +35,7 @@ std::vector<Shown> shown_fields(const ReplayConfig& config, bool transformed) {
         return std::find(stored.begin(), stored.end(), field) - stored.begin();
     };
     std::vector<Shown> shown;
-    for (std::size_t f = 0; f < config.fields.size(); ++f) {
+    for (std::size_t f = 0; f < config.fields.size() && !config.rows_elsewhere; ++f) {
         const std::string& name = config.fields[f].name;
         const std::int64_t partner = config.transforms.partners[f];
         Shown one;

@@ -9,7 +9,7 @@
 
 namespace replaylab {
 
-// Fields that have a column: all but a derived next_obs.
+// Fields that have a column: all but a derived next_obs, and none where somebody else has the rows.
 std::vector<std::int64_t> stored_fields(const ReplayConfig& config);
 std::vector<Column> stored_columns(const ReplayConfig& config);
 

@@ -14,39 +14,49 @@ namespace replaylab {
 class Episodes;
 
 // What is kept when there is no more room.
-enum class Retention : int { fifo = 0, reservoir = 1 };
+enum class Retention : int { fifo = 0, reservoir = 1, assigned = 2 };
 
 // Ids count steps ever stored and are never reused. First in, first out: id i lies in slot i mod capacity
 // until i + capacity takes its place. Reservoir (Vitter 1985, algorithm R): the n-th step offered is kept
-// with probability capacity/n, in a random slot, so that any slot may hold any id.
+// with probability capacity/n, in a random slot, so that any slot may hold any id. Assigned: who stores the
+// rows says for each step which of its places it goes to; a place has a slot from its first step on, and the
+// slots in use are the first ones.
 class Ring {
   public:
     Ring(std::int64_t capacity, Retention retention)
         : capacity_(capacity),
-          reservoir_(retention == Retention::reservoir),
-          ids_(reservoir_ ? static_cast<std::size_t>(capacity) : 0, -1) {}
+          assigned_(retention == Retention::assigned),
+          by_table_(retention != Retention::fifo),
+          ids_(by_table_ ? static_cast<std::size_t>(capacity) : 0, -1),
+          places_(assigned_ ? static_cast<std::size_t>(capacity) : 0, -1),
+          slot_of_place_(places_) {}
 
     std::int64_t capacity() const { return capacity_; }
     std::int64_t next_id() const { return next_id_; }
-    std::int64_t size() const { return std::min(next_id_ - first_id_, capacity_); }
+    std::int64_t size() const { return assigned_ ? used_ : std::min(next_id_ - first_id_, capacity_); }
     bool holds(std::int64_t id) const {
-        if (reservoir_) return slots_.count(id) != 0;
+        if (by_table_) return slots_.count(id) != 0;
         return id >= next_id_ - size() && id < next_id_;
     }
 
-    // The slot of a step `age` steps older than the newest; 0 ≤ age < size. Not for a reservoir, which has no
-    // such order: samplers that go by age are refused for it.
+    // The slot of a step `age` steps older than the newest; 0 ≤ age < size. First in, first out only:
+    // samplers that go by age are refused for the others, which have no such order.
     std::int64_t slot_of_age(std::int64_t age) const {
         const std::int64_t slot = head_ - 1 - age;
         return slot < 0 ? slot + capacity_ : slot;
     }
     std::int64_t age(std::int64_t slot) const {
-        if (reservoir_) return next_id_ - 1 - ids_[static_cast<std::size_t>(slot)];
+        if (by_table_) return next_id_ - 1 - ids_[static_cast<std::size_t>(slot)];
         const std::int64_t age = head_ - 1 - slot;
         return age < 0 ? age + capacity_ : age;
     }
     std::int64_t slot(std::int64_t id) const {
-        return reservoir_ ? slots_.at(id) : slot_of_age(next_id_ - 1 - id);
+        return by_table_ ? slots_.at(id) : slot_of_age(next_id_ - 1 - id);
+    }
+
+    // Where the row of this slot's step lies for who stores the rows.
+    std::int64_t place(std::int64_t slot) const {
+        return assigned_ ? places_[static_cast<std::size_t>(slot)] : slot;
     }
     std::int64_t id(std::int64_t slot) const { return next_id_ - 1 - age(slot); }
 
@@ -63,26 +73,30 @@ class Ring {
     // Drops everything. Ids go on, at the next multiple of the capacity: id i still lies in slot i mod C, and
     // the slots in use are the first ones.
     void clear() {
-        given_before_ += reservoir_ ? offered_ : next_id_ - first_id_;
+        given_before_ += by_table_ && !assigned_ ? offered_ : next_id_ - first_id_;
         next_id_ = first_id_ = (next_id_ + capacity_ - 1) / capacity_ * capacity_;
-        head_ = offered_ = 0;
-        std::fill(ids_.begin(), ids_.end(), -1);
+        head_ = offered_ = used_ = 0;
+        for (auto* table : {&ids_, &places_, &slot_of_place_}) std::fill(table->begin(), table->end(), -1);
         slots_.clear();
     }
 
     // Takes a slot for the next step, dropping the old step there if there was one, and returns it; −1 where
     // a reservoir does not keep the step.
     std::int64_t push(Random& random) {
-        const std::int64_t slot = reservoir_ ? pick(random) : head_;
+        const std::int64_t slot = by_table_ ? pick(random) : head_;
         if (slot < 0) return slot;
-        if (reservoir_) {
-            std::int64_t& id = ids_[static_cast<std::size_t>(slot)];
-            slots_.erase(id);
-            id = next_id_;
-            slots_[id] = slot;
+        put(slot);
+        return slot;
+    }
+
+    // The next step goes to this place of who stores the rows; returns the place's slot. Assigned only.
+    std::int64_t push_to(std::int64_t place) {
+        std::int64_t& slot = slot_of_place_[static_cast<std::size_t>(place)];
+        if (slot < 0) {
+            slot = used_++;
+            places_[static_cast<std::size_t>(slot)] = place;
         }
-        head_ = head_ + 1 == capacity_ ? 0 : head_ + 1;
-        ++next_id_;
+        put(slot);
         return slot;
     }
 
@@ -113,10 +127,15 @@ class Ring {
                            given_before_ >= 0 && given_before_ <= StateVisitor::kMost,
                        "cleared");
         }
-        if (!reservoir_) return;
-        state.count("offered", offered_);
-        state.must(offered_ >= next_id_ - first_id_, "offered");
+        if (!by_table_) return;
+        if (assigned_) {
+            visit_places(state);
+        } else {
+            state.count("offered", offered_);
+            state.must(offered_ >= next_id_ - first_id_, "offered");
+        }
         state.visit("ids", ids_);
+        state.must(static_cast<std::int64_t>(ids_.size()) == capacity_, "ids");
         slots_.clear();
         for (std::int64_t slot = 0; slot < size(); ++slot) {
             const std::int64_t id = ids_[static_cast<std::size_t>(slot)];
@@ -124,9 +143,10 @@ class Ring {
         }
     }
 
-    // A reservoir's ids by slot and its hash table, about.
+    // The ids by slot and their hash table, about, and of assigned places both ways.
     static std::int64_t nbytes(std::int64_t capacity, Retention retention) {
-        return retention == Retention::reservoir ? 48 * capacity : 0;
+        if (retention == Retention::fifo) return 0;
+        return (retention == Retention::assigned ? 64 : 48) * capacity;
     }
 
   private:
@@ -137,6 +157,33 @@ class Ring {
         return slot < capacity_ ? slot : -1;
     }
 
+    // The next step lies in this slot.
+    void put(std::int64_t slot) {
+        if (by_table_) {
+            std::int64_t& id = ids_[static_cast<std::size_t>(slot)];
+            slots_.erase(id);
+            id = next_id_;
+            slots_[id] = slot;
+        }
+        head_ = head_ + 1 == capacity_ ? 0 : head_ + 1;
+        ++next_id_;
+    }
+
+    void visit_places(StateVisitor& state) {
+        state.count("used", used_);
+        state.must(used_ <= std::min(capacity_, next_id_ - first_id_), "used");
+        state.visit("places", places_);
+        state.must(static_cast<std::int64_t>(places_.size()) == capacity_, "places");
+        std::fill(slot_of_place_.begin(), slot_of_place_.end(), -1);
+        for (std::int64_t slot = 0; slot < used_; ++slot) {
+            const std::int64_t place = places_[static_cast<std::size_t>(slot)];
+            state.must(place >= 0 && place < capacity_, "places");
+            std::int64_t& its = slot_of_place_[static_cast<std::size_t>(place)];
+            state.must(its < 0, "places");
+            its = slot;
+        }
+    }
+
     std::int64_t capacity_;
     std::int64_t next_id_ = 0;
     std::int64_t first_id_ = 0;      // that clear() left to be given next
@@ -145,10 +192,12 @@ class Ring {
     const Episodes* episodes_ = nullptr;
     std::int64_t stride_ = 0;
     std::int64_t min_size_ = 1;
-    bool reservoir_;
-    std::int64_t offered_ = 0;
+    bool assigned_;
+    bool by_table_;  // any slot may hold any id
+    std::int64_t offered_ = 0, used_ = 0;
     std::vector<std::int64_t> ids_;  // by slot
     std::unordered_map<std::int64_t, std::int64_t> slots_;
+    std::vector<std::int64_t> places_, slot_of_place_;  // by slot, and by place; −1: none
 };
 
 }  // namespace replaylab

@@ -139,7 +139,7 @@ std::int64_t RowStore::lay_out(std::vector<Column>& columns) {
         column->offset = offset;
         offset += bytes_in_row(*column);
     }
-    return std::max<std::int64_t>(alignment, (offset + alignment - 1) / alignment * alignment);
+    return (offset + alignment - 1) / alignment * alignment;
 }
 
 RowStore::RowStore(std::vector<Column> columns, std::int64_t capacity, std::int64_t replicas,
@@ -186,6 +186,7 @@ void RowStore::move(std::int64_t replica, const std::int64_t* slots, const std::
         first = std::min(first, columns_[c].offset);
         last = std::max(last, columns_[c].offset + bytes_in_row(columns_[c]));
     }
+    if (last == 0) return;  // none
     last = std::min(last, first + kPrefetch);
     char* blocks[2][kBlock];
     const auto ask = [&](std::int64_t from, char** rows) {

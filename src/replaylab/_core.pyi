@@ -3,6 +3,7 @@ The compiled core of replaylab: rows, ids, sum tree, random streams, tables of a
 """
 
 from collections.abc import Mapping, Sequence
+import enum
 import types
 from typing import Annotated, Any, Final, overload
 
@@ -10,6 +11,15 @@ import numpy
 import numpy.typing
 from numpy.typing import NDArray
 
+
+class Retention(enum.Enum):
+    """What is kept when there is no more room."""
+
+    FIFO = 0
+
+    RESERVOIR = 1
+
+    ASSIGNED = 2
 
 class SamplerConfig:
     """What the core needs to know of a sampler."""
@@ -200,11 +210,13 @@ class Asked:
 class Replay:
     """The compiled part of a ReplayBuffer."""
 
-    def __init__(self, fields: Sequence[tuple[str, Sequence[int], object, bool]], capacity: int, replicas: int, num_envs: int, sampler: SamplerConfig, streams: Sequence[Sequence[int]], skip_after_end: bool, transforms: TransformConfig, reservoir: bool, count_replays: bool, min_size: int, storage: StorageConfig | None) -> None: ...
+    def __init__(self, fields: Sequence[tuple[str, Sequence[int], object, bool]], capacity: int, replicas: int, num_envs: int, sampler: SamplerConfig, streams: Sequence[Sequence[int]], skip_after_end: bool, transforms: TransformConfig, retention: Retention, count_replays: bool, min_size: int, storage: StorageConfig | None, rows_elsewhere: bool) -> None: ...
 
     add_step: types.MethodDescriptorType = ...
 
     extend_steps: types.MethodDescriptorType = ...
+
+    def assign(self, slots: object) -> numpy.typing.NDArray[numpy.int64]: ...
 
     def add(self, values: dict[str, Any], where: Any) -> Any: ...
 
@@ -288,7 +300,7 @@ def row_offsets(fields: Sequence[tuple[str, Sequence[int], object, bool]]) -> li
 
 def storage_declaration(path: str) -> bytes: ...
 
-def replica_nbytes(fields: Sequence[tuple[str, Sequence[int], object, bool]], capacity: int, num_envs: int, sampler: SamplerConfig, transforms: TransformConfig, reservoir: bool, count_replays: bool) -> tuple[int, int]: ...
+def replica_nbytes(fields: Sequence[tuple[str, Sequence[int], object, bool]], capacity: int, num_envs: int, sampler: SamplerConfig, transforms: TransformConfig, retention: Retention, count_replays: bool) -> tuple[int, int]: ...
 
 def update_tables(q: Annotated[NDArray[numpy.float64], dict(shape=(None, None, None), order='C', device='cpu')], obs: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], action: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], reward: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], discount: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], next_obs: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], step_size: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu', writable=False)], epsilon: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], next_action: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, streams: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu')] | None, td_error: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')], q_before: Annotated[NDArray[numpy.float64], dict(shape=(None, None), order='C', device='cpu')]) -> None:
     """

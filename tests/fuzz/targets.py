@@ -162,7 +162,7 @@ class Storages(Target):
             self.templates[world] = dict(vars(buffer)), made[0]
             return buffer
         members, arguments = self.templates[world]
-        arguments[-1].after_crash = after_crash
+        arguments[-2].after_crash = after_crash
         buffer = ReplayBuffer.__new__(ReplayBuffer)
         core = _core.Replay(*arguments)
         vars(buffer).update(members | {"_core": core, "add": core.add_step, "extend": core.extend_steps})

@@ -61,3 +61,16 @@ def test_buffers_of_stable_baselines3():
     with_goals = given | {"observation_space": goals, "n_sampled_goal": 1.0, "frame_stack": None}
     own = tuple(name for name in given if name not in of_goals)
     assert wrongs(Call(sb3.ReplayLabBuffer, with_goals, accepts, theirs=own)) == []
+
+
+def test_samplers_of_torchrl():
+    torchrl = pytest.importorskip("replaylab.integrations.torchrl")
+    accepts = {"transform": "None", "total_batches": "None", "seed": SEED}
+    assert wrongs(Call(torchrl.ReplayLabSampler, {"capacity": 8}, accepts)) == []
+
+
+def test_buffers_of_tianshou():
+    tianshou = pytest.importorskip("replaylab.integrations.tianshou")
+    given = {"total_size": 8, "buffer_num": 2}
+    accepts = {"total_batches": "None", "seed": SEED}
+    assert wrongs(Call(tianshou.ReplayLabVectorBuffer, given, accepts)) == []

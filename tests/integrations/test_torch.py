@@ -108,7 +108,13 @@ def test_it_can_be_pickled_before_its_first_step():
 
 
 @pytest.mark.parametrize(
-    ("library", "inside", "extra"), [("torch", "torch.utils.data", "torch"), ("torchdata", "torchdata.nodes", "data")]
+    ("library", "inside", "extra"),
+    [
+        ("torch", "torch.utils.data", "torch"),
+        ("torchdata", "torchdata.nodes", "data"),
+        ("torchrl", "torchrl.data.replay_buffers", "torchrl"),
+        ("tianshou", "tianshou.data", "tianshou"),
+    ],
 )
 def test_a_missing_library_names_the_install_command(library, inside, extra, monkeypatch):
     monkeypatch.setitem(sys.modules, inside, None)

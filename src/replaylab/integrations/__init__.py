@@ -2,5 +2,6 @@
 
 `replaylab.integrations.torch` has a dataset for PyTorch's data loaders, `replaylab.integrations.torchdata` a node for
 torchdata's pipelines; `replaylab.integrations.sb3` goes under Stable-Baselines3's algorithms, and
-`replaylab.integrations.sb3_contrib` under those of sb3-contrib.
+`replaylab.integrations.sb3_contrib` under those of sb3-contrib. `replaylab.integrations.torchrl` and
+`replaylab.integrations.tianshou` bring the samplers to those libraries' own buffers.
 """

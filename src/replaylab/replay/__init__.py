@@ -12,6 +12,7 @@ from replaylab.replay.data.fields import Field
 from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule, as_schedule, scheduled
 from replaylab.replay.data.seeding import ReplayStreamKey, Seed
 from replaylab.replay.mixed import MixedReplay
+from replaylab.replay.priorities import Priorities
 from replaylab.replay.protocols import (
     DivisibleReplay,
     InspectableReplay,
@@ -36,7 +37,7 @@ from replaylab.replay.samplers.shuffled_epochs import ShuffledEpochs
 from replaylab.replay.samplers.uniform import Combined, Uniform
 from replaylab.replay.stats import ReplayStats
 from replaylab.replay.storage.mapped import MappedStorage, MemoryMap, SharedMemory
-from replaylab.replay.storage.retention import Fifo, Reservoir, Retention
+from replaylab.replay.storage.retention import Assigned, Fifo, Reservoir, Retention
 from replaylab.replay.storage.storage import Handle, Storage
 from replaylab.replay.transforms.frame_stack import FrameStack
 from replaylab.replay.transforms.hindsight import Hindsight
@@ -46,6 +47,7 @@ from replaylab.replay.transforms.transform import Transform
 
 __all__ = [
     "AntiPrioritized",
+    "Assigned",
     "Batch",
     "Blocks",
     "Combined",
@@ -74,6 +76,7 @@ __all__ = [
     "Online",
     "Oracle",
     "Permuted",
+    "Priorities",
     "Prioritized",
     "Queue",
     "RankBased",

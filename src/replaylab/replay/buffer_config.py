@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import KW_ONLY, MISSING, dataclass, field
 from dataclasses import fields as dataclass_fields
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from replaylab import _core
-from replaylab.arguments import LARGEST_AXIS, Unfit, check, flag, one_of, optional, whole
+from replaylab.arguments import LARGEST_AXIS, Rule, Unfit, check, flag, one_of, optional, whole
 from replaylab.errors import ConfigError, ReplayError, SnapshotError
 from replaylab.replay.config_json import (
     config_from_json,
@@ -38,11 +38,15 @@ def _sampler(value: Any) -> Sampler:
     return Uniform() if value is None else value
 
 
-def _retention(value: Any) -> Retention:
+def _retention(kinds: tuple[type[Retention], ...]) -> Rule[Retention]:
     """What is kept; None: first in, first out."""
-    if value is not None and not isinstance(value, (Fifo, Reservoir)):
-        raise Unfit("Fifo() or Reservoir()")
-    return Fifo() if value is None else value
+
+    def rule(value: Any) -> Retention:
+        if value is not None and not isinstance(value, kinds):
+            raise Unfit(" or ".join(f"{kind.__name__}()" for kind in kinds))
+        return Fifo() if value is None else value
+
+    return rule
 
 
 def _transforms(value: Any) -> tuple[Transform, ...]:
@@ -62,7 +66,14 @@ class BufferConfig:
     Attributes:
         flat: The fields by path.
         core_transforms: The transforms, as the compiled core takes them.
+        kind: Whose options they are.
+        rows_elsewhere: Whether somebody else stores the rows.
+        retentions: What may be kept.
     """
+
+    kind: ClassVar[str] = "ReplayBuffer"
+    rows_elsewhere: ClassVar[bool] = False
+    retentions: ClassVar[tuple[type[Retention], ...]] = (Fifo, Reservoir)
 
     capacity: int
     fields: Mapping[str, Tree]
@@ -85,7 +96,7 @@ class BufferConfig:
         self._put("fields", dict(self.fields))
         check(self, "", capacity=whole(), num_envs=optional(AXIS), replicas=optional(AXIS))
         check(self, "", sampler=_sampler, next_obs=one_of("stored", "derived"), transforms=_transforms)
-        check(self, "", retention=_retention, count_replays=flag, min_size=whole())
+        check(self, "", retention=_retention(self.retentions), count_replays=flag, min_size=whole())
         self._put("core_transforms", transform_config(self.transforms, self.flat, self.next_obs == "derived"))
         self._put("autoreset", checked_mode(self.autoreset, self.flat))
         by_episodes = [*self.transforms, *[self.sampler] * self.sampler.needs_episodes]
@@ -103,6 +114,11 @@ class BufferConfig:
     def transform(self, kind: type[Kind]) -> Kind | None:
         """Return the transform of this kind, if there is one."""
         return next((one for one in self.transforms if isinstance(one, kind)), None)
+
+    @property
+    def kept(self) -> dict[str, Field]:
+        """The fields by path that a row holds."""
+        return {} if self.rows_elsewhere else self.flat
 
     @classmethod
     def names(cls) -> list[str]:
@@ -143,7 +159,7 @@ class BufferConfig:
         What is not written down (see `arguments_from_json`) is taken to be given again.
         """
         about, ours = manifest["about"], self.to_json()
-        given = {name: getattr(self, name) for name in GIVEN if is_custom(about[name])}
+        given = {name: getattr(self, name) for name in GIVEN if is_custom(about.get(name))}
         try:
             made = type(self)(**self.arguments_from_json(about, given)).to_json()
         except (ReplayError, TypeError, ValueError) as error:
@@ -180,8 +196,8 @@ class BufferConfig:
             )
         if self.sampler.needs_order:
             raise ConfigError(
-                f"{type(self.sampler).__name__} needs the order of the steps, which a Reservoir does not keep; "
-                "use a sampler such as Uniform or Prioritized, or Fifo()"
+                f"{type(self.sampler).__name__} needs the order of the steps, which {type(self.retention).__name__}() "
+                "does not keep; use a sampler such as Uniform or Prioritized, or Fifo()"
             )
 
 

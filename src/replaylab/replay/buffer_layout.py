@@ -17,7 +17,6 @@ from replaylab.replay.data.schedules import as_schedule
 from replaylab.replay.data.seeding import Seed, sampling_streams
 from replaylab.replay.samplers.custom.records import EACH
 from replaylab.replay.samplers.custom.sampler import CustomSampler
-from replaylab.replay.storage.retention import Reservoir
 from replaylab.replay.storage.storage import core_storage
 from replaylab.replay.transforms.frame_stack import FrameStack
 from replaylab.replay.transforms.hindsight import Hindsight, of_outcome
@@ -71,11 +70,11 @@ class BufferLayout:
         """
         config, fields = self._config, core_fields(self.flat)
         sampler, transforms = config.sampler.core_config(), config.core_transforms
-        reservoir, counted = isinstance(config.retention, Reservoir), config.count_replays
+        retention, counted = config.retention.core_kind, config.count_replays
         sizes = (config.capacity, config.replicas or 1, config.num_envs or 1)
         on_disk = config.storage is not None and config.storage.on_disk
         record = EACH if isinstance(config.sampler, CustomSampler) else 0
-        check_memory(self.flat, *sizes, sampler, transforms, reservoir, counted, on_disk, record)
+        check_memory(config.kept, *sizes, sampler, transforms, retention, counted, on_disk, record)
         axes = {"num_envs": config.num_envs, "replicas": config.replicas}
         return _core.Replay(
             fields,
@@ -86,10 +85,11 @@ class BufferLayout:
             sampling_streams(seed, config.replicas),
             config.autoreset == "next_step",
             transforms,
-            reservoir,
+            retention,
             counted,
             config.min_size,
             None if config.storage is None else core_storage(config.storage, self.flat, config.capacity, **axes),
+            config.rows_elsewhere,
         )
 
     def steps(

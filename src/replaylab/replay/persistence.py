@@ -6,7 +6,7 @@ from collections.abc import Sequence as ListOf
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ DEEP, OPEN = "copy.deepcopy", "handle().open()"
 class Persistent(Configured):
     """The part of `ReplayBuffer` that outlives it."""
 
+    _options: ClassVar[type[BufferConfig]] = BufferConfig
     _core: _core.Replay
     _layout: BufferLayout
     _custom: CustomState | None
@@ -108,15 +109,21 @@ class Persistent(Configured):
             SnapshotError: The snapshot is damaged, not complete, or no snapshot, or the storage is another one.
             StorageError: The folder cannot be read, or the storage cannot be opened.
         """
+        return cls._loaded(path, {"sampler": sampler, "transforms": transforms, "storage": storage})
+
+    @classmethod
+    def _loaded(cls, path: str | os.PathLike[str], given: Mapping[str, Any]) -> Self:
+        """Return what `save` wrote, with these options, where they are not None, in place of those written down."""
         folder = folder_of(path, "load")
         manifest = snapshot.read_manifest(folder)
         with reading(folder):
             about = manifest["about"]
-            arguments = BufferConfig.arguments_from_json(
-                about, {"sampler": sampler, "transforms": transforms, "storage": storage}
-            )
-            kept: Storage | None = arguments.get("storage")
-            buffer = cls(**arguments | {"storage": None if kept is None else kept.opened()})
+            if (kind := about.get("kind", BufferConfig.kind)) != cls._options.kind:
+                raise SnapshotError(f"the snapshot in {folder} is of {kind}; load it with {kind}.load(path)")
+            arguments = cls._options.arguments_from_json(about, given)
+            if (kept := arguments.get("storage")) is not None:
+                arguments["storage"] = kept.opened()
+            buffer = cls(**arguments)
         if buffer._core.storage_identity != about.get("storage_identity", ""):
             raise SnapshotError(
                 f"the rows of this snapshot were in {about['storage']}, but {buffer.storage} was made anew since; "
@@ -126,7 +133,7 @@ class Persistent(Configured):
             snapshot.read_rows(folder, manifest, buffer._row_bytes(), buffer._row_dtype())
             state = snapshot.read_state(folder, manifest)
             buffer._core.restore(state)
-            if buffer.storage is None and buffer._core.counts()[1] != manifest["next_ids"]:
+            if buffer._rows_here and buffer._core.counts()[1] != manifest["next_ids"]:
                 raise SnapshotError(
                     f"the snapshot in {folder} has rows that do not belong to its state; use another copy"
                 )
@@ -159,11 +166,11 @@ class Persistent(Configured):
         if "_drawer" in self.__dict__:
             raise ConfigError("batches are being drawn ahead from the buffer; close the iterators, then restore")
         mine = self._config.to_json()
-        given = {name: getattr(self, name) for name in GIVEN if is_custom(mine[name])}
+        given = {name: getattr(self, name) for name in GIVEN if is_custom(mine.get(name))}
         loaded = type(self).load(path, **given)
         theirs = loaded._config.to_json()
         for name in COMPARED:
-            if theirs[name] != mine[name]:
+            if theirs.get(name) != mine.get(name):
                 raise SnapshotError(
                     f"the snapshot is of a buffer with {name}={getattr(loaded, name)}, but this one has "
                     f"{getattr(self, name)}; make the buffer as the saved one was made"
@@ -273,15 +280,20 @@ class Persistent(Configured):
                 self._saved.pop(folder_of(place, "save"), None)
             files = {file.name: file.read_bytes() for file in Path(place).iterdir()}
         written = self._config.to_json()
-        return type(self), files, {name: getattr(self, name) for name in GIVEN if is_custom(written[name])}
+        return type(self), files, {name: getattr(self, name) for name in GIVEN if is_custom(written.get(name))}
 
     @property
     def _draws(self) -> PythonDraws | None:
         """What draws in Python, if anything does."""
         return self._rescorer if self._custom is None else self._custom
 
+    @property
+    def _rows_here(self) -> bool:
+        """Whether the rows are in this process's memory, and so in snapshots."""
+        return self.storage is None and not self._options.rows_elsewhere
+
     def _row_bytes(self) -> list[npt.NDArray[np.uint8]]:
-        if self.storage is not None:
+        if not self._rows_here:
             return []
         return [self._core.bytes(r) for r in range(self.replicas or 1)]
 
@@ -294,7 +306,7 @@ class Persistent(Configured):
         ]
 
     def _row_dtype(self) -> np.dtype[Any]:
-        placed = sorted(zip(self._core.offsets(), self._config.flat.items(), strict=True), key=lambda one: one[0])
+        placed = sorted(zip(self._core.offsets(), self._config.kept.items(), strict=True), key=lambda one: one[0])
         placed = [one for one in placed if one[0] >= 0]
         return np.dtype(
             {

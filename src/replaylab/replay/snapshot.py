@@ -125,7 +125,7 @@ def _write_files(
     if before is not None and before["moves"] != moves:
         before = None
     next_ids = [int(state[f"replica{r}.next_id"][0]) for r in range(len(rows))]
-    width = max(1, STRETCH // row_dtype.itemsize)
+    width = max(1, STRETCH // max(1, row_dtype.itemsize))
     stretches = []
     for r, (memory, next_id) in enumerate(zip(rows, next_ids, strict=True)):
         kept = {tuple(one["slots"]): one for one in before["rows"] if one["replica"] == r} if before else {}

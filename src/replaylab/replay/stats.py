@@ -130,9 +130,11 @@ class _Replica:
         next_id = int(own["next_id"][0])
         first_id, given_before = own.get("cleared", (0, 0))
         self._capacity, self._size = capacity, min(next_id - int(first_id), capacity)
+        if "used" in own:
+            self._size = int(own["used"][0])
         since = int(own["offered"][0]) if "offered" in own else next_id - int(first_id)
         self._added = int(given_before) + since
-        if "ids" in own:  # of a reservoir, by slot
+        if "ids" in own:  # by slot, where any may hold any
             slots = np.argsort(own["ids"][: self._size])
             self.ids = own["ids"][slots]
         else:

@@ -225,7 +225,7 @@ class TestRetention:
     def test_no_order(self, sampler):
         message = refusal(ConfigError, sampler=sampler, retention=Reservoir())
         assert message.startswith(
-            f"{type(sampler).__name__} needs the order of the steps, which a Reservoir does not keep; use a sampler"
+            f"{type(sampler).__name__} needs the order of the steps, which Reservoir() does not keep; use a sampler"
         )
 
     @pytest.mark.parametrize("sampler", [Uniform(), Prioritized(beta=0.4), Permuted(beta=0.4)], ids=repr)

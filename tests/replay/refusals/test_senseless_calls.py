@@ -12,6 +12,7 @@ from replaylab import replay
 from replaylab.replay import (
     LAP,
     AntiPrioritized,
+    Assigned,
     Blocks,
     Combined,
     Constant,
@@ -32,6 +33,7 @@ from replaylab.replay import (
     Online,
     Oracle,
     Permuted,
+    Priorities,
     Prioritized,
     Queue,
     RankBased,
@@ -64,6 +66,13 @@ WINDOW = {"headroom": "None", "create": "None 0 True"}
 def buffer(**options):
     made = ReplayBuffer(8, {"x": Field(), "y": Field((2,), np.int64)}, seed=0, **options)
     made.extend(x=np.arange(6.0), y=np.zeros((6, 2), np.int64))
+    return made
+
+
+def priorities(**options):
+    made = Priorities(8, seed=0, **options)
+    if not options:
+        made.extend(6)
     return made
 
 
@@ -130,6 +139,7 @@ CONFIGURATIONS = [
         {"compute_reward": len, "compute_terminated": len},
         {"ratio": "0 3.5 huge", "achieved": "text nul", "desired": "text nul"},
     ),
+    Call(Assigned),
     Call(Fifo),
     Call(Reservoir),
     Call(MemoryMap, {"path": "rows"}, WINDOW | {"path": "text", "after_crash": TRUTH}),
@@ -194,6 +204,8 @@ DRAWN = {"progress": "None 0"}
 
 LAW = {"ids": "0 -1 []", "batch_size": "None", "progress": "None 0"}
 
+OF_PRIORITIES = ("num_envs", "sampler", "retention", "count_replays", "seed")
+FLAGS = {"terminated": "None", "truncated": "None", "where": "None True"}
 ENDS = {"terminated": Field((), bool), "truncated": Field((), bool)}
 CALLS = [
     Call(Field, {}, {"shape": "[]", "dtype": "None", "compressed": "0"}),
@@ -226,6 +238,19 @@ CALLS = [
     Call("as_batch", {"ids": [1]}, {"ids": "0 []"}, buffer),
     Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, buffer),
     Call("part", {"replicas": [1]}, {}, replicas),
+    Call(
+        Priorities,
+        {"capacity": 8},
+        {name: NEW[name] for name in ("num_envs", "sampler", "retention", "count_replays", "seed")},
+    ),
+    Call("add", {}, FLAGS | dict.fromkeys(("terminated", "truncated"), "None True"), priorities),
+    Call("extend", {"steps": 1}, FLAGS | {"steps": "0", "where": "None"}, priorities),
+    Call("assign", {"slots": [1]}, {"slots": "0 []"}, lambda: priorities(retention=Assigned())),
+    Call("end_episode", {}, {"where": "None True"}, priorities),
+    Call("sample", {"batch_size": 2}, DRAWN, priorities),
+    Call("update_priorities", {"ids": [1], "td_error": [1.0]}, {"priority": "None"}, priorities),
+    Call("probabilities", {"ids": [1]}, LAW, priorities),
+    Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, priorities),
     Call(Sequence().priority, {"td_error": np.zeros((2, 80)), "mask": np.ones((2, 80), bool)}),
     Call(MixedReplay, lambda: {"buffers": (buffer(), buffer())}, {"shares": "None"}),
     Call("sample", {"batch_size": 2}, {"progress": "None 0"}, mixed),

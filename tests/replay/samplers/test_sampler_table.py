@@ -31,7 +31,7 @@ def test_capabilities_of_a_mixture_are_those_of_its_parts():
 
 
 def nbytes(config):
-    return _core.replica_nbytes([], 64, 1, config, _core.TransformConfig(), False, False)[0]
+    return _core.replica_nbytes([], 64, 1, config, _core.TransformConfig(), _core.Retention.FIFO, False)[0]
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -48,6 +48,6 @@ def test_an_unknown_kind_is_refused_before_its_bytes_are_counted(nested):
 def test_an_option_that_is_missing_is_named():
     with pytest.raises(ConfigError, match="kind `recency` needs the option `least`"):
         _core.Replay(
-            [], 8, -1, -1, _core.SamplerConfig("recency"), [[1, 2, 3, 4]], False, _core.TransformConfig(), False, False,
-            1, None,
+            [], 8, -1, -1, _core.SamplerConfig("recency"), [[1, 2, 3, 4]], False, _core.TransformConfig(),
+            _core.Retention.FIFO, False, 1, None, False,
         )  # fmt: skip

@@ -20,7 +20,7 @@ def check_memory(
     num_envs: int,
     sampler: _core.SamplerConfig,
     transforms: _core.TransformConfig,
-    reservoir: bool,
+    retention: _core.Retention,
     count_replays: bool,
     on_disk: bool = False,
     record: int = 0,
@@ -37,7 +37,7 @@ def check_memory(
     one, grown = capacity * row, 0
     if one < 2**54:  # else nothing more is needed to refuse it
         one, grown = _core.replica_nbytes(
-            core_fields(fields), capacity, num_envs, sampler, transforms, reservoir, count_replays
+            core_fields(fields), capacity, num_envs, sampler, transforms, retention, count_replays
         )
         one += capacity * record - ((capacity + 1) * row if on_disk else 0)
     available = machine_memory()
@@ -55,7 +55,7 @@ def check_memory(
     raise OverSizeError(
         f"capacity={capacity:,} needs {size_text(replicas * one)} ({row:,} bytes a step"
         f"{f', {replicas:,} replicas' if replicas > 1 else ''}), but this machine has {size_text(available)}; "
-        f"{mend}, smaller dtypes or fewer fields"
+        f"{mend}{', smaller dtypes or fewer fields' if fields else ''}"
     )
 
 

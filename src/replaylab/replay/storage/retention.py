@@ -1,15 +1,22 @@
 """Retention: which steps are kept when there is no more room."""
 
 from dataclasses import dataclass
+from typing import ClassVar
+
+from replaylab import _core
 
 
 class Retention:
     """Base of the retentions; give one to `ReplayBuffer(retention=...)`."""
 
+    core_kind: ClassVar[_core.Retention]
+
 
 @dataclass(frozen=True)
 class Fifo(Retention):
     """First in, first out: the oldest step goes (the default)."""
+
+    core_kind: ClassVar[_core.Retention] = _core.Retention.FIFO
 
 
 @dataclass(frozen=True)
@@ -21,3 +28,16 @@ class Reservoir(Retention):
     transitions: no transforms, no derived ``next_obs``, and no sampler that goes by age or order. Source: Vitter 1985
     (algorithm R).
     """
+
+    core_kind: ClassVar[_core.Retention] = _core.Retention.RESERVOIR
+
+
+@dataclass(frozen=True)
+class Assigned(Retention):
+    """Whoever stores the rows says for each step which slot it goes to: `Priorities.assign`.
+
+    A step takes the place of the one that lay in its slot. There is no order of age, so no sampler that goes by age or
+    order.
+    """
+
+    core_kind: ClassVar[_core.Retention] = _core.Retention.ASSIGNED

@@ -1,0 +1,78 @@
+"""Which steps a library means that hands back slots: those it drew, not those that lie there by now."""
+
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Slots = npt.NDArray[np.int64]
+
+KEPT = 64
+"""Batches whose feedback may be on its way at once."""
+
+
+class DrawnSteps:
+    """Ids of the steps that slots meant when they were drawn.
+
+    Feedback comes for slots. It belongs to the steps that were drawn from them, and to nobody if others lie there now:
+
+    * the slots of a batch drawn lately, one by one: the ids of that batch, however often its slots were written to or
+      drawn since;
+    * else the slots just stored: the new steps, whose first priorities these are;
+    * else, slot by slot, the step last drawn from it, or the one that lies there if none ever was.
+
+    Args:
+        capacity: C.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._drawn = np.full(capacity, -1, np.int64)
+        self._stored = np.full(capacity, -1, np.int64)
+        self._batches: deque[tuple[Slots, Slots]] = deque(maxlen=KEPT)
+        self._new: Slots | None = None
+
+    def drew(self, slots: Slots, ids: Slots) -> None:
+        """Take note of a batch."""
+        self._drawn[slots] = ids
+        self._batches.appendleft((slots, ids))
+        self._new = None
+
+    def stored(self, slots: Slots, ids: Slots) -> None:
+        """Take note of new steps."""
+        self._stored[slots] = ids
+        self._new = slots
+
+    def ids_of(self, slots: Slots) -> Slots:
+        """Return the ids of the steps that feedback for these slots is meant for; −1 for slots below 0."""
+        new, self._new = self._new, None
+        for drawn, ids in self._batches:
+            if np.array_equal(drawn, slots):
+                return ids
+        there = self._stored[slots]
+        if new is None or not np.array_equal(new, slots):
+            drawn = self._drawn[slots]
+            there = np.where(drawn >= 0, drawn, there)
+        return np.where(slots >= 0, there, -1)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.__init__(len(self._drawn))  # type: ignore[misc]
+
+    def arrays(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Return all that is known, to be saved."""
+        none = np.zeros(0, np.int64)
+        return {
+            "drawn": self._drawn.copy(),
+            "stored": self._stored.copy(),
+            "lengths": np.array([len(slots) for slots, _ in self._batches], np.int64),
+            "slots": np.concatenate([none, *(slots for slots, _ in self._batches)]),
+            "ids": np.concatenate([none, *(ids for _, ids in self._batches)]),
+        }
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[np.int64]]) -> None:
+        """Take over what `arrays` returned."""
+        self._drawn[:], self._stored[:], self._new = arrays["drawn"], arrays["stored"], None
+        ends = np.cumsum(arrays["lengths"])[:-1]
+        parts = [np.split(np.array(arrays[name], np.int64), ends) for name in ("slots", "ids")]
+        self._batches = deque(zip(*parts, strict=True) if len(arrays["lengths"]) else (), maxlen=KEPT)

@@ -1,0 +1,88 @@
+"""Draws and feedback for libraries that store the rows and know them by their slots."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.arguments import checked, optional, whole
+from replaylab.errors import ConfigError, ShapeError
+from replaylab.integrations.drawn import DrawnSteps
+from replaylab.replay import Batch, Priorities, as_schedule
+
+
+class SlotSampler:
+    """`Priorities`, the steps that were drawn from its slots, and how far the run is.
+
+    Args:
+        priorities: Which steps are there.
+        total_batches: Batches in the whole run; None: `progress` is set by hand.
+
+    Attributes:
+        priorities: As given.
+        progress: Training progress in [0, 1], where it is set by hand.
+
+    Raises:
+        ConfigError: `total_batches` is no number of at least 1.
+    """
+
+    def __init__(self, priorities: Priorities, total_batches: int | None) -> None:
+        self.priorities = priorities
+        self.progress: float | None = None
+        self._total = checked("total_batches", total_batches, optional(whole()))
+        self._batches = 0
+        self._drawn = DrawnSteps(priorities.capacity)
+        bounds = [as_schedule(one).bounds for one in priorities.sampler.schedules]
+        self._scheduled = any(least < most for least, most in bounds)
+
+    def draw(self, batch_size: int) -> Batch:
+        """Draw a batch.
+
+        Raises:
+            ConfigError: A schedule has no progress.
+            EmptyBufferError: Too few steps are there.
+        """
+        progress = self.progress if self._total is None else min(1.0, self._batches / self._total)
+        if self._scheduled and progress is None:
+            raise ConfigError(
+                f"{type(self.priorities.sampler).__name__} has a number that changes over the run, so it must know how "
+                "far the run is; pass total_batches=..., or set `progress` before each draw"
+            )
+        batch = self.priorities.sample(batch_size, progress=progress)
+        self._batches += 1
+        self._drawn.drew(batch.slot, batch.id)
+        return batch
+
+    def stored(self, slots: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> None:
+        """Take note that these new steps are in these slots."""
+        self._drawn.stored(slots, ids)
+
+    def feed(self, slots: npt.NDArray[np.int64], errors: npt.NDArray[np.float64]) -> None:
+        """Feed errors (n,) back for the steps that slots (n,) meant when they were drawn; of −∞ none.
+
+        Raises:
+            ShapeError: They do not fit each other.
+            ConfigError: There is no such slot.
+            PriorityError: An error is NaN or infinite; nothing is changed.
+        """
+        if errors.shape != slots.shape:
+            raise ShapeError(f"errors must be one for each of {slots.size:,} slots, but got {errors.size:,}")
+        if slots.size and slots.max() >= self.priorities.capacity:
+            raise ConfigError(f"slots must be below {self.priorities.capacity:,}, but one is {slots.max():,}")
+        ids, told = self._drawn.ids_of(slots), errors != -np.inf
+        if told.any():
+            self.priorities.update_priorities(ids[told], errors[told])
+
+    def clear(self) -> None:
+        """Drop every step."""
+        self.priorities.clear()
+        self._drawn.clear()
+
+    def state(self) -> dict[str, Any]:
+        """Return all but the priorities, to be saved."""
+        return {"drawn": self._drawn.arrays(), "batches": self._batches, "progress": self.progress}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` returned."""
+        self._drawn.restore(state["drawn"])
+        self._batches, self.progress = state["batches"], state["progress"]

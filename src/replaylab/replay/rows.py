@@ -1,0 +1,43 @@
+"""Looking at the rows of a buffer: by id, and by slot."""
+
+from typing import Any
+
+import numpy.typing as npt
+
+from replaylab.errors import ConfigError
+from replaylab.replay.data.fields import without_missing
+from replaylab.replay.introspection import Introspective
+
+
+class Rows(Introspective):
+    """The part of `ReplayBuffer` that shows what its steps hold."""
+
+    def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
+        """Return the stored steps of these ids, as columns nested like the fields, ``[R] ... *field.shape``.
+
+        Raises:
+            IdError: A step is not stored, or not any more.
+        """
+        return self._layout.unflatten(iter(self._core.gather(ids, False).values()))
+
+    @property
+    def given_fields(self) -> dict[str, Any]:
+        """The fields as `add` takes them: as declared, but stacks where `FrameStack` cuts single frames out of them."""
+        return self._layout.unflatten(iter(self._layout.given.values()))
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Read-only views of every field by slot, ``[R] C *field.shape``; id i lies in slot i mod C.
+
+        A derived ``next_obs`` and compressed fields are not among them (in a tuple: None); `get` has them. In a
+        `Reservoir` a step may lie in any slot.
+
+        Raises:
+            ConfigError: The rows are in a `storage`, where others may write into them at any time.
+        """
+        if self.storage is not None:
+            raise ConfigError(
+                f"`columns` shows rows by slot, which those in {self.storage} do not have; use get(ids), which copies"
+            )
+        views = self._layout.unflatten(iter([self._core.column(i) for i in range(len(self._layout.flat))]))
+        return {name: there for name, tree in views.items() if (there := without_missing(tree)) is not None}

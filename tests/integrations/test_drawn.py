@@ -1,0 +1,81 @@
+"""Feedback by slot belongs to the steps that were drawn, whatever lies in their slots by now."""
+
+import numpy as np
+import pytest
+
+from replaylab.integrations.drawn import KEPT, DrawnSteps
+
+
+def array(*numbers):
+    return np.array(numbers, np.int64)
+
+
+def known(capacity=8):
+    """Steps 0 to 7 in slots 0 to 7."""
+    drawn = DrawnSteps(capacity)
+    drawn.stored(np.arange(capacity), np.arange(capacity))
+    drawn.drew(array(), array())
+    return drawn
+
+
+def ids(drawn, *slots):
+    return drawn.ids_of(array(*slots)).tolist()
+
+
+class TestDrawn:
+    def test_steps_that_lie_there(self):
+        assert ids(known(), 3, 1, -1) == [3, 1, -1]
+
+    def test_overwritten_since(self):
+        drawn = known()
+        drawn.drew(array(2, 5), array(2, 5))
+        drawn.stored(array(2), array(8))
+        assert ids(drawn, 2, 5) == [2, 5]
+        assert ids(drawn, 5, 2) == [5, 2]  # in another order, slot by slot
+        assert ids(drawn, 2) == [2]
+
+    def test_first_priorities(self):
+        drawn = known()
+        drawn.drew(array(2, 5), array(2, 5))
+        drawn.stored(array(2), array(8))
+        assert ids(drawn, 2) == [8]
+
+    def test_first_priorities_come_at_once_or_not_at_all(self):
+        drawn = known()
+        drawn.drew(array(2, 5), array(2, 5))
+        drawn.stored(array(2), array(8))
+        assert ids(drawn, 5) == [5]
+        assert ids(drawn, 2) == [2]
+
+    def test_drawn_again_before_the_feedback_came(self):
+        """As where batches are drawn ahead: two batches of one slot, which was written to in between."""
+        drawn = known()
+        drawn.drew(array(2, 5), array(2, 5))
+        drawn.stored(array(2), array(8))
+        drawn.drew(array(2, 6), array(8, 6))
+        assert ids(drawn, 2, 5) == [2, 5]
+        assert ids(drawn, 2, 6) == [8, 6]
+
+    def test_batches_are_forgotten(self):
+        drawn = known()
+        drawn.drew(array(2, 5), array(2, 5))
+        for _ in range(KEPT):
+            drawn.drew(array(2, 6), array(8, 6))
+        assert ids(drawn, 2, 5) == [8, 5]
+
+    @pytest.mark.parametrize("batches", [0, 1, 3])
+    def test_saved(self, batches):
+        drawn, other = known(), DrawnSteps(8)
+        for k in range(batches):
+            drawn.drew(array(k, 5), array(k, 5))
+            drawn.stored(array(k), array(8 + k))
+        other.restore(drawn.arrays())
+        for k in range(batches):
+            assert ids(other, k, 5) == [k, 5]
+        assert ids(other, 7) == [7]
+
+    def test_cleared(self):
+        drawn = known()
+        drawn.drew(array(2, 5), array(2, 5))
+        drawn.clear()
+        assert ids(drawn, 2, 5) == [-1, -1]
