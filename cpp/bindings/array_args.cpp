@@ -63,11 +63,6 @@ bool is_plain(PyArrayObject* array, const nb::object& dtype) {
            PyArray_IS_C_CONTIGUOUS(array) && PyArray_ISBEHAVED_RO(array);
 }
 
-std::vector<std::int64_t> joined(std::vector<std::int64_t> dims, const std::vector<std::int64_t>& shape) {
-    dims.insert(dims.end(), shape.begin(), shape.end());
-    return dims;
-}
-
 template <typename Integer>
 bool store_integer(PyObject* value, char* to) {
     int overflow = 0;
