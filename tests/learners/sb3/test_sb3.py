@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import stable_baselines3 as library
+import torch
 
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.integrations.sb3 import ReplayLabBuffer
@@ -31,6 +32,7 @@ class Seen(Hook):
 
     def on_end(self, run, over):
         self.last, self.updates = self._weights(run), run.agents.updates
+        self.next_draws = np.random.random(), torch.rand(1).item()  # noqa: NPY002 - the algorithm's own streams
 
     def _weights(self, run):
         return [one.detach().numpy().copy() for one in run.agents.model.policy.parameters()]
@@ -77,6 +79,7 @@ def test_seeds_are_paired_across_samplers():
     assert all((a == b).all() for a, b in zip(ours[0].first, ours[1].first, strict=True))
     assert not all((a == b).all() for a, b in zip(ours[0].first, other.first, strict=True))
     assert not all((a == b).all() for a, b in zip(ours[0].last, ours[1].last, strict=True))
+    assert ours[0].next_draws == ours[1].next_draws
     warm = arguments["learning_starts"]
     for (obs, action, _), (obs_too, action_too, _) in zip(*(one.steps[:warm] for one in ours), strict=True):
         assert (obs == obs_too).all()

@@ -84,6 +84,9 @@ class ReplayLabBuffer(LibraryBuffer):
         torch.Size([2, 3])
     """
 
+    progress: float | None = None
+    _draw: Draw | None = None  # the batch whose feedback is awaited
+
     def __init__(
         self,
         buffer_size: int,
@@ -136,12 +139,10 @@ class ReplayLabBuffer(LibraryBuffer):
             count_replays=count_replays,
             seed=getattr(algorithm, "seed", None) if seed is None else seed,
         )
-        self.progress: float | None = None
         self._snapshots = Snapshots(snapshots)
         self._by_episodes = bool(transforms) or self.replay.sampler.needs_episodes
         # Where each environment was left, and whether its episode goes on.
         self._left: tuple[Obs, npt.NDArray[np.bool_]] | None = None
-        self._draw: Draw | None = None  # the batch whose feedback is awaited
         self._carrying = self._weightless = False
         self._replayed = self._stale = 0
         self._algorithm: weakref.ref[OffPolicyAlgorithm] | None = None
