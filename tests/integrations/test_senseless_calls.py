@@ -60,3 +60,10 @@ def test_buffers_of_stable_baselines3():
     with_goals = given | {"observation_space": goals, "n_sampled_goal": 1.0, "frame_stack": None}
     own = tuple(name for name in given if name not in of_goals)
     assert wrongs(Call(sb3.ReplayLabBuffer, with_goals, accepts, theirs=own)) == []
+
+
+def test_text_of_the_zoo():
+    pytest.importorskip("rl_zoo3")
+    from replaylab.integrations import zoo
+
+    assert wrongs(Call(zoo.configured, {"text": "Recency()"})) == []

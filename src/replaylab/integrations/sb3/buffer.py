@@ -190,8 +190,8 @@ class ReplayLabBuffer(Places):
         obs, next_obs = self._layout.stored(obs, leading), self._layout.stored(next_obs, leading)
         ended = np.asarray(done, np.bool_).reshape(leading)
         timeout = np.zeros(leading, np.bool_)
-        if self.handle_timeout_termination and ended.any():
-            timeout = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos]) & ended
+        if self.handle_timeout_termination:
+            timeout[:] = [info.get("TimeLimit.truncated", False) for info in infos]
         if self._by_episodes:
             self._end_what_was_left(obs)
         self.replay.add(
@@ -203,7 +203,7 @@ class ReplayLabBuffer(Places):
             truncated=timeout,
         )
         if self._by_episodes:
-            self._left = _copied(next_obs), ~ended
+            self._left = _copied(next_obs), ~(ended | timeout)
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Samples:  # type: ignore[override]
         """Draw a batch.
