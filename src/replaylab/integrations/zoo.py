@@ -80,12 +80,14 @@ def _value(node: ast.expr) -> Any:
 
 def register() -> None:
     """Let rl-zoo3 know the algorithms with priorities, as ``prioritized_sac`` and so on."""
+    tables: tuple[dict[str, Any], ...]
+    tables = hyperparams_opt.HYPERPARAMS_SAMPLER, hyperparams_opt.HYPERPARAMS_CONVERTER
     for kind in (getattr(module, name) for module in (sb3, sb3_contrib) for name in module.__all__):
         if kind.__name__.startswith("Prioritized"):
             own = kind.__name__.removeprefix("Prioritized").lower()
             for module in (utils, train, exp_manager, enjoy):
                 module.ALGOS[PREFIX + own] = kind
-            for table in (hyperparams_opt.HYPERPARAMS_SAMPLER, hyperparams_opt.HYPERPARAMS_CONVERTER):
+            for table in tables:
                 if own in table:
                     table[PREFIX + own] = table[own]
 
@@ -108,7 +110,8 @@ class Manager(exp_manager.ExperimentManager):
         if not issubclass(utils.ALGOS[algo], OffPolicyAlgorithm):
             raise ConfigError(f"`--algo` must be an algorithm with a replay buffer, but got {algo}; use rl_zoo3 itself")
         files = Path(exp_manager.__file__).parent / "hyperparams"
-        super().__init__(args, algo, *more, config=config or str(files / f"{algo.removeprefix(PREFIX)}.yml"), **named)
+        own = config or str(files / f"{algo.removeprefix(PREFIX)}.yml")
+        super().__init__(args, algo, *more, config=own, **named)  # type: ignore[misc] # not among the others
         self._replay = options
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -153,13 +156,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = dict(one.split("=", 1) for one in ours.replay)
     if {"-h", "--help"} & {*theirs}:
         print(__doc__)
-    before = sys.argv, train.ExperimentManager
+    runner: Any = train
+    before = sys.argv, runner.ExperimentManager
     sys.argv = ["replaylab.integrations.zoo", *theirs]
-    train.ExperimentManager = partial(Manager, options)  # type: ignore[assignment,misc]
+    runner.ExperimentManager = partial(Manager, options)
     try:
-        (enjoy.enjoy if show else train.train)()
+        (enjoy.enjoy if show else runner.train)()
     finally:
-        sys.argv, train.ExperimentManager = before  # type: ignore[misc]
+        sys.argv, runner.ExperimentManager = before
 
 
 if __name__ == "__main__":
