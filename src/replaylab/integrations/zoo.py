@@ -80,8 +80,7 @@ def _value(node: ast.expr) -> Any:
 
 def register() -> None:
     """Let rl-zoo3 know the algorithms with priorities, as ``prioritized_sac`` and so on."""
-    tables: tuple[dict[str, Any], ...]
-    tables = hyperparams_opt.HYPERPARAMS_SAMPLER, hyperparams_opt.HYPERPARAMS_CONVERTER
+    tables: Any = hyperparams_opt.HYPERPARAMS_SAMPLER, hyperparams_opt.HYPERPARAMS_CONVERTER
     for kind in (getattr(module, name) for module in (sb3, sb3_contrib) for name in module.__all__):
         if kind.__name__.startswith("Prioritized"):
             own = kind.__name__.removeprefix("Prioritized").lower()

@@ -270,9 +270,9 @@ def test_a_time_limit_ends_an_episode_whatever_done_says():
 @pytest.mark.parametrize("options", [{}, {"optimize_memory_usage": True, "compressed": True}])
 def test_arrays_by_place_are_the_librarys(options):
     own, mine = DictReplayBuffer(24, DICT, ACTION, n_envs=2), ReplayLabBuffer(24, DICT, ACTION, n_envs=2, **options)
-    for steps in stream(DICT, 2, 17):
-        own.add(*steps)
-        mine.add(*steps)
+    for obs, after, *others in stream(DICT, 2, 17):
+        mine.add(obs, after, *others)
+        own.add(dict(obs), dict(after), *others)  # which reshapes in place
     assert (mine.pos, mine.full, mine.size()) == (own.pos, own.full, own.size())
     for name in ("actions", "rewards", "dones", "timeouts"):
         np.testing.assert_array_equal(getattr(mine, name), getattr(own, name))
