@@ -256,6 +256,35 @@ class TestTheAlgorithmsOwn:
             model.learn(60)
 
 
+def test_a_time_limit_ends_an_episode_whatever_done_says():
+    buffer = ReplayLabBuffer(10, BOX, ACTION, n_steps=3, gamma=0.5)
+    for step in range(4):
+        obs, after = np.full(3, step / 9), np.full(3, (step + 1) / 9)
+        buffer.add(obs, after, np.zeros(2), np.ones(1), np.zeros(1), [{"TimeLimit.truncated": step == 1}])
+    assert buffer.timeouts[:5, 0].tolist() == buffer.dones[:5, 0].tolist() == [0, 1, 0, 0, 0]
+    found = buffer._samples(buffer.replay.as_batch([0, 1, 2]), None)
+    assert found.rewards[:, 0].tolist() == [1.5, 1.0, 1.5]
+    assert not found.dones.any()
+
+
+@pytest.mark.parametrize("options", [{}, {"optimize_memory_usage": True, "compressed": True}])
+def test_arrays_by_place_are_the_librarys(options):
+    own, mine = DictReplayBuffer(24, DICT, ACTION, n_envs=2), ReplayLabBuffer(24, DICT, ACTION, n_envs=2, **options)
+    for obs, after, *others in stream(DICT, 2, 17):
+        mine.add(obs, after, *others)
+        own.add(dict(obs), dict(after), *others)  # which reshapes in place
+    assert (mine.pos, mine.full, mine.size()) == (own.pos, own.full, own.size())
+    for name in ("actions", "rewards", "dones", "timeouts"):
+        np.testing.assert_array_equal(getattr(mine, name), getattr(own, name))
+    for key in DICT.spaces:
+        np.testing.assert_array_equal(
+            mine.observations[key], own.observations[key].reshape(mine.observations[key].shape)
+        )
+        np.testing.assert_array_equal(
+            mine.next_observations[key], own.next_observations[key].reshape(mine.next_observations[key].shape)
+        )
+
+
 @pytest.mark.parametrize(
     ("sampler", "message"),
     [

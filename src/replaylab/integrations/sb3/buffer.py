@@ -1,8 +1,6 @@
 """A replay as Stable-Baselines3's algorithms take it: ``replay_buffer_class=ReplayLabBuffer``."""
 
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.utils import get_device
@@ -21,16 +18,18 @@ from replaylab.arguments import checked, flag, whole
 from replaylab.errors import ConfigError
 from replaylab.integrations.sb3.algorithm import algorithm_calling
 from replaylab.integrations.sb3.feedback import Draw
+from replaylab.integrations.sb3.figures import Figures
 from replaylab.integrations.sb3.goals import ComputeTerminated, Goals
 from replaylab.integrations.sb3.layout import Layout, Obs, same, steps_and_gamma
 from replaylab.integrations.sb3.pickles import blocks_of
+from replaylab.integrations.sb3.places import Places
 from replaylab.integrations.sb3.saving import Snapshots
 from replaylab.replay import Batch, Hindsight, NStep, ReplayBuffer, Sampler, Seed, Storage, Uniform
 
 Samples = ReplayBufferSamples | DictReplayBufferSamples
 
 
-class ReplayLabBuffer(LibraryBuffer):
+class ReplayLabBuffer(Places):
     """A buffer for ``replay_buffer_class=`` of any off-policy algorithm: this library's samplers, transforms, storage.
 
     Box, Discrete, MultiBinary and Dict observations; several environments; time limits do not end the bootstrap. γ, n
@@ -144,30 +143,9 @@ class ReplayLabBuffer(LibraryBuffer):
         # Where each environment was left, and whether its episode goes on.
         self._left: tuple[Obs, npt.NDArray[np.bool_]] | None = None
         self._carrying = self._weightless = False
-        self._replayed = self._stale = 0
+        self._figures = Figures()
         self._algorithm: weakref.ref[OffPolicyAlgorithm] | None = None
         self.attach(algorithm)
-
-    @property
-    def pos(self) -> int:  # type: ignore[override]
-        """The place of the next time step."""
-        return int(self.replay.next_id) // self.n_envs % self.buffer_size
-
-    @property
-    def full(self) -> bool:  # type: ignore[override]
-        """Whether every place is taken."""
-        return len(self.replay) == self.replay.capacity
-
-    @property
-    def dones(self) -> npt.NDArray[np.float32]:  # type: ignore[override]
-        """Whether the steps ended their episodes, by place and environment; a copy."""
-        columns = self.replay.columns
-        ended = columns["terminated"] | columns["truncated"]
-        return np.asarray(ended.reshape(-1, self.n_envs), np.float32)
-
-    def size(self) -> int:
-        """Return how many time steps are stored."""
-        return len(self.replay) // self.n_envs
 
     def attach(self, algorithm: OffPolicyAlgorithm | None) -> None:
         """Serve an algorithm: by its progress, its logger, and its environment, if that has goals.
@@ -177,9 +155,14 @@ class ReplayLabBuffer(LibraryBuffer):
         """
         if algorithm is None:
             return
-        self._weightless = not getattr(algorithm, "takes_weights", False)
+        name, jax = type(algorithm).__name__, any(one.__module__.startswith("sbx.") for one in type(algorithm).__mro__)
+        self._weightless = jax or not getattr(algorithm, "takes_weights", False)
+        if self.replay.sampler.wants_feedback and jax:
+            raise ConfigError(
+                f"{self.replay.sampler!r} wants TD errors, and weights in the loss, which {name} of sbx does not give: "
+                "its update is compiled whole; use a sampler without feedback, such as Recency()"
+            )
         if self.replay.sampler.wants_feedback and self._weightless:
-            name = type(algorithm).__name__
             raise ConfigError(
                 f"{self.replay.sampler!r} wants TD errors, and weights in the loss, which {name} does not give; use "
                 f"Prioritized{name}, or class Prioritized{name}(WithPriorities, {name})"
@@ -211,8 +194,8 @@ class ReplayLabBuffer(LibraryBuffer):
         obs, next_obs = self._layout.stored(obs, leading), self._layout.stored(next_obs, leading)
         ended = np.asarray(done, np.bool_).reshape(leading)
         timeout = np.zeros(leading, np.bool_)
-        if self.handle_timeout_termination and ended.any():
-            timeout = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos]) & ended
+        if self.handle_timeout_termination:
+            timeout[:] = [info.get("TimeLimit.truncated", False) for info in infos]
         if self._by_episodes:
             self._end_what_was_left(obs)
         self.replay.add(
@@ -224,7 +207,7 @@ class ReplayLabBuffer(LibraryBuffer):
             truncated=timeout,
         )
         if self._by_episodes:
-            self._left = _copied(next_obs), ~ended
+            self._left = _copied(next_obs), ~(ended | timeout)
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Samples:  # type: ignore[override]
         """Draw a batch.
@@ -243,28 +226,23 @@ class ReplayLabBuffer(LibraryBuffer):
         self.feed_back()
         if self._goals is not None:
             self._goals.normalizing = env if self.n_steps > 1 and env is not None and env.norm_reward else None
-        batch = self.replay.sample(batch_size, progress=self._progress())
-        algorithm = None if self._algorithm is None else self._algorithm()
+        algorithm = self._serves()
+        progress = self.progress if algorithm is None else _progress_of(algorithm)
+        batch = self.replay.sample(batch_size, progress=progress)
         if self._carrying:
-            self._draw = Draw(batch.id, torch.as_tensor(batch.weight, device=self.device))
+            self._draw = Draw(batch.id, torch.as_tensor(batch.weight.reshape(-1, 1), device=self.device))
         elif self._weightless and not (batch.weight == 1.0).all():
             raise ConfigError(
                 f"{self.replay.sampler!r} gives weights, which the algorithm does not put into its loss; use one "
                 "WithPriorities, or a sampler without weights"
             )
-        self._replayed += batch_size
-        self._record(algorithm, batch)
+        self._figures.drawn(algorithm, self.replay, batch)
         return self._samples(batch, env)
 
-    @contextmanager
-    def carrying(self) -> Iterator[None]:
-        """Have the batches that are drawn in here carry weights into the loss and TD errors back."""
-        self._carrying = type(self.replay.sampler) is not Uniform
-        try:
-            yield
-            self.feed_back()
-        finally:
-            self._carrying, self._draw = False, None
+    def carry(self, on: bool) -> None:
+        """Have the batches that are drawn from now on carry weights into the loss and TD errors back, or not."""
+        self._carrying = on and type(self.replay.sampler) is not Uniform
+        self._draw = None
 
     def feed_back(self) -> None:
         """Give the sampler what was seen of the last batch.
@@ -282,11 +260,7 @@ class ReplayLabBuffer(LibraryBuffer):
                 "`rewards`; WithPriorities cannot serve it"
             )
         found = self.replay.update_priorities(draw.ids, errors)
-        self._stale += len(draw.ids) - found
-        algorithm = None if self._algorithm is None else self._algorithm()
-        if logger := getattr(algorithm, "_logger", None):
-            logger.record_mean("replay/td_error_mean", float(errors.mean()))
-            logger.record("replay/stale_updates", self._stale)
+        self._figures.fed(self._serves(), errors, len(draw.ids) - found)
 
     def read_in(self, source: Any) -> None:
         """Add what a buffer of the library's own holds, in the order in which it was stored.
@@ -320,21 +294,8 @@ class ReplayLabBuffer(LibraryBuffer):
         if left.any():
             self.replay.end_episode(left)
 
-    def _progress(self) -> float | None:
-        algorithm = None if self._algorithm is None else self._algorithm()
-        if algorithm is None:
-            return self.progress
-        return min(max(1.0 - algorithm._current_progress_remaining, 0.0), 1.0)
-
-    def _record(self, algorithm: OffPolicyAlgorithm | None, batch: Batch) -> None:
-        logger = getattr(algorithm, "_logger", None)
-        if logger is None:
-            return
-        logger.record("replay/size", len(self.replay))
-        logger.record("replay/transitions_replayed", self._replayed)
-        logger.record_mean("replay/age_mean", float(int(self.replay.next_id) - 1 - batch.id.mean()))
-        if self._carrying:
-            logger.record_mean("replay/weight_mean", float(batch.weight.mean()))
+    def _serves(self) -> OffPolicyAlgorithm | None:
+        return None if self._algorithm is None else self._algorithm()
 
     def _samples(self, batch: Batch, env: VecNormalize | None) -> Samples:
         """Return a batch as the library has it."""
@@ -386,6 +347,10 @@ class ReplayLabBuffer(LibraryBuffer):
         asked: list[Any] = [one.compute_reward for one in self.replay.transforms if isinstance(one, Hindsight)]
         self._goals = asked[0].__self__ if asked else None  # a deep copy asks whom the original asks
         self.attach(algorithm_calling())
+
+
+def _progress_of(algorithm: OffPolicyAlgorithm) -> float:
+    return min(max(1.0 - algorithm._current_progress_remaining, 0.0), 1.0)
 
 
 def _checked(sampler: Sampler) -> Sampler:

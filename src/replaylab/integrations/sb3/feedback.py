@@ -7,8 +7,8 @@ each row's gradient is multiplied by the row's weight. This is the gradient of t
 mean over rows. The networks never see these tensors, so it does not matter what they are, or whether they are compiled.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,11 @@ from replaylab.errors import ConfigError
 LOSSES = {"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"}
 """Losses of `torch.nn.functional` that are functions of a difference."""
 
-DIFFERENCES = {"sub", "__sub__", "rsub", "__rsub__", "subtract"}
+SEEN = LOSSES | {"sub", "__sub__", "rsub", "__rsub__", "subtract"}
+"""Functions of targets and values in which TD errors can be seen."""
+
+NAMED = ("input", "target", "other")
+"""What these functions call their first two arguments."""
 
 COMPILED = (
     "the algorithm's loss is compiled (torch.compile), where no TD error can be seen; compile the networks instead "
@@ -32,12 +36,12 @@ class Draw:
 
     Attributes:
         ids: int64 (B,).
-        weight: float32 (B,), on the device of the batch.
+        weight: float32 (B, 1), on the device of the batch.
     """
 
     def __init__(self, ids: npt.NDArray[np.int64], weight: torch.Tensor) -> None:
         self.ids, self.weight = ids, weight
-        self._errors: list[torch.Tensor] = []
+        self._errors: list[npt.NDArray[Any]] = []
 
     def watch(self, values: torch.Tensor) -> "Watched":
         """Return the same values as a tensor that this draw watches."""
@@ -45,31 +49,39 @@ class Draw:
         watched.draw = self
         return watched
 
-    def errors(self) -> npt.NDArray[np.float64] | None:
+    def errors(self) -> npt.NDArray[Any] | None:
         """Return |δ| of every row, the mean over critics (B,); None where no difference was seen."""
-        if not self._errors:
-            return None
-        errors = torch.stack(self._errors).mean(0)
-        return errors.cpu().numpy().astype(np.float64)
+        found = self._errors
+        if len(found) < 2:
+            return found[0] if found else None
+        return sum(found[1:], found[0]) / len(found)
 
-    def weighted(self, values: torch.Tensor, what: str) -> torch.Tensor:
-        """Return the same values, whose gradients are multiplied by the weights, row by row."""
-        rows = len(self.ids)
-        if not values.ndim or len(values) != rows:
+    def met(self, first: torch.Tensor, second: torch.Tensor, by: str) -> None:
+        """Take note of the difference between targets and values, each (B, ...).
+
+        Raises:
+            ConfigError: Their first axis is not that of rows.
+        """
+        rows, one, other = len(self.ids), _array(first), _array(second)
+        if not 0 < one.ndim == other.ndim or not len(one) == len(other) == rows:
             raise ConfigError(
-                f"the loss ({what}) must have the {rows} rows of the batch as its first axis, to be weighted row by "
-                f"row, but has shape {tuple(values.shape)}; compute it critic by critic"
+                f"the loss ({by}) must have the {rows} rows of the batch as its first axis, to be weighted row by "
+                f"row, but has shapes {one.shape} and {other.shape}; compute it critic by critic"
             )
-        weight = self.weight.reshape(rows, *[1] * (values.ndim - 1))
-        same = values.view_as(values)
-        same.register_hook(lambda gradient: gradient * weight)  # type: ignore[no-untyped-call] # of torch
-        return same
+        if one.ndim >= 3:  # all pairs of quantiles: their mean is the difference of the means
+            one, other = one.mean((-2, -1)), other.mean((-2, -1))
+        errors = np.abs(one - other).reshape(rows, -1)
+        self._errors.append(errors.mean(1) if errors.shape[1] > 1 else errors[:, 0])
 
-    def met(self, difference: torch.Tensor) -> None:
-        """Take note of the differences between targets and values, (B, ...)."""
-        if difference.ndim >= 3:  # all pairs of quantiles: their mean is the difference of the means
-            difference = difference.mean((-2, -1))
-        self._errors.append(difference.abs().reshape(len(self.ids), -1).mean(1))
+    def weighted(self, values: torch.Tensor) -> torch.Tensor:
+        """Return the same values, whose gradients are multiplied by the weights, row by row."""
+        if not values.requires_grad:
+            return values
+        weight = self.weight
+        if values.ndim != 2 or values.dtype is not torch.float32:
+            weight = weight.reshape(-1, *[1] * (values.ndim - 1)).to(values.dtype)
+        # v + w (v - v), exactly v, has the gradient w, and needs no hook in Python on the way back
+        return torch.lerp(values.detach(), values, weight)
 
 
 class Watched(torch.Tensor):
@@ -85,40 +97,44 @@ class Watched(torch.Tensor):
             raise ConfigError(COMPILED)
         kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
-            draw = next(one.draw for one in tensors((args, kwargs)) if isinstance(one, cls))
-            learned = torch.is_grad_enabled() and any(one.requires_grad for one in tensors((args, kwargs)))
+            draw, learned = _seen(args, kwargs)
             if learned:
                 return _meet(draw, func, args, kwargs)
             made = func(*args, **kwargs)
             return draw.watch(made) if type(made) is torch.Tensor and made.is_floating_point() else made
 
 
-def tensors(values: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in nested arguments."""
-    if isinstance(values, torch.Tensor):
-        yield values
-    elif isinstance(values, tuple | list):
-        for value in values:
-            yield from tensors(value)
-    elif isinstance(values, dict):
-        yield from tensors(list(values.values()))
+def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Draw, bool]:
+    """Return who watches the tensors in nested arguments, and whether gradients flow through one."""
+    graph, draw, learned = torch.is_grad_enabled(), None, False
+    left = [*args, *kwargs.values()]
+    for value in left:  # which grows
+        if isinstance(value, torch.Tensor):
+            if type(value) is Watched:
+                draw = value.draw
+            learned = learned or (graph and value.requires_grad)
+        elif isinstance(value, tuple | list):
+            left.extend(value)
+        elif isinstance(value, dict):
+            left.extend(value.values())
+    return cast("Draw", draw), learned
 
 
 def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return what a function makes of a target and of values that are learned, weighted, and note their difference."""
     name = getattr(func, "__name__", repr(func))
-    if name not in LOSSES | DIFFERENCES:
+    if name not in SEEN:
         raise ConfigError(
             f"the algorithm's loss is made of its targets by `{name}`, where no TD error can be seen; WithPriorities "
             f"takes losses of a difference: `target - value`, or {', '.join(sorted(LOSSES))} of torch.nn.functional"
         )
-    names = [f"{place}" for place in range(len(args))] + list(kwargs)
-    values = [*args, *kwargs.values()]
-    pair = [place for place, value in enumerate(values) if isinstance(value, torch.Tensor)][:2]
-    for place in pair:
-        if values[place].requires_grad:
-            values[place] = draw.weighted(values[place], name)
-    first, second = (values[place] for place in pair)
-    made = func(*values[: len(args)], **dict(zip(names[len(args) :], values[len(args) :], strict=True)))
-    draw.met((first.detach() - second.detach()) if name in LOSSES else made.detach())
-    return made
+    if len(args) < 2:
+        args = (*args, *(kwargs[name] for name in NAMED if name in kwargs))
+        kwargs = {name: value for name, value in kwargs.items() if name not in NAMED}
+    first, second, *others = args
+    draw.met(first, second, name)
+    return func(draw.weighted(first), draw.weighted(second), *others, **kwargs)
+
+
+def _array(values: torch.Tensor) -> npt.NDArray[Any]:
+    return (values if values.dtype is torch.float32 else values.float()).numpy(force=True)

@@ -58,8 +58,13 @@ class WithPriorities(OffPolicyAlgorithm):
         """
         if torch.compiler.is_compiling():
             raise ConfigError(COMPILED)
-        with self.replay_buffer.carrying():
+        buffer = self.replay_buffer
+        buffer.carry(True)
+        try:
             super().train(*args, **kwargs)
+            buffer.feed_back()
+        finally:
+            buffer.carry(False)
 
     def load_replay_buffer(self, path: Any, truncate_last_traj: bool = True) -> None:  # noqa: ARG002
         """Load a buffer that was saved; one of the library's own is read into this one.

@@ -1,0 +1,43 @@
+"""Figures of the replay in the algorithm's logger, under ``replay/``."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.replay import Batch, ReplayBuffer
+
+EVERY = 16
+"""Of so many batches one counts in the means, and the first after each of the logger's dumps: means cost more than a
+draw does."""
+
+
+class Figures:
+    """Counts what is drawn and fed back, for the logger of the algorithm that is served, if there is one."""
+
+    def __init__(self) -> None:
+        self._batches = self._replayed = self._stale = 0
+        self._due = False
+
+    def drawn(self, algorithm: Any, replay: ReplayBuffer, batch: Batch) -> None:
+        """Note a batch."""
+        self._batches += 1
+        self._replayed += len(batch.id)
+        logger = getattr(algorithm, "_logger", None)
+        if logger is None:
+            return
+        logger.record("replay/size", len(replay))
+        logger.record("replay/transitions_replayed", self._replayed)
+        self._due = self._batches % EVERY == 0 or "replay/age_mean" not in logger.name_to_value
+        if self._due:
+            logger.record_mean("replay/age_mean", float(int(replay.next_id) - 1 - batch.id.mean()))
+            if getattr(algorithm, "takes_weights", False):
+                logger.record_mean("replay/weight_mean", float(batch.weight.mean()))
+
+    def fed(self, algorithm: Any, errors: npt.NDArray[np.floating[Any]], stale: int) -> None:
+        """Note what came back for the batch, and how many of its rows were stored no more."""
+        self._stale += stale
+        if logger := getattr(algorithm, "_logger", None):
+            logger.record("replay/stale_updates", self._stale)
+            if self._due:
+                logger.record_mean("replay/td_error_mean", float(errors.mean()))
