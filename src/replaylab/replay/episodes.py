@@ -70,7 +70,8 @@ class Episodic(Introspective):
         if first is None:
             raise ConfigError("`episodes` must hold at least one episode, whose fields those of the buffer are")
         steps_in(first)  # whether it is one
-        buffer = cls(capacity, fields or fields_of_episode(first), **({"next_obs": "derived"} | options))
+        options = {"next_obs": "derived"} | options
+        buffer = cls(capacity, fields or fields_of_episode(first), **options)  # type: ignore[call-arg] # ReplayBuffer's
         for episode in chain([first], coming):
             steps_in(episode)  # whether it is one
             buffer.extend_episode(**episode)
