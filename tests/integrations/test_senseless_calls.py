@@ -23,6 +23,28 @@ def test_nodes():
     assert wrongs(Call(torchdata.ReplayNode, GIVEN, STREAM | {"folder": "None text"}, use=drained)) == []
 
 
+def test_buffers_for_cleanrl():
+    cleanrl = pytest.importorskip("replaylab.integrations.cleanrl")
+    from gymnasium import spaces
+
+    box = spaces.Box(-1, 1, (4,))
+    given = {"buffer_size": 8, "observation_space": box, "action_space": box, "device": "cpu", "n_envs": 2, "seed": 0}
+    accepts = dict.fromkeys(("optimize_memory_usage", "handle_timeout_termination"), TRUTH)
+    accepts |= dict.fromkeys(("sampler", "autoreset", "storage"), "None") | {"transforms": "[]", "seed": SEED}
+    assert wrongs(Call(cleanrl.ReplayBuffer, given, accepts, theirs=("device",))) == []
+
+
+def test_episodes_of_data_sets():
+    from replaylab.integrations import d4rl, lerobot
+
+    arrays = {"observations": [0.0, 1.0], "terminals": [0, 1], "timeouts": [0, 0]}
+    accepts = {"terminals": "None", "extra": "None {} [] 0"}
+    assert wrongs(Call(d4rl.episodes, {"arrays": arrays}, accepts)) == []
+    table = {"observation": [0.0, 1.0], "episode_index": [0, 0]}
+    accepts = {"frames": "[]", "extra": "None {} [] 0"}
+    assert wrongs(Call(lerobot.episodes, {"frames": table}, accepts, use=list)) == []
+
+
 def test_buffers_of_stable_baselines3():
     sb3 = pytest.importorskip("replaylab.integrations.sb3")
     from gymnasium import spaces

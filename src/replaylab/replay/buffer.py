@@ -20,7 +20,7 @@ from replaylab.replay.data.arrays import checked_progress, ids_array, positive, 
 from replaylab.replay.data.batch import Batch, copy_batch, delivery
 from replaylab.replay.data.fields import Tree, flatten
 from replaylab.replay.data.memory import check_batch_memory
-from replaylab.replay.rows import Rows
+from replaylab.replay.episodes import Episodic
 from replaylab.replay.samplers.custom.sampler import CustomSampler
 from replaylab.replay.samplers.custom.state import CustomState, flags_of
 from replaylab.replay.samplers.laber import LaBER, Rescorer
@@ -34,7 +34,7 @@ from replaylab.replay.transforms.frame_stack import FrameStack
 from replaylab.replay.transforms.transform import Transform
 
 
-class ReplayBuffer(Rows):
+class ReplayBuffer(Episodic):
     """Stores steps, draws batches of them by an exactly known law, and takes the learner's feedback.
 
     Every stored step gets a number, its ``id``, that is never reused; when more than `capacity` are stored

@@ -207,12 +207,21 @@ LAW = {"ids": "0 -1 []", "batch_size": "None", "progress": "None 0"}
 OF_PRIORITIES = ("num_envs", "sampler", "retention", "count_replays", "seed")
 FLAGS = {"terminated": "None", "truncated": "None", "where": "None True"}
 ENDS = {"terminated": Field((), bool), "truncated": Field((), bool)}
+SEEN = {"obs": Field(), "next_obs": Field()} | ENDS
+EPISODE = {"obs": "[]", "terminated": TRUTH, "truncated": TRUTH}
 CALLS = [
     Call(Field, {}, {"shape": "[]", "dtype": "None", "compressed": "0"}),
     Call(ReplayBuffer, {"capacity": 8, "fields": {"x": Field()}}, NEW),
     Call("add", {"x": 1.0, "y": [1, 2]}, {"where": "None True", "final_obs": "None", "x": ARRAY}, buffer),
     Call("extend", {"x": [1.0], "y": [[1, 2]]}, {"where": "None", "final_obs": "None"}, buffer),
     Call("end_episode", {}, {"where": "None True"}, buffer),
+    Call("extend_episode", {"obs": [0.0, 1.0]}, EPISODE, lambda: ReplayBuffer(8, SEEN)),
+    Call(
+        "from_episodes",
+        {"episodes": [{"obs": [0.0, 1.0]}], "capacity": 8, "fields": SEEN},
+        {"capacity": "None", "fields": "None {}"},
+        lambda: ReplayBuffer,
+    ),
     Call("sample", {"batch_size": 2}, DRAWN | {"out": "None"}, buffer),
     Call("sample", out, DRAWN | {"out": "None"}, buffer),
     Call("sample", {"batch_size": 2, "progress": 0.5}, {"progress": "0", "out": "None"}, replicas),

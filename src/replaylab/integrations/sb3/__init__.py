@@ -2,7 +2,8 @@
 
 `ReplayLabBuffer` goes where any of the library's own buffers goes. `WithPriorities` makes an off-policy algorithm one
 that weights its loss and feeds its TD errors back; `PrioritizedDQN`, `PrioritizedDDPG`, `PrioritizedTD3` and
-`PrioritizedSAC` are ready. Those of sb3-contrib are in `replaylab.integrations.sb3_contrib`.
+`PrioritizedSAC` are ready. Those of sb3-contrib are in `replaylab.integrations.sb3_contrib`. `read_pickle` reads what a
+buffer of the library's saved into a plain `replaylab.ReplayBuffer`.
 """
 
 from replaylab.errors import MissingExtraError
@@ -15,6 +16,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from replaylab.integrations.sb3.buffer import ReplayLabBuffer
+from replaylab.integrations.sb3.pickles import read_pickle
 from replaylab.integrations.sb3.priorities import (
     PrioritizedDDPG,
     PrioritizedDQN,
@@ -30,4 +32,5 @@ __all__ = [
     "PrioritizedTD3",
     "ReplayLabBuffer",
     "WithPriorities",
+    "read_pickle",
 ]

@@ -1,0 +1,359 @@
+"""A buffer for CleanRL's scripts, to be imported in place of ``cleanrl_utils.buffers.ReplayBuffer``."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as ListOf
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.arguments import checked, flag, one_of, optional, whole
+from replaylab.errors import ConfigError, FieldError, MissingExtraError
+from replaylab.replay import Field, FrameStack, NStep, Sampler, Seed, Storage, Transform, Uniform
+from replaylab.replay import ReplayBuffer as Replay
+
+try:
+    import torch
+    from gymnasium import spaces
+except ModuleNotFoundError as error:
+    raise MissingExtraError(
+        f"replaylab.integrations.cleanrl needs {error.name}, which is not installed. Run: "
+        'pip install "replaylab[torch]" gymnasium'
+    ) from error
+
+FINAL = ("final_observation", "final_obs")
+"""Where Gymnasium's vector environments that reset in the same step have last observations: 0.29, and 1.x."""
+
+
+class Columns(NamedTuple):
+    """The columns of CleanRL's own batch, in its order: tensors (B, ...), rewards and dones (B, 1)."""
+
+    observations: torch.Tensor
+    actions: torch.Tensor
+    next_observations: torch.Tensor
+    dones: torch.Tensor
+    rewards: torch.Tensor
+
+
+class ReplayBufferSamples(Columns):
+    """A batch: the five columns that CleanRL's has, and three attributes more.
+
+    Attributes:
+        weights: Importance weights, float32 (B, 1); 1 under samplers that need no correction.
+        ids: The steps' numbers, int64 (B,), for `ReplayBuffer.update_priorities`.
+        discounts: With n-step returns γⁿ, or 0 where the episode terminated, float32 (B, 1); else None.
+    """
+
+    weights: torch.Tensor
+    ids: npt.NDArray[np.int64]
+    discounts: torch.Tensor | None
+
+
+class ReplayBuffer:
+    """CleanRL's buffer, with this library's samplers, transforms and storage underneath.
+
+    The first seven arguments, `add`, `sample` and what they take and return are those of
+    ``cleanrl_utils.buffers.ReplayBuffer``, so that a script runs with its import line changed. Its loop passes
+    ``terminations`` only; that a time limit ended an episode is read from ``infos``, so that n-step returns never look
+    over it. What is not said there can be said: ``add(..., truncated=truncations)``.
+
+    Args:
+        buffer_size: C, over all environments.
+        observation_space: Of one environment: Box, Discrete, MultiDiscrete or MultiBinary.
+        action_space: Of one environment, likewise.
+        device: Where batches go; "auto": CUDA if there is any.
+        n_envs: E.
+        optimize_memory_usage: Do not store next observations but find them in the row that follows, and keep those that
+            are in none; nothing is lost, and nothing else is excluded.
+        handle_timeout_termination: Whether ``infos``, where it is a list of dicts, says by "TimeLimit.truncated" which
+            of the `done` are time limits.
+        sampler: What to draw.
+        transforms: What a drawn step becomes: `NStep`, whose ``discounts`` then take the place of γ in the script's
+            target; and `FrameStack` (with ``stacked_input=True``), which stores frames once.
+        autoreset: None: every step given is a transition. "next_step": environments reset themselves in the step after
+            an episode's end, Gymnasium 1.x's default, and that step is left out; where neither ``infos`` nor
+            `truncated` says that an episode was cut off, its reset cannot be seen.
+        storage: Where rows are; see `replaylab.ReplayBuffer`.
+        seed: Of the draws; None: one number of NumPy's global generator, which the scripts seed.
+
+    Attributes:
+        replay: The `replaylab.ReplayBuffer` underneath.
+
+    Raises:
+        ConfigError: An argument is out of its range.
+        FieldError: A space cannot be stored.
+
+    Example:
+        >>> from gymnasium import spaces
+        >>> from replaylab.replay import Prioritized
+        >>> rb = ReplayBuffer(100, spaces.Box(-1, 1, (3,)), spaces.Discrete(2), "cpu", sampler=Prioritized(beta=0.4))
+        >>> rb.add(np.zeros((1, 3)), np.ones((1, 3)), np.array([1]), np.ones(1), np.zeros(1, bool), {})
+        >>> data = rb.sample(4)
+        >>> data.rewards.shape, rb.update_priorities(data.ids, torch.ones(4))
+        (torch.Size([4, 1]), 4)
+    """
+
+    def __init__(
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        device: torch.device | str = "auto",
+        n_envs: int = 1,
+        optimize_memory_usage: bool = False,
+        handle_timeout_termination: bool = True,
+        *,
+        sampler: Sampler = Uniform(),  # noqa: B008 - frozen
+        transforms: ListOf[Transform] = (),
+        autoreset: Literal["next_step"] | None = None,
+        storage: Storage | None = None,
+        seed: Seed = None,
+    ) -> None:
+        self.n_envs = checked("n_envs", n_envs, whole())
+        self.buffer_size = max(checked("buffer_size", buffer_size, whole()) // self.n_envs, 1)
+        self.observation_space, self.action_space = observation_space, action_space
+        self.obs_shape = _shape(observation_space, "observation_space")
+        self.action_dim = int(np.prod(_shape(action_space, "action_space")))
+        self.device = torch.device(_default_device() if isinstance(device, str) and device == "auto" else device)
+        self.optimize_memory_usage = checked("optimize_memory_usage", optimize_memory_usage, flag)
+        self.handle_timeout_termination = checked("handle_timeout_termination", handle_timeout_termination, flag)
+        seeded = np.random.randint(2**31) if seed is None else seed  # noqa: NPY002 - what the scripts seed
+        self.replay = Replay(
+            self.buffer_size * self.n_envs,
+            self._fields(transforms),
+            num_envs=self.n_envs,
+            sampler=sampler,
+            transforms=transforms,
+            next_obs="derived" if self.optimize_memory_usage else "stored",
+            autoreset=checked("autoreset", autoreset, optional(one_of("next_step"))),
+            storage=storage,
+            seed=seeded,
+        )
+        self._n_step = any(isinstance(one, NStep) for one in transforms)
+        # Last observations of episodes of which nobody said where the next one begins, and which those are.
+        self._unexplained: tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None = None
+
+    @property
+    def pos(self) -> int:
+        """The place of the next time step."""
+        return int(self.replay.next_id) // self.n_envs % self.buffer_size
+
+    @property
+    def full(self) -> bool:
+        """Whether every place is taken."""
+        return len(self.replay) == self.replay.capacity
+
+    @property
+    def observations(self) -> npt.NDArray[Any]:
+        """What is stored, by place and environment, (C/E, E, ...); with "next_step", steps one after the other."""
+        return self._column("obs")
+
+    @property
+    def next_observations(self) -> npt.NDArray[Any]:
+        """As `observations`; not there with `optimize_memory_usage`."""
+        return self._column("next_obs")
+
+    @property
+    def actions(self) -> npt.NDArray[Any]:
+        """As `observations`."""
+        return self._column("action")
+
+    @property
+    def rewards(self) -> npt.NDArray[Any]:
+        """As `observations`, (C/E, E)."""
+        return self._column("reward")
+
+    @property
+    def dones(self) -> npt.NDArray[np.float32]:
+        """Where episodes terminated, (C/E, E); a copy."""
+        return self._column("terminated").astype(np.float32)
+
+    @property
+    def timeouts(self) -> npt.NDArray[np.float32]:
+        """Where episodes were cut off, (C/E, E); a copy."""
+        return self._column("truncated").astype(np.float32)
+
+    def size(self) -> int:
+        """Return how many time steps are stored."""
+        return len(self.replay) // self.n_envs
+
+    def reset(self) -> None:
+        """Drop every stored step."""
+        self.replay.clear()
+        self.replay.end_episode()
+        self._unexplained = None
+
+    def add(
+        self,
+        obs: Any,
+        next_obs: Any,
+        action: Any,
+        reward: Any,
+        done: Any,
+        infos: Any,
+        truncated: Any = None,
+    ) -> None:
+        """Store one time step of every environment.
+
+        Args:
+            obs: (E, ...).
+            next_obs: What the action led to; where ``infos`` has an episode's last observation, it is that.
+            action: (E, ...).
+            reward: (E,).
+            done: Whether the episode terminated (E,); with a list of ``infos``, whether it ended.
+            infos: What the vector environment returned; or a list of dicts, one an environment.
+            truncated: Whether the episode was cut off (E,), in addition to what ``infos`` says.
+
+        Raises:
+            ConfigError: The environments seem to reset themselves in the next step, and `autoreset` does not say so.
+            ShapeError, DtypeError: A value does not fit the spaces.
+        """
+        shape = (self.n_envs, *self.obs_shape)
+        before, after = np.asarray(obs).reshape(shape), np.asarray(next_obs).reshape(shape)
+        rewards = np.asarray(reward, np.float32).reshape(self.n_envs)
+        ended = np.asarray(done, np.bool_).reshape(self.n_envs)
+        cut_off = np.zeros(self.n_envs, np.bool_) if truncated is None else self._mask(truncated)
+        told = None
+        if isinstance(infos, Mapping):
+            after, told = self._with_final(after, infos)
+            said = [self._mask(infos["_episode"])] if "_episode" in infos else []  # RecordEpisodeStatistics
+            cut_off = np.logical_or.reduce([cut_off, *said, *([] if told is None else [told])]) & ~ended
+        elif self.handle_timeout_termination and ended.any():
+            cut_off |= self._mask([bool(info.get("TimeLimit.truncated", False)) for info in infos]) & ended
+            ended = ended & ~cut_off
+        self._check_resets(before, rewards, ended)
+        self.replay.add(
+            obs=before,
+            action=np.asarray(action, self.replay.fields["action"].dtype).reshape(self.n_envs, self.action_dim),
+            reward=rewards,
+            next_obs=after,
+            terminated=ended,
+            truncated=cut_off,
+        )
+        over = ended | cut_off
+        self._unexplained = (after.copy(), over) if told is None and over.any() else None
+
+    def extend(self, *args: Any) -> None:
+        """Store many time steps: the arguments of `add`, each with a time axis in front."""
+        for step in zip(*args, strict=True):
+            self.add(*step)
+
+    def sample(self, batch_size: int, progress: float | None = None) -> ReplayBufferSamples:
+        """Draw a batch.
+
+        Args:
+            batch_size: B.
+            progress: Training progress in [0, 1], such as ``global_step / args.total_timesteps``, for numbers of the
+                sampler that change over the run (β).
+
+        Raises:
+            EmptyBufferError: Too little is stored.
+            ConfigError: `progress` is missing, or out of its range.
+        """
+        batch = self.replay.sample(batch_size, progress=progress)
+        data = ReplayBufferSamples(
+            observations=self.to_torch(batch.obs.reshape(-1, *self.obs_shape), copy=False),
+            actions=self.to_torch(batch.action, copy=False),
+            next_observations=self.to_torch(batch.next_obs.reshape(-1, *self.obs_shape), copy=False),
+            dones=self.to_torch(batch.terminated.reshape(-1, 1).astype(np.float32), copy=False),
+            rewards=self.to_torch(batch.reward.reshape(-1, 1), copy=False),
+        )
+        data.weights = self.to_torch(batch.weight.reshape(-1, 1), copy=False)
+        data.ids = batch.id
+        data.discounts = self.to_torch(batch.discount.reshape(-1, 1), copy=False) if self._n_step else None
+        return data
+
+    def update_priorities(self, ids: npt.ArrayLike, td_error: Any) -> int:
+        """Give the sampler the learner's feedback.
+
+        Args:
+            ids: Of a batch, ``data.ids``.
+            td_error: δ of its rows, of any sign: a tensor or an array (B,) or (B, 1).
+
+        Returns:
+            How many of the steps were still stored; for the others nothing changes.
+
+        Raises:
+            PriorityError: A value is NaN or infinite; nothing is changed.
+            IdError, ShapeError, DtypeError: The arrays do not fit.
+        """
+        errors = td_error.detach().cpu().numpy() if isinstance(td_error, torch.Tensor) else np.asarray(td_error)
+        return self.replay.update_priorities(ids, errors.reshape(-1))
+
+    def to_torch(self, array: npt.NDArray[Any], copy: bool = True) -> torch.Tensor:
+        """Return an array as a tensor on the buffer's device."""
+        return torch.tensor(array, device=self.device) if copy else torch.as_tensor(array, device=self.device)
+
+    def _fields(self, transforms: Any) -> dict[str, Field]:
+        shape = self.obs_shape
+        for one in transforms if isinstance(transforms, ListOf) else ():  # else it is refused below
+            if not isinstance(one, (NStep, FrameStack)):
+                raise ConfigError(
+                    f"`transforms` of CleanRL's buffer must be NStep or FrameStack, which leave a batch's rows as its "
+                    f"scripts take them, but got {one!r}; use replaylab.ReplayBuffer for others"
+                )
+            if isinstance(one, FrameStack):
+                if not one.stacked_input or shape[:1] != (one.length,):
+                    raise FieldError(
+                        "FrameStack must have stacked_input=True and the length of the observations' first axis, but "
+                        f"got {one!r} for observations of shape {shape}; wrap the environment in its frame stack"
+                    )
+                shape = shape[1:]
+        obs, dtype = Field(shape, np.dtype(self.observation_space.dtype)), np.dtype(self.action_space.dtype)
+        action = Field((self.action_dim,), np.float32 if dtype == np.float64 else dtype)
+        ends = Field((), np.bool_)
+        return {
+            "obs": obs,
+            "action": action,
+            "reward": Field(),
+            "next_obs": obs,
+            "terminated": ends,
+            "truncated": ends,
+        }
+
+    def _column(self, name: str) -> npt.NDArray[Any]:
+        columns = self.replay.columns
+        if name not in columns:
+            raise FieldError(f"`{name}` lies in no column of its own (optimize_memory_usage); use replay.get(ids)")
+        rows: npt.NDArray[Any] = columns[name]
+        return rows.reshape(self.buffer_size, self.n_envs, *rows.shape[1:])
+
+    def _mask(self, value: Any) -> npt.NDArray[np.bool_]:
+        return np.asarray(value, np.bool_).reshape(self.n_envs)
+
+    def _with_final(self, after: Any, infos: Mapping[str, Any]) -> tuple[Any, npt.NDArray[np.bool_] | None]:
+        """Return next observations with episodes' last ones in them, and whose those are; None: ``infos`` has none."""
+        for name in FINAL:
+            if f"_{name}" in infos:
+                over = self._mask(infos[f"_{name}"])
+                after = after.copy()
+                for env in np.flatnonzero(over):
+                    after[env] = np.asarray(infos[name][env]).reshape(self.obs_shape)
+                return after, over
+        return after, None
+
+    def _check_resets(self, obs: Any, rewards: Any, ended: Any) -> None:
+        """Refuse a step that shows an ended episode's last observation again, and leads to the next one's first."""
+        if self._unexplained is None or self.replay.autoreset is not None:
+            return
+        last, over = self._unexplained
+        again = (obs == last).reshape(self.n_envs, -1).all(1) & over & (rewards == 0.0) & ~ended
+        if again.any():
+            raise ConfigError(
+                f"environments {np.flatnonzero(again).tolist()} reset themselves in the step after an episode's end "
+                "(AutoresetMode.NEXT_STEP, Gymnasium 1.x's default), which is no transition; make them with "
+                'autoreset_mode=AutoresetMode.SAME_STEP, or this buffer with autoreset="next_step"'
+            )
+
+
+def _shape(space: Any, name: str) -> tuple[int, ...]:
+    """Return the shape in which a space's values are stored; numbers have an axis of their own."""
+    if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return tuple(space.shape or ()) or (1,)
+    if isinstance(space, spaces.Discrete):
+        return (1,)
+    raise FieldError(f"`{name}` must be Box, Discrete, MultiDiscrete or MultiBinary of Gymnasium, but got {space!r}")
+
+
+def _default_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"

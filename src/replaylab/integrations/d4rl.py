@@ -1,0 +1,109 @@
+"""Episodes from the arrays of offline data sets, as D4RL and OGBench have them; needs NumPy alone."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.arguments import checked, mapping, one_of, optional, text
+from replaylab.errors import ConfigError, FieldError, ShapeError
+
+STEPS = {"action": "actions", "reward": "rewards"}
+"""Fields of a step, and what they are called there; either may be missing."""
+
+
+def episodes(
+    arrays: Mapping[str, Any],
+    *,
+    terminals: Literal["terminated", "ends"] | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the episodes of a data set, in the form that `ReplayBuffer.extend_episode` takes.
+
+    What the last action of an episode led to is missing in data without ``next_observations``. If the task ended there,
+    no target needs it, and the last observation stands in for it. If the episode was cut off, or the data end, that
+    step is left out, and the one before it is truncated: its next observation is known. Where ``next_observations`` are
+    there, every step is kept, and an episode also ends where the next row does not begin with them (where somebody left
+    rows out).
+
+    Args:
+        arrays: ``observations`` (N, ...), ``terminals`` (N,), and if there are any ``actions``, ``rewards``,
+            ``next_observations``, ``timeouts``, ``masks``, ``valids``; an opened HDF5 file will do.
+        terminals: What they say: "terminated", the task ended there, as in D4RL; or "ends", the trajectory is over, as
+            in OGBench, where ``masks`` of 0 say that the task ended. None: as in OGBench with ``masks`` or ``valids``,
+            as in D4RL with ``timeouts``.
+        extra: More fields of a step: the field's name → the array's, such as ``{"qpos": "infos/qpos"}``.
+
+    Raises:
+        FieldError: An array is missing.
+        ShapeError: The arrays' lengths differ.
+        ConfigError: Nothing tells what ``terminals`` say, and it is not given.
+
+    Example:
+        >>> arrays = {"observations": np.arange(5.0), "terminals": [0, 1, 0, 0, 0], "timeouts": [0, 0, 0, 0, 1]}
+        >>> [(one["obs"].tolist(), one["terminated"].tolist()) for one in episodes(arrays)]
+        [([0.0, 1.0, 1.0], [False, True]), ([2.0, 3.0, 4.0], [False, False])]
+    """
+    arrays = checked("arrays", arrays, mapping)
+    extra = checked("extra", extra or {}, mapping)
+    names = STEPS | {name: checked("extra", other, text) for name, other in extra.items()}
+    for name in ("observations", "terminals", *extra.values()):
+        if name not in arrays:
+            raise FieldError(f"the data set must have the array `{name}`, but has {', '.join(arrays)}")
+    read = {name: np.asarray(arrays[name]) for name in _known(arrays, names)}
+    lengths = {name: len(array) for name, array in read.items() if array.ndim}
+    if len(set(lengths.values())) != 1 or len(lengths) < len(read):
+        raise ShapeError(f"the arrays of a data set must have one length, but got {lengths}")
+    own = {name: read[other] for name, other in names.items() if other in read}
+    terminated, over = _ends(read, checked("terminals", terminals, optional(one_of("terminated", "ends"))))
+    return _split(read["observations"], read.get("next_observations"), own, terminated, over)
+
+
+def _known(arrays: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    used = ("observations", "next_observations", "terminals", "timeouts", "masks", "valids", *names.values())
+    return [name for name in used if name in arrays]
+
+
+def _ends(read: Mapping[str, Any], terminals: str | None) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return where episodes terminated, and where they are over for any reason (N,)."""
+    flags = {
+        name: read[name].reshape(len(read[name])) != 0
+        for name in ("terminals", "timeouts", "masks", "valids")
+        if name in read
+    }
+    if terminals is None:
+        if not {"masks", "valids", "timeouts"} & flags.keys():
+            raise ConfigError(
+                "the data set does not tell whether `terminals` are ends of the task or of the recording; pass "
+                'terminals="terminated" (D4RL: no bootstrap there) or terminals="ends" (OGBench: bootstrap)'
+            )
+        terminals = "ends" if {"masks", "valids"} & flags.keys() else "terminated"
+    over = flags["terminals"] | flags.get("timeouts", np.zeros_like(flags["terminals"]))
+    if terminals == "terminated":
+        return flags["terminals"], over
+    terminated = ~flags["masks"] if "masks" in flags else np.zeros_like(over)
+    if "valids" not in flags:
+        return terminated, over
+    return terminated & flags["valids"], ~flags["valids"]  # a row that is not valid holds an observation, and no step
+
+
+def _split(
+    obs: Any, next_obs: Any, own: Mapping[str, Any], terminated: npt.NDArray[np.bool_], over: npt.NDArray[np.bool_]
+) -> Iterator[dict[str, Any]]:
+    if next_obs is not None and len(obs):
+        follows = (next_obs[:-1] == obs[1:]).reshape(len(obs) - 1, -1).all(1)
+        over = over.copy()
+        over[:-1] |= ~follows
+    begin = 0
+    for end in dict.fromkeys([*(np.flatnonzero(over) + 1).tolist(), len(obs)]):
+        whole = next_obs is not None or (end > 0 and terminated[end - 1])
+        steps = slice(begin, end if whole else end - 1)
+        begin = end
+        if steps.stop <= steps.start:
+            continue
+        last = obs[end - 1] if next_obs is None else next_obs[end - 1]
+        truncated = np.zeros(steps.stop - steps.start, np.bool_)
+        truncated[-1] = not terminated[steps.stop - 1]
+        ends = {"terminated": terminated[steps], "truncated": truncated}
+        yield {"obs": np.concatenate([obs[steps], last[None]]), **{name: own[name][steps] for name in own}, **ends}

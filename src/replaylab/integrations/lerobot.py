@@ -1,0 +1,161 @@
+"""Episodes from the frames of a LeRobot data set; needs NumPy alone, and LeRobot only to read one from disk."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby, pairwise
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.arguments import Unfit, checked, mapping, one_of, text
+from replaylab.errors import FieldError, ShapeError
+
+OBS, CAMERAS = "observation", "observation.image"
+"""How the names of observations, and those of camera pictures, begin."""
+
+STEPS = {"action": "action", "reward": "next.reward"}
+"""Fields of a step, and what they are called there; either may be missing."""
+
+
+def episodes(
+    frames: Any,
+    *,
+    done: Literal["terminated", "truncated"] = "terminated",
+    extra: Mapping[str, str] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the episodes of a data set, in the form that `ReplayBuffer.extend_episode` takes.
+
+    Observations are nested by the dots in their names: ``observation.images.top`` is ``obs["images"]["top"]``. Pictures
+    stay, or become again, what cameras give: floats that are whole 255ths, as LeRobot hands them out, become uint8; the
+    others stay as they are. Nothing crosses an episode.
+
+    What the last action of an episode led to is in no frame. If the task ended there, no target needs it, and the last
+    observation stands in for it. If the episode was cut off, that frame gives its observation alone, and the step
+    before it is truncated.
+
+    Args:
+        frames: A ``LeRobotDataset``, or other frames one by one, in order: mappings with ``observation.*``,
+            ``episode_index``, and if there are any ``frame_index``, ``action``, ``next.reward``, ``next.done``,
+            ``next.truncated``. Or a table of them: name → array (N, ...).
+        done: What ``next.done`` says where there is no ``next.truncated``: that the task ended, as in LeRobot's own
+            buffer, or that the recording did.
+        extra: More fields of a step: the field's name → the frame's, as in ``{"helped": "complementary_info.helped"}``.
+
+    Raises:
+        FieldError: A frame has no ``observation.*``, no ``episode_index``, or other names than the first one.
+        ShapeError: The frames of an episode do not follow each other.
+
+    Example:
+        >>> table = {"observation.state": np.arange(4.0), "episode_index": [0, 0, 0, 1], "next.done": [0, 0, 1, 0]}
+        >>> [(one["obs"]["state"].tolist(), one["terminated"].tolist()) for one in episodes(table)]
+        [([0.0, 1.0, 2.0, 2.0], [False, False, True])]
+    """
+    done_is = checked("done", done, one_of("terminated", "truncated"))
+    names = {name: checked("extra", other, text) for name, other in checked("extra", extra or {}, mapping).items()}
+    tables = _of_table(frames) if isinstance(frames, Mapping) else _of_frames(checked("frames", frames, _frames))
+    for table in tables:
+        episode = _episode(table, STEPS | names, done_is)
+        if episode is not None:
+            yield episode
+
+
+def _frames(value: Any) -> Iterable[Any]:
+    """Frames one by one; a data set that has only places and a length is taken place by place."""
+    if isinstance(value, str | bytes) or not (isinstance(value, Iterable) or hasattr(value, "__getitem__")):
+        raise Unfit("frames, each a mapping of names to values, or a table of them")
+    return (value[i] for i in range(len(value))) if hasattr(value, "__getitem__") else value
+
+
+def _of_frames(frames: Iterable[Any]) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """Yield each episode's frames as columns."""
+
+    def number(frame: Any) -> int:
+        if not isinstance(frame, Mapping) or "episode_index" not in frame:
+            raise FieldError(f"a frame must be a mapping with `episode_index`, but got {_names(frame)}")
+        return int(np.asarray(frame["episode_index"]).reshape(()))
+
+    for _, group in groupby(frames, number):
+        held = list(group)
+        if any(frame.keys() != held[0].keys() for frame in held):
+            raise FieldError(f"the frames of an episode must have the same names, but one has not {_names(held[0])}")
+        yield {name: np.stack([np.asarray(frame[name]) for frame in held]) for name in _used(held[0])}
+
+
+def _of_table(table: Mapping[str, Any]) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """Yield each episode's part of the columns."""
+    if "episode_index" not in table:
+        raise FieldError(f"the table must have the column `episode_index`, but has {_names(table)}")
+    columns = {name: np.asarray(table[name]) for name in _used(table)}
+    lengths = {name: len(column) for name, column in columns.items() if column.ndim}
+    if len(set(lengths.values())) != 1 or len(lengths) < len(columns):
+        raise ShapeError(f"the columns of a table must have one length, but got {lengths}")
+    number = columns["episode_index"].reshape(-1)
+    borders = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
+    for begin, end in pairwise(borders):
+        if end > begin:
+            yield {name: column[begin:end] for name, column in columns.items()}
+
+
+def _used(frame: Mapping[str, Any]) -> list[str]:
+    """Return the names of what can be a column; a task's description is none."""
+    return [name for name, value in frame.items() if not isinstance(value, str) and name != "task"]
+
+
+def _episode(table: Mapping[str, Any], names: Mapping[str, str], done_is: str) -> dict[str, Any] | None:
+    """Return an episode of T + 1 observations; None where there is no whole step."""
+    if "frame_index" in table and (np.diff(table["frame_index"].reshape(-1)) != 1).any():
+        raise ShapeError(
+            f"the frames of episode {table['episode_index'].reshape(-1)[0]} must follow each other, but are numbered "
+            f"{table['frame_index'].reshape(-1).tolist()[:20]}; sort them, and leave none out"
+        )
+    count = len(table["episode_index"])
+    ended, cut_off = (_flags(table, name, count) for name in ("next.done", "next.truncated"))
+    terminated = ended & ~cut_off if "next.truncated" in table or done_is == "terminated" else np.zeros_like(ended)
+    steps = count if terminated[-1] else count - 1
+    if not steps:
+        return None
+    own = {name: table[other][:steps] for name, other in names.items() if other in table}
+    if "reward" in own:
+        own["reward"] = own["reward"].reshape(steps)
+    truncated = np.zeros(steps, np.bool_)
+    truncated[-1] = not terminated[steps - 1]
+    return {"obs": _obs(table, terminated[-1]), **own, "terminated": terminated[:steps], "truncated": truncated}
+
+
+def _flags(table: Mapping[str, Any], name: str, count: int) -> npt.NDArray[np.bool_]:
+    return table[name].reshape(count) != 0 if name in table else np.zeros(count, np.bool_)
+
+
+def _obs(table: Mapping[str, Any], last_again: Any) -> Any:
+    """Return the observations, nested as their names are."""
+    nested: dict[str, Any] = {}
+    for name, column in table.items():
+        if name.split(".")[0] != OBS:
+            continue
+        whole = as_pictures(column) if name.startswith(CAMERAS) else column
+        whole = np.concatenate([whole, whole[-1:]]) if last_again else whole
+        *path, leaf = name.split(".")
+        place = nested
+        for key in path:
+            place = place.setdefault(key, {})
+            if not isinstance(place, dict):
+                raise FieldError(f"`{name}` and `{'.'.join(path)}` cannot both be observations; rename one")
+        if isinstance(place.get(leaf), dict):
+            raise FieldError(f"`{name}` and `{name}.*` cannot both be observations; rename one")
+        place[leaf] = whole
+    if not nested:
+        raise FieldError(f"frames must have `observation` or `observation.*`, but have {_names(table)}")
+    return nested[OBS]
+
+
+def as_pictures(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return floats that are whole 255ths as uint8, anything else as it is."""
+    if column.dtype.kind != "f":
+        return column
+    pixels = np.rint(np.clip(column, 0.0, 1.0) * 255.0).astype(np.uint8)
+    same = np.array_equal((pixels.astype(column.dtype) / column.dtype.type(255.0)), column)
+    return pixels if same else column
+
+
+def _names(frame: Any) -> str:
+    return ", ".join(map(str, frame)) if isinstance(frame, Mapping) else f"a {type(frame).__name__}"

@@ -1,0 +1,88 @@
+"""Minari's data sets: in, and out, without loss."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from replaylab.arguments import checked, instance, text
+from replaylab.errors import FieldError, MissingExtraError
+from replaylab.replay import ReplayBuffer
+
+try:
+    from minari import EpisodeData, MinariDataset, create_dataset_from_buffers
+    from minari.data_collector import EpisodeBuffer
+except ModuleNotFoundError as error:
+    raise MissingExtraError(
+        f"replaylab.integrations.minari needs {error.name}, which is not installed. Run: "
+        'pip install "replaylab[minari]"'
+    ) from error
+
+THEIRS = {
+    "observations": "obs",
+    "actions": "action",
+    "rewards": "reward",
+    "terminations": "terminated",
+    "truncations": "truncated",
+}
+"""What an episode of theirs holds, and what it is called here."""
+
+
+def episodes(dataset: MinariDataset | Iterable[EpisodeData]) -> Iterator[dict[str, Any]]:
+    """Yield the episodes of a data set, in the form that `ReplayBuffer.extend_episode` takes.
+
+    Arrays keep their dtypes, Dict and Tuple spaces their nesting. What ``infos`` hold is left out.
+
+    Args:
+        dataset: A data set, or some of its episodes, such as ``dataset.filter_episodes(...)`` or
+            ``dataset.sample_episodes(n)``.
+
+    Example:
+        >>> steps = {"rewards": np.ones(2), "terminations": [False, True], "truncations": [False, False], "infos": {}}
+        >>> episode = EpisodeData(id=0, observations=np.arange(3.0), actions=np.zeros(2, int), **steps)
+        >>> buffer = ReplayBuffer.from_episodes(episodes([episode]))
+        >>> buffer.get([0, 1])["next_obs"].tolist()
+        [1.0, 2.0]
+    """
+    coming = dataset.iterate_episodes() if isinstance(dataset, MinariDataset) else dataset
+    for episode in coming:
+        if not isinstance(episode, EpisodeData):
+            raise FieldError(f"`dataset` must be a MinariDataset, or hold its episodes, but got {episode!r:.80}")
+        yield {name: getattr(episode, other) for other, name in THEIRS.items()}
+
+
+def create_dataset(buffer: ReplayBuffer, dataset_id: str, **options: Any) -> MinariDataset:
+    """Write what a buffer holds as a new data set of Minari's, without loss, and return it.
+
+    Args:
+        buffer: Its fields are obs, action, reward, next_obs, terminated and truncated; others have no place there, and
+            are left out. See `ReplayBuffer.episodes` for where episodes end.
+        dataset_id: Such as "cartpole/mine-v0".
+        **options: Of ``minari.create_dataset_from_buffers``: ``env``, or ``observation_space`` and ``action_space``;
+            ``algorithm_name``, ``author``, ``data_format``, ... Pictures are stored as they are, unless
+            ``jpeg_encoding=True``, which loses some.
+
+    Raises:
+        FieldError: A field is missing.
+        ConfigError: The buffer does not know which step follows which.
+    """
+    buffer = checked("buffer", buffer, instance(ReplayBuffer, "a ReplayBuffer"))
+    missing = [name for name in (*THEIRS.values(), "next_obs") if name not in buffer.fields]
+    if missing:
+        raise FieldError(
+            f"a data set of Minari's needs the fields {', '.join(missing)}, which the buffer does not have"
+        )
+    held = [
+        EpisodeBuffer(id=number, **{other: _plain(episode[name]) for other, name in THEIRS.items()})
+        for number, episode in enumerate(buffer.episodes())
+    ]
+    return create_dataset_from_buffers(
+        checked("dataset_id", dataset_id, text), held, **({"jpeg_encoding": False} | options)
+    )
+
+
+def _plain(tree: Any) -> Any:
+    """Return nested arrays by keys that are text, which Minari's files ask for."""
+    if isinstance(tree, Mapping):
+        return {str(key): _plain(child) for key, child in tree.items()}
+    return tuple(map(_plain, tree)) if isinstance(tree, tuple) else np.ascontiguousarray(tree)

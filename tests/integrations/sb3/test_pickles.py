@@ -1,0 +1,48 @@
+"""Buffers of Stable-Baselines3's own, read into plain ones."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+pytest.importorskip("stable_baselines3")
+
+from stable_baselines3.common.buffers import DictReplayBuffer
+from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
+from stable_baselines3.common.save_util import save_to_pkl
+
+from replaylab.errors import ConfigError
+from replaylab.integrations.sb3 import ReplayLabBuffer, read_pickle
+from replaylab.replay import NStep
+from tests.integrations.sb3.library import ACTION, BOX, DICT, stream
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+@pytest.mark.parametrize("space", [BOX, DICT], ids=["box", "dict"])
+def test_a_pickle_becomes_a_plain_buffer(space, n_envs, tmp_path):
+    kind = DictReplayBuffer if space is DICT else LibraryBuffer
+    theirs = kind(40 * n_envs, space, ACTION, "cpu", n_envs)
+    for step in stream(space, n_envs, 55):
+        theirs.add(*deepcopy(step))  # it reshapes what it is given
+    save_to_pkl(tmp_path / "replay_buffer.pkl", theirs)
+    replay = read_pickle(tmp_path / "replay_buffer.pkl", transforms=[NStep(3, 0.9)], seed=0)
+    assert (replay.capacity, len(replay), replay.num_envs) == (40 * n_envs, 40 * n_envs, None if n_envs == 1 else 3)
+    steps = replay.get(range(len(replay)))
+    places = (np.arange(40) + theirs.pos) % 40
+    dones, timeouts = (theirs.dones[places].ravel() != 0, theirs.timeouts[places].ravel() != 0)
+    np.testing.assert_array_equal(steps["reward"], theirs.rewards[places].ravel())
+    np.testing.assert_array_equal(steps["terminated"], dones & ~timeouts)
+    np.testing.assert_array_equal(steps["truncated"], dones & timeouts)
+    keys = DICT.spaces if space is DICT else [None]
+    for key in keys:
+        obs, after = (ours if key is None else ours[key] for ours in (steps["obs"], steps["next_obs"]))
+        own, following = (one if key is None else one[key] for one in (theirs.observations, theirs.next_observations))
+        np.testing.assert_array_equal(obs, own[places].reshape(obs.shape))
+        np.testing.assert_array_equal(after, following[places].reshape(after.shape))
+
+
+def test_what_is_none_of_theirs_is_refused():
+    ours = ReplayLabBuffer(20, BOX, ACTION, "cpu")
+    for wrong in (ours, ours.replay):
+        with pytest.raises(ConfigError, match="a ReplayBuffer of stable-baselines3 can be read in"):
+            read_pickle(wrong)

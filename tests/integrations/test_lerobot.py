@@ -1,0 +1,119 @@
+"""Frames in LeRobot's form become episodes."""
+
+import numpy as np
+import pytest
+
+from replaylab.errors import ConfigError, FieldError, ShapeError
+from replaylab.integrations.lerobot import episodes
+from replaylab.replay import ReplayBuffer
+
+LENGTHS, DONE = (5, 1, 4, 3), (True, False, False, True)
+ROWS = sum(LENGTHS)
+
+
+def table(**changes):
+    rng = np.random.default_rng(0)
+    number = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
+    last = np.append(np.diff(number) != 0, True)
+    columns = {
+        "observation.state": np.arange(ROWS * 2, dtype=np.float32).reshape(ROWS, 2),
+        "observation.images.top": rng.integers(256, size=(ROWS, 3, 4, 4), dtype=np.uint8),
+        "observation.images.wrist": rng.integers(256, size=(ROWS, 3, 2, 2), dtype=np.uint8),
+        "action": np.arange(ROWS, dtype=np.float32)[:, None],
+        "next.reward": np.arange(ROWS, dtype=np.float32)[:, None],
+        "next.done": last & np.repeat(DONE, LENGTHS),
+        "episode_index": number,
+        "frame_index": np.concatenate([np.arange(n) for n in LENGTHS]),
+        "complementary_info.helped": np.arange(ROWS) % 2 == 0,
+    }
+    return {name: value for name, value in (columns | changes).items() if value is not None}
+
+
+class FloatFrames:
+    """What a LeRobotDataset gives: by place, tensors, pictures as shares of 255, and the task's description."""
+
+    def __init__(self, columns):
+        self.columns = columns
+
+    def __len__(self):
+        return ROWS
+
+    def __getitem__(self, i):
+        torch = pytest.importorskip("torch")
+        frame = {name: torch.as_tensor(column[i]) for name, column in self.columns.items()}
+        pictures = [name for name in frame if name.startswith("observation.images")]
+        return frame | {name: frame[name] / 255 for name in pictures} | {"task": "pick up the cube"}
+
+
+def frames(columns):
+    return [{name: column[i] for name, column in columns.items()} for i in range(ROWS)]
+
+
+def loaded(source, **options):
+    buffer = ReplayBuffer.from_episodes(episodes(source, **options), seed=0)
+    return buffer, buffer.get(range(len(buffer)))
+
+
+@pytest.mark.parametrize("form", [lambda it: it, frames, lambda it: iter(frames(it)), FloatFrames])
+def test_every_form_gives_the_same(form):
+    buffer, steps = loaded(form(table()))
+    kept = [0, 1, 2, 3, 4, 6, 7, 8, 10, 11, 12]
+    columns = table()
+    assert steps["reward"].tolist() == kept
+    np.testing.assert_array_equal(steps["action"][:, 0], kept)
+    np.testing.assert_array_equal(steps["obs"]["state"], columns["observation.state"][kept])
+    for name in ("top", "wrist"):
+        pictures = steps["obs"]["images"][name]
+        assert pictures.dtype == np.uint8
+        np.testing.assert_array_equal(pictures, columns[f"observation.images.{name}"][kept])
+    assert np.flatnonzero(steps["terminated"]).tolist() == [4, 10]
+    assert np.flatnonzero(steps["truncated"]).tolist() == [7]
+    after = np.where(steps["terminated"], kept, np.add(kept, 1))  # no row crosses an episode
+    np.testing.assert_array_equal(steps["next_obs"]["images"]["top"], columns["observation.images.top"][after])
+    assert buffer.next_obs == "derived"
+
+
+def test_pictures_that_no_camera_gave_stay_floats():
+    pictures = table()["observation.images.top"].astype(np.float32) / 255 + 1e-4
+    _, steps = loaded(table(**{"observation.images.top": pictures}))
+    assert steps["obs"]["images"]["top"].dtype == np.float32
+
+
+def test_what_done_says_may_be_told():
+    _, steps = loaded(table(), done="truncated")
+    assert not steps["terminated"].any()
+    assert len(steps["reward"]) == ROWS - len(LENGTHS)
+    cut_off = np.zeros(ROWS, bool)
+    cut_off[-1] = True
+    _, steps = loaded(table(**{"next.truncated": cut_off}))
+    assert np.flatnonzero(steps["terminated"]).tolist() == [4]
+    _, steps = loaded(table(**{"next.done": None}))
+    assert not steps["terminated"].any()
+
+
+def test_demonstrations_need_neither_rewards_nor_names():
+    given = {"observation": np.arange(6.0), "action": np.zeros(6), "episode_index": [0, 0, 0, 1, 1, 1]}
+    _, steps = loaded(given)
+    assert steps.keys() == {"obs", "action", "next_obs", "terminated", "truncated"}
+    assert steps["next_obs"].tolist() == [1.0, 2.0, 4.0, 5.0]
+
+
+def test_more_fields():
+    _, steps = loaded(table(), extra={"helped": "complementary_info.helped"})
+    assert steps["helped"][:5].tolist() == [True, False, True, False, True]
+
+
+def test_what_does_not_fit_is_refused():
+    wrong = {
+        "`episode_index`, but has observation": (FieldError, {"observation": np.zeros(3)}),
+        "must have `observation` or": (FieldError, {"action": np.zeros(3), "episode_index": np.zeros(3)}),
+        "must have one length": (ShapeError, table(action=np.zeros(3))),
+        "must follow each other": (ShapeError, table(frame_index=np.arange(ROWS)[::-1])),
+        "cannot both be observations": (FieldError, table(**{"observation.images": np.zeros(ROWS)})),
+        "a mapping with `episode_index`": (FieldError, [{"action": 1.0}]),
+        "the same names": (FieldError, [frames(table())[0], frames(table(action=None))[1]]),
+        "`frames` must be frames": (ConfigError, 3.5),
+    }
+    for message, (error, source) in wrong.items():
+        with pytest.raises(error, match=message):
+            list(episodes(source))

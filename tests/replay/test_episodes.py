@@ -1,0 +1,182 @@
+"""Whole episodes go in, and come out again as they were."""
+
+import numpy as np
+import pytest
+
+from replaylab import ReplayBuffer
+from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
+from replaylab.replay import Field, Fifo, FrameStack, NStep, Reservoir, Sequence
+
+FLAGS = {"terminated": Field((), bool), "truncated": Field((), bool)}
+FIELDS = {"obs": Field((2,)), "action": Field((), np.int64), "reward": Field(), "next_obs": Field((2,))} | FLAGS
+
+
+def episode(steps, start=0, **flags):
+    obs = np.arange(start, start + steps + 1, dtype=np.float32)[:, None] * [1.0, -1.0]
+    return {"obs": obs.astype(np.float32), "action": np.arange(steps), "reward": np.ones(steps, np.float32), **flags}
+
+
+def nested(steps, rng):
+    return {
+        "obs": {"pose": rng.normal(size=(steps + 1, 3)), "rooms": (rng.integers(5, size=steps + 1),) * 2},
+        "action": (rng.integers(3, size=steps), rng.normal(size=(steps, 2)).astype(np.float32)),
+        "reward": rng.normal(size=steps),
+        "log_prob": rng.normal(size=steps).astype(np.float16),
+        "terminated": np.arange(steps) == steps - 1,
+        "truncated": np.zeros(steps, bool),
+    }
+
+
+def same(one, other):
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("next_obs", ["stored", "derived"])
+def test_an_episode_becomes_its_transitions(next_obs):
+    buffer = ReplayBuffer(10, FIELDS, next_obs=next_obs, seed=0)
+    assert buffer.extend_episode(**episode(3, terminated=True)).tolist() == [0, 1, 2]
+    assert buffer.extend_episode(**episode(2, 10, truncated=True)).tolist() == [3, 4]
+    steps = buffer.get(range(5))
+    assert steps["obs"][:, 0].tolist() == [0, 1, 2, 10, 11]
+    assert steps["next_obs"][:, 0].tolist() == [1, 2, 3, 11, 12]
+    assert steps["terminated"].tolist() == [False, False, True, False, False]
+    assert steps["truncated"].tolist() == [False, False, False, False, True]
+
+
+@pytest.mark.parametrize("envs", [None, 1])
+def test_it_is_apart_from_what_comes_before_and_after(envs):
+    """Neither episode has an end that is stored: still no return looks over it."""
+    buffer = ReplayBuffer(20, FIELDS, num_envs=envs, transforms=[NStep(5, 1.0)], seed=0)
+    one = {name: np.zeros(field.shape, field.dtype) for name, field in FIELDS.items()}
+    one = {name: value if envs is None else value[None] for name, value in one.items()}
+    buffer.add(**one)
+    buffer.extend_episode(**episode(3))
+    buffer.add(**one)
+    batch = buffer.as_batch(range(5))
+    assert batch.n_steps.tolist() == [1, 3, 2, 1, 1]
+    assert not batch.terminated.any()
+
+
+def test_no_episode_is_refused_halfway():
+    buffer = ReplayBuffer(20, FIELDS, transforms=[NStep(5, 1.0)], seed=0)
+    one = {name: np.zeros(field.shape, field.dtype) for name, field in FIELDS.items()}
+    buffer.add(**one)
+    wrong = episode(3)
+    for change in (
+        {"reward": np.ones(4)},
+        {"action": np.ones(3)},
+        {"obs": wrong["obs"][:, :1]},
+        {"terminated": [True]},
+    ):
+        with pytest.raises((ShapeError, DtypeError)):
+            buffer.extend_episode(**wrong | change)
+    with pytest.raises(FieldError, match=r"missing `reward`; unknown `rewards` \(did you mean `reward`\?\)"):
+        buffer.extend_episode(obs=wrong["obs"], action=wrong["action"], rewards=wrong["reward"])
+    buffer.add(**one)
+    assert buffer.as_batch([0]).n_steps.tolist() == [2], "the episode that was under way goes on"
+
+
+def test_an_episode_without_steps_stores_none():
+    buffer = ReplayBuffer(20, FIELDS, seed=0)
+    assert buffer.extend_episode(**episode(0)).shape == (0,)
+    assert len(buffer) == 0
+
+
+def test_sequences_need_no_next_obs():
+    buffer = ReplayBuffer(20, {"obs": Field(), **FLAGS}, transforms=[Sequence(4, overlap=0, burn_in=0)], seed=0)
+    buffer.extend_episode(obs=np.arange(4.0), terminated=True)
+    assert buffer.as_batch([0]).obs.tolist() == [[0.0, 1.0, 2.0, 0.0]]
+
+
+def test_stacks_of_frames():
+    stack = FrameStack(2, padding="repeat", stacked_input=True)
+    fields = {"obs": Field((4,), np.uint8), "reward": Field(), "next_obs": Field((4,), np.uint8), **FLAGS}
+    buffer = ReplayBuffer(20, fields, transforms=[stack], next_obs="derived", seed=0)
+    frames = np.arange(16, dtype=np.uint8).reshape(4, 4)
+    stacks = np.stack([frames[[0, 0, 1, 2]], frames], 1)
+    buffer.extend_episode(obs=stacks, reward=np.ones(3), truncated=True)
+    batch = buffer.as_batch([0, 1, 2])
+    np.testing.assert_array_equal(batch.obs, stacks[:-1])
+    np.testing.assert_array_equal(batch.next_obs, stacks[1:])
+
+
+def test_only_a_line_of_steps_takes_episodes():
+    for options in ({"num_envs": 2}, {"replicas": 2}, {"autoreset": "next_step"}):
+        with pytest.raises(ConfigError, match="an episode is one environment's"):
+            ReplayBuffer(20, FIELDS, **options).extend_episode(**episode(2))
+
+
+class TestBuffersOfEpisodes:
+    def test_they_hold_what_was_given_bit_for_bit(self):
+        rng = np.random.default_rng(0)
+        given = [nested(steps, rng) for steps in (5, 1, 7)]
+        buffer = ReplayBuffer.from_episodes(given, seed=0)
+        assert (buffer.capacity, len(buffer), buffer.next_obs) == (13, 13, "derived")
+        found = list(buffer.episodes())
+        assert len(found) == 3
+        assert all(map(same, found, given))
+        again = ReplayBuffer.from_episodes(iter(found), 13, next_obs="stored")
+        assert same(again.get(range(13)), buffer.get(range(13)))
+
+    def test_fields_may_be_declared(self):
+        buffer = ReplayBuffer.from_episodes([episode(4) | {"reward": np.ones(4)}], fields=FIELDS)
+        assert buffer.fields == FIELDS
+
+    def test_later_episodes_fit_the_first(self):
+        with pytest.raises(DtypeError):
+            ReplayBuffer.from_episodes([episode(4), episode(4) | {"action": np.zeros(4)}])
+
+    @pytest.mark.parametrize("capacity", [None, 5])
+    def test_there_must_be_one(self, capacity):
+        with pytest.raises(ConfigError, match="`episodes` must hold at least one"):
+            ReplayBuffer.from_episodes([], capacity)
+        for wrong in (None, 3, "x", {}, episode(3)):
+            with pytest.raises(ConfigError, match="`episodes` must be episodes, each a mapping"):
+                ReplayBuffer.from_episodes(wrong, capacity)
+        for wrong in ([3], [{}], [{"reward": np.ones(3)}], [{"obs": {}}], [episode(3), {"reward": np.ones(3)}]):
+            with pytest.raises(FieldError):
+                ReplayBuffer.from_episodes(wrong, capacity)
+
+
+class TestEpisodesOut:
+    def test_of_several_environments_after_a_wrap_around(self):
+        """Environment e counts e, e + 10, ...; its episodes have e + 3 steps."""
+        buffer = ReplayBuffer(1500, {"obs": Field(), "next_obs": Field(), **FLAGS}, num_envs=3, next_obs="derived")
+        count, number = np.zeros(3), np.arange(3)
+        for _ in range(2000):
+            ended = count % (number + 3) == number + 2
+            buffer.add(
+                obs=count * 10 + number, next_obs=count * 10 + number + 10, terminated=ended, truncated=~ended & False
+            )
+            count += 1
+        found = list(buffer.episodes())
+        assert sum(len(one["terminated"]) for one in found) == 1500
+        own = [[one for one in found if one["obs"][0] % 10 == env] for env in range(3)]
+        for env, line in enumerate(own):
+            assert {len(one["terminated"]) for one in line[1:-1]} == {env + 3}
+            assert all(one["terminated"].tolist() == [False] * (env + 2) + [True] for one in line[1:-1])
+            seen = np.concatenate([one["obs"] for one in line[:-1]])
+            assert (np.diff(seen)[np.diff(seen) != 0] == 10).all()
+
+    def test_one_that_was_left_ends_there(self):
+        buffer = ReplayBuffer(3000, FIELDS, seed=0)
+        for start, steps in ((0, 1100), (5000, 900)):
+            buffer.extend_episode(**episode(steps, start))
+        assert [len(one["obs"]) for one in buffer.episodes()] == [1101, 901]
+
+    def test_an_empty_buffer_has_none(self):
+        assert list(ReplayBuffer(5, FIELDS).episodes()) == []
+
+    def test_what_has_no_order_is_refused(self):
+        with pytest.raises(ConfigError, match="needs one line of steps"):
+            next(ReplayBuffer(5, FIELDS, retention=Reservoir()).episodes())
+        with pytest.raises(ConfigError, match="needs one line of steps"):
+            next(ReplayBuffer(5, FIELDS, replicas=2, retention=Fifo()).episodes())
+        with pytest.raises(ConfigError, match="needs to know whose each step is"):
+            next(ReplayBuffer(6, FIELDS, num_envs=2, autoreset="next_step").episodes())
+        with pytest.raises(FieldError, match="`episodes` needs the fields `obs` and `next_obs`"):
+            next(ReplayBuffer(5, {"obs": Field(), **FLAGS}).episodes())
