@@ -1,7 +1,7 @@
 """Algorithms of Stable-Baselines3 in training: theirs bit for bit, paired across samplers, and what is refused."""
 
-import copy
 import sys
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_a_uniform_run_is_the_librarys_own(algorithm, env_id, arguments, steps):
         device="cpu",
         replay_buffer_class=ReplayLabBuffer,
         replay_buffer_kwargs={"sampler": Uniform()},
-        **copy.deepcopy(arguments),  # the library writes into `policy_kwargs`
+        **deepcopy(arguments),  # the library writes into policy_kwargs
     )
     bare.learn(steps)
     (monitor,) = bare.env.envs
