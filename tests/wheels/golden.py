@@ -103,7 +103,8 @@ def draws(sampler, transforms):
     made = _core.SamplerConfig(kind, options, [_core.SamplerConfig(*part) for part in parts])
     fields = [(name, list(shape), np.dtype(dtype), False) for name, (shape, dtype) in FIELDS.items()]
     streams = [[replica + 1, *STREAM] for replica in range(REPLICAS)]
-    core = _core.Replay(fields, CAPACITY, REPLICAS, ENVS, made, streams, False, config, False, False, 1, None)
+    fifo = _core.Retention.FIFO
+    core = _core.Replay(fields, CAPACITY, REPLICAS, ENVS, made, streams, False, config, fifo, False, 1, None, False)
     add(core, 0, STEPS)
     scheduled = [0.9] * max(1, len(parts))
     seen, first = [], []

@@ -11,6 +11,7 @@ from replaylab.replay.data.batch import Batch, release_batch_memory
 from replaylab.replay.data.fields import Field
 from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule, as_schedule, scheduled
 from replaylab.replay.data.seeding import ReplayStreamKey, Seed
+from replaylab.replay.introspection.stats import ReplayStats
 from replaylab.replay.mixed import MixedReplay
 from replaylab.replay.priorities import Priorities
 from replaylab.replay.protocols import (
@@ -35,7 +36,6 @@ from replaylab.replay.samplers.reverse_sweep import ReverseSweep
 from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
 from replaylab.replay.samplers.shuffled_epochs import ShuffledEpochs
 from replaylab.replay.samplers.uniform import Combined, Uniform
-from replaylab.replay.stats import ReplayStats
 from replaylab.replay.storage.mapped import MappedStorage, MemoryMap, SharedMemory
 from replaylab.replay.storage.retention import Assigned, Fifo, Reservoir, Retention
 from replaylab.replay.storage.storage import Handle, Storage

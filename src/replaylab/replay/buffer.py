@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from replaylab.arguments import LARGEST_AXIS, checked, flag, mapping
 from replaylab.errors import ConfigError, FieldError
-from replaylab.replay import display as show
 from replaylab.replay import prefetch as ahead
 from replaylab.replay.buffer_config import BufferConfig
 from replaylab.replay.buffer_layout import BufferLayout
@@ -21,13 +20,14 @@ from replaylab.replay.data.batch import Batch, copy_batch, delivery
 from replaylab.replay.data.fields import Tree, flatten
 from replaylab.replay.data.memory import check_batch_memory
 from replaylab.replay.episodes import Episodic
+from replaylab.replay.introspection import display as show
+from replaylab.replay.introspection.stats import ReplayStats, replay_counts, stats_of, stored_ids
 from replaylab.replay.samplers.custom.sampler import CustomSampler
 from replaylab.replay.samplers.custom.state import CustomState, flags_of
 from replaylab.replay.samplers.laber import LaBER, Rescorer
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.samplers.uniform import Uniform
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
-from replaylab.replay.stats import ReplayStats, replay_counts, stats_of, stored_ids
 from replaylab.replay.storage.retention import Fifo, Retention
 from replaylab.replay.storage.storage import Storage
 from replaylab.replay.transforms.frame_stack import FrameStack

@@ -12,8 +12,8 @@ from replaylab.arguments import Unfit, checked, flag, mapping, optional, shown
 from replaylab.errors import ConfigError, FieldError
 from replaylab.replay.data.arrays import as_array, fitted, steps_of
 from replaylab.replay.data.fields import Field, Tree, flatten, flatten_as, map_leaves, names_error
-from replaylab.replay.rows import Rows
-from replaylab.replay.stats import stored_ids
+from replaylab.replay.introspection.rows import Rows
+from replaylab.replay.introspection.stats import stored_ids
 from replaylab.replay.storage.retention import Reservoir
 
 ENDS = ("terminated", "truncated")

@@ -18,10 +18,10 @@ from replaylab.replay.data.arrays import checked_progress, positive
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import Field, Tree
 from replaylab.replay.data.memory import check_batch_memory
-from replaylab.replay.introspection import Introspective
+from replaylab.replay.introspection.introspective import Introspective
+from replaylab.replay.introspection.stats import ReplayStats, replay_counts, stats_of, stored_ids
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.samplers.uniform import Uniform
-from replaylab.replay.stats import ReplayStats, replay_counts, stats_of, stored_ids
 from replaylab.replay.storage.retention import Assigned, Fifo, Retention
 from replaylab.replay.storage.storage import Storage
 from replaylab.replay.transforms.transform import Transform

@@ -141,7 +141,7 @@ class TestMixture:
         assert mixed.update_priorities({"source": [0, 0, 1], "id": [2, 14, 3]}, [1.0, 2.0, 3.0]) == 2
         ids, td_error, _ = toy.feedback[-1]
         assert ids.tolist() == [2, 14, -1]
-        assert td_error == [1.0, 2.0, 3.0]
+        assert td_error.tolist() == [1.0, 2.0, 3.0]
 
     def test_an_id_that_the_toy_never_gave_out_changes_nothing(self):
         toy, _, mixed = self.made()

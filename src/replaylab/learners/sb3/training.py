@@ -11,10 +11,12 @@ import numpy.typing as npt
 from stable_baselines3.common import noise as noises
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecNormalize
 
 from replaylab.arguments import shown
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.integrations.sb3 import ReplayLabBuffer, WithPriorities
+from replaylab.integrations.sb3.buffer import Samples
 from replaylab.learners.api.protocols import each
 from replaylab.learners.api.whole_algorithm import SeedRun
 from replaylab.learners.metrics.registry import MetricsRegistry
@@ -126,9 +128,8 @@ def _drawing(configuration: TrainingConfig) -> dict[str, Any]:
                 found |= {"goal_selection_strategy": one.strategy, "n_sampled_goal": one.ratio}
             case _:
                 raise ConfigError(
-                    f"`transforms` must be NStep, FrameStack(stacked_input=True) or EnvHindsight with "
-                    f"the algorithms "
-                    f"of Stable-Baselines3, but got {shown(one)}"
+                    "`transforms` must be NStep, FrameStack(stacked_input=True) or EnvHindsight with the algorithms of "
+                    f"Stable-Baselines3, but got {shown(one)}"
                 )
     return found | {"count_replays": configuration.measure_every is not None}
 
@@ -138,9 +139,9 @@ class _Buffer(ReplayLabBuffer):
 
     newest_batch: Batch | None = None
 
-    def _record(self, algorithm: OffPolicyAlgorithm | None, batch: Batch) -> None:
+    def _samples(self, batch: Batch, env: VecNormalize | None) -> Samples:
         self.newest_batch = batch
-        super()._record(algorithm, batch)
+        return super()._samples(batch, env)
 
 
 class _Model:

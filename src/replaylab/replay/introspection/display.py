@@ -6,7 +6,7 @@ import numpy as np
 
 from replaylab.replay.data.fields import Field, flatten
 from replaylab.replay.data.memory import size_text
-from replaylab.replay.introspection import Introspective
+from replaylab.replay.introspection.introspective import Introspective
 from replaylab.replay.storage.retention import Fifo
 
 STYLE = (

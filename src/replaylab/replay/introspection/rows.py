@@ -6,7 +6,7 @@ import numpy.typing as npt
 
 from replaylab.errors import ConfigError
 from replaylab.replay.data.fields import without_missing
-from replaylab.replay.introspection import Introspective
+from replaylab.replay.introspection.introspective import Introspective
 
 
 class Rows(Introspective):

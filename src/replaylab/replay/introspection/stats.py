@@ -10,7 +10,7 @@ import numpy.typing as npt
 from replaylab.errors import ConfigError
 from replaylab.measures.buffer_usage import gini
 from replaylab.replay.data.schedules import as_schedule
-from replaylab.replay.introspection import Introspective
+from replaylab.replay.introspection.introspective import Introspective
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.transforms.sequence import Sequence
 
