@@ -96,7 +96,8 @@ clean:
 	rm -rf $(VENV) build dist results
 
 # One virtual environment; the stamps say which extras it has. Python sources are linked, not copied, so only
-# a change of the core, of the metadata or of the pins installs again.
+# a change of the core, of the metadata or of the pins installs again. setuptools is for a dependency of rl-zoo3's that
+# comes as source alone (moviepy).
 $(VENV)/.core: $(CORE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "replaylab needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -104,7 +105,7 @@ $(VENV)/.core: $(CORE)
 	  { echo "replaylab needs a C++17 compiler; install one: 'apt install g++' (Debian, Ubuntu), 'dnf install gcc-c++' (Fedora), 'xcode-select --install' (macOS)"; exit 1; }
 	@test -x $(BIN)/python || { echo "==> creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "==> building the C++ core"
-	@$(INSTALL) scikit-build-core nanobind numpy cmake ninja
+	@$(INSTALL) scikit-build-core nanobind numpy cmake ninja setuptools
 	@$(INSTALL) --no-build-isolation --no-deps --editable .
 	@touch $@
 
