@@ -7,6 +7,9 @@
 All of its options can be given. ``--replay NAME=VALUE ...`` are arguments of `ReplayLabBuffer`, as is
 ``replay_buffer_kwargs`` in its files of hyperparameters; samplers, schedules and storages of `replaylab.replay` are
 written as in Python. This text is not executed: it may hold their names, and plain values.
+
+Importing rl-zoo3, and so this module, changes Gymnasium in the whole process: every environment made afterwards has a
+`TimeLimit` of rl-zoo3's. In a program that does other things too, run it as a process of its own.
 """
 
 import argparse
