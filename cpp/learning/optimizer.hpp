@@ -29,18 +29,24 @@ struct OptimizerStep {
     float mean_decay, square_decay, rate, epsilon;
 };
 
-// The step of the `update`-th update, from 1.
-inline OptimizerStep step_of(const Optimizer& optimizer, double learning_rate, std::int64_t update) {
-    double rate = learning_rate, epsilon = optimizer.epsilon;
-    if (optimizer.rule == StepRule::adam) {
-        const auto count = static_cast<double>(update);
-        const double root = std::sqrt(1.0 - std::pow(optimizer.square_decay, count));
-        rate = learning_rate * root / (1.0 - std::pow(optimizer.mean_decay, count));
-        epsilon = optimizer.epsilon * root;
-    }
+// What Adam's averages lack of their gradients' at the `update`-th update, from 1, as they start at 0;
+// others 1.
+struct Bias {
+    double mean = 1.0, root_square = 1.0;
+};
+
+inline Bias bias_of(const Optimizer& optimizer, std::int64_t update) {
+    if (optimizer.rule != StepRule::adam) return {};
+    const auto count = static_cast<double>(update);
+    return {1.0 - std::pow(optimizer.mean_decay, count),
+            std::sqrt(1.0 - std::pow(optimizer.square_decay, count))};
+}
+
+inline OptimizerStep step_of(const Optimizer& optimizer, const Bias& bias, double learning_rate) {
     return {optimizer.rule, static_cast<float>(optimizer.mean_decay),
-            static_cast<float>(optimizer.square_decay), static_cast<float>(rate),
-            static_cast<float>(epsilon)};
+            static_cast<float>(optimizer.square_decay),
+            static_cast<float>(learning_rate * bias.root_square / bias.mean),
+            static_cast<float>(optimizer.epsilon * bias.root_square)};
 }
 
 REPLAYLAB_INLINE void take_step(const OptimizerStep& step, const float* g, float* mean, float* square,

@@ -125,6 +125,7 @@ void QLearners::update(const QBatch& batch, const QSeen& seen) {
                  ", but the batch holds ", action);
     make_room(padded);
     ++updates;
+    const Bias bias = bias_of(settings_.optimizer, updates);
     const bool follow = updates % settings_.target_period == 0;
     for (std::int64_t r = 0; r < replicas_; ++r) {
         float* parameters = online.data() + r * count;
@@ -136,7 +137,7 @@ void QLearners::update(const QBatch& batch, const QSeen& seen) {
         network_.backward(parameters, activations_.data(), slopes_.data(), gradient, scratch_.data(), padded);
         clip(gradient, count, settings_.max_grad_norm);
         const OptimizerStep step =
-            step_of(settings_.optimizer, learning_rates[static_cast<std::size_t>(r)], updates);
+            step_of(settings_.optimizer, bias, learning_rates[static_cast<std::size_t>(r)]);
         optimize(step, gradient, mean.data() + r * count, square.data() + r * count, parameters, count);
         if (!follow) continue;
         float* old = target.data() + r * count;

@@ -16,6 +16,7 @@ from minari.data_collector import EpisodeBuffer  # noqa: E402
 from replaylab.errors import FieldError, MissingExtraError  # noqa: E402
 from replaylab.integrations.minari import create_dataset, episodes  # noqa: E402
 from replaylab.replay import Field, ReplayBuffer  # noqa: E402
+from tests.same import same  # noqa: E402
 
 OBS = spaces.Dict(
     {
@@ -56,14 +57,6 @@ def given():
             "terminated": ends & (number != 1),
             "truncated": ends & (number == 1),
         }
-
-
-def same(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 @pytest.mark.parametrize("data_format", ["hdf5", "arrow"])

@@ -6,6 +6,7 @@ import pytest
 from replaylab import ReplayBuffer
 from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
 from replaylab.replay import Field, Fifo, FrameStack, NStep, Reservoir, Sequence
+from tests.same import same
 
 FLAGS = {"terminated": Field((), bool), "truncated": Field((), bool)}
 FIELDS = {"obs": Field((2,)), "action": Field((), np.int64), "reward": Field(), "next_obs": Field((2,))} | FLAGS
@@ -25,14 +26,6 @@ def nested(steps, rng):
         "terminated": np.arange(steps) == steps - 1,
         "truncated": np.zeros(steps, bool),
     }
-
-
-def same(one, other):
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 @pytest.mark.parametrize("next_obs", ["stored", "derived"])

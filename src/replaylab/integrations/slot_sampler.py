@@ -86,3 +86,18 @@ class SlotSampler:
         """Take over what `state` returned."""
         self._drawn.restore(state["drawn"])
         self._batches, self.progress = state["batches"], state["progress"]
+
+
+class FollowsProgress:
+    """What has a `SlotSampler` below, and its progress for its own."""
+
+    _slots: SlotSampler
+
+    @property
+    def progress(self) -> float | None:
+        """Training progress in [0, 1], as you set it."""
+        return self._slots.progress
+
+    @progress.setter
+    def progress(self, progress: float | None) -> None:
+        self._slots.progress = progress

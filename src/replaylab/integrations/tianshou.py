@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from replaylab.arguments import checked, instance, whole
 from replaylab.errors import ConfigError, MissingExtraError
-from replaylab.integrations.slot_sampler import SlotSampler
+from replaylab.integrations.slot_sampler import FollowsProgress, SlotSampler
 from replaylab.replay import Assigned, Priorities, Prioritized, Sampler, Seed
 
 try:
@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 
-class ReplayLabVectorBuffer(PrioritizedVectorReplayBuffer):
+class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
     """Tianshou's prioritized vector buffer, drawing by any sampler of the compiled core.
 
     It stores, stacks and looks up n steps as Tianshou's own. A batch's ``weight`` are the sampler's importance weights,
@@ -84,15 +84,6 @@ class ReplayLabVectorBuffer(PrioritizedVectorReplayBuffer):
     def priorities(self) -> Priorities:
         """What says which rows to draw, with all that it can be asked: laws, figures, counts."""
         return self._slots.priorities
-
-    @property
-    def progress(self) -> float | None:
-        """Training progress in [0, 1], as you set it."""
-        return self._slots.progress
-
-    @progress.setter
-    def progress(self, progress: float | None) -> None:
-        self._slots.progress = progress
 
     def add(self, batch: Any, buffer_ids: Any = None) -> Any:
         """Add one step of each of these environments, as Tianshou's buffer does.

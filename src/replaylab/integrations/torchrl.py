@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from replaylab.arguments import checked, instance, one_of, optional
 from replaylab.errors import ConfigError, EmptyBufferError, MissingExtraError
-from replaylab.integrations.slot_sampler import SlotSampler
+from replaylab.integrations.slot_sampler import FollowsProgress, SlotSampler
 from replaylab.replay import Priorities, Prioritized, Sampler, Seed
 
 try:
@@ -25,7 +25,7 @@ AS_NEW = -np.inf
 """The priority by which TorchRL says that a row is as new ones are, which those it is told of are anyway."""
 
 
-class ReplayLabSampler(PrioritizedSampler):  # type: ignore[misc] # TorchRL feeds back to samplers of this class alone
+class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[misc] # TorchRL feeds back to samplers of this class alone
     """Any sampler of the compiled core, for TorchRL's replay buffers.
 
     It draws rows of a storage that is written to in turn (`RoundRobinWriter`, the default): tensors, memory maps or
@@ -86,15 +86,6 @@ class ReplayLabSampler(PrioritizedSampler):  # type: ignore[misc] # TorchRL feed
     def priorities(self) -> Priorities:
         """What says which rows to draw, with all that it can be asked: laws, figures, counts."""
         return self._slots.priorities
-
-    @property
-    def progress(self) -> float | None:
-        """Training progress in [0, 1], as you set it."""
-        return self._slots.progress
-
-    @progress.setter
-    def progress(self, progress: float | None) -> None:
-        self._slots.progress = progress
 
     @property
     def device(self) -> torch.device:

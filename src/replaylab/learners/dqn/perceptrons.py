@@ -84,13 +84,13 @@ class PerceptronAgents(EpsilonGreedyAgents):
             blocks = initial_blocks(shapes, generator(seed, Stream.INITIAL_WEIGHTS))
             self.core.online[r] = np.concatenate([block.ravel() for block in blocks])
         self.core.target[:] = self.core.online
-        self._learning_rate = as_schedule(learner.learning_rate)
+        self._learning_rate, self._rates = as_schedule(learner.learning_rate), self.core.learning_rates
         self.set_progress(0.0)
 
     def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
         """Set ε and the learning rates."""
         super().set_progress(progress)
-        self.core.learning_rates[:] = at(self._learning_rate, progress)
+        self._rates[:] = at(self._learning_rate, progress)
 
     def q_values(self, obs: Obs) -> npt.NDArray[np.float32]:
         """Return Q(s, ·) (R, N, A) for observations (R, N, ...)."""
