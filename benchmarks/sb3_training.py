@@ -3,7 +3,9 @@
     python -m benchmarks.sb3_training
 
 The contestants of an algorithm train in turns, for the same steps; a ratio is that of the processor's times within one
-round, of which the median and the extremes are printed. Memory is what the buffers' own arrays hold.
+round, of which the median and the extremes are printed. The bare loops are the least that a prioritized DQN can cost in
+PyTorch over our uniform buffer: its `train` written out, with a weighted loss and the TD errors; once these are left
+there, once they go back to the sampler. Memory is what the buffers' own arrays hold.
 """
 
 import argparse
@@ -11,33 +13,83 @@ import time
 import warnings
 from collections.abc import Callable
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 from gymnasium import spaces
 from stable_baselines3 import DQN, SAC
 from stable_baselines3.common.buffers import ReplayBuffer
 
 from replaylab.integrations.sb3 import PrioritizedDQN, PrioritizedSAC, ReplayLabBuffer
+from replaylab.replay import Prioritized
 
 THEIRS, UNIFORM, PRIORITIZED = "the library's", "ours, uniform", "ours, prioritized"
+BARE, BARE_FED = "bare loop", "bare loop, fed back"
 
 
-def contestants(own: Any, prioritized: Any, env: str, **options: Any) -> dict[str, Callable[[], Any]]:
+class BareDQN(DQN):
+    """DQN with one update written out: weights and TD errors, and nothing that is not needed for them."""
+
+    takes_weights: ClassVar[bool] = True
+    feeds_back: ClassVar[bool] = False
+    replay_buffer: ReplayLabBuffer
+
+    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """Do the library's updates, weighted."""
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        losses = []
+        for _ in range(gradient_steps):
+            progress = min(1.0 - self._current_progress_remaining, 1.0)
+            batch = self.replay_buffer.replay.sample(batch_size, progress=progress)
+            data = self.replay_buffer._samples(batch, None)
+            weights = torch.from_numpy(batch.weight.reshape(-1, 1))
+            with torch.no_grad():
+                best = self.q_net_target(data.next_observations).max(dim=1)[0].reshape(-1, 1)
+                target = data.rewards + (1 - data.dones) * self.gamma * best
+            values = torch.gather(self.q_net(data.observations), dim=1, index=data.actions.long())
+            loss = (weights * F.smooth_l1_loss(values, target, reduction="none")).mean()
+            losses.append(loss.item())
+            self.policy.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+            self.policy.optimizer.step()
+            errors = (values.detach() - target).abs().numpy().reshape(-1)
+            if self.feeds_back:
+                self.replay_buffer.replay.update_priorities(batch.id, errors)
+        self._n_updates += gradient_steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record("train/loss", np.mean(losses))
+
+
+class BareFedDQN(BareDQN):
+    """The same, whose TD errors become priorities."""
+
+    feeds_back: ClassVar[bool] = True
+
+
+def contestants(
+    own: Any, prioritized: Any, env: str, bare: dict[str, Any] | None = None, **options: Any
+) -> dict[str, Callable[[], Any]]:
     """Return who trains, by name."""
     given = {"policy": "MlpPolicy", "env": env, "seed": 0, "device": "cpu"} | options
+    ours = {"replay_buffer_class": ReplayLabBuffer, "replay_buffer_kwargs": {"sampler": Prioritized()}}
+    limits = {name: lambda kind=kind: kind(**given, **ours) for name, kind in (bare or {}).items()}
     return {
         THEIRS: lambda: own(**given),
         UNIFORM: lambda: own(replay_buffer_class=ReplayLabBuffer, **given),
         PRIORITIZED: lambda: prioritized(**given),
+        **limits,
     }
 
 
+LIMITS = {BARE: BareDQN, BARE_FED: BareFedDQN}
 ALGORITHMS = {
     "SAC": contestants(SAC, PrioritizedSAC, "Pendulum-v1"),
-    "DQN": contestants(DQN, PrioritizedDQN, "CartPole-v1"),
-    "DQN, an update a step": contestants(DQN, PrioritizedDQN, "CartPole-v1", train_freq=1),
+    "DQN": contestants(DQN, PrioritizedDQN, "CartPole-v1", LIMITS),
+    "DQN, an update a step": contestants(DQN, PrioritizedDQN, "CartPole-v1", LIMITS, train_freq=1),
 }
 
 
@@ -92,11 +144,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--algorithms", nargs="+", choices=ALGORITHMS, default=list(ALGORITHMS))
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     bytes_of_a_million()
-    for algorithm, makers in ALGORITHMS.items():
+    for algorithm in asked.algorithms:
+        makers = ALGORITHMS[algorithm]
         taken: dict[str, list[float]] = {name: [] for name in makers}
         for _ in range(asked.rounds):
             for name, make in makers.items():
@@ -105,7 +159,9 @@ def main() -> None:
         for name, times in taken.items():
             print(f"  {name:20}{1e3 * median(times) / asked.steps:8.3f} ms a step")
         print(f"  uniform, of the library's   {figure(taken[UNIFORM], taken[THEIRS])}")
-        print(f"  prioritized, of uniform     {figure(taken[PRIORITIZED], taken[UNIFORM])}", flush=True)
+        print(f"  prioritized, of uniform     {figure(taken[PRIORITIZED], taken[UNIFORM])}")
+        for name in (one for one in LIMITS if one in makers):
+            print(f"  {name + ', of uniform':32}{figure(taken[name], taken[UNIFORM])}")
 
 
 if __name__ == "__main__":

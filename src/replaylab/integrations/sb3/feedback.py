@@ -7,12 +7,13 @@ each row's gradient is multiplied by the row's weight. This is the gradient of t
 mean over rows. The networks never see these tensors, so it does not matter what they are, or whether they are compiled.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.compiler import is_compiling
 
 from replaylab.errors import ConfigError
 
@@ -24,6 +25,9 @@ SEEN = LOSSES | {"sub", "__sub__", "rsub", "__rsub__", "subtract"}
 
 NAMED = ("input", "target", "other")
 """What these functions call their first two arguments."""
+
+NESTED = (tuple, list, dict)
+"""In what else tensors are handed to a function."""
 
 COMPILED = (
     "the algorithm's loss is compiled (torch.compile), where no TD error can be seen; compile the networks instead "
@@ -44,10 +48,10 @@ class Draw:
         self._errors: list[npt.NDArray[Any]] = []
 
     def watch(self, values: torch.Tensor) -> "Watched":
-        """Return the same values as a tensor that this draw watches."""
-        watched = values.as_subclass(Watched)
-        watched.draw = self
-        return watched
+        """Make a tensor that nobody else has yet one that this draw watches."""
+        values.__class__ = Watched  # a view of it would be one more operation
+        values.draw = self  # type: ignore[attr-defined]
+        return values  # type: ignore[return-value]
 
     def errors(self) -> npt.NDArray[Any] | None:
         """Return |δ| of every row, the mean over critics (B,); None where no difference was seen."""
@@ -57,7 +61,7 @@ class Draw:
         return sum(found[1:], found[0]) / len(found)
 
     def met(self, first: torch.Tensor, second: torch.Tensor, by: str) -> None:
-        """Take note of the difference between targets and values, each (B, ...).
+        """Take note of the difference between targets and values, each (B, ...), through which no gradients flow.
 
         Raises:
             ConfigError: Their first axis is not that of rows.
@@ -73,15 +77,20 @@ class Draw:
         errors = np.abs(one - other).reshape(rows, -1)
         self._errors.append(errors.mean(1) if errors.shape[1] > 1 else errors[:, 0])
 
-    def weighted(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the same values, whose gradients are multiplied by the weights, row by row."""
-        if not values.requires_grad:
+    def weighted(self, values: torch.Tensor, fixed: torch.Tensor) -> torch.Tensor:
+        """Return the same values, whose gradients are multiplied by the weights, row by row.
+
+        Args:
+            values: (B, ...).
+            fixed: The same, through which no gradients flow; `values` itself where none flow anyway.
+        """
+        if fixed is values:
             return values
         weight = self.weight
         if values.ndim != 2 or values.dtype is not torch.float32:
             weight = weight.reshape(-1, *[1] * (values.ndim - 1)).to(values.dtype)
         # v + w (v - v), exactly v, has the gradient w, and needs no hook in Python on the way back
-        return torch.lerp(values.detach(), values, weight)
+        return torch.lerp(fixed, values, weight)
 
 
 class Watched(torch.Tensor):
@@ -93,31 +102,33 @@ class Watched(torch.Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             raise ConfigError(COMPILED)
-        kwargs = kwargs or {}
         with torch._C.DisableTorchFunctionSubclass():
-            draw, learned = _seen(args, kwargs)
-            if learned:
-                return _meet(draw, func, args, kwargs)
-            made = func(*args, **kwargs)
-            return draw.watch(made) if type(made) is torch.Tensor and made.is_floating_point() else made
+            draw, learned = _seen(args)
+            if kwargs and not (learned and draw):
+                draw, learned = _seen(kwargs.values(), draw, learned)
+            if learned and torch.is_grad_enabled():
+                return _meet(cast("Draw", draw), func, args, kwargs or {})
+            made = func(*args, **kwargs) if kwargs else func(*args)
+            if type(made) is not torch.Tensor or not made.is_floating_point():
+                return made
+            for given in args:
+                if made is given:
+                    made = made.detach()
+            return cast("Draw", draw).watch(made)
 
 
-def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Draw, bool]:
-    """Return who watches the tensors in nested arguments, and whether gradients flow through one."""
-    graph, draw, learned = torch.is_grad_enabled(), None, False
-    left = [*args, *kwargs.values()]
-    for value in left:  # which grows
-        if isinstance(value, torch.Tensor):
-            if type(value) is Watched:
-                draw = value.draw
-            learned = learned or (graph and value.requires_grad)
-        elif isinstance(value, tuple | list):
-            left.extend(value)
-        elif isinstance(value, dict):
-            left.extend(value.values())
-    return cast("Draw", draw), learned
+def _seen(values: Iterable[Any], draw: Draw | None = None, learned: bool = False) -> tuple[Draw | None, bool]:
+    """Return who watches the tensors among nested values, and whether gradients may flow through one."""
+    for value in values:
+        if type(value) is Watched:
+            draw = value.draw
+        elif isinstance(value, torch.Tensor):
+            learned = learned or value.requires_grad
+        elif isinstance(value, NESTED):
+            draw, learned = _seen(value.values() if isinstance(value, dict) else value, draw, learned)
+    return draw, learned
 
 
 def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -132,9 +143,12 @@ def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
         args = (*args, *(kwargs[name] for name in NAMED if name in kwargs))
         kwargs = {name: value for name, value in kwargs.items() if name not in NAMED}
     first, second, *others = args
-    draw.met(first, second, name)
-    return func(draw.weighted(first), draw.weighted(second), *others, **kwargs)
+    one = first.detach() if first.requires_grad else first
+    other = second.detach() if second.requires_grad else second
+    draw.met(one, other, name)
+    return func(draw.weighted(first, one), draw.weighted(second, other), *others, **kwargs)
 
 
 def _array(values: torch.Tensor) -> npt.NDArray[Any]:
-    return (values if values.dtype is torch.float32 else values.float()).numpy(force=True)
+    array: npt.NDArray[Any] = (values if values.dtype is torch.float32 else values.float()).numpy(force=not values.is_cpu)
+    return array
