@@ -150,5 +150,7 @@ def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def _array(values: torch.Tensor) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = (values if values.dtype is torch.float32 else values.float()).numpy(force=not values.is_cpu)
+    array: npt.NDArray[Any] = (values if values.dtype is torch.float32 else values.float()).numpy(
+        force=not values.is_cpu
+    )
     return array
