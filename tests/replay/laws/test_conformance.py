@@ -52,6 +52,7 @@ SAMPLERS = [
     SlidingWindow(),
     Uniform(),
     Uniform(replace=False),
+    Uniform(stratified=True),
     Combined(),
     Combined(mode="replace"),
     ShuffledEpochs(),
@@ -72,6 +73,8 @@ SAMPLERS = [
     LAP(),
     RankBased(),
     RankBased(alpha=1.0, normalize="none"),
+    Prioritized(stratified=False),
+    Permuted(stratified=False),
     Prioritized(new_steps="largest_ever"),
     RankBased(new_steps="largest_ever"),
     Greedy(),
@@ -89,6 +92,7 @@ IN_BLOCKS = [
     AntiPrioritized(block_length=4),
     Permuted(block_length=4),
     Permuted(bins=4, block_length=2),
+    Prioritized(block_length=4, stratified=False),
     Mixture((Uniform(), Permuted(block_length=2), AntiPrioritized(block_length=4)), (1, 1, 2)),
 ]
 """Rows of a batch depend on each other, and batches must fit."""

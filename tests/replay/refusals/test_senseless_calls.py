@@ -59,7 +59,7 @@ from tests.senseless import ARRAY, NUMBERS, SEED, TRUTH, Call, wrongs
 
 FRACTION = "0 True".replace(" True", "")
 WEIGHTING = {"alpha": "0", "beta": "0"}
-PRIORITIZED = WEIGHTING | {"epsilon": "0 3.5 huge"}
+PRIORITIZED = WEIGHTING | {"epsilon": "0 3.5 huge", "stratified": TRUTH}
 WINDOW = {"headroom": "None", "create": "None 0 True"}
 
 
@@ -106,7 +106,7 @@ def stream(**options):
 
 
 CONFIGURATIONS = [
-    Call(Uniform, {}, {"replace": TRUTH}),
+    Call(Uniform, {}, {"replace": TRUTH, "stratified": TRUTH}),
     Call(Online),
     Call(Queue),
     Call(SlidingWindow),
@@ -118,7 +118,7 @@ CONFIGURATIONS = [
     Call(ReLo, {}, PRIORITIZED),
     Call(AntiPrioritized, {}, PRIORITIZED),
     Call(Permuted, {}, PRIORITIZED),
-    Call(Dispersed, {}, PRIORITIZED),
+    Call(Dispersed, {}, PRIORITIZED | {"stratified": "True"}),
     Call(LAP, {}, {"alpha": "0"}),
     Call(RankBased, {}, WEIGHTING),
     Call(Recency, {}, {}),
