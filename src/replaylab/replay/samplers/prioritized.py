@@ -36,7 +36,8 @@ ABSOLUTE, CLIPPED, POSITIVE = range(3)
 class Prioritized(Sampler):
     """Proportional prioritized replay.
 
-    Law: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε, with `stratified` or without. A step of priority 0 is never drawn. Source: Schaul et al. 2016.
+    Law: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε, with `stratified` or without. A step of priority 0 is never drawn.
+    Source: Schaul et al. 2016.
 
     Importance weights: wᵢ = (N·P(i))^−β, divided by the largest weight of the buffer (default), of the
     batch, or by nothing.
