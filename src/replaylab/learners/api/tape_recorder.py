@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from replaylab.arguments import optional, place, takes
 from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
@@ -68,8 +70,8 @@ class TapeRecorder(Hook):
 
     def state(self) -> dict[str, Any]:
         """Return what was recorded so far."""
-        return {_NAME: self.writer.state()}
+        return {_NAME: {"draws": np.array(len(self.writer))} | self.writer.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned."""
-        self.writer.restore(state.get(_NAME, {}))
+        self.writer.restore({name: array for name, array in state[_NAME].items() if name != "draws"})
