@@ -9,6 +9,8 @@ From the arms come the primary contrast D and the family, and from these what th
 prints the table that docs/explanation/statistics.md shows, of 2,000 studies in each row.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -36,8 +38,8 @@ SPREAD = 0.12
 class Truth(NamedTuple):
     """A world: levels of arms (0 where not named) on each environment, and spreads (1 where not named)."""
 
-    levels: tuple[dict[str, float], dict[str, float]] = ({}, {})
-    spreads: dict[str, float] = {}
+    levels: tuple[Mapping[str, float], ...] = (MappingProxyType({}),) * 2
+    spreads: Mapping[str, float] = MappingProxyType({})
     kind: str = "normal"
 
 

@@ -85,7 +85,8 @@ def decisions(values: ArrayLike, *, level: float = 0.95, resamples: int = MEANS_
     """
     array = np.asarray(values, dtype=np.float64)
     studies, seeds, contrasts = array.shape
-    counts = np.random.default_rng(seed).multinomial(seeds, np.full(seeds, 1.0 / seeds), size=resamples) * 1.0
+    drawn = np.random.default_rng(seed).multinomial(seeds, np.full(seeds, 1.0 / seeds), size=resamples)
+    counts = drawn.astype(np.float64)
     block = max(1, _BLOCK // (resamples * max(contrasts, 1)))
     parts = [_decided(array[k : k + block], counts, level) for k in range(0, studies, block)]
     return Means(*(np.concatenate(one) for one in zip(*parts, strict=True)))
@@ -93,7 +94,7 @@ def decisions(values: ArrayLike, *, level: float = 0.95, resamples: int = MEANS_
 
 def _decided(values: Floats, counts: Floats, level: float) -> Means:
     """Return means, ends and p-values, (S, K) each."""
-    studies, seeds, contrasts = values.shape
+    studies = len(values)
     there = ~np.isnan(values)
     runs = there.sum(axis=1)
     filled = np.where(there, values, 0.0)

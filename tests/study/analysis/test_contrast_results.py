@@ -308,8 +308,8 @@ MESSAGES = [
     ([DEPENDENCE | {"measure": "max"}], "`contrasts.0.measure` must be 'area' or 'final', but got 'max'."),
     (
         [DEPENDENCE | {"mor": {}}],
-        "unknown key `contrasts.0.mor`; did you mean `more`? Allowed here: name, question, more, less, weights, within, "
-        "of, metric, measure, better, equivalence, primary, each_environment, check, guards.",
+        "unknown key `contrasts.0.mor`; did you mean `more`? Allowed here: name, question, more, less, weights, "
+        "within, of, metric, measure, better, equivalence, primary, each_environment, check, guards.",
     ),
 ]
 

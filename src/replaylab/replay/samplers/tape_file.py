@@ -58,7 +58,7 @@ class TapeWriter:
 
     def __len__(self) -> int:
         """How many draws there are."""
-        return sum(newest.shape[1] for newest, _ in self._packed) + len(self._open)
+        return sum(len(newest[0]) for newest, _ in self._packed) + len(self._open)
 
     def append(self, ids: npt.ArrayLike) -> None:
         """Take note of one draw.

@@ -186,8 +186,9 @@ def _alone(one: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> 
         statistics.mean_intervals(each.values[:, None], level=level)
         for level in (1.0 - SIGNIFICANCE, 1.0 - 2.0 * SIGNIFICANCE)
     )
-    sizes = (Interval(*(float(ends[0]) for ends in found[:3])) for found in (outer, inner))
-    return ContrastResult(one, each, groups, cells, *sizes, float(outer.p[0]), float(outer.p[0]))
+    size, within = (Interval(*(float(ends[0]) for ends in found[:3])) for found in (outer, inner))
+    p = float(outer.p[0])
+    return ContrastResult(one, each, groups, cells, size, within, p, p)
 
 
 def table_of(each: Sequence[SeedValues]) -> NDArray[np.float64]:

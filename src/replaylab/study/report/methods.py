@@ -49,12 +49,13 @@ _CONTRASTS_BY_ROLE = (
     "A contrast is computed within each seed: the mean over groups of matched cells (equal in every factor that the "
     "contrast does not name) of the difference between its two sides, or a weighted sum, averaged over environments "
     "and learners; a difference of contrasts is by seed, too. Its size is the mean of that number over the seeds. "
-    "Intervals and p-values are of that mean and agree: a seed’s contrasts, less their means, change sign together "
-    "(wild bootstrap of the largest |t|, never below Student’s t). The primary contrast, and each manipulation "
-    "check, stands alone; it is “equivalent” if its 90 % interval lies inside the bounds (Schuirmann 1987). The "
-    "others are one family: their 95 % intervals hold all together (max-T; Westfall & Young 1993), and “higher”, "
-    "“lower” and “equivalent” are read from these. A check passes if its 95 % interval lies within its bounds; "
-    "where one fails, the verdicts that it guards are “not interpretable”. “Undecided”: the data do not tell."
+    "Intervals and p-values are of that mean and agree: seeds are resampled, all contrasts of a seed together, and "
+    "each t is taken with the resample’s own spread (symmetric bootstrap of t, Hall 1988; never narrower than "
+    "Student’s interval). The primary contrast, and each manipulation check, stands alone; it is “equivalent” if its "
+    "90 % interval lies inside the bounds (Schuirmann 1987). The others are one family: their 95 % intervals hold all "
+    "together (max-T; Westfall & Young 1993), and “higher”, “lower” and “equivalent” are read from these. A check "
+    "passes if its 95 % interval lies within its bounds; where one fails, the verdicts that it guards are “not "
+    "interpretable”. “Undecided”: the data do not tell."
 )
 
 

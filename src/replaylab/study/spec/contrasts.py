@@ -324,11 +324,8 @@ def _on(one: DeclaredContrast, spec: Spec, where: str, **cells: Any) -> Resolved
     """Return a contrast of these cells, with its unit and everything else filled in."""
     metric = one.metric or RETURN
     better = one.better or ("higher" if metric == RETURN else None)
-    found = ResolvedContrast(
-        *(one.name, one.question, metric, one.measure or "area", better, one.equivalence, "", False),
-        **cells,
-        **_role(one),
-    )
+    told = (one.name, one.question, metric, one.measure or "area", better, one.equivalence)
+    found = ResolvedContrast(*told, unit="", scored=False, **cells, **_role(one))
     scored = _scored({cell.environment for cell in found.cells}, metric, spec, where)
     return replace(found, unit="score" if scored else "return" if metric == RETURN else metric, scored=scored)
 
