@@ -325,7 +325,8 @@ def _on(one: DeclaredContrast, spec: Spec, where: str, **cells: Any) -> Resolved
     metric = one.metric or RETURN
     better = one.better or ("higher" if metric == RETURN else None)
     told = (one.name, one.question, metric, one.measure or "area", better, one.equivalence)
-    found = ResolvedContrast(*told, unit="", scored=False, **cells, **_role(one))
+    rest: dict[str, Any] = {"unit": "", "scored": False, **cells, **_role(one)}
+    found = ResolvedContrast(*told, **rest)
     scored = _scored({cell.environment for cell in found.cells}, metric, spec, where)
     return replace(found, unit="score" if scored else "return" if metric == RETURN else metric, scored=scored)
 
