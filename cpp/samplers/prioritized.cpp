@@ -25,7 +25,8 @@ Prioritized::Prioritized(const SamplerConfig& config, std::int64_t capacity)
       feedback_(static_cast<Feedback>(static_cast<int>(config.option("feedback")))),
       normalize_(static_cast<Normalize>(static_cast<int>(config.option("normalize")))),
       block_length_(static_cast<std::int64_t>(config.option("block_length"))),
-      ever_(config.option("ever") != 0.0) {}
+      ever_(config.option("ever") != 0.0),
+      stratified_(config.option("stratified") != 0.0) {}
 
 void Prioritized::check(const Ring& ring, std::int64_t batch) const {
     Sampler::check(ring, batch);
@@ -40,18 +41,21 @@ void Prioritized::check(const Ring& ring, std::int64_t batch) const {
              "with update_priorities");
 }
 
-// A batch is one draw from each of B/L equal segments of the total, so that it covers the whole range; each
-// draw stands for a block of L rows. Row k's chance of a step then depends on k, but the mean over the rows
-// is exactly p^α / Σ p^α: the segments together are the whole range. A target may be rounded up to a
-// segment's end, or the total: find() still gives a positive leaf.
+// A batch is one draw from each of B/L equal segments of the total, so that it covers the whole range, or B/L
+// independent draws from all of it; each draw stands for a block of L rows. With segments row k's chance of a
+// step then depends on k, but the mean over the rows is exactly p^α / Σ p^α: the segments together are the
+// whole range. A target may be rounded up to a segment's end, or the total: find() still gives a positive
+// leaf.
 void Prioritized::draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
                        const Draw& out) {
     const std::int64_t blocks = batch / block_length_;
     scratch_.resize(static_cast<std::size_t>(blocks));
     const double total = tree_.total();
-    const double segment = total / static_cast<double>(blocks);
-    for (std::int64_t k = 0; k < blocks; ++k)
-        scratch_[static_cast<std::size_t>(k)] = (static_cast<double>(k) + random.uniform()) * segment;
+    const double segment = stratified_ ? total / static_cast<double>(blocks) : total;
+    for (std::int64_t k = 0; k < blocks; ++k) {
+        const double segments_before = stratified_ ? static_cast<double>(k) : 0.0;
+        scratch_[static_cast<std::size_t>(k)] = (segments_before + random.uniform()) * segment;
+    }
     tree_.find(scratch_.data(), blocks, out.slot);
     if (block_length_ > 1) spread(ring, random, blocks, out.slot);
     for (std::int64_t k = 0; k < batch; ++k) out.probability[k] = tree_.leaf(out.slot[k]) / total;

@@ -62,6 +62,7 @@ class Prioritized : public Sampler {
     std::int64_t block_length_;  // L: rows that come from one cell of neighbouring steps
     bool ever_;                  // new steps get the largest priority there ever was, not the largest stored
     float largest_ever_ = 1.0f;  // as p^α
+    bool stratified_;            // one draw from each of B/L equal segments, not B/L independent ones
     std::unique_ptr<BlockIndex> blocks_;  // where sequences are drawn: their p^α together
     std::vector<std::int64_t> drawn_, cell_;
     std::vector<double> ends_;

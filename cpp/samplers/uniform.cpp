@@ -24,6 +24,21 @@ class Uniform : public Sampler {
     }
 };
 
+// P = 1/N, one row from each of B equal segments of the slots, with the same random numbers as prioritized
+// draws from equal priorities. A target may be rounded up to N.
+class Stratified : public Uniform {
+  public:
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double*, const Draw& out) override {
+        const double segment = static_cast<double>(ring.size()) / static_cast<double>(batch);
+        for (std::int64_t k = 0; k < batch; ++k) {
+            const auto slot =
+                static_cast<std::int64_t>((static_cast<double>(k) + random.uniform()) * segment);
+            out.slot[k] = std::min(slot, ring.size() - 1);
+        }
+        fill_alike(out, batch, 1.0 / static_cast<double>(ring.size()));
+    }
+};
+
 // P = 1/N, no step twice in a batch, in random order (Floyd's algorithm, then a shuffle: 2B random numbers
 // whatever N is). Where sequences are drawn, the same of the blocks.
 class Distinct : public Uniform {
@@ -114,6 +129,7 @@ struct CombinedReplace : Combined {
 
 SamplerFamily uniform_samplers() {
     return {{"uniform", make<Uniform>, no_nbytes},
+            {"stratified", make<Stratified>, no_nbytes},
             {"distinct", make<Distinct>, Distinct::nbytes},
             {"combined_plus", make<CombinedPlus>, no_nbytes},
             {"combined_replace", make<CombinedReplace>, no_nbytes}};

@@ -18,6 +18,7 @@ from replaylab.learners import (
     RMSprop,
     Sarsa,
     Stream,
+    TapeRecorder,
     TrainingConfig,
     generator,
     train,
@@ -88,6 +89,7 @@ CALLS = [
     Call(TrainingConfig, GIVEN, SETTINGS | {"env_id": "text nul"}),
     Call(Callbacks, {}, FUNCTIONS),
     Call(Checkpoints, {"folder": "kept"}, {"folder": "text", "every": "None"}),
+    Call(TapeRecorder, {}, {"path": "None text"}),
     Call(train, trained(), {"hooks": "[]", "resume": "None"}),
 ]
 

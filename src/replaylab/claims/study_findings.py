@@ -1,7 +1,7 @@
 """Findings of claims that a study tests: its contrasts, declared before it was run, are the figures.
 
 What a source says counts as reproduced if the contrast's verdict agrees with it, as not reproduced if the verdict
-contradicts it, and as contested if the contrast is undecided.
+contradicts it, and as contested if the contrast is undecided, or not interpretable since a manipulation check failed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,9 @@ def complete(study: Study) -> Study:
 
 def contrast_findings(study: Study, said: Mapping[str, Said]) -> Iterator[ReplicatedFigure]:
     """Yield one finding for each contrast of which a source says something, in the order of the study file."""
-    for found in study.contrasts().results:
+    results = study.contrasts().results
+    primary = any(found.contrast.primary for found in results)
+    for found in results:
         if found.contrast.name in said:
             words, agreeing = said[found.contrast.name]
             yield ReplicatedFigure(
@@ -46,13 +48,13 @@ def contrast_findings(study: Study, said: Mapping[str, Said]) -> Iterator[Replic
                 found.size.estimate,
                 found.size.low,
                 found.size.high,
-                f"interquartile mean of {len(found.each.seeds)} seeds, 95 %",
+                f"{'mean' if primary else 'interquartile mean'} of {len(found.each.seeds)} seeds, 95 %",
                 judged(found.verdict, agreeing),
             )
 
 
 def judged(verdict: str, agreeing: tuple[str, ...]) -> ReplicationOutcome:
     """Return what a contrast's verdict says about a statement with which these verdicts agree."""
-    if verdict == "undecided":
+    if verdict in ("undecided", "not interpretable"):
         return ReplicationOutcome.CONTESTED
     return ReplicationOutcome.REPRODUCED if verdict in agreeing else ReplicationOutcome.NOT_REPRODUCED

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ValueUpdate,
     )
     from replaylab.learners.api.random_streams import Stream, generator
+    from replaylab.learners.api.tape_recorder import TapeRecorder
     from replaylab.learners.api.whole_algorithm import ReplayedModel, SeedRun, TrainedModel, WholeAlgorithm
     from replaylab.learners.dqn.as_published import DQNAsPublished
     from replaylab.learners.dqn.optimizers import SGD, Adam, RMSprop
@@ -57,6 +58,7 @@ __all__ = [
     "SeedRun",
     "Step",
     "Stream",
+    "TapeRecorder",
     "TrainedModel",
     "TrainingConfig",
     "TrainingRun",
@@ -72,6 +74,7 @@ _NAMES_OF = {
     "api.hooks": "EnvStep Hook TrainingRun",
     "api.protocols": "Agents Learner Policy ProbedAgents Step Update ValueAgents ValueUpdate",
     "api.random_streams": "Stream generator",
+    "api.tape_recorder": "TapeRecorder",
     "api.whole_algorithm": "ReplayedModel SeedRun TrainedModel WholeAlgorithm",
     "dqn.as_published": "DQNAsPublished",
     "dqn.optimizers": "Adam RMSprop SGD",

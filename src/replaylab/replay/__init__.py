@@ -35,6 +35,8 @@ from replaylab.replay.samplers.recency import Geometric, Recency
 from replaylab.replay.samplers.reverse_sweep import ReverseSweep
 from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
 from replaylab.replay.samplers.shuffled_epochs import ShuffledEpochs
+from replaylab.replay.samplers.tape import Tape
+from replaylab.replay.samplers.tape_file import TapeWriter
 from replaylab.replay.samplers.uniform import Combined, Uniform
 from replaylab.replay.storage.mapped import MappedStorage, MemoryMap, SharedMemory
 from replaylab.replay.storage.retention import Assigned, Fifo, Reservoir, Retention
@@ -104,6 +106,8 @@ __all__ = [
     "StepWriter",
     "Sticky",
     "Storage",
+    "Tape",
+    "TapeWriter",
     "TopScores",
     "Transform",
     "Uniform",

@@ -26,6 +26,7 @@ from replaylab.replay.samplers.custom.sampler import CustomSampler
 from replaylab.replay.samplers.custom.state import CustomState, flags_of
 from replaylab.replay.samplers.laber import LaBER, Rescorer
 from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.samplers.tape import Tape, TapePlayer
 from replaylab.replay.samplers.uniform import Uniform
 from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
 from replaylab.replay.storage.retention import Fifo, Retention
@@ -122,6 +123,10 @@ class ReplayBuffer(Episodic):
         if isinstance(self.sampler, LaBER):
             generators = seeding.sampling_generators(seed, replicas, seeding.ReplayStreamKey.RESCORING)
             self._rescorer = Rescorer(self._core, self.sampler, generators)
+        self._player: TapePlayer | None = None
+        if isinstance(self.sampler, Tape):
+            generators = seeding.sampling_generators(seed, replicas)
+            self._player = TapePlayer(self._core, self.sampler, generators, replicas or 1)
         # The same methods without a Python frame and its keyword dict, which are most of what they cost.
         if self._layout.plain and type(self).add is ReplayBuffer.add:
             self.__dict__["add"] = self._core.add_step
@@ -264,6 +269,8 @@ class ReplayBuffer(Episodic):
             return self._sample_custom(self._custom, batch_size, progress)
         if self._rescorer is not None:
             return self._rescorer.keep(self._pool(batch_size, self._rescorer.sampler.m, scheduled), batch_size)
+        if self._player is not None:
+            return self._replay_tape(self._player, batch_size)
         if not isinstance(out, Batch):
             raise FieldError(
                 f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}"
@@ -432,6 +439,13 @@ class ReplayBuffer(Episodic):
         columns = self._core.sample(rows, scheduled, None)
         self._layout.relabel(columns)
         return self._layout.batch(columns)
+
+    def _replay_tape(self, player: TapePlayer, batch_size: int) -> Batch:
+        with player.lock.held():
+            ids, columns = player.draw(batch_size, self.replicas)
+            self._layout.relabel(columns)
+            own = {"weight": np.ones(ids.shape, np.float32), "probability": np.full(ids.shape, np.nan), "id": ids}
+            return self._layout.batch(columns | own)
 
     def _sample_custom(self, custom: CustomState, batch_size: int, progress: npt.ArrayLike | None) -> Batch:
         with custom.lock.held():

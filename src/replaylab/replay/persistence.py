@@ -23,6 +23,7 @@ from replaylab.replay.data.seeding import PythonDraws
 from replaylab.replay.samplers.custom.state import CustomState
 from replaylab.replay.samplers.laber import Rescorer
 from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.samplers.tape import TapePlayer
 from replaylab.replay.storage.retention import Reservoir
 from replaylab.replay.storage.storage import Handle, Storage, handle_of
 from replaylab.replay.transforms.transform import Transform
@@ -41,6 +42,7 @@ class Persistent(Configured):
     _layout: BufferLayout
     _custom: CustomState | None
     _rescorer: Rescorer | None
+    _player: TapePlayer | None
     _saved: dict[Path, str]
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -285,7 +287,7 @@ class Persistent(Configured):
     @property
     def _draws(self) -> PythonDraws | None:
         """What draws in Python, if anything does."""
-        return self._rescorer if self._custom is None else self._custom
+        return self._custom or self._rescorer or self._player
 
     @property
     def _rows_here(self) -> bool:

@@ -121,7 +121,7 @@ class Priorities(Introspective):
         self._layout = BufferLayout(self._config)
         self._core = self._layout.make_core(seed)
         self._saved = {}
-        self._custom = self._rescorer = None
+        self._custom = self._rescorer = self._player = None
 
     def add(
         self,

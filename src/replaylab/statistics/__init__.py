@@ -35,9 +35,10 @@ from replaylab.statistics.permutation import (
     paired_permutation_test,
     share_distance_test,
 )
-from replaylab.statistics.power_analysis import Power, power
+from replaylab.statistics.power_analysis import ContrastPower, Power, contrast_power, power
 from replaylab.statistics.proportions import Shares, wilson_interval
 from replaylab.statistics.resampling import RESAMPLES, Band, Interval, interval_p, interval_t
+from replaylab.statistics.simultaneous import Means, decisions, mean_intervals
 from replaylab.statistics.survival import (
     Times,
     logrank_test,
@@ -51,9 +52,11 @@ __all__ = [
     "Band",
     "Bounds",
     "Contrast",
+    "ContrastPower",
     "EXACT_SEEDS",
     "Equivalence",
     "Interval",
+    "Means",
     "PERMUTATIONS",
     "PairedTest",
     "Power",
@@ -64,7 +67,9 @@ __all__ = [
     "area_under_curve",
     "bootstrap_interval",
     "contrast",
+    "contrast_power",
     "contrast_weights",
+    "decisions",
     "curve_band",
     "holm",
     "interquartile_mean",
@@ -73,6 +78,7 @@ __all__ = [
     "logrank_test",
     "main_effect_test",
     "max_t",
+    "mean_intervals",
     "median_steps",
     "normalised_score",
     "on_grid",

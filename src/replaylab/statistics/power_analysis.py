@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from replaylab.arguments import FINITE, INSIDE, optional, seed_number, takes, whole
+from replaylab.arguments import FINITE, INSIDE, POSITIVE, optional, seed_number, takes, whole
 from replaylab.errors import ConfigError
 from replaylab.statistics.interquartile_means import iqm_difference
 from replaylab.statistics.paired import paired_test
 from replaylab.statistics.proportions import wilson_interval
-from replaylab.statistics.resampling import COUNT, NUMBERS, Interval, as_pairs
+from replaylab.statistics.resampling import COUNT, NUMBERS, VALUES, Interval, as_pairs
+from replaylab.statistics.simultaneous import decisions
 
 _RESAMPLES = 1_000
 """Of each simulated study's interval."""
@@ -90,3 +91,77 @@ def power(
     ]
     found = wilson_interval(np.count_nonzero(np.asarray(p) <= threshold), studies)
     return Power(seeds, Interval(float(found.estimate), float(found.low), float(found.high)))
+
+
+@dataclass(frozen=True)
+class ContrastPower:
+    """The chances of what a planned study may say of one contrast."""
+
+    seeds: int
+
+    different: Interval
+    """That it is called different from 0, with the right sign where the effect is not 0."""
+
+    equivalent: Interval
+    """That it is called equivalent within the bounds."""
+
+
+@takes(
+    pilot=VALUES,
+    seeds=whole(2, MOST_SEEDS),
+    effect=FINITE,
+    bound=POSITIVE,
+    alpha=INSIDE,
+    studies=COUNT,
+    resamples=COUNT,
+    seed=seed_number,
+)
+def contrast_power(
+    pilot: ArrayLike,
+    seeds: int,
+    effect: float,
+    bound: float,
+    *,
+    alpha: float = 0.05,
+    studies: int = 2_000,
+    resamples: int = 999,
+    seed: int = 0,
+) -> ContrastPower:
+    """Return how often a study of so many seeds would call a contrast different, or equivalent.
+
+    Each study draws its seeds' contrasts from the pilot's with replacement, moved so that their mean is ``effect``, and
+    widened by sqrt(n / (n - 1)), n the pilot's seeds, to the spread that it estimates. It decides as a primary contrast
+    is decided: different where the interval of level 1 - alpha leaves out 0 (`mean_intervals`), equivalent where that
+    of level 1 - 2 alpha lies within ± ``bound``. It may be both: different, and by too little to matter.
+
+    Args:
+        pilot: a contrast of each pilot seed, shape (n,), n at least 2.
+        seeds: number of seeds planned.
+        effect: the true mean, in the contrast's unit.
+        bound: differences up to this size do not matter.
+        alpha: error rate.
+        studies: how many studies to simulate.
+        resamples: of each interval.
+        seed: seed of everything.
+
+    Raises:
+        ConfigError: the pilot has fewer than two seeds.
+
+    Examples:
+        >>> found = contrast_power([0.1, -0.2, 0.0, 0.3, -0.1], 120, effect=0.0, bound=0.05, studies=200)
+        >>> found.equivalent.estimate > 0.7
+        True
+    """
+    each = np.asarray(pilot, dtype=np.float64)
+    if each.ndim != 1 or len(each) < 2:
+        raise ConfigError(f"A pilot must have a contrast of two seeds at least, shape (n,), but has {each.shape}.")
+    centred = (each - each.mean()) * np.sqrt(len(each) / (len(each) - 1)) + effect
+    draws = centred[np.random.default_rng(seed).integers(0, len(each), size=(studies, seeds))][..., None]
+    outer, inner = (decisions(draws, level=1.0 - k * alpha, resamples=resamples, seed=seed) for k in (1, 2))
+    sign = np.sign(outer.estimate) == np.sign(effect) if effect else True
+    counts = [
+        np.count_nonzero((outer.p < alpha) & sign),
+        np.count_nonzero((inner.low > -bound) & (inner.high < bound)),
+    ]
+    chances = [wilson_interval(count, studies) for count in counts]
+    return ContrastPower(seeds, *(Interval(float(c.estimate), float(c.low), float(c.high)) for c in chances))

@@ -32,6 +32,7 @@ from replaylab.replay import (
     ShuffledEpochs,
     SlidingWindow,
     Sticky,
+    Tape,
     Uniform,
 )
 from replaylab.replay.samplers.custom.sampler import TopScores
@@ -52,6 +53,7 @@ SAMPLERS = [
     SlidingWindow(),
     Uniform(),
     Uniform(replace=False),
+    Uniform(stratified=True),
     Combined(),
     Combined(mode="replace"),
     ShuffledEpochs(),
@@ -72,6 +74,8 @@ SAMPLERS = [
     LAP(),
     RankBased(),
     RankBased(alpha=1.0, normalize="none"),
+    Prioritized(stratified=False),
+    Permuted(stratified=False),
     Prioritized(new_steps="largest_ever"),
     RankBased(new_steps="largest_ever"),
     Greedy(),
@@ -89,6 +93,7 @@ IN_BLOCKS = [
     AntiPrioritized(block_length=4),
     Permuted(block_length=4),
     Permuted(bins=4, block_length=2),
+    Prioritized(block_length=4, stratified=False),
     Mixture((Uniform(), Permuted(block_length=2), AntiPrioritized(block_length=4)), (1, 1, 2)),
 ]
 """Rows of a batch depend on each other, and batches must fit."""
@@ -197,9 +202,9 @@ class TestTheMatrixIsComplete:
         public = {getattr(replay, name) for name in replay.__all__}
         samplers = {kind for kind in public if isinstance(kind, type) and issubclass(kind, Sampler)}
         assert samplers - {Sampler, TopScores} == kinds() - {TopScores}
-        assert samplers - {Sampler, CustomSampler, TopScores} == {type(sampler) for sampler in SAMPLERS + ONCE} - {
-            Fresh
-        }
+        # What a tape draws stands on it; tests/replay/samplers/test_tape.py has the rest.
+        tested = {type(sampler) for sampler in SAMPLERS + ONCE} - {Fresh}
+        assert samplers - {Sampler, CustomSampler, TopScores, Tape} == tested
 
     def test_no_state_is_left_out(self):
         assert {"empty slots", "wrapped", "after updates", "zero priorities"} <= set(STATES)

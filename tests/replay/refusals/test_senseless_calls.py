@@ -50,6 +50,8 @@ from replaylab.replay import (
     SlidingWindow,
     StepWriter,
     Sticky,
+    Tape,
+    TapeWriter,
     Uniform,
     as_schedule,
     scheduled,
@@ -59,7 +61,7 @@ from tests.senseless import ARRAY, NUMBERS, SEED, TRUTH, Call, wrongs
 
 FRACTION = "0 True".replace(" True", "")
 WEIGHTING = {"alpha": "0", "beta": "0"}
-PRIORITIZED = WEIGHTING | {"epsilon": "0 3.5 huge"}
+PRIORITIZED = WEIGHTING | {"epsilon": "0 3.5 huge", "stratified": TRUTH}
 WINDOW = {"headroom": "None", "create": "None 0 True"}
 
 
@@ -101,12 +103,18 @@ def recorder():
     return made
 
 
+def tape():
+    made = TapeWriter()
+    made.append([1, 2])
+    return made
+
+
 def stream(**options):
     return ReplayStream([{"x": 1.0}] * 9, 8, 2, **options)
 
 
 CONFIGURATIONS = [
-    Call(Uniform, {}, {"replace": TRUTH}),
+    Call(Uniform, {}, {"replace": TRUTH, "stratified": TRUTH}),
     Call(Online),
     Call(Queue),
     Call(SlidingWindow),
@@ -118,7 +126,7 @@ CONFIGURATIONS = [
     Call(ReLo, {}, PRIORITIZED),
     Call(AntiPrioritized, {}, PRIORITIZED),
     Call(Permuted, {}, PRIORITIZED),
-    Call(Dispersed, {}, PRIORITIZED),
+    Call(Dispersed, {}, PRIORITIZED | {"stratified": "True"}),
     Call(LAP, {}, {"alpha": "0"}),
     Call(RankBased, {}, WEIGHTING),
     Call(Recency, {}, {}),
@@ -126,6 +134,7 @@ CONFIGURATIONS = [
     Call(ReverseSweep),
     Call(Blocks),
     Call(Sticky, {}, {"fraction": "0"}),
+    Call(Tape, {"path": "x"}, {"path": "text", "shift": "0"}),
     Call(LaBER, {"score": len}),
     Call(Oracle, {"score": len}),
     Call(Constant, {"value": 1.0}, {"value": NUMBERS}),
@@ -282,6 +291,9 @@ CALLS = [
         use=list,
     ),
     Call(StepWriter, lambda: {"buffer": ReplayBuffer(9, dict.fromkeys(("obs", "next_obs"), Field()) | ENDS)}),
+    Call(TapeWriter),
+    Call("append", {"ids": np.zeros(2, np.int64)}, {}, TapeWriter),
+    Call("write", {"path": "tape"}, {"path": "text"}, tape),
     Call(as_schedule, {"value": 0.5}, {"value": NUMBERS}),
     Call(scheduled, {"rule": float}),
     Call("push", {"step": {"x": 1.0}}, {}, stream),

@@ -259,7 +259,7 @@ def test_cells_read_well():
 
 
 MESSAGES = [
-    ([{"name": "x"}], "`contrasts.0` must hold `more` and `less`, or `of`, but got {'name': 'x'}."),
+    ([{"name": "x"}], "`contrasts.0` must hold `more` and `less`, or `weights`, or `of`, but got {'name': 'x'}."),
     (
         [DEPENDENCE, BOTH | {"of": ["dependence", "dependense"]}],
         "`contrasts.1` (both): `of` must name two contrasts above it (dependence), but got 'dependense'; did you mean "
@@ -308,8 +308,8 @@ MESSAGES = [
     ([DEPENDENCE | {"measure": "max"}], "`contrasts.0.measure` must be 'area' or 'final', but got 'max'."),
     (
         [DEPENDENCE | {"mor": {}}],
-        "unknown key `contrasts.0.mor`; did you mean `more`? Allowed here: name, question, more, less, of, metric, "
-        "measure, better, equivalence.",
+        "unknown key `contrasts.0.mor`; did you mean `more`? Allowed here: name, question, more, less, weights, "
+        "within, of, metric, measure, better, equivalence, primary, each_environment, check, guards.",
     ),
 ]
 

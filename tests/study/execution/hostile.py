@@ -60,7 +60,7 @@ class Prints(Calm):
     """Writes to standard output, by Python and past it, and asks for input."""
 
     def step(self, action):
-        print('{"message": "Progress", "fields": {"step": 1}, "bytes": 0}')
+        print('{"message": "Progress", "fields": {"step": 1}, "bytes": {}}')
         os.write(1, b"not a message\n")
         with contextlib.suppress(EOFError, OSError):
             input()

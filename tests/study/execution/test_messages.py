@@ -14,6 +14,9 @@ HERE = this_machine()
 (ONE, *_) = populations(env_options={"FrozenLake-v1": {"is_slippery": False, "x": float("inf")}})
 MESSAGES = [
     TrainTask(ONE),
+    TrainTask(ONE, record=True, tape="tapes/a.tape"),
+    TrainTask(ONE, tape=bytes(range(256))),
+    Finished(b"rows\n", 1.5, HERE, b"\n tape"),
     CheckTask(ONE),
     TimeTask(ONE, 0.5),
     Progress(7),
@@ -46,7 +49,7 @@ def test_a_message_cut_off_anywhere_is_the_end():
         assert read_message(io.BytesIO(whole[:length])) is None
 
 
-NO_MESSAGES = [b"hello", b"{}", b"[]", b"3", b"null", b'{"message": "X", "fields": {}, "bytes": 0}', b"\xff"]
+NO_MESSAGES = [b"hello", b"{}", b"[]", b"3", b"null", b'{"message": "X", "fields": {}, "bytes": {}}', b"\xff"]
 
 
 @pytest.mark.parametrize("line", NO_MESSAGES)

@@ -18,7 +18,7 @@ FIRST_AND_LAST = {
         "CartPole-v1.dqn.none.e300beea7885b182",
         "replaylab-AcrobotGoal-v0.dqn.hindsight.2607c853aa0abb6f",
     ),
-    "decorrelation": (
+    "decorrelation-first": (
         "CartPole-v1.base.uniform.239bb5b0edbdc1d7",
         "Acrobot-v1.rare.permuted.block_length-64.beta-0.9b5746d8a515357a",
     ),

@@ -53,8 +53,8 @@ MESSAGES = [
     (
         {"seds": 3},
         "unknown key `seds`; did you mean `seeds`? Allowed here: name, title, question, environments, "
-        "learners, strategies, overrides, origins, env_options, seeds, population, baseline, budget, evaluation, "
-        "logging, measures, watch, scores, contrasts.",
+        "learners, strategies, overrides, origins, env_options, seeds, population, keep_tapes, baseline, budget, "
+        "evaluation, logging, measures, watch, scores, contrasts.",
     ),
     (
         {"evaluation__evry": 3},
@@ -64,7 +64,7 @@ MESSAGES = [
         {"strategies__prioritized__alfa": 3},
         "unknown key `strategies.prioritized.alfa`; did you mean `alpha`? Allowed here: alpha, beta, "
         "epsilon, "
-        "normalize, block_length, new_steps.",
+        "normalize, block_length, new_steps, stratified.",
     ),
     (
         {"strategies__x": {"type": "online", "zzz": 3}},

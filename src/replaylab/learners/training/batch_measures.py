@@ -180,7 +180,8 @@ def _of_law(kept: list[Kept]) -> Numbers:
     """By the rows drawn: the mean of −ln P over draws is the entropy of P."""
     law = _joined(one["drawn"]["probability"] for one in kept)
     weight = _joined(one["drawn"]["weight"] for one in kept)
-    surprise = -np.log(law, out=np.zeros_like(law), where=law > 0).mean(2)
+    unknown = np.where(np.isnan(law), np.nan, 0.0)  # of samplers without a law
+    surprise = -np.log(law, out=unknown, where=law > 0).mean(2)
     even = np.log(np.maximum(_joined(one["size"] for one in kept), 2))
     return {
         "law_evenness": (surprise / even).mean(1),

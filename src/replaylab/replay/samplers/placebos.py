@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from replaylab.arguments import check, number
+from replaylab.errors import ConfigError
 from replaylab.replay.samplers.prioritized import Prioritized
 from replaylab.replay.samplers.sampler import COUNT
 
@@ -62,7 +63,7 @@ class Dispersed(Prioritized):
     weight is made of.
 
     Later rows depend on the rows before. Source: none, a placebo of this library; attributes and defaults: those of
-    `Prioritized`, but `block_length` is 1.
+    `Prioritized`, but `block_length` is 1, and `stratified` says nothing.
     """
 
     no_law: ClassVar[str] = "a row depends on the episodes of the rows before; batch.probability is a first row's"
@@ -74,3 +75,5 @@ class Dispersed(Prioritized):
         super().__post_init__()
         rule = "1, for a batch takes one step of an episode and a block takes neighbours"
         check(self, block_length=number(rule, lambda length: length == 1))
+        if not self.stratified:
+            raise ConfigError("`stratified` of Dispersed must be left out, since its rows are drawn one by one")

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from replaylab import _core
-from replaylab.arguments import FRACTION, NOT_NEGATIVE, check, one_of
+from replaylab.arguments import FRACTION, NOT_NEGATIVE, check, flag, one_of
 from replaylab.replay.data.schedules import Linear, Schedule, scheduled
-from replaylab.replay.samplers.sampler import COUNT, FeedbackKind, Sampler
+from replaylab.replay.samplers.sampler import ADDED, COUNT, FeedbackKind, Sampler
 
 Normalize = Literal["buffer", "batch", "none"]
 
@@ -24,9 +24,6 @@ NORMALIZE: tuple[Normalize, ...] = ("buffer", "batch", "none")
 NewSteps = Literal["largest_stored", "largest_ever"]
 
 NEW_STEPS: tuple[NewSteps, ...] = ("largest_stored", "largest_ever")
-
-ADDED = {"said_if_changed": True}
-"""Of an option that came later: settings written down before are those with its default."""
 
 WEIGHTING = {"alpha": FRACTION, "beta": scheduled(FRACTION), "normalize": one_of(*NORMALIZE)}
 """What α, β and the normalisation must be."""
@@ -39,8 +36,8 @@ ABSOLUTE, CLIPPED, POSITIVE = range(3)
 class Prioritized(Sampler):
     """Proportional prioritized replay.
 
-    Law: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε. A batch is one draw from each of B equal segments of the
-    total. A step of priority 0 is never drawn. Source: Schaul et al. 2016.
+    Law: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε, with `stratified` or without. A step of priority 0 is never drawn.
+    Source: Schaul et al. 2016.
 
     Importance weights: wᵢ = (N·P(i))^−β, divided by the largest weight of the buffer (default), of the
     batch, or by nothing.
@@ -60,6 +57,8 @@ class Prioritized(Sampler):
         block_length: L, which must divide B; 1 draws every row by itself. Default: 1.
         new_steps: The priority of a step that had no feedback yet: the "largest_stored" now, or the "largest_ever" that
             any step had (1 to begin with), as most other libraries do it. Default: "largest_stored".
+        stratified: Whether a batch (of blocks: B/L) is one draw from each of as many equal segments of the total; if
+            not, the draws are independent of each other. Default: True.
     """
 
     alpha: float = 0.6
@@ -68,6 +67,7 @@ class Prioritized(Sampler):
     normalize: Normalize = "buffer"
     block_length: int = 1
     new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
+    stratified: bool = field(default=True, metadata=ADDED)
 
     wants_feedback: ClassVar[bool] = True
     keeps_priorities: ClassVar[bool] = True
@@ -77,6 +77,7 @@ class Prioritized(Sampler):
 
     def __post_init__(self) -> None:
         check(self, **WEIGHTING, epsilon=NOT_NEGATIVE, block_length=COUNT, new_steps=one_of(*NEW_STEPS))
+        check(self, stratified=flag)
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]
@@ -100,6 +101,7 @@ class Prioritized(Sampler):
             "normalize": NORMALIZE.index(self.normalize),
             "block_length": self.block_length,
             "ever": NEW_STEPS.index(self.new_steps),
+            "stratified": self.stratified,
         }
 
 
@@ -139,4 +141,6 @@ class LAP(Sampler):
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         options = {"exponent": self.alpha, "epsilon": 0.0, "feedback": CLIPPED, "normalize": 0, "block_length": 1}
-        return _core.SamplerConfig("prioritized", options | {"ever": NEW_STEPS.index(self.new_steps)})
+        return _core.SamplerConfig(
+            "prioritized", options | {"ever": NEW_STEPS.index(self.new_steps), "stratified": True}
+        )

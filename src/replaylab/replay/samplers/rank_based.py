@@ -6,8 +6,8 @@ from typing import ClassVar
 from replaylab import _core
 from replaylab.arguments import check, one_of
 from replaylab.replay.data.schedules import Linear, Schedule
-from replaylab.replay.samplers.prioritized import ADDED, NEW_STEPS, NORMALIZE, WEIGHTING, NewSteps, Normalize
-from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.samplers.prioritized import NEW_STEPS, NORMALIZE, WEIGHTING, NewSteps, Normalize
+from replaylab.replay.samplers.sampler import ADDED, Sampler
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ from replaylab.replay.data.schedules import Schedule
 COUNT = whole(most=2**53)
 """Counts go to the core as float64, which holds them exactly up to there."""
 
+ADDED = {"said_if_changed": True}
+"""Of an option that came later: settings written down before are those with its default."""
+
 FeedbackKind = Literal["td_error", "reducible_loss"]
 """What a learner is to give to `update_priorities`: TD errors δ, or a row's loss under the online network less that
 under the target network."""

@@ -1,11 +1,12 @@
 """Uniform sampling: every stored step equally often, with or without the newest step added."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from replaylab import _core
 from replaylab.arguments import check, flag, one_of
-from replaylab.replay.samplers.sampler import Sampler
+from replaylab.errors import ConfigError
+from replaylab.replay.samplers.sampler import ADDED, Sampler
 
 
 @dataclass(frozen=True)
@@ -18,16 +19,25 @@ class Uniform(Sampler):
         replace: Whether a step may come twice in a batch. If not, a batch needs B ≤ N, and its rows come in random
             order; with `Sequence` no sequence comes twice, all of N stored ones alike, whatever their length (otherwise
             a sequence has the chance of its steps together). Default: True.
+        stratified: Whether a batch is one draw from each of B equal segments of the buffer's places, as those of
+            `Prioritized` are: draws equal those of ``Prioritized(alpha=0)``. If not, rows are independent. Not with
+            ``replace=False``. Default: False.
     """
 
     replace: bool = True
+    stratified: bool = field(default=False, metadata=ADDED)
 
     def __post_init__(self) -> None:
-        check(self, replace=flag)
+        check(self, replace=flag, stratified=flag)
+        if self.stratified and not self.replace:
+            raise ConfigError(
+                "`stratified` of Uniform must be False with replace=False, but got True; leave one of them out"
+            )
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
-        return _core.SamplerConfig("uniform" if self.replace else "distinct")
+        with_replacement = "stratified" if self.stratified else "uniform"
+        return _core.SamplerConfig(with_replacement if self.replace else "distinct")
 
 
 @dataclass(frozen=True)

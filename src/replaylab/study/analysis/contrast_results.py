@@ -4,16 +4,25 @@ Of a run, y is its measure of the contrast's metric, scored where the file says 
 
     c_s = mean over groups g of (mean over the cells of more in g of y - mean over the cells of less in g of y),
 
-so that whatever a seed does to all cells alike cancels; the difference of two contrasts is c_s - c'_s. The size is the
-interquartile mean of c_s over the seeds, with its bootstrap interval. The p-value is the larger of the interval's own
-and that of flipping the signs of whole seeds (`replaylab.statistics.contrast`); all contrasts of a study are corrected
-together by max-T, where a seed's contrasts change sign together, and each has the seeds it has.
+or with ``weights`` the mean over environments and learners of the weighted sums, so that whatever a seed does to all
+cells alike cancels; the difference of two contrasts is c_s - c'_s. The size is the interquartile mean of c_s over the
+seeds, with its bootstrap interval. The p-value is the larger of the interval's own and that of flipping the signs of
+whole seeds (`replaylab.statistics.contrast`); all contrasts of a study are corrected together by max-T, where a seed's
+contrasts change sign together, and each has the seeds it has.
+
+A study that declares a primary contrast is evaluated by means in place of interquartile means
+(`replaylab.statistics.mean_intervals`), so that estimate, interval and p-value are of one estimand and agree. The
+primary contrast and each manipulation check stand alone. The others are one family: their intervals hold together, and
+"higher", "lower" and "equivalent" are read from the same simultaneous interval, so that all of it is right in at least
+95 % of studies. A check passes if its interval lies between its bounds; the verdicts that a failed one guards are
+"not interpretable".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +32,9 @@ from replaylab.statistics import Bounds, Equivalence, Interval, Verdict
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve
 from replaylab.study.spec.contrasts import Cell, MatchedGroup, ResolvedContrast, Score, resolve_contrasts
 from replaylab.study.spec.study_file import Spec
+
+ContrastVerdict = Verdict | Literal["not interpretable", "passed", "failed"]
+"""What is said of a contrast; the last two of a manipulation check."""
 
 LEAST_SEEDS = 2
 """Fewer tell nothing of spread."""
@@ -64,16 +76,20 @@ class ContrastResult:
     """Cells of results in them."""
 
     size: Interval
-    """Interquartile mean over seeds, with its 95 % interval."""
+    """Interquartile mean over seeds, with its 95 % interval; in studies with a primary contrast the mean, and in their
+    family the simultaneous interval."""
 
     inner: Interval
-    """The same with its 90 % interval: what must lie inside the bounds."""
+    """What must lie inside the bounds: the same with its 90 % interval; in the family of such studies `size` itself."""
 
     p: float
     """Of this contrast alone."""
 
     p_max_t: float = 1.0
-    """Corrected over all contrasts of the study."""
+    """Corrected over all contrasts of the study, or over its family."""
+
+    failed_checks: tuple[str, ...] = ()
+    """Manipulation checks that failed, or could not be made, and that guard it."""
 
     @property
     def equivalence(self) -> Equivalence | None:
@@ -82,8 +98,13 @@ class ContrastResult:
         return None if bound is None else Equivalence(self.size, self.inner, Bounds(-bound, bound))
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ContrastVerdict:
         """Equivalent comes first: a difference may be surely there, and surely too small to matter."""
+        if self.contrast.check is not None:
+            low, high = self.contrast.check
+            return "passed" if low < self.size.low and self.size.high < high else "failed"
+        if self.failed_checks:
+            return "not interpretable"
         enough = len(self.each.seeds) >= EQUIVALENCE_SEEDS
         if enough and self.equivalence is not None and self.equivalence.equivalent:
             return "equivalent"
@@ -129,7 +150,54 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
             warnings.append(
                 f"{one.name}: not answered: it needs results of all its cells for {LEAST_SEEDS} seeds, but has {have}."
             )
+    if any(one.primary for one in questions):
+        return ContrastResults(_by_role(questions, enough, each), tuple(warnings))
     return ContrastResults(_corrected([_finding(one, *each[one.name]) for one in enough]), tuple(warnings))
+
+
+_Each = tuple[SeedValues, int, int]
+
+
+def _by_role(
+    questions: Sequence[ResolvedContrast], enough: Sequence[ResolvedContrast], each: Mapping[str, _Each]
+) -> tuple[ContrastResult, ...]:
+    """Return the results of a study with a primary contrast, in its order."""
+    alone = {one.name: _alone(one, *each[one.name]) for one in enough}
+    family = [one.name for one in enough if not one.primary and one.check is None]
+    if family:
+        together = statistics.mean_intervals(table_of([each[name][0] for name in family]))
+        for k, name in enumerate(family):
+            size = Interval(*(float(ends[k]) for ends in together[:3]))
+            alone[name] = replace(alone[name], size=size, inner=size, p_max_t=float(together.p[k]))
+    checks = {one.name: one for one in questions if one.check is not None}
+    failed = [name for name in checks if name not in alone or alone[name].verdict == "failed"]
+    return tuple(
+        replace(found, failed_checks=tuple(name for name in failed if _guards(checks[name], found.contrast)))
+        for found in alone.values()
+    )
+
+
+def _guards(check: ResolvedContrast, other: ResolvedContrast) -> bool:
+    return check.guards is None or other.name in check.guards
+
+
+def _alone(one: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> ContrastResult:
+    outer, inner = (
+        statistics.mean_intervals(each.values[:, None], level=level)
+        for level in (1.0 - SIGNIFICANCE, 1.0 - 2.0 * SIGNIFICANCE)
+    )
+    size, within = (Interval(*(float(ends[0]) for ends in found[:3])) for found in (outer, inner))
+    p = float(outer.p[0])
+    return ContrastResult(one, each, groups, cells, size, within, p, p)
+
+
+def table_of(each: Sequence[SeedValues]) -> NDArray[np.float64]:
+    """Return contrasts as one array, seeds by contrasts, NaN where one lacks a seed."""
+    seeds = np.unique(np.concatenate([one.seeds for one in each]))
+    table = np.full((len(seeds), len(each)), np.nan)
+    for column, one in zip(table.T, each, strict=True):
+        column[np.searchsorted(seeds, one.seeds)] = one.values
+    return table
 
 
 def _values(curves: Sequence[Curve], one: ResolvedContrast, scores: Mapping[str, Score]) -> dict[Cell, SeedValues]:
@@ -152,12 +220,15 @@ def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[tup
     warnings = []
     absent = [cell for cell in one.cells if cell not in runs]
     groups = [g for g in one.groups if not any(c in absent for side in g for c in side)]
+    weighted = [g for g in one.weighted if not any(cell in absent for cell, _ in g)]
     if absent:
+        planned, left = (len(a) + len(b) for a, b in ((one.groups, one.weighted), (groups, weighted)))
         warnings.append(
             f"{one.name}: {one.metric} is missing for {'; '.join(map(str, absent))}. "
-            f"{len(one.groups) - len(groups)} of {len(one.groups)} matched groups are left out."
+            f"{planned - left} of {planned} matched groups are left out."
         )
-    used = list(dict.fromkeys(c for g in groups for side in g for c in side))
+    direct = [c for g in groups for side in g for c in side]
+    used = list(dict.fromkeys(direct + [cell for g in weighted for cell, _ in g]))
     if not used:
         return (SeedValues(np.empty(0, np.int64), np.empty(0)), 0, 0), warnings
     union = np.unique(np.concatenate([runs[c].seeds for c in used]))
@@ -168,8 +239,9 @@ def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[tup
             f"{one.name}: {len(union) - len(seeds)} of {len(union)} seeds are left out because they are missing for "
             f"{'; '.join(short)}."
         )
-    c = np.mean([_within(group, runs, seeds) for group in groups], axis=0)
-    return (SeedValues(seeds, c), len(groups), len(used)), warnings
+    found = [_within(group, runs, seeds) for group in groups]
+    found += [np.asarray(sum(weight * runs[cell].at(seeds) for cell, weight in g)) for g in weighted]
+    return (SeedValues(seeds, np.mean(found, axis=0)), len(found), len(used)), warnings
 
 
 def _within(group: MatchedGroup, runs: Mapping[Cell, SeedValues], seeds: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -201,8 +273,4 @@ def corrected(each: Sequence[SeedValues], sizes: Sequence[Interval]) -> NDArray[
     if not each:
         return np.empty(0)
     limits = [statistics.interval_t(size, len(one.seeds)) for one, size in zip(each, sizes, strict=True)]
-    seeds = np.unique(np.concatenate([one.seeds for one in each]))
-    table = np.full((len(seeds), len(each)), np.nan)
-    for column, one in zip(table.T, each, strict=True):
-        column[np.searchsorted(seeds, one.seeds)] = one.values
-    return statistics.max_t(table, limits=limits)
+    return statistics.max_t(table_of(each), limits=limits)

@@ -1,19 +1,20 @@
 """Runs populations on an executor, writes their files, and tells a reporter what happens.
 
-Where training a population raises, each of its seeds is trained alone: so one bad run is told by its seed, and the
-others are there all the same.
+A population that learns from another one's draws waits for them. Where training a population raises, each of its seeds
+is trained alone: so one bad run is told by its seed, and the others are there all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from replaylab.errors import StorageError
 from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Progress, Raised, TrainTask
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
+from replaylab.study.execution.tape_order import TapeOrder
 from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.plan.populations import Population
 
@@ -41,7 +42,8 @@ def run_populations(
     Raises:
         StorageError: the rows of a population could not be written; those of others that were at work then are there.
     """
-    run = _Run(executor, writer, reporter, checkpoint_every if getattr(executor, "shares_disk", False) else None)
+    recorded = {p.tape_of.id for p in todo if p.tape_of is not None and writer.tape_of(p).is_file()}
+    run = _Run(executor, writer, reporter, checkpoint_every, TapeOrder(todo, recorded))
     run.train(todo)
     return run.seconds, run.failures
 
@@ -57,30 +59,51 @@ class _SeedsAlone:
 
 class _Run:
     def __init__(
-        self, executor: Executor, writer: ResultWriter, reporter: Reporter, checkpoint_every: float | None
+        self,
+        executor: Executor,
+        writer: ResultWriter,
+        reporter: Reporter,
+        checkpoint_every: float | None,
+        tapes: TapeOrder,
     ) -> None:
         self.seconds: dict[str, float] = {}
         self.failures: list[Failure] = []
         self._queue = TaskQueue(executor)
         self._writer = writer
         self._reporter = reporter
-        self._checkpoint_every = checkpoint_every
+        self._shares_disk = bool(getattr(executor, "shares_disk", False))
+        self._checkpoint_every = checkpoint_every if self._shares_disk else None
+        self._tapes = tapes
         self._splits: list[_SeedsAlone] = []
         self._unwritable: StorageError | None = None
 
     def train(self, todo: Sequence[Population]) -> None:
         for population in todo:
-            self._queue.put(self._task(population), partial(self._whole, population))
+            if not self._tapes.hold(population):
+                self._put(population)
         self._queue.run()
         if self._unwritable is not None:
             for split in [one for one in self._splits if one.waiting]:  # seeds that were dropped with the queue
                 self._settle(split)
             raise self._unwritable
 
+    def _put(self, population: Population, *, first: bool = False) -> None:
+        try:
+            task = self._task(population)
+        except OSError as error:  # of a tape
+            self._failed(population, f"The tape that it learns from cannot be read: {error}")
+            return
+        self._queue.put(task, partial(self._whole, population), first=first)
+
     def _task(self, population: Population) -> TrainTask:
+        task = TrainTask(population, record=self._tapes.records(population))
+        if population.tape_of is not None:
+            file = self._writer.tape_of(population)
+            task = replace(task, tape=str(file) if self._shares_disk else file.read_bytes())
         if self._checkpoint_every is None:
-            return TrainTask(population)
-        return TrainTask(population, str(self._writer.checkpoints_of(population)), self._checkpoint_every)
+            return task
+        folder = str(self._writer.checkpoints_of(population))
+        return replace(task, checkpoints=folder, checkpoint_every=self._checkpoint_every)
 
     def _whole(self, population: Population, event: Event) -> None:
         """Take what happened to a population as the study planned it."""
@@ -91,10 +114,21 @@ class _Run:
                 self._reporter.progress(population, step)
             case Finished():
                 self._finished(population, event)
-            case Raised() if len(population.seeds) > 1 and self._unwritable is None:
+            # Who learns from a tape needs the other seeds.
+            case Raised() if len(population.seeds) > 1 and self._unwritable is None and population.tape_of is None:
                 self._split(population)
             case Raised() | Lost():
                 self._failed(population, _why(event))
+        if not isinstance(event, Progress):
+            self._release(population)
+
+    def _release(self, source: Population) -> None:
+        """Have those trained that waited for a population's draws; without these they fail."""
+        for population in self._tapes.released(source):
+            if self._writer.tape_of(population).is_file():
+                self._put(population, first=True)
+            elif self._unwritable is None:
+                self._failed(population, f"It learns from the draws of {source.label}, which were not recorded.")
 
     def _split(self, population: Population) -> None:
         """Have each seed of a population that raised trained alone, before all that waits."""
@@ -102,7 +136,7 @@ class _Run:
         split = _SeedsAlone(population, set(population.seeds))
         self._splits.append(split)
         for seed in reversed(population.seeds):
-            alone = population.model_copy(update={"seeds": (seed,)})
+            alone = population.with_seeds((seed,))
             self._queue.put(self._task(alone), partial(self._alone, split, alone), first=True)
 
     def _alone(self, split: _SeedsAlone, alone: Population, event: Event) -> None:
@@ -125,7 +159,7 @@ class _Run:
         """Tell of the seeds that raised alone, in their order: they may have ended in another."""
         tracebacks = {seed: split.tracebacks[seed] for seed in split.population.seeds if seed in split.tracebacks}
         if tracebacks:
-            failing = split.population.model_copy(update={"seeds": tuple(tracebacks)})
+            failing = split.population.with_seeds(tuple(tracebacks))
             self._failed(failing, _of_seeds(tracebacks))
 
     def _finished(self, population: Population, event: Finished) -> None:
@@ -133,14 +167,19 @@ class _Run:
             self._failed(population, f"What the worker handed back are not the rows of this population: {why}.")
             return
         try:
+            if event.tape:
+                self._writer.write_tape(population, event.tape)
             self._writer.write_rows(population, event)
         except StorageError as error:
             self._unwritable = self._unwritable or error
             self._queue.clear()
             self._failed(population, str(error))
             return
+        self._release(population)
         self._queue.fill()  # the worker need not wait for what is written beside the rows
         self._writer.drop_checkpoints(population)
+        if self._tapes.done(population):
+            self._writer.drop_tape(population)
         self.seconds[population.id] = event.seconds
         self._writer.write_time(population, event)
         self._reporter.finished(population, event.seconds)

@@ -28,6 +28,12 @@ class TrainTask:
     checkpoint_every: float = 0.0
     """Seconds between two checkpoints."""
 
+    record: bool = False
+    """Whether its draws are wanted as a tape: `Finished.tape`."""
+
+    tape: str | bytes | None = None
+    """What a population with a ``tape_of`` learns from: the tape's file, or where no disk is shared its contents."""
+
 
 @dataclass(frozen=True)
 class CheckTask:
@@ -67,6 +73,9 @@ class Finished:
 
     machine: Machine
     """Where the worker is."""
+
+    tape: bytes = b""
+    """The population's draws, where the task asks for them."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,8 @@ class Executor(Protocol):
     performed before, must not change the result.
 
     An executor whose workers see the study's disk may say so by an attribute ``shares_disk = True``: then tasks name a
-    folder there (`TrainTask.checkpoints`), and a population that was killed goes on from its last checkpoint.
+    folder there (`TrainTask.checkpoints`), so that a population that was killed goes on from its last checkpoint, and
+    the files of tapes.
 
     `tests/study/execution/executor_conformance.py` holds an executor to this.
     """

@@ -32,6 +32,28 @@ class ResultWriter:
         with whole_file(self._folder.file_of(population)) as temporary:
             temporary.write_bytes(finished.result)
 
+    def tape_of(self, population: Population) -> Path:
+        """Return where the draws are that a population learns from."""
+        assert population.tape_of is not None
+        return self._folder.tape_file(population.tape_of).absolute()
+
+    def write_tape(self, population: Population, content: bytes) -> None:
+        """Put a population's draws in their place.
+
+        Raises:
+            StorageError: they cannot be written.
+        """
+        with whole_file(self._folder.tape_file(population)) as temporary:
+            temporary.write_bytes(content)
+
+    def drop_tape(self, population: Population) -> None:
+        """Remove the draws that a population learned from, unless the study keeps them."""
+        if not self._folder.spec.keep_tapes:
+            tape = self.tape_of(population)
+            tape.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # those of others are there
+                tape.parent.rmdir()
+
     def checkpoints_of(self, population: Population) -> Path:
         """Return where a population is kept while it is trained."""
         return (self._folder.path / "checkpoints" / population.id).absolute()

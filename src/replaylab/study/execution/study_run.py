@@ -12,6 +12,7 @@ from replaylab.study.execution.executor import Executor
 from replaylab.study.execution.local.processes import LocalProcesses
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
+from replaylab.study.execution.tape_order import to_record_again
 from replaylab.study.execution.worker.preflight import check_all
 from replaylab.study.plan.populations import Population
 from replaylab.study.results import leftovers
@@ -44,9 +45,9 @@ def run_study(
         leftovers.clear(folder.path / "failures")
         damaged = folder.set_aside_damaged()
         planned = folder.populations
-        kept = [p for p in planned if folder.file_of(p).is_file()]
-        there = {p.id for p in kept}
-        todo = [p for p in planned if p.id not in there]
+        missing = [p for p in planned if not folder.file_of(p).is_file()]
+        wanted = {p.id for p in missing} | to_record_again(folder, missing)
+        todo, kept = ([p for p in planned if (p.id in wanted) == chosen] for chosen in (True, False))
         for population in kept:  # of which a kill may have left checkpoints
             ResultWriter(folder).drop_checkpoints(population)
         seconds, failures = _train(folder, todo, kept, executor, reporter, checkpoint_every) if todo else ({}, [])

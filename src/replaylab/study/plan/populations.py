@@ -12,15 +12,17 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product, zip_longest
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
 from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
+from replaylab.replay import Tape
 from replaylab.study.plan.seed_chunks import Seeds, chunked
 from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, build
 from replaylab.study.spec.run_settings import RunSettings, identity_of
 from replaylab.study.spec.study_file import Spec, Watch
+from replaylab.study.spec.tapes import SHIFT, TAPE
 
 NUMBERS_VERSION = 3
 """Raise it when the same settings begin to give other numbers (a mended learner, another metric): old files
@@ -46,14 +48,25 @@ class Population(RunSettings):
     steps: int
     unit: Literal["steps", "episodes"] = "steps"
     watch: Watch = Watch()
+    tape_of: Population | None = None
+    """The population whose draws it learns from, of the same seeds; None: it draws itself."""
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that study files give in their tables, by the names of `TrainingConfig`."""
         return {name: getattr(self, name) for name in IN_STUDIES}
 
-    def configuration(self) -> TrainingConfig:
+    def with_seeds(self, seeds: Seeds) -> Self:
+        """Return the same of other seeds."""
+        source = self.tape_of and self.tape_of.with_seeds(seeds)
+        return self.model_copy(update={"seeds": seeds, "tape_of": source})
+
+    def configuration(self, tape: str | None = None) -> TrainingConfig:
         """Return what is trained, for `replaylab.learners.train`.
+
+        Args:
+            tape: where the tape is, of a population that learns from one; None, for a trial: it draws as the recorded
+                one does.
 
         Raises:
             SpecError: A sampler or learner is your own, and its code is not what it was.
@@ -63,12 +76,17 @@ class Population(RunSettings):
         return TrainingConfig(
             self.environment,
             build(self.learner_part, LEARNERS),
-            build(self.strategy_part, STRATEGIES),
+            self._sampler(tape),
             transforms=[build(one, TRANSFORMS) for one in self.transforms],
             env_options=self.env_options,
             **budget,
             **self.settings,
         )
+
+    def _sampler(self, tape: str | None) -> Any:
+        if self.tape_of is None:
+            return build(self.strategy_part, STRATEGIES)
+        return build(self.tape_of.strategy_part, STRATEGIES) if tape is None else Tape(tape, SHIFT)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -83,6 +101,7 @@ class Population(RunSettings):
             "seeds": list(self.seeds),
             self.unit: self.steps,
             **identity_of(self.settings),
+            **({} if self.tape_of is None else {"tape_of": _without_seeds(self.tape_of.identity)}),
         }
 
     @property
@@ -121,26 +140,30 @@ def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Population
             if environment in spec.environments_of(s) and learner in spec.learners_of(s)
         ]
         size = 1 if spec.learners[learner].type in ALONE else spec.population
-        chunks = [chunked(spec.seeds, size, there.get(_settings(cell.identity), ())) for cell in cells]
+        # Of a tape those of what it replays: its seeds learn from each other's.
+        drawing = [cell.tape_of or cell for cell in cells]
+        chunks = [chunked(spec.seeds, size, there.get(_settings(cell.identity), ())) for cell in drawing]
         for row in zip_longest(*chunks):  # seed by seed through all strategies, so that what is there can be paired
-            populations += [c.model_copy(update={"seeds": seeds}) for c, seeds in zip(cells, row, strict=True) if seeds]
+            populations += [cell.with_seeds(seeds) for cell, seeds in zip(cells, row, strict=True) if seeds]
     return populations
 
 
 def _cell(spec: Spec, environment: str, learner: str, strategy: str) -> Population:
     """Return all seeds of one environment, learner and strategy as one population."""
+    part = spec.strategies[strategy]
     return Population(
         environment=environment,
         learner=learner,
         learner_part=spec.learner_of(strategy, learner),
         strategy=strategy,
-        strategy_part=spec.strategies[strategy],
+        strategy_part=part,
         seeds=spec.seeds,
         transforms=spec.transforms_of(strategy, learner),
         env_options=spec.env_options.get(environment, {}),
         steps=spec.budget_of(strategy).total,
         unit=spec.budget.unit,
         watch=spec.watch,
+        tape_of=_cell(spec, environment, learner, part.options["of"]) if part.type == TAPE else None,
         **spec.run_settings,
     )
 
@@ -152,7 +175,11 @@ def digest(identity: Mapping[str, Any]) -> str:
 
 def _settings(identity: Mapping[str, Any]) -> str:
     """Return what identifies a population, but for its seeds."""
-    return _canonical({key: value for key, value in identity.items() if key != "seeds"})
+    return _canonical(_without_seeds(identity))
+
+
+def _without_seeds(identity: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in identity.items() if key != "seeds"}
 
 
 def _canonical(table: Mapping[str, Any]) -> str:

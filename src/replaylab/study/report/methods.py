@@ -45,6 +45,19 @@ _CONTRASTS = (
     f"none of these: the data do not tell."
 )
 
+_CONTRASTS_BY_ROLE = (
+    "A contrast is computed within each seed: the mean over groups of matched cells (equal in every factor that the "
+    "contrast does not name) of the difference between its two sides, or a weighted sum, averaged over environments "
+    "and learners; a difference of contrasts is by seed, too. Its size is the mean of that number over the seeds. "
+    "Intervals and p-values are of that mean and agree: seeds are resampled, all contrasts of a seed together, and "
+    "each t is taken with the resample’s own spread (symmetric bootstrap of t, Hall 1988; never narrower than "
+    "Student’s interval). The primary contrast, and each manipulation check, stands alone; it is “equivalent” if its "
+    "90 % interval lies inside the bounds (Schuirmann 1987). The others are one family: their 95 % intervals hold all "
+    "together (max-T; Westfall & Young 1993), and “higher”, “lower” and “equivalent” are read from these. A check "
+    "passes if its 95 % interval lies within its bounds; where one fails, the verdicts that it guards are “not "
+    "interpretable”. “Undecided”: the data do not tell."
+)
+
 
 _ALONE = (
     "an algorithm of Stable-Baselines3, by its own learn(): each seed is a run of its own. Runs of one seed start from "
@@ -112,6 +125,8 @@ def _options(part: Any) -> str:
 
 def _statistics(spec: Spec) -> list[str]:
     contrasts = [_CONTRASTS] if spec.contrasts else []
+    if any(one.primary for one in spec.contrasts):
+        contrasts = [_CONTRASTS_BY_ROLE]
     return [
         f"The interquartile mean (IQM) is the mean of the middle half of the runs. Its interval is a bootstrap over "
         f"whole runs, within each environment: all resamples of up to {MOST_ENUMERATED} runs, else "

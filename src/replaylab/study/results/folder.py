@@ -55,6 +55,10 @@ class StudyFolder:
         """Return where the population's rows are, or will be."""
         return self.path / "runs" / f"{population.id}.parquet"
 
+    def tape_file(self, population: Population) -> Path:
+        """Return where the population's draws are, while others are to learn from them."""
+        return self.path / "tapes" / f"{population.id}.tape"
+
     @contextmanager
     def owned(self) -> Iterator[None]:
         """Hold the folder's lock; the system takes it back from an owner that dies.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from replaylab.files.atomic import UNFINISHED, writing
 
-_FOLDERS = ("", "runs", "timing", "failures", "figures", "tables")
+_FOLDERS = ("", "runs", "timing", "failures", "figures", "tables", "tapes")
 """Where a study writes, below its folder."""
 
 

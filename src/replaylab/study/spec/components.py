@@ -61,11 +61,13 @@ PARTS: Catalogue = {
 STRATEGIES: Catalogue = {
     **SAMPLERS,
     "none": "replaylab.replay:Online",
+    "tape": "replaylab.study.spec.tapes:TapeOf",
     "laber": "replaylab.learners.api.agent_laber:AgentLaBER",
     "oracle": "replaylab.learners.tabular.oracle:EnvOracle",
 }
 """Sampler types of ``[strategies.*]``: every sampler of the library; "none" is learning without replay, another word
-for "online". `LaBER` asks the agents for their TD errors, the oracle the environment for its exact values."""
+for "online". `LaBER` asks the agents for their TD errors, the oracle the environment for its exact values; a tape is of
+another strategy's draws."""
 
 LEARNERS: Catalogue = {
     "dqn": "replaylab.learners:DQN",

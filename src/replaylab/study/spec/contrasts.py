@@ -4,15 +4,20 @@ A cell is an environment, a learner and a strategy. It has a value of each facto
 learner and strategy; the labels in ``factors``; and `strategy` and `learner`, the tables that made them (of a strategy
 with labels these stand for the table, so that strategies of different tables can be matched).
 
+A study without a ``primary`` contrast corrects all of them together. With one, that one is tested alone, the others
+are one family, and those with ``check`` are manipulation checks, outside of it, which guard the verdicts of others.
+
 A contrast's ``more`` and ``less`` choose cells by factors. Cells that agree in every factor that neither of the two
-names make a `MatchedGroup`; within it the mean of the cells of ``more`` is compared with that of ``less``.
+names make a `MatchedGroup`; within it the mean of the cells of ``more`` is compared with that of ``less``. Or
+``weights`` gives strategies weights; the weighted sums are averaged over the environments and learners that ``within``
+chooses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +75,12 @@ class DeclaredContrast(BaseModel):
     less: Selector = {}
     """Cells whose mean is counted down."""
 
+    weights: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
+    """Of strategies, by name, adding up to 0. In place of more and less."""
+
+    within: Selector = {}
+    """Which cells the weights are about; empty: all."""
+
     of: tuple[str, str] | None = None
     """Two contrasts, named earlier in the file: the first minus the second, seed by seed. In place of more and less."""
 
@@ -85,14 +96,41 @@ class DeclaredContrast(BaseModel):
     equivalence: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
     """Differences up to this size do not matter; in the unit of the contrast."""
 
+    primary: bool = False
+    """Whether it is the one question of the study, tested alone."""
+
+    each_environment: bool = False
+    """Whether each of its environments is a further contrast, named "NAME, ENVIRONMENT"; never primary."""
+
+    check: tuple[float, float] | None = None
+    """Of a manipulation check: between which two values it must be, surely; either may be infinite."""
+
+    guards: tuple[str, ...] | None = None
+    """Of a manipulation check: whose verdicts it guards; None: all."""
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if self.of is None and not (self.more and self.less):
-            raise ValueError("must hold `more` and `less`, or `of`")
-        own = [k for k in ("more", "less", "metric", "measure", "better") if getattr(self, k)]
+        if self.of is None and bool(self.weights) == bool(self.more and self.less):
+            raise ValueError("must hold `more` and `less`, or `weights`, or `of`")
+        own = [k for k in ("more", "less", "weights", "within", "metric", "measure", "better") if getattr(self, k)]
         if self.of is not None and own:
             raise ValueError(f"must not have `{own[0]}` together with `of`, which takes it from the contrasts it names")
+        if self.weights and (self.more or self.less):
+            raise ValueError("must not have `weights` together with `more` or `less`; remove one of them")
+        if self.within and not self.weights:
+            raise ValueError("must not have `within` without `weights`, whose cells it chooses")
+        if abs(sum(self.weights.values())) > 1e-9:
+            raise ValueError(f"must have `weights` that add up to 0, but they add up to {sum(self.weights.values()):g}")
+        self._check_role()
         return self
+
+    def _check_role(self) -> None:
+        if self.check is not None and (self.primary or self.equivalence or self.each_environment):
+            raise ValueError("must not have `check` together with `primary`, `equivalence` or `each_environment`")
+        if self.check is not None and not self.check[0] < self.check[1]:
+            raise ValueError(f"must have a `check` whose first bound is below its second, but got {list(self.check)}")
+        if self.guards is not None and self.check is None:
+            raise ValueError("must not have `guards` without `check`")
 
 
 class Cell(NamedTuple):
@@ -104,6 +142,13 @@ class Cell(NamedTuple):
 
     def __str__(self) -> str:
         return " · ".join(self)
+
+
+class WeightedCell(NamedTuple):
+    """A cell and what it counts."""
+
+    cell: Cell
+    weight: float
 
 
 class MatchedGroup(NamedTuple):
@@ -128,11 +173,18 @@ class ResolvedContrast:
     scored: bool
     groups: tuple[MatchedGroup, ...] = ()
     of: tuple[str, str] | None = None
+    weighted: tuple[tuple[WeightedCell, ...], ...] = ()
+    """Of ``weights``: the weighted cells of each environment and learner."""
+
+    primary: bool = False
+    check: tuple[float, float] | None = None
+    guards: tuple[str, ...] | None = None
 
     @property
     def cells(self) -> tuple[Cell, ...]:
         """The cells it compares; none of a difference of contrasts."""
-        return tuple(dict.fromkeys(c for group in self.groups for side in group for c in side))
+        direct = [c for group in self.groups for side in group for c in side]
+        return tuple(dict.fromkeys(direct + [cell for one in self.weighted for cell, _ in one]))
 
 
 def resolve_contrasts(spec: Spec) -> list[ResolvedContrast]:
@@ -145,13 +197,73 @@ def resolve_contrasts(spec: Spec) -> list[ResolvedContrast]:
     found: dict[str, ResolvedContrast] = {}
     for i, one in enumerate(spec.contrasts):
         where = f"`contrasts.{i}` ({one.name})"
-        if one.name in found:
-            raise ValueError(f"{where} must have a unique name, but an earlier contrast has the same one; rename it")
-        found[one.name] = _difference(one, found, where) if one.of else _direct(one, cells, spec, where)
+        for each in _resolved(one, cells, found, spec, where):
+            if each.name in found:
+                raise ValueError(
+                    f"{where} must have a unique name, but an earlier contrast has the same one; rename it"
+                )
+            found[each.name] = each
+    _check_roles(found.values())
     return list(found.values())
 
 
-def _difference(one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], where: str) -> ResolvedContrast:
+def _resolved(
+    one: DeclaredContrast,
+    cells: Mapping[Cell, dict[str, Factor]],
+    earlier: Mapping[str, ResolvedContrast],
+    spec: Spec,
+    where: str,
+) -> list[ResolvedContrast]:
+    """Return a contrast, and after it those of each environment, where they are asked for."""
+    if one.of:
+        whole = _difference(one, earlier, where)
+        parts = [_difference(one, earlier, where, e) for e in _of_each(one, earlier, spec)]
+        return [whole, *parts]
+    make = _weighted if one.weights else _direct
+    whole = make(one, cells, spec, where)
+    if not one.each_environment:
+        return [whole]
+    environments = list(dict.fromkeys(cell.environment for cell in whole.cells))
+    parts = []
+    for environment in environments:
+        alone = {cell: factors for cell, factors in cells.items() if cell.environment == environment}
+        part = make(one, alone, spec, where)
+        parts.append(replace(part, name=named_in(one.name, environment), question="", primary=False))
+    return [whole, *parts]
+
+
+def named_in(name: str, environment: str) -> str:
+    """Return what a contrast is called in one environment."""
+    return f"{name}, {environment}"
+
+
+def _of_each(one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], spec: Spec) -> list[str]:
+    """Return the environments in which both contrasts that a difference names were asked for, each alone."""
+    names = one.of or ()
+    return [e for e in spec.environments if all(named_in(name, e) in earlier for name in names)]
+
+
+def _check_roles(found: Collection[ResolvedContrast]) -> None:
+    primary = [one.name for one in found if one.primary]
+    if len(primary) > 1:
+        raise ValueError(f"`contrasts` must have one `primary` contrast at most, but {', '.join(primary)} are")
+    for one in found:
+        if one.check is not None and not primary:
+            raise ValueError(
+                f"`contrasts` must have a `primary` one where {one.name!r} is a check; write primary = true in one"
+            )
+        guarded = [other.name for other in found if other.check is None]
+        for name in one.guards or ():
+            if name not in guarded:
+                raise ValueError(
+                    f"`guards` of the contrast {one.name!r} must name contrasts that are no checks "
+                    f"({', '.join(guarded)}), but got {name!r}{did_you_mean(name, guarded).removesuffix('.')}"
+                )
+
+
+def _difference(
+    one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], where: str, environment: str | None = None
+) -> ResolvedContrast:
     assert one.of is not None
     for name in one.of:
         if name not in earlier:
@@ -159,27 +271,64 @@ def _difference(one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], 
                 f"{where}: `of` must name two contrasts above it ({', '.join(earlier) or 'none is defined yet'}), but "
                 f"got {name!r}{did_you_mean(name, earlier).removesuffix('.')}"
             )
-    a, b = (earlier[name] for name in one.of)
+    a, b = (earlier[name if environment is None else named_in(name, environment)] for name in one.of)
     for key in ("metric", "measure", "unit"):
         if getattr(a, key) != getattr(b, key):
             raise ValueError(
                 f"{where}: `of` must name contrasts of one {key}, but {a.name!r} has {getattr(a, key)} and {b.name!r} "
                 f"{getattr(b, key)}"
             )
-    return ResolvedContrast(
-        one.name, one.question, a.metric, a.measure, None, one.equivalence, a.unit, a.scored, of=(a.name, b.name)
+    found = ResolvedContrast(
+        *(one.name, one.question, a.metric, a.measure, None, one.equivalence, a.unit, a.scored),
+        of=(a.name, b.name),
+        **_role(one),
     )
+    if environment is None:
+        return found
+    return replace(found, name=named_in(one.name, environment), question="", primary=False)
+
+
+def _role(one: DeclaredContrast) -> dict[str, Any]:
+    return {"primary": one.primary, "check": one.check, "guards": one.guards}
 
 
 def _direct(one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: Spec, where: str) -> ResolvedContrast:
-    groups = _groups(one, cells, where)
+    return _on(one, spec, where, groups=tuple(_groups(one, cells, where)))
+
+
+def _weighted(
+    one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: Spec, where: str
+) -> ResolvedContrast:
+    for name in one.weights:
+        if name not in spec.strategies:
+            raise ValueError(
+                f"{where}: `weights` must name strategies ({', '.join(spec.strategies)}), but got {name!r}"
+                f"{did_you_mean(name, spec.strategies).removesuffix('.')}"
+            )
+    chosen = _chosen(one.within, "within", cells, one, where)
+    places = dict.fromkeys((cell.environment, cell.learner) for cell in chosen)
+    found = []
+    for environment, learner in places:
+        own = [WeightedCell(Cell(environment, learner, name), weight) for name, weight in one.weights.items()]
+        if all(cell in chosen for cell, _ in own):
+            found.append(tuple(own))
+    if not found:
+        raise ValueError(
+            f"{where}: `weights` must name strategies that all run in one environment with one learner, but "
+            f"{', '.join(one.weights)} never do"
+        )
+    return _on(one, spec, where, weighted=tuple(found))
+
+
+def _on(one: DeclaredContrast, spec: Spec, where: str, **cells: Any) -> ResolvedContrast:
+    """Return a contrast of these cells, with its unit and everything else filled in."""
     metric = one.metric or RETURN
-    scored = _scored({c.environment for g in groups for side in g for c in side}, metric, spec, where)
-    unit = "score" if scored else "return" if metric == RETURN else metric
     better = one.better or ("higher" if metric == RETURN else None)
-    return ResolvedContrast(
-        one.name, one.question, metric, one.measure or "area", better, one.equivalence, unit, scored, tuple(groups)
-    )
+    told = (one.name, one.question, metric, one.measure or "area", better, one.equivalence)
+    rest: dict[str, Any] = {"unit": "", "scored": False, **cells, **_role(one)}
+    found = ResolvedContrast(*told, **rest)
+    scored = _scored({cell.environment for cell in found.cells}, metric, spec, where)
+    return replace(found, unit="score" if scored else "return" if metric == RETURN else metric, scored=scored)
 
 
 def _scored(environments: set[str], metric: str, spec: Spec, where: str) -> bool:

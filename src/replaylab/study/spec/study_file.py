@@ -9,6 +9,7 @@ next year under other defaults is a different study, and says so. Shape of a fil
     seeds = 10                      # 0 to 9; or a list of your own
     population = 10                 # seeds trained together in one worker
     baseline = "uniform"            # the strategy the others are compared with
+    keep_tapes = false              # whether recorded draws stay in the folder when all that replay them are there
 
     [budget]
     steps = 20_000                  # environment steps of every run; or instead: episodes = 300
@@ -44,6 +45,10 @@ next year under other defaults is a different study, and says so. Shape of a fil
     vary = { alpha = [0.5, 1.0], beta = [0.0, 1.0] }
     factors = { choice = "td" }                     # labels of your own, for contrasts
 
+    [strategies.placebo]            # learns from what the runs of another strategy drew, of another seed each
+    type = "tape"
+    of = "uniform"
+
     [env_options."replaylab/BitFlip-v0"]            # for an environment's constructor
     n = 10
 
@@ -71,12 +76,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from replaylab.errors import SpecError
 from replaylab.learners.training.configuration import IN_STUDIES
-from replaylab.study.spec.components import LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve, with_arguments
+from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve, with_arguments
 from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
 from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import explain
 from replaylab.study.spec.parameter_grids import Origin, chosen_learners, expanded
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
+from replaylab.study.spec.tapes import check_tapes
 
 MOST_SEEDS = 100_000
 
@@ -176,6 +182,7 @@ class Spec(_Table):
     env_options: dict[EnvironmentId, dict[str, Any]] = {}
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     population: Count = 10
+    keep_tapes: bool = False
     baseline: str = "uniform"
     budget: Budget
     evaluation: EvaluationTable
@@ -261,6 +268,7 @@ class Spec(_Table):
         for where, names in referenced:
             if names:
                 raise ValueError(f"`{where}` refers to {min(names)!r}, which the file does not define")
+        check_tapes(self, ALONE)
         resolve_contrasts(self)
         return self
 

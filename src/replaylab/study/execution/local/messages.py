@@ -1,6 +1,6 @@
-"""Tasks and events between a process and its workers: a line of JSON each, and after it the bytes of a result, if any.
+"""Tasks and events between a process and its workers: a line of JSON each, and after it the fields that are bytes.
 
-The line holds the message's type, its fields, and how many bytes follow.
+The line holds the message's type, its other fields, and how many bytes of which field follow.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _NESTED: dict[str, Callable[[Any], Any]] = {
 
 def write_message(stream: BinaryIO, message: Message) -> None:
     """Write a message and flush it."""
-    fields = dict(vars(message))
-    result: bytes = fields.pop("result", b"")
-    head = {"message": type(message).__name__, "fields": fields, "bytes": len(result)}
-    stream.write(json.dumps(head, default=_plain).encode() + b"\n" + result)
+    contents = {name: value for name, value in vars(message).items() if isinstance(value, bytes)}
+    fields = {name: value for name, value in vars(message).items() if name not in contents}
+    lengths = {name: len(content) for name, content in contents.items()}
+    head = {"message": type(message).__name__, "fields": fields, "bytes": lengths}
+    stream.write(b"".join([json.dumps(head, default=_plain).encode(), b"\n", *contents.values()]))
     stream.flush()
 
 
@@ -45,9 +46,9 @@ def read_message(stream: BinaryIO) -> Message | None:
         head = json.loads(line)
         kind = _TYPES[head["message"]]
         fields = {name: _NESTED.get(name, lambda value: value)(value) for name, value in head["fields"].items()}
-        if kind is Finished:
-            fields["result"] = stream.read(head["bytes"])
-            if len(fields["result"]) < head["bytes"]:
+        for name, length in head["bytes"].items():
+            fields[name] = stream.read(length)
+            if len(fields[name]) < length:
                 return None
         message: Message = kind(**fields)
     except (LookupError, TypeError, AttributeError) as error:

@@ -27,7 +27,12 @@ from replaylab.study.plan.populations import Population
 
 
 def train_with_checkpoints(
-    population: Population, on_step: Callable[[int], None], folder: Path, every: float, hooks: Sequence[Hook] = ()
+    population: Population,
+    on_step: Callable[[int], None],
+    folder: Path,
+    every: float,
+    hooks: Callable[[], Sequence[Hook]] = tuple,
+    tape: str | None = None,
 ) -> tuple[dict[str, Any], float]:
     """Train a population, from its last checkpoint if there is one that can be read.
 
@@ -36,21 +41,23 @@ def train_with_checkpoints(
         on_step: hears of the steps taken, now and then.
         folder: where the run is kept, and was.
         every: seconds between two checkpoints.
-        hooks: what else watches training.
+        hooks: makes what else watches training, anew for each try.
+        tape: as for `train_population`.
 
     Returns:
         Its columns, as `train_population`, and the seconds that it had been trained for before this call.
     """
     if isinstance(population.configuration().learner, WholeAlgorithm):  # of whose loop nothing can be kept
-        return train_population(population, on_step, hooks=hooks), 0.0
+        return train_population(population, on_step, hooks=hooks(), tape=tape), 0.0
     kept = TimedCheckpoints(folder, every)
     if (folder / "run.json").is_file():
         try:
-            return train_population(population, on_step, hooks=[kept, *hooks], resume=folder), kept.seconds_before
+            found = train_population(population, on_step, hooks=[kept, *hooks()], resume=folder, tape=tape)
+            return found, kept.seconds_before
         except (SnapshotError, StorageError):  # damaged, or of another version of the library
             kept = TimedCheckpoints(folder, every)
     rmtree(folder, ignore_errors=True)
-    return train_population(population, on_step, hooks=[kept, *hooks]), 0.0
+    return train_population(population, on_step, hooks=[kept, *hooks()], tape=tape), 0.0
 
 
 class TimedCheckpoints(Hook):

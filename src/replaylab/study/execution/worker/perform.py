@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-from replaylab.errors import ReplayError
+from replaylab.errors import ConfigError, ReplayError
 from replaylab.study.execution.executor import CheckTask, Finished, Raised, Task, TimeTask, TrainTask
 from replaylab.study.execution.worker.calibration import calibrate
 from replaylab.study.execution.worker.preflight import check_population
 from replaylab.study.execution.worker.training import train_population
 from replaylab.study.results.provenance import this_machine
+
+if TYPE_CHECKING:
+    from replaylab.learners import Hook
 
 _REPORT_SECONDS = 0.2
 """At most one report of progress in this time."""
@@ -28,8 +34,9 @@ def perform(task: Task, on_progress: Callable[[int], None]) -> Finished:
     began = time.perf_counter()
     match task:
         case TrainTask():
-            result, before = _train(task, on_progress)
+            result, before, tape = _train(task, on_progress)
             began -= before
+            return Finished(result, time.perf_counter() - began, this_machine(), tape)
         case CheckTask(population):
             check_population(population)
             result = b""
@@ -46,8 +53,13 @@ def raised(error: BaseException) -> Raised:
     return Raised(text, this_machine())
 
 
-def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, float]:
-    """Train a population and return its Parquet file, and for how many seconds it was trained before this task."""
+def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, float, bytes]:
+    """Train a population.
+
+    Returns:
+        Its Parquet file, for how many seconds it was trained before this task, and its tape, if that is wanted.
+    """
+    from replaylab.learners import TapeRecorder
     from replaylab.study.execution.worker.last_look import LastLook  # heavy
     from replaylab.study.results.store import encoded
 
@@ -61,12 +73,38 @@ def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, 
             on_progress(int(step))
 
     population, before = task.population, 0.0
-    last_look = LastLook(population)
-    if task.checkpoints is None:
-        columns = train_population(population, on_step, hooks=[last_look])
-    else:
-        from replaylab.study.execution.worker.checkpoints import train_with_checkpoints  # heavy
+    last_look, recorder = LastLook(population), TapeRecorder()
 
-        folder = Path(task.checkpoints)
-        columns, before = train_with_checkpoints(population, on_step, folder, task.checkpoint_every, [last_look])
-    return encoded(population, columns, this_machine().versions, last_look.looks), before
+    def hooks() -> list[Hook]:
+        nonlocal last_look, recorder
+        last_look, recorder = LastLook(population), TapeRecorder()
+        return [last_look, recorder] if task.record else [last_look]
+
+    with _tape_file(task) as tape:
+        if task.checkpoints is None:
+            columns = train_population(population, on_step, hooks=hooks(), tape=tape)
+        else:
+            from replaylab.study.execution.worker.checkpoints import train_with_checkpoints  # heavy
+
+            folder = Path(task.checkpoints)
+            columns, before = train_with_checkpoints(population, on_step, folder, task.checkpoint_every, hooks, tape)
+    rows = encoded(population, columns, this_machine().versions, last_look.looks)
+    return rows, before, recorder.writer.content() if task.record else b""
+
+
+@contextmanager
+def _tape_file(task: TrainTask) -> Iterator[str | None]:
+    """Yield where the tape that a task's population learns from is; None where it draws itself.
+
+    Raises:
+        ConfigError: it learns from one, and the task brings none.
+    """
+    if task.population.tape_of is not None and task.tape is None:
+        raise ConfigError(f"{task.population.label} must be given the tape that it learns from, but the task has none")
+    if not isinstance(task.tape, bytes):
+        yield task.tape
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "tape")
+        file.write_bytes(task.tape)
+        yield str(file)

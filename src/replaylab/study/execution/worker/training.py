@@ -21,6 +21,7 @@ def train_population(
     *,
     hooks: Sequence[Hook] = (),
     resume: Path | None = None,
+    tape: str | None = None,
 ) -> dict[str, Any]:
     """Train a population in this process and return its columns: seed, step, metric, value; each (rows,).
 
@@ -31,6 +32,7 @@ def train_population(
             (seeds,).
         hooks: what else watches or steers training.
         resume: folder of a checkpoint to go on from.
+        tape: file of the draws that it learns from, if it does not draw itself.
     """
     from replaylab.learners import Callbacks, train
 
@@ -38,6 +40,6 @@ def train_population(
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     told = Callbacks(progress=on_step, on_metrics=on_metrics)
-    metrics = train(population.configuration(), population.seeds, [told, *hooks], resume=resume)
+    metrics = train(population.configuration(tape), population.seeds, [told, *hooks], resume=resume)
     columns: dict[str, Any] = metrics.columns
     return columns

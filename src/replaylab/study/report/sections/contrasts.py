@@ -23,7 +23,21 @@ _VERDICTS = {
     "lower": "lower",
     "equivalent": "equivalent within the bounds",
     "undecided": "undecided",
+    "passed": "passed",
+    "failed": "failed",
 }
+
+
+_TOGETHER = (
+    "Interquartile mean over seeds of the difference within a seed, with its 95 % bootstrap interval; p by "
+    "flipping the signs of whole seeds or by the interval, whichever is larger, alone and corrected over all "
+    "contrasts (max-T). Cells: results that were compared."
+)
+_BY_ROLE = (
+    "Mean over seeds of the difference within a seed, with its 95 % interval: of the primary contrast and of checks "
+    "alone, of the others simultaneous; p alone, and corrected over those others (max-T). Cells: results that were "
+    "compared."
+)
 
 
 @dataclass(frozen=True)
@@ -70,10 +84,16 @@ def sentence(found: ContrastResult) -> str:
     Differences are in the contrast's own unit; "undecided" is not "no difference".
     """
     one = found.contrast
+    if found.verdict == "not interpretable":
+        return f"Not interpretable: {'; '.join(found.failed_checks)} (see there)."
+    if one.check is not None:
+        return _of_check(found, one.check)
     judged, bounded = "", ""
     if found.verdict in ("higher", "lower") and one.better is not None:
         judged = " (better)" if found.verdict == one.better else " (worse)"
     verdict, corrected = _VERDICTS[found.verdict], f"p {equals_p(found.p_max_t)} after max-T correction"
+    if one.primary:
+        corrected = f"p {equals_p(found.p)}, the study's one primary contrast"
     if one.equivalence is not None:
         bounds = f"±{significant(one.equivalence)}"
         verdict = verdict.replace("the bounds", bounds)
@@ -86,6 +106,16 @@ def sentence(found: ContrastResult) -> str:
     )
 
 
+def _of_check(found: ContrastResult, bounds: tuple[float, float]) -> str:
+    """Return what came of a manipulation check."""
+    estimate, low, high = map(signed_significant, found.size)
+    wanted = " to ".join(map(signed_significant, bounds))
+    return (
+        f"Check {found.verdict}: {estimate} {unit(found.contrast.unit)} (95 % interval {low} to {high}; it must lie "
+        f"within {wanted}; {counted(len(found.each.seeds), 'seed')}, {counted(found.cells, 'cell')})."
+    )
+
+
 def unit(name: str) -> str:
     """Return a unit in words."""
     return {"score": "score", "return": "of return"}.get(name, f"of {name}")
@@ -95,9 +125,7 @@ def _table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
     return page.table(
         "contrasts",
         "Every contrast",
-        "Interquartile mean over seeds of the difference within a seed, with its 95 % bootstrap interval; p by "
-        "flipping the signs of whole seeds or by the interval, whichever is larger, alone and corrected over all "
-        "contrasts (max-T). Cells: results that were compared.",
+        _BY_ROLE if any(f.contrast.primary for f in found) else _TOGETHER,
         ("Contrast", "Unit", "Difference", "95 %", "p", "p (max-T)", "Bounds", "Seeds", "Cells", "Verdict"),
         [
             (

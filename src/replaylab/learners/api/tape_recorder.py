@@ -1,0 +1,77 @@
+"""A hook that records which steps each update learned from."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from replaylab.arguments import optional, place, takes
+from replaylab.errors import ConfigError
+from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
+from replaylab.learners.api.protocols import Update
+from replaylab.replay import Batch, TapeWriter
+
+_NAME = "tape"
+
+
+class TapeRecorder(Hook):
+    """Records a run's draws as a tape, for `replaylab.replay.Tape`: at each update the ids of every replica's rows.
+
+    The tape is written when the run ends; until then it is in memory (two bytes a row in buffers of up to 65,536 steps)
+    and in checkpoints. It needs a budget in steps, with which all replicas end together.
+
+    Args:
+        path: Where to; None: nowhere, and `writer` has it.
+
+    Attributes:
+        writer: What was recorded.
+
+    Example:
+        >>> from replaylab.learners import QLearning, TrainingConfig, train
+        >>> from replaylab.replay import Uniform
+        >>> recorder = TapeRecorder()
+        >>> learner = QLearning(batch_size=4, learning_starts=10)
+        >>> config = TrainingConfig("FrozenLake-v1", learner, Uniform(), total_steps=20, eval_every=None)
+        >>> metrics = train(config, seeds=[0, 1], hooks=[recorder])
+        >>> len(recorder.writer)
+        11
+    """
+
+    @takes(path=optional(place("a tape")))
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.writer = TapeWriter()
+        self._path = path
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Refuse a budget with which replicas end one by one.
+
+        Raises:
+            ConfigError: The budget is in episodes.
+        """
+        if run.clock.unit != "steps":
+            raise ConfigError(
+                "a tape needs runs of equal length, but the budget is in episodes; give `total_steps` in its place"
+            )
+
+    def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
+        """Take note of the rows."""
+        self.writer.append(batch.id)
+
+    def on_end(self, run: TrainingRun, over: Bools) -> None:  # noqa: ARG002
+        """Write the tape.
+
+        Raises:
+            ConfigError: Nothing was learned from batches.
+            StorageError: It cannot be written.
+        """
+        if self._path is not None:
+            self.writer.write(self._path)
+
+    def state(self) -> dict[str, Any]:
+        """Return what was recorded so far."""
+        return {_NAME: {"draws": np.array(len(self.writer))} | self.writer.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        self.writer.restore({name: array for name, array in state[_NAME].items() if name != "draws"})

@@ -1,0 +1,71 @@
+"""Which populations wait for another one's draws, and which draws are to be recorded."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from replaylab.study.plan.populations import Population
+from replaylab.study.results.folder import StudyFolder
+
+
+def to_record_again(folder: StudyFolder, todo: Iterable[Population]) -> set[str]:
+    """Return ids of the populations whose draws are wanted and not there; damaged tapes are removed.
+
+    One whose rows are there, but whose tape is gone, is trained again: it gives the same rows.
+    """
+    sources = {p.tape_of.id: p.tape_of for p in todo if p.tape_of is not None}
+    return {id_ for id_, source in sources.items() if not _sound(folder.tape_file(source))}
+
+
+def _sound(tape: Path) -> bool:
+    if not tape.is_file():
+        return False
+    try:
+        with zipfile.ZipFile(tape) as archive:
+            sound = archive.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        sound = False
+    if not sound:
+        tape.unlink(missing_ok=True)
+    return sound
+
+
+class TapeOrder:
+    """What is recorded in a run of a study, and who waits for it.
+
+    Args:
+        todo: What is to be trained.
+        recorded: Ids of those whose draws are there already.
+    """
+
+    def __init__(self, todo: Sequence[Population], recorded: set[str]) -> None:
+        sources = [p.tape_of.id for p in todo if p.tape_of is not None]
+        self._learning = Counter(sources)
+        self._wanted = set(sources) - recorded
+        self._waiting: dict[str, list[Population]] = {}
+
+    def records(self, population: Population) -> bool:
+        """Return whether a population's draws are wanted."""
+        return population.id in self._wanted
+
+    def hold(self, population: Population) -> bool:
+        """Return whether a population has to wait for another one, and keep it until then."""
+        source = population.tape_of
+        if source is None or source.id not in self._wanted:
+            return False
+        self._waiting.setdefault(source.id, []).append(population)
+        return True
+
+    def released(self, source: Population) -> list[Population]:
+        """Return those that waited for a population, which has ended."""
+        return self._waiting.pop(source.id, [])
+
+    def done(self, population: Population) -> bool:
+        """Take note that a population is there; return whether it was the last that learns from its tape."""
+        if population.tape_of is None:
+            return False
+        self._learning[population.tape_of.id] -= 1
+        return self._learning[population.tape_of.id] == 0

@@ -1,0 +1,111 @@
+"""Intervals that hold together: what they agree with, and how often whole studies decide wrongly."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from replaylab.errors import ConfigError, ShapeError
+from replaylab.statistics import contrast_power, decisions, mean_intervals
+from tests.statistics.decision_procedure import TRUTHS, rates
+
+
+class TestIntervals:
+    def test_p_values_are_below_5_percent_exactly_where_intervals_leave_out_0(self):
+        rng = np.random.default_rng(0)
+        seen = set()
+        for k in range(100):
+            values = rng.normal(size=(rng.integers(2, 20), 3)) * rng.choice([1, 5], 3) + 0.7
+            found = mean_intervals(values, resamples=int(rng.integers(19, 400)), seed=k)
+            outside = (found.low > 0) | (found.high < 0)
+            assert ((found.p < 0.05) == outside).all()
+            seen |= set(outside.tolist())
+        assert seen == {True, False}
+
+    def test_one_contrast_is_about_students(self):
+        values = np.random.default_rng(1).normal(0.2, 1.0, (60, 1))
+        found = mean_intervals(values)
+        half = stats.t.ppf(0.975, 59) * stats.sem(values[:, 0])
+        assert found.estimate[0] == pytest.approx(values.mean())
+        assert half <= (found.high - found.low)[0] / 2 < 1.06 * half
+        assert stats.ttest_1samp(values[:, 0], 0).pvalue <= found.p[0]
+
+    def test_a_family_is_wider_and_copies_cost_nothing(self):
+        values = np.random.default_rng(2).normal(size=(40, 8))
+        one, copies, family = (mean_intervals(v) for v in (values[:, :1], values[:, [0] * 8], values))
+        np.testing.assert_allclose([copies.low[3], copies.p[3]], [one.low[0], one.p[0]])
+        assert family.high[0] - family.low[0] > 1.2 * (one.high[0] - one.low[0])
+        assert (family.p >= one.p[0]).any()
+
+    def test_missing_seeds(self):
+        values = np.random.default_rng(3).normal(1.0, 1.0, (30, 2))
+        values[20:, 1] = np.nan
+        found = mean_intervals(values)
+        assert found.estimate[1] == pytest.approx(values[:20, 1].mean())
+        assert found.high[1] - found.low[1] > found.high[0] - found.low[0]
+
+    def test_constants(self):
+        found = mean_intervals(np.array([[0.0, 0.1], [0.0, 0.1], [0.0, 0.1]]))
+        assert (found.p[0], found.low[0], found.high[0]) == (1.0, 0.0, 0.0)
+        assert found.low[1] == pytest.approx(0.1)
+        assert found.p[1] < 0.05
+
+    def test_many_studies_at_once_are_those_one_by_one(self):
+        values = np.random.default_rng(4).normal(size=(7, 12, 3))
+        together = decisions(values, resamples=99, seed=5)
+        for k, one in enumerate(values):
+            alone = mean_intervals(one, resamples=99, seed=5)
+            for a, b in zip(alone, together, strict=True):
+                np.testing.assert_allclose(a, b[k])
+
+    @pytest.mark.parametrize("values", [np.zeros(3), np.zeros((1, 2)), np.full((4, 1), np.nan)])
+    def test_shapes(self, values):
+        with pytest.raises(ShapeError, match=r"shape \(N, K\) with two numbers in each column"):
+            mean_intervals(values)
+
+
+class TestPower:
+    def test_of_normal_contrasts_is_that_of_students_test(self):
+        pilot = stats.norm.ppf((np.arange(200) + 0.5) / 200) * 0.1
+        found = contrast_power(pilot, 40, effect=0.05, bound=0.05, studies=1_000, resamples=299)
+        expected = stats.nct.sf(stats.t.ppf(0.975, 39), 39, 0.05 / (0.1 / np.sqrt(40)))
+        assert found.different.estimate == pytest.approx(expected, abs=0.04)
+        assert found.equivalent.estimate < 0.07
+
+    def test_of_equivalence(self):
+        pilot = np.random.default_rng(0).normal(0, 0.1, 300)
+        few, many = (contrast_power(pilot, n, effect=0.0, bound=0.05, studies=300, resamples=299) for n in (20, 60))
+        assert few.equivalent.estimate < many.equivalent.estimate
+        assert many.equivalent.estimate == pytest.approx(
+            2 * stats.norm.cdf(0.05 * np.sqrt(60) / 0.1 - 1.67) - 1, abs=0.1
+        )
+        assert many.different.estimate < 0.1
+
+    def test_one_seed(self):
+        with pytest.raises(ConfigError, match="two seeds at least"):
+            contrast_power([1.0], 20, effect=0.1, bound=0.05)
+
+
+FEW = {"studies": 300, "seeds": 60, "resamples": 299}
+
+
+class TestDecisions:
+    """Of whole studies; the table of 2,000 each is that of `decision_procedure`."""
+
+    @pytest.mark.parametrize("name", ["equal levels, spreads 1 : 5", "D = .05, spreads 1 : 5"])
+    def test_they_are_seldom_wrong(self, name):
+        found = rates(TRUTHS[name], **FEW)
+        for share in (found.primary_wrong, found.family_wrong, found.family_equivalent_wrong):
+            assert stats.binomtest(round(share * 300), 300, 0.05, alternative="greater").pvalue > 1e-3
+        if name.startswith("D"):  # the bound itself is not equivalent
+            assert (
+                stats.binomtest(round(found.primary_equivalent * 300), 300, 0.05, alternative="greater").pvalue > 1e-3
+            )
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", TRUTHS)
+    def test_two_thousand_of_each(self, name):
+        found = rates(TRUTHS[name], studies=2_000, seeds=120)
+        for share in (found.primary_wrong, found.family_wrong, found.family_equivalent_wrong):
+            assert stats.binomtest(round(share * 2_000), 2_000, 0.05, alternative="greater").pvalue > 1e-3
+        if "D = .05" in name:
+            assert stats.binomtest(round(found.primary_equivalent * 2_000), 2_000, 0.05, "greater").pvalue > 1e-3

@@ -1,0 +1,162 @@
+"""Studies with one primary contrast: what is corrected, what is not, and what a failed check takes back."""
+
+import json
+
+import numpy as np
+import pytest
+
+from replaylab.errors import SpecError
+from replaylab.statistics import mean_intervals
+from replaylab.study import Spec
+from replaylab.study.analysis.contrast_results import evaluate_contrasts
+from replaylab.study.report.sections.contrasts import lines
+from replaylab.study.spec.contrasts import resolve_contrasts
+from tests.study.analysis.test_contrast_results import CHOICE, DEPENDENCE, SCORES, STRATEGIES, made, spec
+
+INF = float("inf")
+D = {"name": "D", "of": ["dependence", "choice"], "primary": True, "equivalence": 5.0}
+CHECK = {"name": "check: L", "more": {"block_length": 4}, "less": {"block_length": 1}, "check": [1.0, INF]}
+PRESENT = [DEPENDENCE | {"each_environment": True}, CHOICE | {"each_environment": True}, D]
+
+
+def level(factors):
+    """Single draws are 20 better, in Acrobot 40; choosing is 3 worse."""
+    gain = (40.0 if factors["environment"] == "Acrobot-v1" else 20.0) * (factors["block_length"] == 1)
+    return gain - 3.0 * (factors["choice"] == "td")
+
+
+def results(*contrasts, noise=1.0, levels=level):
+    study = spec(*contrasts)
+    return evaluate_contrasts(study, made(study, levels, noise=noise)).results
+
+
+class TestRoles:
+    def test_numbers_are_those_of_the_means(self):
+        found = {f.contrast.name: f for f in results(*PRESENT)}
+        assert list(found) == [
+            *("dependence", "dependence, CartPole-v1", "dependence, Acrobot-v1"),
+            *("choice", "choice, CartPole-v1", "choice, Acrobot-v1"),
+            *("D", "D, CartPole-v1", "D, Acrobot-v1"),
+        ]
+        family = [name for name in found if name != "D"]
+        together = mean_intervals(np.stack([found[name].each.values for name in family], axis=1))
+        alone = mean_intervals(found["D"].each.values[:, None])
+        for k, name in enumerate(family):
+            assert found[name].size == (together.estimate[k], together.low[k], together.high[k])
+            assert found[name].p_max_t == together.p[k] >= found[name].p
+        assert found["D"].size == (alone.estimate[0], alone.low[0], alone.high[0])
+        assert found["D"].p == found["D"].p_max_t == alone.p[0]
+        whole, *parts = (found[name].each.values for name in ("D", "D, CartPole-v1", "D, Acrobot-v1"))
+        np.testing.assert_allclose(whole, np.mean(parts, axis=0))
+
+    def test_without_a_primary_one_all_is_as_before(self):
+        *_, both = results(DEPENDENCE, CHOICE, {"name": "both", "of": ["dependence", "choice"]})
+        assert not both.contrast.primary
+        c = both.each.values
+        assert both.size.estimate == pytest.approx(np.sort(c)[2:-2].mean())
+
+    def test_p_values_and_intervals_agree(self):
+        for noise in (1.0, 20.0, 60.0):
+            for found in results(*PRESENT, noise=noise):
+                assert (found.p_max_t < 0.05) == (not found.size.low <= 0 <= found.size.high)
+
+    def test_the_family_is_as_certain_of_equivalence_as_of_differences(self):
+        bounded = [DEPENDENCE | {"equivalence": 30.0}, CHOICE | {"name": "C", "primary": True, "equivalence": 30.0}]
+        dependence, choice = results(*bounded)
+        assert dependence.inner == dependence.size
+        assert choice.inner.low > choice.size.low
+
+
+class TestWeights:
+    def test_a_weighted_sum_is_the_same_difference(self):
+        """½(S1 + T1 - S8 - T8) - ½(T1 + T8 - S1 - S8) by strategies' names."""
+        td = "prioritized.block_length-{}.beta-0"
+        weights = {"uniform": 1.0, td.format(4): -1.0}
+        narrow = {"more": {"block_length": 1, "beta": 0.0}, "less": {"block_length": 4, "beta": 0.0}}
+        strategies = json.loads(json.dumps(STRATEGIES))
+        for name in ("uniform", "blocks"):
+            strategies[name]["factors"]["beta"] = 0.0
+        d = {"name": "dependence", **narrow, "each_environment": True}
+        c = {"name": "choice", "more": {"choice": "td", "beta": 0.0}, "less": {"choice": "uniform", "beta": 0.0}}
+        w = {"name": "W", "weights": weights, "each_environment": True}
+        study = spec(d, c | {"each_environment": True}, D, w, strategies=strategies)
+        found = {f.contrast.name: f for f in evaluate_contrasts(study, made(study, level, noise=4.0)).results}
+        for place in ("", ", CartPole-v1", ", Acrobot-v1"):
+            np.testing.assert_allclose(found[f"W{place}"].each.values, found[f"D{place}"].each.values)
+        assert found["W"].cells == 4
+
+    def test_cells_are_chosen(self):
+        w = {"name": "W", "weights": {"uniform": 1, "blocks": -1}, "within": {"environment": "CartPole-v1"}}
+        (found,) = resolve_contrasts(spec(w))
+        assert {cell.environment for cell in found.cells} == {"CartPole-v1"}
+        assert found.unit == "score"
+
+
+class TestChecks:
+    def test_a_check_that_fails_guards(self):
+        wrong = CHECK | {"name": "one", "guards": ["D"]}
+        right = CHECK | {"name": "other", "check": [-INF, -0.1]}
+        found = {f.contrast.name: f for f in results(*PRESENT, wrong, right)}
+        assert (found["one"].verdict, found["other"].verdict) == ("failed", "passed")
+        assert found["D"].verdict == "not interpretable"
+        assert found["dependence"].verdict == "higher"
+        study = spec(*PRESENT, wrong, right)
+        said = lines(evaluate_contrasts(study, made(study, level, noise=1.0)))
+        assert "D: Not interpretable: one (see there)." in said
+        (check,) = (line for line in said if line.startswith("one"))
+        assert check.startswith("one: Check failed: −0.14")
+        assert "it must lie within +1 to +inf; 10 seeds" in check
+
+    def test_without_guards_it_guards_all(self):
+        verdicts = [f.verdict for f in results(*PRESENT, CHECK)]
+        assert verdicts == ["not interpretable"] * 9 + ["failed"]
+
+    def test_not_being_sure_is_failing(self):
+        check = {"name": "c", "more": CHOICE["more"], "less": CHOICE["less"], "check": [-0.025, 1.0]}
+        *_, found = results(*PRESENT, check, noise=10.0)
+        assert found.verdict == "failed"
+        *_, found = results(*PRESENT, check, noise=0.1)
+        assert found.verdict == "passed"
+
+    def test_a_check_that_cannot_be_made_fails(self):
+        check = CHECK | {"metric": "replay/same_episode_share"}
+        assert {f.verdict for f in results(*PRESENT, check)} == {"not interpretable"}
+
+    def test_checks_are_not_in_the_family(self):
+        before = results(*PRESENT)
+        after = results(*PRESENT, CHECK)
+        assert [f.p_max_t for f in before] == [f.p_max_t for f in after[:-1]]
+
+    def test_infinite_bounds_survive_a_record(self):
+        study = spec(*PRESENT, CHECK)
+        again = Spec.model_validate_json(json.dumps(study.model_dump(mode="json")))
+        assert again.contrasts == study.contrasts
+
+
+MISTAKES = [
+    ([D | {"name": "E"}], "must have one `primary` contrast at most, but D, E are"),
+    ([CHECK | {"guards": ["d"]}], "`guards` of the contrast 'check: L' must name contrasts that are no checks"),
+    ([CHECK | {"guards": ["check: L"]}], "must name contrasts that are no checks"),
+    ([CHECK | {"check": [2.0, 1.0]}], "must have a `check` whose first bound is below its second"),
+    ([CHECK | {"equivalence": 1.0}], "must not have `check` together with"),
+    ([CHOICE | {"name": "g", "guards": ["D"]}], "must not have `guards` without `check`"),
+    ([{"name": "w", "weights": {"uniform": 1.0, "blocks": -0.5}}], "must have `weights` that add up to 0, but .* 0.5"),
+    ([{"name": "w", "weights": {"uniform": 1.0, "block": -1.0}}], "`weights` must name strategies .* `blocks`"),
+    (
+        [CHOICE | {"name": "w", "weights": {"uniform": 1.0, "blocks": -1.0}}],
+        "must hold `more` and `less`, or `weights`",
+    ),
+    ([CHOICE | {"name": "w", "within": {"beta": 0.0}}], "must not have `within` without `weights`"),
+]
+
+
+@pytest.mark.parametrize(("more", "words"), MISTAKES)
+def test_mistakes_are_told(more, words):
+    with pytest.raises(SpecError, match=words):
+        spec(*PRESENT, *more)
+
+
+def test_checks_need_a_primary_contrast():
+    with pytest.raises(SpecError, match="must have a `primary` one where 'check: L' is a check"):
+        spec(DEPENDENCE, CHECK)
+    assert set(SCORES) == {"CartPole-v1", "Acrobot-v1"}

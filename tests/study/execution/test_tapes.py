@@ -1,0 +1,200 @@
+"""Strategies that learn from another one's draws: what they draw, who waits for whom, and what stays in the folder."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from replaylab.errors import SpecError
+from replaylab.replay.samplers.tape_file import TapeReader
+from replaylab.study import InProcess, Study
+from replaylab.study.execution.executor import CheckTask, Finished, Lost, TrainTask
+from replaylab.study.execution.worker.perform import perform
+from replaylab.study.results.store import open_rows
+from tests.study.execution.test_checkpoints import Spy, kept
+from tests.study.tiny import rows, study
+
+DRAWN = {"type": "prioritized", "beta": 0.0}
+OFTEN = 0.3
+PLACEBO = {"type": "tape", "of": "td"}
+TAPED = {"strategies": {"placebo": PLACEBO, "td": DRAWN}, "baseline": "td", "measures__every": 0}
+LONG = TAPED | {"seeds": 3, "population": 3, "budget__steps": 900, "evaluation__every": 450}
+
+
+def taped(folder, **changes):
+    return study(folder, **copy.deepcopy(TAPED) | changes)
+
+
+def ids_of(tape):
+    reader = TapeReader(tape)
+    return np.stack([reader.ids(k) for k in range(reader.draws)])
+
+
+def drawn_by(made, population, tmp_path):
+    """What a population of a study drew, which its rows are made from: it is trained once more, and recorded."""
+    tape = made._there.tape_file(population.tape_of)
+    again = perform(TrainTask(population, record=True, tape=str(tape)), lambda step: None)
+    copied = tmp_path / made.file_of(population).name
+    copied.write_bytes(again.result)
+    (tmp_path / "again.tape").write_bytes(again.tape)
+    numbers = [open_rows([file]).fetchnumpy() for file in (made.file_of(population), copied)]
+    np.testing.assert_equal(numbers[0], numbers[1])
+    return ids_of(tmp_path / "again.tape")
+
+
+class TestWhatIsDrawn:
+    def test_through_a_study_that_is_interrupted_twice(self, tmp_path):
+        """In the recorded runs, and in those that learn from them."""
+        whole = study(tmp_path / "whole", **LONG)
+        assert whole.run(executor=InProcess()).complete
+        assert not (whole.folder / "tapes").exists()
+
+        made = study(tmp_path / "made", keep_tapes=True, **LONG)
+        placebo, source = made.populations
+        assert source == placebo.tape_of
+        for one in (source, placebo):
+            with pytest.raises(KeyboardInterrupt):
+                made.run(executor=InProcess(), reporter=Until(one.id, 700), checkpoint_every=OFTEN)
+            assert list(kept(made)) == [one.id]
+        again = Spy()
+        assert made.run(executor=InProcess(), reporter=again, checkpoint_every=OFTEN).complete
+        assert list(again.seen) == [placebo.id]
+        assert min(again.seen[placebo.id]) > 100
+
+        np.testing.assert_equal(rows(made), rows(whole))
+        recorded = ids_of(made._there.tape_file(source))
+        assert recorded.shape == (900 - 20 + 1, 3, 8)
+        np.testing.assert_array_equal(drawn_by(made, placebo, tmp_path), np.roll(recorded, -1, axis=1))
+        assert not (recorded[:, 0] == recorded[:, 1]).all()
+
+    def test_executors_without_a_common_disk_give_the_same_rows(self, tmp_path):
+        here, there = taped(tmp_path / "here"), taped(tmp_path / "there")
+        far = Far()
+        assert here.run(executor=InProcess()).complete
+        assert there.run(executor=far).complete
+        np.testing.assert_equal(rows(here), rows(there))
+        trained = [task for task in far.seen if isinstance(task, TrainTask)]
+        assert [(t.record, type(t.tape)) for t in trained] == [(True, type(None)), (False, bytes)] * 2
+        assert not (there.folder / "tapes").exists()
+
+    @pytest.mark.slow
+    def test_in_worker_processes(self, tmp_path):
+        made = taped(tmp_path)
+        assert made.run(workers=2).complete
+        assert len(made.present) == 4
+
+
+class Until(Spy):
+    """Ends the run when one population has come to a step."""
+
+    def __init__(self, id_, stop):
+        super().__init__(stop)
+        self.id = id_
+
+    def progress(self, population, step):
+        super().progress(population, step if population.id == self.id else 0)
+
+
+class Far(InProcess):
+    """Another machine."""
+
+    shares_disk = False
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def submit(self, task):
+        self.seen.append(task)
+        return super().submit(task)
+
+
+class Failing(Far):
+    """Loses the workers of what draws itself."""
+
+    def wait(self, handle):
+        def told(ticket, event):
+            lost = isinstance(event, Finished) and isinstance(self.seen[-1], TrainTask) and self.seen[-1].record
+            handle(ticket, Lost("The node burnt down") if lost else event)
+
+        super().wait(told)
+
+
+class TestWhoWaits:
+    def test_a_lost_recording_fails_those_that_wait(self, tmp_path):
+        made = taped(tmp_path, seeds=2)
+        done = made.run(executor=Failing())
+        assert [f.population.strategy for f in done.failures] == ["td", "placebo"]
+        assert "which were not recorded" in done.failures[1].traceback
+        assert made.run(executor=InProcess()).complete
+
+    def test_a_tape_that_is_gone_is_recorded_again(self, tmp_path):
+        made = taped(tmp_path, seeds=2, keep_tapes=True)
+        assert made.run(executor=InProcess()).complete
+        before = rows(made)
+        placebo, source = made.populations
+        made.file_of(placebo).unlink()
+        tape = made._there.tape_file(source)
+        content = bytearray(tape.read_bytes())
+        content[len(content) // 2] ^= 1
+        for damage in (tape.unlink, lambda: tape.write_bytes(content)):
+            damage()
+            executor = Far()
+            assert made.run(executor=executor).complete
+            assert [t.record for t in executor.seen if isinstance(t, TrainTask)] == [True, False]
+            np.testing.assert_equal(rows(made), before)
+            made.file_of(placebo).unlink()
+        executor = Far()
+        assert made.run(executor=executor).complete
+        assert [t.record for t in executor.seen if isinstance(t, TrainTask)] == [False]
+
+    def test_more_seeds_keep_what_is_there(self, tmp_path):
+        small = taped(tmp_path, seeds=2)
+        assert small.run(executor=InProcess()).complete
+        larger = taped(tmp_path, seeds=7, population=4)
+        assert [p.seeds for p in larger.populations if p.tape_of] == [(0, 1), (2, 3), (4, 5, 6)]
+        executor = Far()
+        assert larger.run(executor=executor).complete
+        assert len([t for t in executor.seen if isinstance(t, TrainTask)]) == 4
+
+    def test_trials_need_no_tape(self, tmp_path):
+        made = taped(tmp_path)
+        assert made.estimate(executor=InProcess(), seconds=0.0).failing == ()
+        (placebo, *_) = made.populations
+        perform(CheckTask(placebo), lambda step: None)
+        with pytest.raises(Exception, match="must be given the tape that it learns from"):
+            perform(TrainTask(placebo), lambda step: None)
+
+
+class TestIdentity:
+    def test_it_depends_on_what_is_replayed(self, tmp_path):
+        def placebo(**changes):
+            return next(p for p in taped(tmp_path, **changes).populations if p.tape_of).id
+
+        other = {"placebo": PLACEBO, "td": DRAWN | {"alpha": 0.5}}
+        assert placebo() == placebo(keep_tapes=True)
+        assert placebo() != placebo(strategies=other)
+
+    def test_a_folder_that_is_read_again_knows_it(self, tmp_path):
+        made = taped(tmp_path, seeds=2)
+        made.run(executor=InProcess())
+        assert [p.id for p in Study.from_folder(tmp_path).present] == [p.id for p in made.populations]
+
+
+REFUSED = [
+    ({"strategies__placebo": {"type": "tape", "of": "tdd"}}, "must name a strategy that is no tape itself .* 'tdd'"),
+    ({"strategies__placebo": {"type": "tape", "of": "placebo"}}, "must name a strategy that is no tape itself"),
+    ({"strategies__placebo": {"type": "tape"}}, "must name a strategy that is no tape itself"),
+    ({"strategies__placebo": PLACEBO | {"budget": {"steps": 200}}}, "budget` must be that of 'td'"),
+    ({"strategies__placebo": PLACEBO | {"learner": {"batch_size": 4}}}, "learner` must be that of 'td'"),
+    ({"strategies__td": DRAWN | {"environments": []}}, "environments` must be among those of 'td'"),
+    ({"seeds": 3}, "of 3 seeds in populations of 2 one is alone; change `seeds` or `population`"),
+    ({"budget": {"episodes": 200}}, "must have a budget in steps"),
+    ({"learners": {"dqn": {"type": "sb3", "algorithm": "DQN"}}}, "must have learners that train seeds together"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), REFUSED)
+def test_what_cannot_be_replayed_is_refused(tmp_path, changes, words):
+    with pytest.raises(SpecError, match=words):
+        taped(tmp_path, **changes)
