@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from replaylab.number_format import counted, equals_p, p_value, signed_significant, significant
 from replaylab.plotting import palette
 from replaylab.study.analysis.contrast_results import ContrastResult, ContrastResults, evaluate_contrasts
-from replaylab.study.report import figures
+from replaylab.study.report import figures, verdict_matrix
+from replaylab.study.report.verdict_matrix import VerdictMatrix
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
@@ -25,16 +26,31 @@ _VERDICTS = {
     "undecided": "undecided",
 }
 
+_READING = (
+    "Small dots: one seed each. Large dot and bar: interquartile mean with its 95 % interval. Grey bands: "
+    "differences declared beforehand not to matter; a verdict of “equivalent” needs the 90 % interval inside."
+)
+
 
 @dataclass(frozen=True)
 class ContrastSection:
-    """The section of a report: sentences by contrast, warnings, a figure for each unit, and a table."""
+    """What a report has of contrasts: verdicts at a glance, the first as a picture, sentences, warnings, numbers."""
 
     results: Sequence[ContrastResult]
+    matrix: VerdictMatrix
+    picture: ReportFigure | None
+    """The primary contrast; None where no contrast has a result."""
+
     sentences: Sequence[str]
     warnings: Sequence[str]
     figures: Sequence[ReportFigure]
     table: ReportTable
+
+    legend: str = (
+        "▲ and ▼: shown by the corrected test, beside the 95 % interval (small); better and worse where the study "
+        "says which is the good one, else higher and lower. ≈ equivalent: within the bounds that were declared not to "
+        "matter. ○ undecided: none of these, which does not mean that there is no difference."
+    )
 
 
 def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastSection | None:
@@ -49,10 +65,43 @@ def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Contrast
     ]
     return ContrastSection(
         evaluated.results,
+        _matrix(evaluated.results),
+        _picture(page, evaluated.results),
         [sentence(f) for f in evaluated.results],
         evaluated.warnings,
         shown,
-        _table(page, evaluated.results),
+        table(page, evaluated.results),
+    )
+
+
+def word(found: ContrastResult) -> str:
+    """Return the verdict in one word: better or worse where the study says which is which, else as it is."""
+    if found.contrast.better is None or found.verdict not in ("higher", "lower"):
+        return found.verdict
+    return "better" if found.verdict == found.contrast.better else "worse"
+
+
+def _matrix(found: Sequence[ContrastResult]) -> VerdictMatrix:
+    """Return the verdicts: a row for each contrast."""
+    rows = [(f.contrast.name, [verdict_matrix.cell(word(f), f.size)]) for f in found]
+    units = list(dict.fromkeys(f.contrast.unit for f in found))
+    column = f"Difference, in {units[0]}" if len(units) == 1 else "Difference"
+    return VerdictMatrix("What the study asked", "Contrast", [column], rows)
+
+
+def _picture(page: Page, found: Sequence[ContrastResult]) -> ReportFigure | None:
+    """Return the primary contrast as a picture, with what it is in each environment; without one, the first."""
+    if not found:
+        return None
+    main = next((f for f in found if getattr(f.contrast, "primary", False)), found[0])
+    parts = [f for f in found if f.contrast.name.startswith(f"{main.contrast.name}, ")]
+    return page.figure(
+        "primary_contrast",
+        main.contrast.question or main.contrast.name,
+        f"{sentence(main)} {_READING}",
+        forest([main, *parts]),
+        ("contrast", "seed", "difference"),
+        _seed_rows([main, *parts]),
     )
 
 
@@ -70,9 +119,8 @@ def sentence(found: ContrastResult) -> str:
     Differences are in the contrast's own unit; "undecided" is not "no difference".
     """
     one = found.contrast
-    judged, bounded = "", ""
-    if found.verdict in ("higher", "lower") and one.better is not None:
-        judged = " (better)" if found.verdict == one.better else " (worse)"
+    bounded = ""
+    judged = f" ({word(found)})" if word(found) != found.verdict else ""
     verdict, corrected = _VERDICTS[found.verdict], f"p {equals_p(found.p_max_t)} after max-T correction"
     if one.equivalence is not None:
         bounds = f"±{significant(one.equivalence)}"
@@ -91,7 +139,8 @@ def unit(name: str) -> str:
     return {"score": "score", "return": "of return"}.get(name, f"of {name}")
 
 
-def _table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
+def table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
+    """Return all numbers of the contrasts."""
     return page.table(
         "contrasts",
         "Every contrast",
@@ -142,16 +191,17 @@ def _forest(page: Page, found: Sequence[ContrastResult], unit_name: str, key: st
     return page.figure(
         key,
         f"Contrasts, in {unit_name}",
-        "Small dots: one seed each. Large dot and bar: interquartile mean with its 95 % interval. Grey bands: "
-        "differences declared beforehand not to matter; a verdict of “equivalent” needs the 90 % interval inside.",
+        _READING,
         forest(found),
         ("contrast", "seed", "difference"),
-        (
-            (f.contrast.name, seed.item(), value.item())
-            for f in found
-            for seed, value in zip(f.each.seeds, f.each.values, strict=True)
-        ),
+        _seed_rows(found),
     )
+
+
+def _seed_rows(found: Sequence[ContrastResult]) -> Iterator[Sequence[Any]]:
+    for f in found:
+        for seed, value in zip(f.each.seeds.tolist(), f.each.values.tolist(), strict=True):
+            yield f.contrast.name, seed, value
 
 
 def forest(found: Sequence[ContrastResult]) -> Drawing:
