@@ -7,15 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+from contextlib import contextmanager
 
 import pytest
 
 from replaylab.errors import ConfigError
+from replaylab.study import live
 from replaylab.study.execution.progress import Silent
 from replaylab.study.live import LivePage
 from tests.study.report.browser.opened import WAIT, Opened
-from tests.study.tiny import pretend, study
+from tests.study.tiny import study
+
+MOVED = "#live progress:not([value='0'])"
 
 STUDY = """
 name = "live"
@@ -38,8 +41,8 @@ def test_a_port_that_is_used_is_named(tmp_path):
 
 
 def test_it_answers_this_machine_and_no_foreign_name(tmp_path):
-    with LivePage(study(tmp_path), Silent(), 0) as live:
-        port = int(live.address.rstrip("/").rpartition(":")[2])
+    with LivePage(study(tmp_path), Silent(), 0) as shown:
+        port = int(shown.address.rstrip("/").rpartition(":")[2])
 
         def status(path, host):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -49,77 +52,74 @@ def test_it_answers_this_machine_and_no_foreign_name(tmp_path):
         assert status("/", f"127.0.0.1:{port}") == 200
         assert status("/", "elsewhere.example") == 403
         assert status("/../study.json", f"localhost:{port}") == 404
-        assert live._server.server_address[0] == "127.0.0.1"
+        assert shown._server.server_address[0] == "127.0.0.1"
     with pytest.raises(OSError, match=r"."):
         status("/", f"127.0.0.1:{port}")
 
 
-def test_it_fills_up_as_populations_end(browser, tmp_path):
-    found = study(tmp_path, seeds=4)
-    pretend(found, 10.0)
-    populations = found.populations
-    with LivePage(found, Silent(), 0) as live:
-        opened = Opened(browser, live.address, 1280)
+def test_it_fills_up_as_populations_end(browser, reported, monkeypatch):
+    copied = "import shutil, sys; shutil.copy(f'{sys.argv[1]}/report.html', sys.argv[2])"
+    monkeypatch.setattr(live, "_WRITE_REPORT", copied)  # a whole run, below, has it written
+    populations, report = reported.populations, reported.folder / "report.html"
+    with LivePage(reported, Silent(), 0) as shown:
+        opened = Opened(browser, shown.address, 1280)
         page = opened.page
         page.get_by_text("No runs are there yet").wait_for()
-        live.begin(populations, [], 2)
-        live.progress(populations[0], 150)
-        page.wait_for_function("document.querySelector('#live progress').value > 0")
-        live.finished(populations[0], 1.0)
-        page.get_by_text("2/8 runs").wait_for()
+        shown.begin(populations, [], 2)
+        shown.progress(populations[0], 150)
+        page.locator(MOVED).wait_for()
+        assert page.locator(".matrix").count() == 0
+        shown.finished(populations[0], 1.0)
+        page.get_by_text("8/64 runs").wait_for()
         page.get_by_role("heading", name="How high they came").click()
-        live.finished(populations[1], 1.0)
-        page.locator(".matrix").first.wait_for()
-        last = found.report(figure_files=False)
-        live.end()
-        live.finish(last)
+        legend = page.locator("#learning_curves .legend")
+        legend.get_by_role("button", name="uniform", exact=True).click()
+        shown.finished(populations[1], 1.0)
+        page.get_by_text("16/64 runs").wait_for()
+        shown.end()
+        shown.finish(report)
         page.get_by_text("The study has ended").wait_for()
-        page.locator("#table-levels").wait_for()  # what was open stays open
+        page.locator("#table-levels").wait_for()  # what was open stays open, what was hidden hidden
+        pressed = legend.get_by_role("button", name="uniform", exact=True).get_attribute("aria-pressed")
+        assert pressed == "false"
         assert opened.problems == []
-        assert {url.split("/")[2] for url in opened.requests} == {live.address.split("/")[2]}
+        assert {url.split("/")[2] for url in opened.requests} == {shown.address.split("/")[2]}
 
 
+@contextmanager
 def started(tmp_path, steps):
+    """A run of a study of one's own with its page, and the page's address."""
     (tmp_path / "live.toml").write_text(STUDY.format(steps=steps))
-    command = [
-        sys.executable,
-        "-m",
-        "replaylab",
-        "study",
-        "run",
-        "live.toml",
-        "--live",
-        "--port",
-        "0",
-        "--workers",
-        "1",
-    ]
-    run = subprocess.Popen(
+    options = ("live.toml", "--live", "--port", "0", "--workers", "1")
+    command = [sys.executable, "-m", "replaylab", "study", "run", *options]
+    with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    line = run.stdout.readline()
-    return run, re.fullmatch(r"live: (http://127\.0\.0\.1:\d+/)\n", line)[1]
+    ) as run:
+        try:
+            yield run, re.fullmatch(r"live: (http://127\.0\.0\.1:\d+/)\n", run.stdout.readline())[1]
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
 
 
 @pytest.mark.slow
 def test_a_whole_run(browser, tmp_path):
-    run, address = started(tmp_path, 3000)
-    page = Opened(browser, address, 1280).page
-    page.get_by_text("The study has ended").wait_for(timeout=4 * WAIT)
-    page.locator(".matrix").first.wait_for()
-    _, errors = run.communicate(timeout=600)
+    with started(tmp_path, 3000) as (run, address):
+        page = Opened(browser, address, 1280).page
+        page.get_by_text("The study has ended").wait_for(timeout=4 * WAIT)
+        page.locator(".matrix").first.wait_for()
+        _, errors = run.communicate(timeout=600)
     assert (run.returncode, errors) == (0, "")
     assert page.locator("td.better, td.worse, td.undecided").count() >= 1
 
 
 @pytest.mark.slow
 def test_an_interrupted_run_ends_its_page(browser, tmp_path):
-    run, address = started(tmp_path, 3_000_000)
-    page = Opened(browser, address, 1280).page
-    page.wait_for_function("document.querySelector('#live progress').value > 0", timeout=4 * WAIT)
-    time.sleep(1)
-    os.killpg(run.pid, signal.SIGINT)
-    _, errors = run.communicate(timeout=120)
+    with started(tmp_path, 3_000_000) as (run, address):
+        page = Opened(browser, address, 1280).page
+        page.locator(MOVED).wait_for(timeout=4 * WAIT)
+        os.killpg(run.pid, signal.SIGINT)
+        _, errors = run.communicate(timeout=120)
+        page.get_by_text("The run was stopped").wait_for()
     assert run.returncode == 130
     assert errors == "replaylab: interrupted; the same command continues from here.\n"
-    page.get_by_text("The run was stopped").wait_for()
