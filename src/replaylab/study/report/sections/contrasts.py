@@ -12,7 +12,7 @@ from replaylab.number_format import counted, equals_p, p_value, signed_significa
 from replaylab.plotting import palette
 from replaylab.study.analysis.contrast_results import ContrastResult, ContrastResults, evaluate_contrasts
 from replaylab.study.report import figures, verdict_matrix
-from replaylab.study.report.verdict_matrix import VerdictMatrix
+from replaylab.study.report.verdict_matrix import MatrixCell, VerdictMatrix
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
@@ -83,10 +83,16 @@ def word(found: ContrastResult) -> str:
 
 def _matrix(found: Sequence[ContrastResult]) -> VerdictMatrix:
     """Return the verdicts: a row for each contrast."""
-    rows = [(f.contrast.name, [verdict_matrix.cell(word(f), f.size)]) for f in found]
+    rows = [(f.contrast.name, [_cell(f)]) for f in found]
     units = list(dict.fromkeys(f.contrast.unit for f in found))
     column = f"Difference, in {units[0]}" if len(units) == 1 else "Difference"
     return VerdictMatrix("What the study asked", "Contrast", [column], rows)
+
+
+def _cell(found: ContrastResult) -> MatrixCell:
+    """Return the verdict with its numbers, as the sentence on the contrast has them."""
+    effect, low, high = map(signed_significant, found.size)
+    return MatrixCell(word(found), verdict_matrix.SIGNS[word(found)], effect, f"{low} to {high}")
 
 
 def _picture(page: Page, found: Sequence[ContrastResult]) -> ReportFigure | None:
@@ -94,7 +100,8 @@ def _picture(page: Page, found: Sequence[ContrastResult]) -> ReportFigure | None
     if not found:
         return None
     main = next((f for f in found if getattr(f.contrast, "primary", False)), found[0])
-    parts = [f for f in found if f.contrast.name.startswith(f"{main.contrast.name}, ")]
+    of_environments = {f"{main.contrast.name}, {environment}" for environment in page.spec.environments}
+    parts = [f for f in found if f.contrast.name in of_environments]
     return page.figure(
         "primary_contrast",
         main.contrast.question or main.contrast.name,
