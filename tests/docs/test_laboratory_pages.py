@@ -40,7 +40,15 @@ def test_commands_are_accepted(command, monkeypatch):
             self._population(described_population)
         return 0
 
-    for kind in (cli.StudyRun, cli.StudyReport, cli.TrainCommand, cli.WatchCommand, cli.ClaimsCommand):
+    for kind in (
+        cli.StudyRun,
+        cli.StudyReport,
+        cli.StudyCompare,
+        cli.StudyExport,
+        cli.TrainCommand,
+        cli.WatchCommand,
+        cli.ClaimsCommand,
+    ):
         monkeypatch.setattr(kind, "__call__", read)
     assert cli.main(shlex.split(command)) == 0
 

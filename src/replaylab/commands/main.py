@@ -1,4 +1,4 @@
-"""The command line: ``replaylab study run|report|list``, ``replaylab train``, ``watch`` and ``claims``.
+"""The command line: ``replaylab study run|report|compare|export|list``, ``replaylab train``, ``watch`` and ``claims``.
 
 Exit codes: 0 all went well; 1 a run failed, the rest is there; 2 the input is wrong, or the results can be neither
 read nor written; 130 interrupted.
@@ -11,16 +11,22 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from replaylab.commands.studies import StudyCompare, StudyExport, StudyList, StudyReport, tell
 from replaylab.errors import ReplayError, SpecError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from replaylab.study import Executor, Study
+    from replaylab.study.execution.reporter import Reporter
+    from replaylab.study.execution.study_run import RunSummary
     from replaylab.study.plan.populations import Population
 
 try:
@@ -35,7 +41,7 @@ _NO_LAB = 'the command line needs the lab extra, which is not installed. Run: pi
 _NOBODY_READS = 141
 """The exit code that a shell gives to a program that SIGPIPE ended."""
 
-_STUDY = """Compare replay strategies: run a study, write its report, list the shipped ones.
+_STUDY = """Compare replay strategies: run a study, write its report, compare two, list the shipped ones.
 
 Example: replaylab study run quick"""
 
@@ -51,6 +57,8 @@ class StudyRun:
     Example: replaylab study run my_study.toml --out results/mine --workers 4
 
     Example: replaylab study run classic-control --dry-run
+
+    Example: replaylab study run classic-control --live
 
     Example: python -m pdb -m replaylab study run my_study.toml --executor in-process
     """
@@ -76,6 +84,13 @@ class StudyRun:
     report: bool = True
     """Write the report at the end."""
 
+    live: bool = False
+    """Show the report in your browser while the study runs, at http://127.0.0.1:PORT/, which only this machine
+    reaches; it fills up as runs end."""
+
+    port: int = 8765
+    """Where --live listens; 0: any port that is free."""
+
     dry_run: bool = False
     """Run nothing: print the grid, the steps, the time to expect from training for five seconds, and the disk. The exit
     code is 1 if something cannot be trained."""
@@ -86,7 +101,7 @@ class StudyRun:
 
         from replaylab.study import Study
         from replaylab.study.execution.progress import reporter_for
-        from replaylab.study.results.durations import duration
+        from replaylab.study.live import LivePage
 
         console = Console()
         study = Study.from_toml(self.study, self.out)
@@ -95,20 +110,38 @@ class StudyRun:
             estimate = study.estimate(executor=executor)
             print(estimate)
             return 1 if estimate.failing else 0
-        told = reporter_for(console)
-        summary = study.run(executor=executor, reporter=told, checkpoint_every=self.checkpoint_every)
+        with self._live(study, reporter_for(console)) as told:
+            summary = study.run(executor=executor, reporter=told, checkpoint_every=self.checkpoint_every)
+            self._summarise(study, summary)
+            if self.report and study.present:
+                page = study.report()
+                tell(study, page)
+                if isinstance(told, LivePage):
+                    told.finish(page)
+        return 0 if summary.complete else 1
+
+    def _live(self, study: Study, told: Reporter) -> AbstractContextManager[Reporter]:
+        """Return what hears of the run: with --live a page, too."""
+        from replaylab.study.live import LivePage
+
+        if not self.live:
+            return nullcontext(told)
+        if not self.report:
+            raise SpecError("study run: --live shows the report; leave out --no-report")
+        page = LivePage(study, told, self.port)
+        print(f"live: {page.address}", flush=True)
+        return page
+
+    def _summarise(self, study: Study, summary: RunSummary) -> None:
+        """Print what was done, and what failed."""
+        from replaylab.study.results.durations import duration
+
         ran, kept = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.kept))
-        print(
-            f"{ran} runs in {duration(summary.seconds)}, {kept} were there already: {study.folder}",
-            flush=True,
-        )
+        print(f"{ran} runs in {duration(summary.seconds)}, {kept} were there already: {study.folder}", flush=True)
         for one in summary.damaged:
             print(f"\nDAMAGED {one.file}: {one.why}. It is now {one.moved_to}.", file=sys.stderr)
         for failure in summary.failures:
             print(f"\nFAILED {failure.population.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
-        if self.report and study.present:
-            _tell(study, study.report())
-        return 0 if summary.complete else 1
 
     def _executor(self) -> Executor:
         from replaylab.study import InProcess, LocalProcesses
@@ -120,55 +153,6 @@ class StudyRun:
                 f"study run: --workers needs --executor local, but got --executor {self.executor}; leave it out"
             )
         return InProcess()
-
-
-@dataclass(frozen=True)
-class StudyReport:
-    """Write the report of a results folder again; needs neither the study file nor the training code.
-
-    Example: replaylab study report results/quick
-
-    Example: replaylab study report results/quick --out docs/results/quick
-    """
-
-    folder: Annotated[Positional[Path], arg(metavar="FOLDER")]
-    """Folder that `replaylab study run` wrote; it may have been moved here from another machine."""
-
-    out: Path | None = None
-    """Folder for the page, its figures and tables; None: next to the results. With another one FOLDER may be
-    read-only."""
-
-    figure_files: bool = True
-    """Also write each figure as SVG, PNG and CSV files next to the page, which contains them all."""
-
-    def __call__(self) -> int:
-        """Write the report and return the exit code."""
-        from replaylab.study import Study
-
-        study = Study.from_folder(self.folder)
-        _tell(study, study.report(self.out, figure_files=self.figure_files))
-        return 0
-
-
-@dataclass(frozen=True)
-class StudyList:
-    """List the studies that ship with replaylab.
-
-    Example: replaylab study list
-    """
-
-    def __call__(self) -> int:
-        """Print the list and return the exit code."""
-        from replaylab.study.catalog import shipped
-        from replaylab.study.spec.study_file import Spec
-
-        for name, file in shipped().items():
-            spec = Spec.from_toml(file)
-            print(f"{name}: {spec.title}")
-            print(f"    {', '.join(spec.environments)}; {', '.join(spec.strategies)}")
-            seeds = f"{len(spec.seeds)} seed{'s' if len(spec.seeds) > 1 else ''}"
-            print(f"    {seeds}, {spec.runs} runs of {spec.budget}; {file}")
-        return 0
 
 
 @dataclass(frozen=True)
@@ -410,17 +394,6 @@ def _check_place(command: str, option: str, path: Path | None, *, is_file: bool)
         raise SpecError(f"{command}: --{option} {path} cannot be written: {error}") from error
 
 
-def _tell(study: Study, report: Path) -> None:
-    """Print the results in words, and where the report is."""
-    from replaylab.study.report import earlier_reports
-    from replaylab.study.report.sections import visits
-
-    answers = [*study.answers(), *visits.lines(study.results(), study.spec)]
-    before = earlier_reports.warning(study, earlier_reports.seeds_of(study.curves()))
-    for line in (*answers, *([before] if before else []), f"report: {report}"):
-        print(line)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; ``arguments`` are those of the process by default."""
     if not _HAS_LAB:
@@ -434,6 +407,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     study = (
         Annotated[StudyRun, subcommand("run")]
         | Annotated[StudyReport, subcommand("report")]
+        | Annotated[StudyCompare, subcommand("compare")]
+        | Annotated[StudyExport, subcommand("export")]
         | Annotated[StudyList, subcommand("list")]
     )
     command = tyro.cli(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from replaylab.plotting import palette, svg
 from replaylab.plotting.palette import LineStyle
+from replaylab.plotting.readout import Readout
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +39,8 @@ class Panel:
 
     title: str
     figure: Figure
+    readout: Readout | None = None
+    """The numbers behind its curves, if it has curves."""
 
     @cached_property
     def size(self) -> tuple[int, int]:

@@ -40,14 +40,18 @@ class LineStyle:
     variable: str
     """Name of the CSS variable that carries its colour on a page."""
 
+    series: str = ""
+    """Class of all that is drawn of it on a page, by which a click on its legend hides it; empty: nothing does."""
+
 
 def line_styles(strategies: Sequence[str], baseline: str) -> dict[str, LineStyle]:
     """Return the look of each strategy, by the order in the study file."""
     others = [s for s in strategies if s != baseline]
-    chosen = {baseline: LineStyle(*BASELINE, "--", "--baseline")}
+    chosen = {baseline: LineStyle(*BASELINE, "--", "--baseline", "s0")}
     for i, strategy in enumerate(others):
         hue = HUES[i % len(HUES)]
-        chosen[strategy] = LineStyle(*hue, LINES[i // len(HUES) % len(LINES)], f"--hue-{i % len(HUES)}")
+        dashes = LINES[i // len(HUES) % len(LINES)]
+        chosen[strategy] = LineStyle(*hue, dashes, f"--hue-{i % len(HUES)}", f"s{i + 1}")
     return chosen
 
 

@@ -16,6 +16,7 @@ from replaylab.plotting import palette
 from replaylab.plotting.svg_size import lighter, rounded
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -27,7 +28,14 @@ PIXELS_PER_INCH = 160
 _NUMBERS = re.compile(r'( (?:x|y|width|height)=")([^"]*)')
 _TAG = re.compile(r"<[^>]*>")
 _ELEMENTS = re.compile(r"<metadata>.*?</metadata>|<!--.*?-->|<defs>\s*<style.*?</style>\s*</defs>", flags=re.DOTALL)
+_SERIES_ID = re.compile(r'<g id="series-(\w+)">')
 _DROPPED = re.compile(r" font-family: [^;\"]*;?| transform=\"rotate\(-?0 [^\"]*\"")
+
+
+def mark(artist: Artist, series: str) -> None:
+    """Have all that is drawn of an artist carry a class on the page; an empty one changes nothing."""
+    if series:
+        artist.set_gid(f"series-{series}")
 
 
 @contextmanager
@@ -102,8 +110,14 @@ def _in_tags(text: str, change: Callable[[str], str]) -> str:
 
 
 def _cleaned(tag: str) -> str:
-    tag = re.sub(r'<g id="[^"]*">', "<g>", _DROPPED.sub("", tag))
+    tag = re.sub(r'<g id="[^"]*">', _group, _DROPPED.sub("", tag))
     return _NUMBERS.sub(lambda found: found[1] + re.sub(r"-?\d+\.\d+", rounded, found[2]), tag)
+
+
+def _group(found: re.Match[str]) -> str:
+    """Return a group without its id; what belongs to a series keeps that as its class."""
+    series = _SERIES_ID.fullmatch(found[0])
+    return f'<g class="{series[1]}">' if series else "<g>"
 
 
 def to_svg(figure: Figure) -> str:

@@ -8,7 +8,7 @@ from tests.study.tiny import pretend, study
 
 ENVIRONMENTS = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0"]
 STRATEGIES, SEEDS, EVALUATIONS = 6, 20, 40
-"""As of writing the page takes 172 kB, and its panels a sixth less than the bounds."""
+"""As of writing the page takes 270 kB, 60 of them numbers to point at, and its panels a sixth less than the bounds."""
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +28,18 @@ def page(tmp_path_factory):
 
 
 def panels(page, figure):
-    body = re.search(rf'<figure id="{figure}">(.*?)</figure>', page, re.DOTALL)[1]
+    body = re.search(rf'<figure id="{figure}"[^>]*>(.*?)</figure>', page, re.DOTALL)[1]
     return re.findall(r"<svg viewBox.*?</svg>", body, re.DOTALL)
 
 
 @pytest.mark.parametrize(
     ("figure", "bytes_each"),
     [
-        ("learning_curves", 3_000),  # 6 strategies with their bands
+        ("learning_curves", 3_500),  # 6 strategies with their bands
         ("every_run", 2_700),  # 20 runs
         ("levels", 4_700),  # 6 strategies with 20 dots each
         ("differences", 4_700),
-        ("train_q_mean", 2_600),
+        ("train_q_mean", 3_100),
     ],
 )
 def test_panels_take_few_bytes(page, figure, bytes_each):
@@ -49,4 +49,4 @@ def test_panels_take_few_bytes(page, figure, bytes_each):
 
 
 def test_the_whole_page_is_light(page):
-    assert len(page.encode()) < 210_000
+    assert len(page.encode()) < 300_000

@@ -78,7 +78,7 @@ def test_every_link_leads_to_a_file_beside_it(page, reported):
 
 
 def test_words_come_before_figures(page):
-    assert page.index("What came out") < page.index("<svg")
+    assert page.index('<td class="better"><b>▲ better</b>') < page.index("<svg")
     assert "came out higher than uniform" in page
     assert "Not matched: transitions replayed" in page
 

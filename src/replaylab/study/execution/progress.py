@@ -66,10 +66,11 @@ class Silent:
         """Nothing."""
 
 
-class _Tally:
+class Tally:
     """Counts runs and steps, and from them speed and time left."""
 
     def begin(self, todo: Sequence[Population], done: Sequence[Population]) -> None:
+        """Start the clock."""
         self.total_runs = runs_of(todo) + runs_of(done)
         self.runs = runs_of(done)
         self.todo_steps, self.unit = steps_of(todo), unit_of(todo)
@@ -78,27 +79,33 @@ class _Tally:
         self._began = time.monotonic()
 
     def reached(self, population: Population, step: int) -> None:
+        """Count a population's steps so far."""
         if step < population.steps:
             self._resumed.setdefault(population.id, step * len(population.seeds))
         self._steps[population.id] = step * len(population.seeds)
 
     def finished(self, population: Population) -> None:
+        """Count a population's runs as done."""
         self.reached(population, population.steps)
         self.runs += len(population.seeds)
 
     def split(self, population: Population) -> None:
+        """Count a population from its beginning."""
         self._steps[population.id] = 0
 
     def dropped(self, population: Population) -> None:
+        """Count a population no more."""
         self.todo_steps -= population.steps * len(population.seeds)
         self._steps[population.id] = 0
 
     @property
     def steps(self) -> int:
+        """Steps taken, of those that are to do."""
         return sum(self._steps.values())
 
     @property
     def seconds(self) -> float:
+        """Since the beginning."""
         return time.monotonic() - self._began
 
     @property
@@ -109,6 +116,7 @@ class _Tally:
 
     @property
     def left(self) -> float | None:
+        """Seconds to go; None before the first step."""
         return (self.todo_steps - self.steps) / self.speed if self.speed else None
 
 
@@ -117,7 +125,7 @@ class PlainReporter:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._tally = _Tally()
+        self._tally = Tally()
         self._last_line = 0.0
 
     def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
@@ -130,12 +138,12 @@ class PlainReporter:
         """Say how far all runs are, now and then."""
         self._tally.reached(population, step)
         if time.monotonic() - self._last_line >= _LINE_SECONDS:
-            self._say(f"{self._tally.steps / self._tally.todo_steps:4.0%}  {_standing(self._tally)}")
+            self._say(f"{self._tally.steps / self._tally.todo_steps:4.0%}  {standing(self._tally)}")
 
     def finished(self, population: Population, seconds: float) -> None:
         """Say that a population is there."""
         self._tally.finished(population)
-        self._say(f"finished {population.label} in {seconds:.1f} s; {_standing(self._tally)}")
+        self._say(f"finished {population.label} in {seconds:.1f} s; {standing(self._tally)}")
 
     def split(self, population: Population) -> None:
         """Say that a population raised."""
@@ -160,7 +168,7 @@ class LiveReporter:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._tally = _Tally()
+        self._tally = Tally()
         self._bars: dict[str, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
@@ -218,7 +226,7 @@ class LiveReporter:
 class _StandingColumn(ProgressColumn):
     """Runs done and steps per second, beside the bar of the whole study."""
 
-    def __init__(self, tally: _Tally) -> None:
+    def __init__(self, tally: Tally) -> None:
         super().__init__()
         self._tally = tally
 
@@ -234,6 +242,7 @@ def _opening(todo: Sequence[Population], done: Sequence[Population], workers: in
     return f"{there}{runs_of(todo)} runs to do, {steps_of(todo):,} {_COUNTED[unit_of(todo)]}, {processes}."
 
 
-def _standing(tally: _Tally) -> str:
+def standing(tally: Tally) -> str:
+    """Return in a line how many runs are done, the speed, and the time left."""
     left = "" if tally.left is None or tally.left < 1 else f", {duration(tally.left)} left"
     return f"{tally.runs}/{tally.total_runs} runs, {tally.speed:,.0f} {tally.unit}/s{left}"

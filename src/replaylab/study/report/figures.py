@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,9 +13,10 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from replaylab.number_format import tick
-from replaylab.plotting import palette
+from replaylab.plotting import palette, svg
 from replaylab.plotting.drawing import MEDIUM, SMALL, WIDE, Drawing, Panel, PanelGroup, new_panel, shortened, write
 from replaylab.plotting.palette import LineStyle
+from replaylab.plotting.readout import Readout, ReadoutCurve, readout
 from replaylab.statistics import Band, Interval, normalised_score
 from replaylab.study.analysis.comparisons import Curve, thinned
 
@@ -70,28 +71,44 @@ def _titled(cells: Sequence[CellCurves]) -> list[tuple[str, CellCurves]]:
 def _overlay(cell: CellCurves, title: str, styles: dict[str, LineStyle], unit: str, time: str, small: bool) -> Panel:
     figure, axes = new_panel(SMALL, 170) if small else new_panel(MEDIUM, 280, left=66, bottom=44)
     for curve, band in cell:
-        _draw(axes, curve, band, styles[curve.strategy])
+        _draw(axes, curve.steps, band, styles[curve.strategy])
     _title(axes, title)
     _time_frame(axes, int(cell[0][0].steps[-1]))
     if not small:
         write(figure, time, 66, 270, color=palette.MUTED)
         write(figure, unit, 9, 131, color=palette.MUTED, turned=True)
-    return Panel(f"{title}: {unit} over {time}", figure)
+    return Panel(f"{title}: {unit} over {time}", figure, _readout(axes, time, cell, styles))
 
 
-def _draw(axes: Axes, curve: Curve, band: Band, style: LineStyle, width: float = 2.0) -> None:
-    _fill(axes, curve.steps, band.low, band.high, style.light, 0.14)
-    axes.plot(curve.steps, band.estimate, linestyle=style.dashes, color=style.light, lw=width)
+def _draw(axes: Axes, x: NDArray[Any], band: Band, style: LineStyle) -> None:
+    _fill(axes, x, band.low, band.high, style, 0.14)
+    (line,) = axes.plot(x, band.estimate, linestyle=style.dashes, color=style.light, lw=2.0)
+    svg.mark(line, style.series)
 
 
-def _fill(axes: Axes, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], color: str, alpha: float) -> None:
+def _readout(axes: Axes, time: str, cell: CellCurves, styles: dict[str, LineStyle]) -> Readout:
+    """Return the numbers of a panel of curves over time, whose limits are set."""
+    looks = [styles[curve.strategy] for curve, _ in cell]
+    return readout(
+        axes,
+        time,
+        [
+            ReadoutCurve(curve.strategy, look.series, look.variable, curve.steps, band)
+            for (curve, band), look in zip(cell, looks, strict=True)
+        ],
+    )
+
+
+def _fill(axes: Axes, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], style: LineStyle, alpha: float) -> None:
     """Fill between two lines; where a point is missing, so is the band."""
     there = np.isfinite(low) & np.isfinite(high)
     for part in np.split(np.arange(len(x)), np.flatnonzero(np.diff(there)) + 1):
         if there[part[0]]:
             sides = [np.stack([x[part], low[part]], axis=1), np.stack([x[part], high[part]], axis=1)[::-1]]
             around = np.concatenate(sides)
-            axes.add_artist(Polygon(around, color=color, alpha=alpha, linewidth=0))
+            filled = Polygon(around, color=style.light, alpha=alpha, linewidth=0)
+            svg.mark(filled, style.series)
+            axes.add_artist(filled)
             axes.update_datalim(around)  # add_patch would style for curves in the outline, for long
 
 
@@ -107,7 +124,7 @@ def multiples(
         reference = next((pair for pair in cell if pair[0].strategy == baseline), None)
         limits = _limits([c.values if runs else np.stack(b) for c, b in cell])
         groups.append(
-            PanelGroup(title, [_own_panel(curve, band, reference, styles, limits, runs) for curve, band in cell])
+            PanelGroup(title, [_own_panel(curve, band, reference, styles, limits, time, runs) for curve, band in cell])
         )
     note = f"dashed grey: {baseline}" if any(c.strategy != baseline for cell in cells for c, _ in cell) else ""
     return Drawing(groups, axes="; ".join(filter(None, (f"across: {time}", f"up: {unit}", note))))
@@ -129,21 +146,25 @@ def _own_panel(
     reference: tuple[Curve, Band] | None,
     styles: dict[str, LineStyle],
     limits: tuple[float, float],
+    time: str,
     runs: bool,
 ) -> Panel:
     figure, axes = new_panel(SMALL, 170)
     style = styles[curve.strategy]
+    unmarked = replace(style, series="")  # its panel would be empty without it
     if runs:
         few = thinned(curve, MOST_POINTS)
         axes.plot(few.steps, few.values.T, "-", color=style.light, lw=0.7, alpha=0.4)
-    _fill(axes, curve.steps, band.low, band.high, style.light, 0.18)
+    _fill(axes, curve.steps, band.low, band.high, unmarked, 0.18)
     if reference is not None and reference[0] is not curve:
         axes.plot(reference[0].steps, reference[1].estimate, "--", color=palette.BASELINE[0], lw=1.3)
     axes.plot(curve.steps, band.estimate, "-", color=style.light, lw=2.2)
     _title(axes, shortened(curve.strategy, SMALL - 60, 12.5))
     axes.set_ylim(limits)
     _time_frame(axes, int(curve.steps[-1]))
-    return Panel(curve.strategy, figure)
+    shown = [(curve, band), *([reference] if reference is not None and reference[0] is not curve else [])]
+    fixed = {name: replace(each, series="") for name, each in styles.items()}
+    return Panel(curve.strategy, figure, _readout(axes, time, shown, fixed))
 
 
 def over_environments(
@@ -163,7 +184,11 @@ def over_environments(
         time: of the horizontal one.
     """
     environments = list(dict.fromkeys(cell[0][0].environment for cell in cells))
-    patterns = dict(zip(environments, palette.LINES * (len(environments) // len(palette.LINES) + 1), strict=False))
+    patterns = palette.LINES * (len(environments) // len(palette.LINES) + 1)
+    lines = {
+        name: LineStyle(palette.MUTED, palette.MUTED, pattern, "--muted", f"e{i}")
+        for i, (name, pattern) in enumerate(zip(environments, patterns, strict=False))
+    }
     several = len({curve.learner for cell in cells for curve, _ in cell}) > 1
     panels = []
     for strategy in styles:
@@ -171,29 +196,31 @@ def over_environments(
             own = [(c, b) for cell in cells for c, b in cell if (c.strategy, c.learner) == (strategy, learner)]
             if own:
                 title = f"{strategy}, {learner}" if several else strategy
-                panels.append(_environments_panel(own, title, styles[strategy], patterns, scale))
-    legend = [(name, LineStyle(palette.MUTED, palette.MUTED, pattern, "--muted")) for name, pattern in patterns.items()]
-    return Drawing([PanelGroup("", panels)], legend, f"across: share of the budget in {time}; up: {unit}")
+                panels.append(_environments_panel(own, title, styles[strategy], lines, scale))
+    return Drawing([PanelGroup("", panels)], list(lines.items()), f"across: share of the budget in {time}; up: {unit}")
 
 
 def _environments_panel(
     own: CellCurves,
     title: str,
     style: LineStyle,
-    patterns: dict[str, palette.DashPattern],
+    lines: dict[str, LineStyle],
     scale: Callable[[str], tuple[float, float]],
 ) -> Panel:
     figure, axes = new_panel(SMALL, 170)
+    read = []
     for curve, band in own:
+        line = lines[curve.environment]
+        look = replace(style, dashes=line.dashes, series=line.series)
         low, high = scale(curve.environment)
         shares = curve.steps / curve.steps[-1]
-        estimate, bottom, top = (normalised_score(side, low, high) for side in band)
-        _fill(axes, shares, bottom, top, style.light, 0.1)
-        axes.plot(shares, estimate, linestyle=patterns[curve.environment], color=style.light, lw=1.8)
+        scaled = Band(*(normalised_score(side, low, high) for side in band))
+        _draw(axes, shares, scaled, look)
+        read.append(ReadoutCurve(curve.environment, look.series, look.variable, shares, scaled))
     _title(axes, shortened(title, SMALL - 60, 12.5))
     axes.set_ylim(-0.08, 1.08)
     _share_frame(axes)
-    return Panel(title, figure)
+    return Panel(title, figure, readout(axes, "share of the budget", read))
 
 
 @dataclass(frozen=True)
@@ -281,14 +308,13 @@ def profiles(
     for title, found in panels:
         figure, axes = new_panel(MEDIUM, 280, left=66, bottom=44) if len(panels) == 1 else new_panel(SMALL, 170)
         for strategy, band in found:
-            style = styles[strategy]
-            _fill(axes, taus, band.low, band.high, style.light, 0.14)
-            axes.plot(taus, band.estimate, linestyle=style.dashes, color=style.light, lw=2.0)
+            _draw(axes, taus, band, styles[strategy])
         _title(axes, shortened(title, SMALL - 60, 12.5))
         axes.set_xlim(float(taus[0]), float(taus[-1]))
         axes.set_ylim(-0.03, 1.03)
         _frame(axes, _ticks(axes.get_xlim(), 4), _ticks(axes.get_ylim(), 5))
-        drawn.append(Panel(title, figure))
+        read = [ReadoutCurve(s, styles[s].series, styles[s].variable, taus, band) for s, band in found]
+        drawn.append(Panel(title, figure, readout(axes, "score", read)))
     shown = dict.fromkeys(strategy for _, found in panels for strategy, _ in found)
     return Drawing(
         [PanelGroup("", drawn)],

@@ -75,8 +75,8 @@ def of(study: ReportedStudy) -> Methods:
     return Methods(
         _what_was_run(study.spec),
         _statistics(study.spec),
-        _settings(study),
-        [*_machines(study), *([("computing time", compute)] if compute else [])],
+        settings_of(study.spec),
+        [*machines(study), *([("computing time", compute)] if compute else [])],
     )
 
 
@@ -150,10 +150,10 @@ def _statistics(spec: Spec) -> list[str]:
     ]
 
 
-def _settings(study: ReportedStudy) -> list[tuple[str, str]]:
+def settings_of(spec: Spec) -> list[tuple[str, str]]:
     """Every setting of the study as (key path, value), as in its file."""
     skipped = {"name", "title", "question"}
-    plain = study.spec.model_dump(mode="json", exclude=skipped)
+    plain = spec.model_dump(mode="json", exclude=skipped)
     return [(path, value) for key, table in plain.items() for path, value in _flat(key, table)]
 
 
@@ -167,7 +167,7 @@ def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
         yield path, json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
 
 
-def _machines(study: ReportedStudy) -> list[tuple[str, str]]:
+def machines(study: ReportedStudy) -> list[tuple[str, str]]:
     """Versions and hardware; where populations ran on several machines, a line for each, with what tells it apart."""
     known = machines_of(study.record("machine"))
     if not known:

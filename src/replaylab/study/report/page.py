@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from PIL import Image
 
 from replaylab import statistics
 from replaylab.files.atomic import whole_file, write_text
-from replaylab.plotting import palette, svg
+from replaylab.plotting import palette, readout, svg
 from replaylab.plotting.drawing import MEDIUM, SMALL, WIDE, Drawing, Key
 from replaylab.statistics import Band
 from replaylab.study.analysis import comparisons
@@ -31,6 +32,9 @@ _KINDS = {SMALL: "small", MEDIUM: "medium", WIDE: "wide"}
 
 BAND = ("environment", "learner", "strategy", "step", "iqm", "low", "high")
 """Columns of the CSV file of curves with their bands."""
+
+WORD_COLUMNS = frozenset(("Contrast", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict", "Compared"))
+"""Heads of columns that hold words; the others' numbers stand to the right."""
 
 KEYS = ("environment", "learner", "strategy")
 """First columns of every CSV file of a report."""
@@ -51,8 +55,16 @@ class ReportFigure:
     folded: bool
     """Whether the page shows it only when asked to."""
 
+    readout: Markup | None = None
+    """The numbers behind its curves (`replaylab.plotting.readout.to_json`); None without curves."""
+
     files: Sequence[str] = ("svg", "png", "csv")
     """Kinds of the files beside the page, if there are any."""
+
+    @property
+    def panels(self) -> int:
+        """How many it has; one with many stands over the whole width of the page."""
+        return sum(len(panels) for _, panels in self.groups)
 
 
 @dataclass(frozen=True)
@@ -79,41 +91,25 @@ class Section:
 
     note: str = ""
 
+    @property
+    def anchor(self) -> str:
+        """Its name in links of the page."""
+        return "part-" + "-".join(re.findall(r"[a-z0-9]+", self.title.lower()))
 
-class Page:
-    """A study with its numbers, and the way its files are written."""
 
-    def __init__(
-        self,
-        study: ReportedStudy,
-        rows: duckdb.DuckDBPyRelation,
-        curves: Sequence[Curve],
-        out: Path,
-        *,
-        figure_files: bool = True,
-    ) -> None:
-        self.study = study
-        self.spec = study.spec
-        self.rows = rows
-        self.curves = curves
+class PageFiles:
+    """Figures and tables of a page, and the way their files are written beside it.
+
+    Args:
+        out: the page's folder.
+        figure_files: whether each figure is written there, too.
+        left_out: columns that no table of the page shows.
+    """
+
+    def __init__(self, out: Path, *, figure_files: bool = True, left_out: Collection[str] = ()) -> None:
         self.out = out
         self.figure_files = figure_files
-        self.line_styles = palette.line_styles(list(self.spec.strategies), self.spec.baseline)
-
-    def curves_of(self, metric: str) -> list[Curve]:
-        """Return the curves of a metric; empty where nothing logged it."""
-        if metric == comparisons.RETURN:
-            return list(self.curves)
-        return comparisons.curves_of(self.rows, self.spec, metric)
-
-    @property
-    def many_strategies(self) -> bool:
-        """Whether there are too many strategies to draw them in one panel."""
-        return len(self.line_styles) > figures.MOST_TOGETHER
-
-    def heading(self, environment: str, learner: str) -> str:
-        """Return the name of an environment and learner, the learner's only where the study has several."""
-        return f"{environment}, {learner}" if len(self.spec.learners) > 1 else environment
+        self.left_out = left_out
 
     def figure(
         self,
@@ -143,7 +139,9 @@ class Page:
             for i, group in enumerate(drawing.groups)
         ]
         axes = f" {drawing.axes[0].upper()}{drawing.axes[1:]}." if drawing.axes else ""
-        return ReportFigure(key, title, caption + axes, drawing.legend, groups, _KINDS[drawing.width], folded)
+        numbers_of = [one.readout for group in drawing.groups for one in group.panels]
+        read = Markup(readout.to_json(numbers_of)) if any(numbers_of) else None
+        return ReportFigure(key, title, caption + axes, drawing.legend, groups, _KINDS[drawing.width], folded, read)
 
     def _write_files(self, key: str, drawing: Drawing, numbers: str) -> None:
         sheet = drawing.sheet
@@ -163,14 +161,47 @@ class Page:
         header: Sequence[str],
         numbers: Iterable[Sequence[Any]],
     ) -> ReportTable:
-        """Write a table's numbers in full precision and return it for the page.
-
-        The page leaves out the environment and the learner where the study has only one.
-        """
+        """Write a table's numbers in full precision and return it for the page."""
         write_text(self.out / "tables" / f"{key}.csv", _csv(header, numbers))
-        only = {"Environment": len(self.spec.environments) == 1, "Learner": len(self.spec.learners) == 1}
-        kept = [i for i, column in enumerate(columns) if not only.get(column, False)]
+        kept = [i for i, column in enumerate(columns) if column not in self.left_out]
         return ReportTable(key, title, caption, [columns[i] for i in kept], [[r[i] for i in kept] for r in rows])
+
+
+class Page(PageFiles):
+    """A study with its numbers; its tables leave out the environment and the learner where it has only one."""
+
+    def __init__(
+        self,
+        study: ReportedStudy,
+        rows: duckdb.DuckDBPyRelation,
+        curves: Sequence[Curve],
+        out: Path,
+        *,
+        figure_files: bool = True,
+    ) -> None:
+        only = {"Environment": study.spec.environments, "Learner": study.spec.learners}
+        left_out = [column for column, names in only.items() if len(names) == 1]
+        super().__init__(out, figure_files=figure_files, left_out=left_out)
+        self.study = study
+        self.spec = study.spec
+        self.rows = rows
+        self.curves = curves
+        self.line_styles = palette.line_styles(list(self.spec.strategies), self.spec.baseline)
+
+    def curves_of(self, metric: str) -> list[Curve]:
+        """Return the curves of a metric; empty where nothing logged it."""
+        if metric == comparisons.RETURN:
+            return list(self.curves)
+        return comparisons.curves_of(self.rows, self.spec, metric)
+
+    @property
+    def many_strategies(self) -> bool:
+        """Whether there are too many strategies to draw them in one panel."""
+        return len(self.line_styles) > figures.MOST_TOGETHER
+
+    def heading(self, environment: str, learner: str) -> str:
+        """Return the name of an environment and learner, the learner's only where the study has several."""
+        return f"{environment}, {learner}" if len(self.spec.learners) > 1 else environment
 
 
 BandedCurves = list[list[tuple[Curve, Band]]]

@@ -5,18 +5,17 @@ It reads the study's folder alone and never imports the training code. The same 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import jinja2
 
 from replaylab.errors import SpecError
 from replaylab.files.atomic import write_text
 from replaylab.number_format import counted
-from replaylab.plotting import palette, svg
+from replaylab.plotting import svg
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
-from replaylab.study.report import earlier_reports, methods, sentences, verdict_matrix
+from replaylab.study.report import earlier_reports, methods, pages, sentences, verdict_matrix
 from replaylab.study.report.page import Page, ReportFigure, Section
 from replaylab.study.report.sections import (
     all_environments,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replaylab.study.report.reported_study import ReportedStudy
+    from replaylab.study.report.sections.contrasts import ContrastSection
 
 SECTIONS: tuple[Callable[[Page, ComparisonResults], Section | None], ...] = (
     learning_curves.section,
@@ -71,23 +71,29 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
     with svg.style():
         contrast_section = contrasts.section(page, page.curves_of)
         shown = [section for make in SECTIONS if (section := make(page, results))]
-    html = _template().render(
+    picture, shown = _picture(contrast_section, shown)
+    answers = (
+        sentences.answers(results.differences, results.levels, spec)
+        if results.differences and not contrast_section
+        else []
+    )
+    words = "What came out" if answers else "In words" if contrast_section else "What was compared"
+    html = pages.render(
+        "report",
         spec=spec,
-        fonts=svg.FONTS,
         figure_files=figure_files,
-        variables=palette.variables(),
         line_styles=page.line_styles,
         matrices=verdict_matrix.matrices(page, results.differences),
         matrix_legend=verdict_matrix.LEGEND,
-        answers=sentences.answers(results.differences, results.levels, spec)
-        if results.differences and not contrast_section
-        else [],
+        picture=picture,
+        words=words,
+        contents=[(words, "part-words"), *((one.title, one.anchor) for one in shown), ("Methods", "part-methods")],
+        answers=answers,
         compared=sentences.compared(spec),
         budgets=sentences.budgets(results.spent, spec),
         warnings=_warnings(page),
         contrasts=contrast_section,
         sections=shown,
-        is_figure=lambda one: isinstance(one, ReportFigure),
         methods=methods.of(study),
     )
     path = out / "report.html"
@@ -95,6 +101,23 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
     if out.resolve() == study.folder.resolve():
         earlier_reports.note(study, earlier_reports.seeds_of(curves))
     return path
+
+
+def _picture(
+    contrast_section: ContrastSection | None, shown: Sequence[Section]
+) -> tuple[ReportFigure | None, list[Section]]:
+    """Return the picture beside the verdicts, and the sections without it.
+
+    It is the primary contrast, or, without contrasts, the learning curves where they fit into one panel each.
+    """
+    if contrast_section is not None:
+        return contrast_section.picture, list(shown)
+    for i, section in enumerate(shown):
+        for one in section.shown:
+            if isinstance(one, ReportFigure) and one.key == "learning_curves":
+                rest = replace(section, shown=[other for other in section.shown if other is not one])
+                return one, [*shown[:i], rest, *shown[i + 1 :]]
+    return None, list(shown)
 
 
 def _warnings(page: Page) -> list[str]:
@@ -121,14 +144,3 @@ def _versions_of_files(study: ReportedStudy) -> set[str]:
 
     versions = (read_metadata(study.file_of(p))["versions"] for p in study.present)
     return {", ".join(f"{k} {v}" for k, v in each.items()) for each in versions}
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("replaylab", "study/report/templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("report.html.jinja")

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from replaylab.number_format import counted
+from replaylab.statistics import Interval
 from replaylab.study.analysis.comparisons import Difference, Measure
 from replaylab.study.report import sentences
 from replaylab.study.report.page import Page
 
-SIGNS = {"better": "▲", "worse": "▼", "undecided": "○"}
+SIGNS = {
+    "better": "▲",
+    "worse": "▼",
+    "higher": "▲",
+    "lower": "▼",
+    "equivalent": "≈",
+    "undecided": "○",
+    "passed": "✓",
+    "failed": "✗",
+    "not interpretable": "–",
+}
 """By the word of a cell, which also names its class on the page: colour, sign and word say the same."""
 
 LEGEND = (
@@ -30,11 +43,21 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class VerdictMatrix:
-    """Strategies × environments, by one measure; a cell is None where there is nothing to compare."""
+    """What was judged (strategies, say) × where (environments); a cell is None where there is nothing to compare."""
 
     title: str
+    corner: str
+    """What a row is."""
+
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[MatrixCell | None]]]
+
+    @property
+    def summary(self) -> str:
+        """How many cells have which verdict."""
+        words = Counter(cell.word for _, cells in self.rows for cell in cells if cell)
+        counts = [f"{words[word]} {word}" for word in SIGNS if words[word]]
+        return f"{counted(words.total(), 'comparison')}: {', '.join(counts)}."
 
 
 def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatrix]:
@@ -51,12 +74,17 @@ def _matrix(page: Page, differences: Sequence[Difference], measure: Measure) -> 
     strategies = [s for s in page.spec.strategies if any(key[2] == s for key in found)]
     rows = [(s, [_cell(found.get((*cell, s))) for cell in cells]) for s in strategies]
     phrase = sentences.MEASURE_PHRASES[measure]
-    return VerdictMatrix(f"Against {page.spec.baseline}, by the {phrase}", [page.heading(*c) for c in cells], rows)
+    title = f"Against {page.spec.baseline}, by the {phrase}"
+    return VerdictMatrix(title, "Strategy", [page.heading(*c) for c in cells], rows)
 
 
 def _cell(difference: Difference | None) -> MatrixCell | None:
     if difference is None:
         return None
     word = {"higher": "better", "lower": "worse"}.get(sentences.verdict(difference), "undecided")
-    iqm = difference.iqm
-    return MatrixCell(word, SIGNS[word], sentences.effect(iqm), sentences.effect_interval(iqm))
+    return cell(word, difference.iqm)
+
+
+def cell(word: str, size: Interval) -> MatrixCell:
+    """Return the cell of a verdict, which is one of `SIGNS`."""
+    return MatrixCell(word, SIGNS[word], sentences.effect(size), sentences.effect_interval(size))

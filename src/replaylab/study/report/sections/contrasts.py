@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from replaylab.number_format import counted, equals_p, p_value, signed_significant, significant
 from replaylab.plotting import palette
 from replaylab.study.analysis.contrast_results import ContrastResult, ContrastResults, evaluate_contrasts
-from replaylab.study.report import figures
+from replaylab.study.report import figures, verdict_matrix
+from replaylab.study.report.verdict_matrix import MatrixCell, VerdictMatrix
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
@@ -27,7 +28,10 @@ _VERDICTS = {
     "failed": "failed",
 }
 
-
+_READING = (
+    "Small dots: one seed each. Large dot and bar: {} with its 95 % interval. Grey bands: differences declared "
+    "beforehand not to matter."
+)
 _TOGETHER = (
     "Interquartile mean over seeds of the difference within a seed, with its 95 % bootstrap interval; p by "
     "flipping the signs of whole seeds or by the interval, whichever is larger, alone and corrected over all "
@@ -42,13 +46,23 @@ _BY_ROLE = (
 
 @dataclass(frozen=True)
 class ContrastSection:
-    """The section of a report: sentences by contrast, warnings, a figure for each unit, and a table."""
+    """What a report has of contrasts: verdicts at a glance, the first as a picture, sentences, warnings, numbers."""
 
     results: Sequence[ContrastResult]
+    matrix: VerdictMatrix
+    picture: ReportFigure | None
+    """The primary contrast; None where no contrast has a result."""
+
     sentences: Sequence[str]
     warnings: Sequence[str]
     figures: Sequence[ReportFigure]
     table: ReportTable
+
+    legend: str = (
+        "▲ and ▼: shown by the corrected test, beside the 95 % interval (small); better and worse where the study "
+        "says which is the good one, else higher and lower. ≈ equivalent: within the bounds that were declared not to "
+        "matter. ○ undecided: none of these, which does not mean that there is no difference."
+    )
 
 
 def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastSection | None:
@@ -58,15 +72,59 @@ def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Contrast
     evaluated = evaluate_contrasts(page.spec, curves_of)
     units = list(dict.fromkeys(f.contrast.unit for f in evaluated.results))
     shown = [
-        _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key)
+        _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key, _reading(evaluated.results))
         for unit, key in zip(units, _keys(units), strict=True)
     ]
     return ContrastSection(
         evaluated.results,
+        _matrix(evaluated.results),
+        _picture(page, evaluated.results),
         [sentence(f) for f in evaluated.results],
         evaluated.warnings,
         shown,
-        _table(page, evaluated.results),
+        table(page, evaluated.results),
+    )
+
+
+def _reading(found: Sequence[ContrastResult]) -> str:
+    return _READING.format("mean" if any(f.contrast.primary for f in found) else "interquartile mean")
+
+
+def word(found: ContrastResult) -> str:
+    """Return the verdict in one word: better or worse where the study says which is which, else as it is."""
+    if found.contrast.better is None or found.verdict not in ("higher", "lower"):
+        return found.verdict
+    return "better" if found.verdict == found.contrast.better else "worse"
+
+
+def _matrix(found: Sequence[ContrastResult]) -> VerdictMatrix:
+    """Return the verdicts: a row for each contrast."""
+    rows = [(f.contrast.name, [_cell(f)]) for f in found]
+    units = list(dict.fromkeys(f.contrast.unit for f in found))
+    column = f"Difference, in {units[0]}" if len(units) == 1 else "Difference"
+    return VerdictMatrix("What the study asked", "Contrast", [column], rows)
+
+
+def _cell(found: ContrastResult) -> MatrixCell:
+    """Return the verdict with its numbers, as the sentence on the contrast has them."""
+    effect, low, high = map(signed_significant, found.size)
+    return MatrixCell(word(found), verdict_matrix.SIGNS[word(found)], effect, f"{low} to {high}")
+
+
+def _picture(page: Page, found: Sequence[ContrastResult]) -> ReportFigure | None:
+    """Return the primary contrast as a picture, with what it is in each environment; without one, the first."""
+    if not found:
+        return None
+    main = next((f for f in found if f.contrast.primary), found[0])
+    of_environments = {f"{main.contrast.name}, {environment}" for environment in page.spec.environments}
+    parts = [f for f in found if f.contrast.name in of_environments]
+    return page.figure(
+        "primary_contrast",
+        main.contrast.question or main.contrast.name,
+        f"{sentence(main)} {_reading(found)}",
+        forest([main, *parts]),
+        ("contrast", "seed", "difference"),
+        _seed_rows([main, *parts]),
     )
 
 
@@ -88,9 +146,8 @@ def sentence(found: ContrastResult) -> str:
         return f"Not interpretable: {'; '.join(found.failed_checks)} (see there)."
     if one.check is not None:
         return _of_check(found, one.check)
-    judged, bounded = "", ""
-    if found.verdict in ("higher", "lower") and one.better is not None:
-        judged = " (better)" if found.verdict == one.better else " (worse)"
+    bounded = ""
+    judged = f" ({word(found)})" if word(found) != found.verdict else ""
     verdict, corrected = _VERDICTS[found.verdict], f"p {equals_p(found.p_max_t)} after max-T correction"
     if one.primary:
         corrected = f"p {equals_p(found.p)}, the study's one primary contrast"
@@ -121,7 +178,8 @@ def unit(name: str) -> str:
     return {"score": "score", "return": "of return"}.get(name, f"of {name}")
 
 
-def _table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
+def table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
+    """Return all numbers of the contrasts."""
     return page.table(
         "contrasts",
         "Every contrast",
@@ -166,20 +224,21 @@ def _keys(units: Sequence[str]) -> list[str]:
     return keys
 
 
-def _forest(page: Page, found: Sequence[ContrastResult], unit_name: str, key: str) -> ReportFigure:
+def _forest(page: Page, found: Sequence[ContrastResult], unit_name: str, key: str, reading: str) -> ReportFigure:
     return page.figure(
         key,
         f"Contrasts, in {unit_name}",
-        "Small dots: one seed each. Large dot and bar: interquartile mean with its 95 % interval. Grey bands: "
-        "differences declared beforehand not to matter; a verdict of “equivalent” needs the 90 % interval inside.",
+        reading,
         forest(found),
         ("contrast", "seed", "difference"),
-        (
-            (f.contrast.name, seed.item(), value.item())
-            for f in found
-            for seed, value in zip(f.each.seeds, f.each.values, strict=True)
-        ),
+        _seed_rows(found),
     )
+
+
+def _seed_rows(found: Sequence[ContrastResult]) -> Iterator[Sequence[Any]]:
+    for f in found:
+        for seed, value in zip(f.each.seeds.tolist(), f.each.values.tolist(), strict=True):
+            yield f.contrast.name, seed, value
 
 
 def forest(found: Sequence[ContrastResult]) -> Drawing:

@@ -60,6 +60,7 @@ def section(page: Page, _: ComparisonResults) -> Section:
             figures.multiples(cells, baseline, looks, unit, time, runs=True),
             (*KEYS, "seed", "step", "value"),
             _run_rows(page.curves),
+            folded=True,
         )
     )
     return Section("Learning", shown)

@@ -1,75 +1,29 @@
-"""The report in a real browser: Debian's, or your own, Chromium through Playwright."""
-
-import shutil
+"""The report in a real browser: it opens alone, fits, sorts, prints, and can be read by all."""
 
 import pytest
 
-from tests.study.tiny import pretend, study
-
-playwright = pytest.importorskip("playwright.sync_api", reason='pip install "replaylab[browser]"')
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH; on Debian: apt install chromium")
-
-QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-WAIT = 120_000
-"""Milliseconds; a busy machine starts a browser slowly."""
+from tests.study.report.browser.opened import Opened
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    found = study(
-        tmp_path_factory.mktemp("browser"),
-        seeds=8,
-        population=8,
-        environments=["CartPole-v1", "Acrobot-v1"],
-        strategies__none={"type": "online"},
-        strategies__prioritized_with_a_long_name_as_a_grid_gives={"type": "prioritized", "alpha": 0.5},
-    )
-    pretend(found, 30.0)
-    return found.report().resolve().as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as one:
-        chromium = one.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=WAIT)
-        yield chromium
-        chromium.close()
-
-
-class Opened:
-    """A page, with what it complained of and asked for."""
-
-    def __init__(self, browser, address, width, **settings):
-        self.page = browser.new_context(viewport={"width": width, "height": 900}, **settings).new_page()
-        self.page.set_default_timeout(WAIT)
-        self.problems, self.requests = [], []
-        self.page.on("console", lambda message: self.problems.append(message.text))
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.goto(address)
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1600, "dark"), (390, "light")])
 def test_it_opens_alone_and_fits(browser, address, width, scheme):
     opened = Opened(browser, address, width, color_scheme=scheme)
+    opened.page.get_by_role("button", name="Open all").click()
     assert opened.problems == []
     assert opened.requests == [address]
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
-    inside = "figure h3, figcaption, .answer, .legend, h1, h2, p"
+    inside = "figure h3, figcaption, .said, .legend, h1, h2, p"
     right = opened.page.eval_on_selector_all(
         inside, "all => Math.max(...all.map(e => e.getBoundingClientRect().right))"
     )
     assert right <= width
 
 
-def test_every_panel_has_a_name_of_its_own(browser, address):
-    page = Opened(browser, address, 1280).page
+def test_every_panel_has_a_name_of_its_own(opened):
+    page = opened.page
     panels = page.get_by_role("img").all()
     names = [panel.get_attribute("aria-label") for panel in panels]
-    assert len(names) > 20
+    assert len(names) >= 20
     assert len(set(names)) == len(names)
     assert "Level of every run: Acrobot-v1: Final level" in names
 
@@ -81,7 +35,7 @@ def test_panels_stand_beside_each_other_where_there_is_room(browser, address):
             "#learning_curves .panels svg", "a => a.map(e => e.getBoundingClientRect().top)"
         )
 
-    wide, narrow = tops(1280), tops(390)
+    wide, narrow = tops(1600), tops(390)
     assert wide[0] == wide[1]
     assert narrow[0] < narrow[1]
 
@@ -95,8 +49,8 @@ def _column(page, heading):
     ]
 
 
-def test_tables_are_sorted_by_click_and_by_key(browser, address):
-    page = Opened(browser, address, 1280).page
+def test_tables_are_sorted_by_click_and_by_key(opened):
+    page = opened.page
     as_written = _column(page, "Final")
     assert as_written != sorted(as_written)
     head = page.locator("#table-levels th", has_text="Final")
@@ -119,7 +73,36 @@ def test_without_scripts_it_is_all_there(browser, address):
     page = Opened(browser, address, 1280, java_script_enabled=False).page
     assert page.locator("#table-levels tbody tr").count() == 8
     assert page.get_by_role("button").count() == 0
-    assert page.get_by_text("What came out").is_visible()
+    assert page.get_by_text("▲ better").first.is_visible()
+    assert not page.locator("#levels").is_visible()
+    page.get_by_role("heading", name="How high they came").click()
+    assert page.locator("#levels").is_visible()
+
+
+def test_what_came_out_is_on_the_first_screen_and_the_page_is_short(browser, address):
+    for width, height in ((1280, 800), (390, 844)):
+        page = Opened(browser, address, width).page
+        lowest = page.eval_on_selector_all(".matrix", "all => all[0].getBoundingClientRect().bottom")
+        assert lowest < height
+        assert page.evaluate("document.documentElement.scrollHeight") < 30 * height
+
+
+def test_on_paper_the_parts_are_open_but_for_every_run(browser, address):
+    page = Opened(browser, address, 1280).page
+    assert not page.locator("#levels").is_visible()
+    page.emulate_media(media="print")
+    for part in ("#levels svg", "#differences svg", "#table-levels", "#table-differences"):
+        assert page.locator(part).first.bounding_box()["height"] > 50
+        assert page.locator(part).first.evaluate("one => one.checkVisibility({ contentVisibilityAuto: true })")
+    assert not page.locator("#every_run .panels").first.is_visible()
+    assert not page.get_by_role("navigation").is_visible()
+    assert page.pdf().count(b"/Type /Page\n") >= 3
+
+
+def test_a_tool_finds_no_barrier(opened):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason='pip install "replaylab[test]"').Axe()
+    found = [one for one in axe.run(opened.page).response["violations"] if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
 
 
 def _contrast(one, other):
@@ -137,6 +120,7 @@ def _contrast(one, other):
 @pytest.mark.parametrize(("scheme", "paper"), [("light", 254), ("dark", 21)])
 def test_text_and_lines_stand_out(browser, address, scheme, paper):
     page = Opened(browser, address, 1280, color_scheme=scheme).page
+    page.get_by_role("button", name="Open all").click()
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background.startswith(f"rgb({paper}, ")
     fill = "all => [...new Set(all.map(e => getComputedStyle(e).fill))]"

@@ -1,0 +1,90 @@
+"""The numbers behind the curves of panels, for a page that tells them to whoever points at a curve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DIGITS = 5
+"""Significant digits of a number on the page; the CSV file has all of them."""
+
+
+@dataclass(frozen=True)
+class ReadoutCurve:
+    """A curve with its interval: its name, the class of what is drawn of it, and its numbers."""
+
+    name: str
+    series: str
+    variable: str
+    """Name of the CSS variable of its colour."""
+
+    x: NDArray[Any]
+    """Shape (T,)."""
+
+    band: Sequence[NDArray[np.float64]]
+    """Estimate, low and high end, each of shape (T,)."""
+
+
+@dataclass(frozen=True)
+class Readout:
+    """Where the axes of a panel are, in CSS pixels from its top left; their limits; and the curves."""
+
+    box: tuple[float, float, float, float]
+    """Left, top, right, bottom."""
+
+    limits: tuple[float, float, float, float]
+    """The values there: left, right, bottom, top."""
+
+    across: str
+    """What is across."""
+
+    curves: Sequence[ReadoutCurve]
+
+
+def readout(axes: Axes, across: str, curves: Sequence[ReadoutCurve]) -> Readout:
+    """Return the readout of a panel whose limits are set."""
+    box = axes.get_position()
+    width, height = axes.figure.get_size_inches() * 72  # type: ignore[union-attr]
+    place = (box.x0 * width, (1 - box.y1) * height, box.x1 * width, (1 - box.y0) * height)
+    return Readout(place, (*axes.get_xlim(), *axes.get_ylim()), across, curves)
+
+
+def to_json(panels: Sequence[Readout | None]) -> str:
+    """Return the readouts of a figure's panels as JSON that may stand in a page's script element.
+
+    Its ``x`` holds each horizontal grid once. Of its ``panels`` some are null; others have ``box``, ``limits``,
+    ``across`` and ``curves``, each ``[name, series, variable, number of its x, estimates, lows, highs]``.
+    """
+    grids: dict[bytes, tuple[int, list[Any]]] = {}
+    found = []
+    for panel in panels:
+        if panel is None:
+            found.append("null")
+            continue
+        curves = []
+        for curve in panel.curves:
+            number, _ = grids.setdefault(curve.x.tobytes(), (len(grids), curve.x.tolist()))
+            sides = ",".join(_numbers(side.tolist()) for side in curve.band)
+            name, series, variable = map(_text, (curve.name, curve.series, curve.variable))
+            curves.append(f"[{name},{series},{variable},{number},{sides}]")
+        places = f'"box":{_numbers(panel.box)},"limits":{_numbers(panel.limits)},"across":{_text(panel.across)}'
+        found.append(f'{{{places},"curves":[{",".join(curves)}]}}')
+    grids_text = ",".join(_numbers(values, digits=12) for _, values in grids.values())
+    return f'{{"x":[{grids_text}],"panels":[{",".join(found)}]}}'
+
+
+def _numbers(values: Sequence[float], digits: int = _DIGITS) -> str:
+    return f"[{','.join(f'{v:.{digits}g}' if np.isfinite(v) else 'null' for v in values)}]"
+
+
+def _text(text: str) -> str:
+    """Return a string as JSON in which nothing ends a script element or begins a comment."""
+    return json.dumps(text).replace("<", "\\u003c")

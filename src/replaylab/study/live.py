@@ -1,0 +1,277 @@
+"""A study's report while the study runs: a page for this machine alone, which fills up as populations end.
+
+The server listens on 127.0.0.1 and answers three addresses: the page, the newest report, and the progress as a stream
+of events. A process of its own writes that report again after populations have ended, so that training waits for
+nothing; it rests at least three times as long as the last one took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingTCPServer
+from tempfile import TemporaryDirectory
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Self, cast
+
+from replaylab.errors import ConfigError
+from replaylab.study.execution.progress import Tally, standing
+from replaylab.study.execution.reporter import Failure, Reporter
+from replaylab.study.plan.populations import Population
+
+if TYPE_CHECKING:
+    from replaylab.study.report.reported_study import ReportedStudy
+
+PORT = 8765
+"""Where the page is, if nothing else is asked for."""
+
+_REST = 2.0
+"""Seconds between two reports, at least."""
+
+_GOODBYE = 3.0
+"""Seconds that an ended study waits for open pages to fetch the last report."""
+
+_WRITE_REPORT = """
+import sys
+from replaylab.study import Study
+Study.from_folder(sys.argv[1]).report(sys.argv[2], figure_files=False)
+"""
+
+
+@dataclass(frozen=True)
+class _State:
+    """What open pages are told."""
+
+    share: float = 0.0
+    text: str = "starting"
+    failed: tuple[str, ...] = ()
+    report: int = 0
+    """How many reports there were: a page fetches one that it has not seen."""
+
+    over: bool = False
+
+
+class LivePage:
+    """A reporter that passes on what it hears, and shows it on a page meanwhile; to be used in a ``with``.
+
+    Args:
+        study: which runs.
+        told: hears of everything, too.
+        port: where on 127.0.0.1; 0: any that is free (`address` has it).
+
+    Raises:
+        ConfigError: the port is in use, or none.
+    """
+
+    def __init__(self, study: ReportedStudy, told: Reporter, port: int = PORT) -> None:
+        self._study, self._told = study, told
+        self._tally = Tally()
+        self._state = _State()
+        self._changed = Condition()
+        self._wanted = self._stopped = False
+        self._streams = 0
+        self._report = b""
+        self._fetched_last = False
+        self._writer: subprocess.Popen[bytes] | None = None
+        self._server = _listening(port, self)
+        self._threads = [Thread(target=self._server.serve_forever, args=(0.1,)), Thread(target=self._write_reports)]
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/"
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        if self._writer is not None:
+            self._writer.kill()
+        self._server.shutdown()
+        self._server.server_close()
+        for thread in self._threads:
+            thread.join()
+
+    def finish(self, report: Path) -> None:
+        """Show the last report, and wait a little until the pages that are open have it."""
+        with self._changed:
+            self._report = report.read_bytes()
+            self._tell(text=f"The study has ended. Its report: {report}", share=1.0, over=True, new_report=True)
+            if self._streams:
+                self._changed.wait_for(lambda: self._fetched_last, timeout=_GOODBYE)
+
+    # What a reporter hears.
+
+    def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
+        """Work starts."""
+        self._told.begin(todo, done, workers)
+        self._tally.begin(todo, done)
+        self._heard(report=bool(done))
+
+    def progress(self, population: Population, step: int) -> None:
+        """A population has taken steps."""
+        self._told.progress(population, step)
+        self._tally.reached(population, step)
+        self._heard()
+
+    def finished(self, population: Population, seconds: float) -> None:
+        """A population's file is in place."""
+        self._told.finished(population, seconds)
+        self._tally.finished(population)
+        self._heard(report=True)
+
+    def split(self, population: Population) -> None:
+        """A population raised."""
+        self._told.split(population)
+        self._tally.split(population)
+        self._heard()
+
+    def failed(self, failure: Failure) -> None:
+        """A population will not finish."""
+        self._told.failed(failure)
+        self._tally.dropped(failure.population)
+        line = f"{failure.population.label}: {failure.traceback.strip().splitlines()[-1]}"
+        self._heard(failed=(*self._state.failed, line))
+
+    def end(self) -> None:
+        """Work is over."""
+        self._told.end()
+
+    def _heard(self, *, report: bool = False, failed: tuple[str, ...] | None = None) -> None:
+        with self._changed:
+            self._wanted = self._wanted or report
+            share = self._tally.steps / max(self._tally.todo_steps, 1)
+            self._tell(text=standing(self._tally), share=share, failed=failed)
+
+    def _tell(
+        self,
+        *,
+        text: str,
+        share: float,
+        failed: tuple[str, ...] | None = None,
+        over: bool = False,
+        new_report: bool = False,
+    ) -> None:
+        """Change what open pages are told; the lock is held."""
+        failures = self._state.failed if failed is None else failed
+        self._state = _State(share, text, failures, self._state.report + new_report, over)
+        self._changed.notify_all()
+
+    def _write_reports(self) -> None:
+        """Write the report again whenever there is more of it, in a process of its own."""
+        with TemporaryDirectory() as folder:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._wanted or self._stopped)
+                    if self._stopped:
+                        return
+                    self._wanted = False
+                    began = time.monotonic()
+                    command = [sys.executable, "-c", _WRITE_REPORT, str(self._study.folder), folder]
+                    self._writer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                wrong = self._writer.wait()
+                with self._changed:
+                    if not wrong and not self._state.over and not self._stopped:
+                        self._report = Path(folder, "report.html").read_bytes()
+                        self._tell(text=self._state.text, share=self._state.share, new_report=True)
+                    rest = max(_REST, 3 * (time.monotonic() - began))
+                    self._changed.wait_for(lambda: self._stopped, timeout=rest)
+
+    # What the server asks.
+
+    @cached_property
+    def page(self) -> bytes:
+        """The page without a report."""
+        from replaylab.study.report import pages
+
+        return pages.render("live", spec=self._study.spec).encode()
+
+    def report(self) -> bytes:
+        """The newest report; empty before the first."""
+        with self._changed:
+            self._fetched_last = self._state.over
+            self._changed.notify_all()
+            return self._report
+
+    def stream(self, handler: BaseHTTPRequestHandler) -> None:
+        """Write what changes, until the study has ended or nobody listens."""
+        with self._changed:
+            self._streams += 1
+        told: _State | None = None
+        try:
+            while not (self._stopped or (told is not None and told.over)):
+                with self._changed:
+                    state = told  # of this thread
+                    self._changed.wait_for(lambda: self._state != state or self._stopped, timeout=15.0)  # noqa: B023
+                    told = self._state
+                handler.wfile.write(f"data: {json.dumps(vars(told))}\n\n".encode())
+                handler.wfile.flush()
+                time.sleep(0.2)
+        except OSError:  # the page was closed
+            pass
+        finally:
+            with self._changed:
+                self._streams -= 1
+
+
+class _Server(ThreadingTCPServer):
+    allow_reuse_address = os.name != "nt"  # there it would share a port that is in use
+    daemon_threads = True
+    block_on_close = False
+    live: LivePage
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        server = cast("_Server", self.server)
+        port = server.server_address[1]
+        if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):  # a foreign site's name for us
+            self.send_error(HTTPStatus.FORBIDDEN)
+        elif self.path == "/":
+            self._send(server.live.page, "text/html; charset=utf-8")
+        elif self.path.startswith("/report?"):
+            self._send(server.live.report(), "text/html; charset=utf-8")
+        elif self.path == "/events":
+            self._head("text/event-stream")
+            server.live.stream(self)
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+    def _send(self, content: bytes, kind: str) -> None:
+        self._head(kind)
+        self.wfile.write(content)
+
+    def _head(self, kind: str) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", kind)
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing: the terminal shows the study."""
+
+
+def _listening(port: int, live: LivePage) -> _Server:
+    try:
+        server = _Server(("127.0.0.1", port), _Handler)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"`port` must be free on 127.0.0.1, but {port} is not ({why}). Give another one (--port), or 0 for any."
+        ) from error
+    server.live = live
+    return server

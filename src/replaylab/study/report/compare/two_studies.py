@@ -1,0 +1,130 @@
+"""The results of two folders, matched by environment, learner and strategy: what differs in outcome and in settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from replaylab import statistics
+from replaylab.errors import SpecError
+from replaylab.statistics import Interval
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve, Measure
+from replaylab.study.report import methods
+from replaylab.study.report.reported_study import ReportedStudy
+
+LEAST_PAIRS = 2
+"""Seeds that both must have for a comparison in pairs."""
+
+LEAST_RUNS = 2
+"""Runs that each needs for a comparison at all."""
+
+
+@dataclass(frozen=True)
+class FolderDifference:
+    """The second study's strategy minus the first one's, by one measure."""
+
+    environment: str
+    learner: str
+    strategy: str
+    measure: Measure
+    first: Interval
+    """Interquartile mean of the first one's runs."""
+
+    second: Interval
+    runs: tuple[int, int]
+    pairs: int
+    """Seeds in common that are compared in pairs; 0: groups of runs are compared."""
+
+    size: Interval
+    p: float
+    p_holm: float
+    same: bool
+    """Whether the paired runs are equal to the last bit."""
+
+    @property
+    def verdict(self) -> str:
+        """What came out, in a word or two."""
+        if self.same:
+            return "same runs"
+        if self.p_holm >= SIGNIFICANCE:
+            return "no difference shown"
+        return "higher" if self.size.estimate > 0 else "lower"
+
+
+@dataclass(frozen=True)
+class TwoStudies:
+    """Two studies, and what a comparison of them gave."""
+
+    first: ReportedStudy
+    second: ReportedStudy
+    curves: Sequence[tuple[Curve, Curve]]
+    """Of what both have."""
+
+    differences: Sequence[FolderDifference]
+    unmatched: Sequence[tuple[str, str]]
+    """What only one has, and which one: "A" or "B"."""
+
+    settings: Sequence[tuple[str, str, str]]
+    """Settings that differ: name, the first one's value, the second one's."""
+
+    versions: Sequence[tuple[str, str, str]]
+    """The same of versions and hardware."""
+
+
+def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
+    """Return what differs between two studies' results.
+
+    Differences are paired where both have at least `LEAST_PAIRS` seeds in common: equal seeds share the environment's
+    randomness, the first weights and exploration. Holm's correction is over all comparisons of one measure.
+
+    Raises:
+        SpecError: they have nothing in common that could be compared.
+    """
+    by_key = [{(*c.cell, c.strategy): c for c in _returns(study)} for study in (first, second)]
+    keys = [key for key in by_key[0] if key in by_key[1]]
+    if not keys:
+        raise SpecError(
+            f"{second.folder} must have an environment, learner and strategy in common with {first.folder}, by name, "
+            f"but has none with results. Compare results of studies that have."
+        )
+    pairs = [(by_key[0][key], by_key[1][key]) for key in keys]
+    found = [d for measure in comparisons.MEASURES for d in _corrected(pairs, measure)]
+    only = [(" · ".join(key), name) for name, own in zip("AB", by_key, strict=True) for key in own if key not in keys]
+    settings = _unequal(*(methods.settings_of(study.spec) for study in (first, second)))
+    versions = _unequal(*(methods.machines(study) for study in (first, second)))
+    return TwoStudies(first, second, pairs, found, only, settings, versions)
+
+
+def _returns(study: ReportedStudy) -> list[Curve]:
+    return comparisons.curves_of(study.results(), study.spec, comparisons.RETURN)
+
+
+def _corrected(pairs: Sequence[tuple[Curve, Curve]], measure: Measure) -> list[FolderDifference]:
+    found = [_difference(a, b, measure) for a, b in pairs if min(len(a.seeds), len(b.seeds)) >= LEAST_RUNS]
+    if not found:
+        return []
+    corrected = statistics.holm([d.p for d in found])
+    return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
+
+
+def _difference(a: Curve, b: Curve, measure: Measure) -> FolderDifference:
+    levels = [statistics.bootstrap_interval(c.of_runs(measure)) for c in (a, b)]
+    ours, theirs = comparisons.paired_values(b, a, measure)
+    pairs, same = len(ours), False
+    if pairs >= LEAST_PAIRS:
+        size, p = statistics.paired_test(ours, theirs)
+        same = np.array_equal(a.steps, b.steps) and bool(np.array_equal(ours, theirs))
+    else:
+        pairs = 0
+        size = statistics.unpaired_difference(b.of_runs(measure), a.of_runs(measure))
+        p = statistics.interval_p(size, min(len(a.seeds), len(b.seeds)))
+    runs = (len(a.seeds), len(b.seeds))
+    return FolderDifference(*a.cell, a.strategy, measure, levels[0], levels[1], runs, pairs, size, p, p, same)
+
+
+def _unequal(first: Sequence[tuple[str, str]], second: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    a, b = dict(first), dict(second)
+    return [(key, a.get(key, "–"), b.get(key, "–")) for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]

@@ -1,0 +1,103 @@
+"""A study's tables and methods as LaTeX: each table a file to input, the methods as paragraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from replaylab.files.atomic import write_text
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.contrast_results import evaluate_contrasts
+from replaylab.study.report import methods, sentences, tables
+from replaylab.study.report.page import WORD_COLUMNS, Page, ReportTable
+from replaylab.study.report.sections import contrasts
+
+if TYPE_CHECKING:
+    from replaylab.study.report.reported_study import ReportedStudy
+
+_WRITTEN = str.maketrans(
+    {
+        **{c: f"\\{c}" for c in "&%$#_{}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "|": r"\textbar{}",
+        "<": "$<$",
+        ">": "$>$",
+        "−": "$-$",
+        "±": r"$\pm$",
+        "×": r"$\times$",
+        "≤": r"$\le$",
+        "≥": r"$\ge$",
+        "∞": r"$\infty$",
+        "·": r"$\cdot$",
+        "–": "--",
+        "—": "---",
+        "…": r"\ldots{}",
+        "“": "``",
+        "”": "''",
+        "‘": "`",
+        "’": "'",
+    }
+)
+"""As LaTeX writes what it would take for a command, and signs that older fonts lack."""
+
+
+def export(study: ReportedStudy, out: Path) -> list[Path]:
+    """Write the tables of levels, differences and contrasts, and the methods; return the files.
+
+    Args:
+        study: whose results.
+        out: the folder, made where it is missing; the tables' numbers come as CSV into its ``tables/``.
+
+    Raises:
+        SpecError: the study's folder holds no results.
+    """
+    rows = study.results()
+    curves = comparisons.curves_of(rows, study.spec, comparisons.RETURN)
+    page = Page(study, rows, curves, out, figure_files=False)
+    found = [tables.level_table(page, comparisons.levels(curves))]
+    if differences := comparisons.differences(curves, study.spec.baseline):
+        found.append(tables.difference_table(page, differences))
+    if study.spec.contrasts:
+        found.append(contrasts.table(page, evaluate_contrasts(study.spec, page.curves_of).results))
+    texts = {one.key: table(one) for one in found} | {"methods": paragraphs(study)}
+    files = []
+    for key, content in texts.items():
+        files.append(out / f"{key}.tex")
+        write_text(files[-1], content)
+    return files
+
+
+def escaped(text: str) -> str:
+    r"""Return a text as LaTeX that shows it.
+
+    Example:
+        >>> escaped("beta_0 = 50 % & −1.5")
+        'beta\\_0 = 50 \\% \\& $-$1.5'
+    """
+    return text.translate(_WRITTEN)
+
+
+def table(shown: ReportTable) -> str:
+    """Return a table of a report as a floating one of LaTeX, in booktabs' style."""
+    columns = "".join("l" if name in WORD_COLUMNS else "r" for name in shown.header)
+    body = "\n".join(_row(row) for row in shown.rows)
+    return (
+        "\\begin{table}\n\\centering\\small\n"
+        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{_row(shown.header)}\n\\midrule\n{body}\n\\bottomrule\n"
+        f"\\end{{tabular}}\n\\caption{{{escaped(shown.title)}. {escaped(shown.caption)}}}\n"
+        f"\\label{{tab:{shown.key}}}\n\\end{{table}}\n"
+    )
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(map(escaped, cells)) + r" \\"
+
+
+def paragraphs(study: ReportedStudy) -> str:
+    """Return what was compared, how it was run and how it was judged, as paragraphs."""
+    found = methods.of(study)
+    texts = [sentences.compared(study.spec), *found.run, *found.statistics]
+    return "\n\n".join(map(escaped, texts)) + "\n"

@@ -1,0 +1,52 @@
+"""One browser, Debian's or your own Chromium through Playwright, and one report for all that look at pages."""
+
+import shutil
+
+import pytest
+
+from tests.study.report.browser.opened import QUIET, WAIT, Opened
+from tests.study.tiny import pretend, study
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+
+
+@pytest.fixture(scope="package")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason='pip install "replaylab[browser]"')
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on the PATH; on Debian: apt install chromium")
+    with playwright.sync_playwright() as one:
+        chromium = one.chromium.launch(executable_path=CHROMIUM, args=QUIET, timeout=WAIT)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="package")
+def reported(tmp_path_factory):
+    """A study of two environments and four strategies, one of them with a long name, and its report."""
+    found = study(
+        tmp_path_factory.mktemp("browser"),
+        seeds=8,
+        population=8,
+        environments=["CartPole-v1", "Acrobot-v1"],
+        strategies__none={"type": "online"},
+        strategies__prioritized_with_a_long_name_as_a_grid_gives={"type": "prioritized", "alpha": 0.5},
+    )
+    pretend(found, 30.0)
+    found.report(figure_files=False)
+    return found
+
+
+@pytest.fixture(scope="package")
+def address(reported):
+    return (reported.folder / "report.html").resolve().as_uri()
+
+
+@pytest.fixture
+def opened(browser, address):
+    """The report, wide and light, with all its parts open."""
+    found = Opened(browser, address, 1280)
+    found.page.get_by_role("button", name="Open all").click()
+    yield found
+    assert found.problems == []
+    found.page.context.close()

@@ -1,0 +1,125 @@
+"""The page of a running study: it fills up, tells of the progress, and is for this machine alone."""
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from replaylab.errors import ConfigError
+from replaylab.study import live
+from replaylab.study.execution.progress import Silent
+from replaylab.study.live import LivePage
+from tests.study.report.browser.opened import WAIT, Opened
+from tests.study.tiny import study
+
+MOVED = "#live progress:not([value='0'])"
+
+STUDY = """
+name = "live"
+environments = ["CartPole-v1"]
+seeds = 2
+population = 1
+budget = {{ steps = {steps} }}
+evaluation = {{ every = 1000, episodes = 2 }}
+learners.dqn = {{ type = "dqn", hidden = [8], batch_size = 8, learning_starts = 20 }}
+strategies.uniform = {{ type = "uniform" }}
+strategies.prioritized = {{ type = "prioritized" }}
+"""
+
+
+def test_a_port_that_is_used_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"^`port` must be free on 127\.0\.0\.1, but {port} is not \(.*--port"):
+            LivePage(study(tmp_path), Silent(), port)
+
+
+def test_it_answers_this_machine_and_no_foreign_name(tmp_path):
+    with LivePage(study(tmp_path), Silent(), 0) as shown:
+        port = int(shown.address.rstrip("/").rpartition(":")[2])
+
+        def status(path, host):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", path, headers={"Host": host})
+            return connection.getresponse().status
+
+        assert status("/", f"127.0.0.1:{port}") == 200
+        assert status("/", "elsewhere.example") == 403
+        assert status("/../study.json", f"localhost:{port}") == 404
+        assert shown._server.server_address[0] == "127.0.0.1"
+    with pytest.raises(OSError, match=r"."):
+        status("/", f"127.0.0.1:{port}")
+
+
+def test_it_fills_up_as_populations_end(browser, reported, monkeypatch):
+    copied = "import shutil, sys; shutil.copy(f'{sys.argv[1]}/report.html', sys.argv[2])"
+    monkeypatch.setattr(live, "_WRITE_REPORT", copied)  # a whole run, below, has it written
+    populations, report = reported.populations, reported.folder / "report.html"
+    with LivePage(reported, Silent(), 0) as shown:
+        opened = Opened(browser, shown.address, 1280)
+        page = opened.page
+        page.get_by_text("No runs are there yet").wait_for()
+        shown.begin(populations, [], 2)
+        shown.progress(populations[0], 150)
+        page.locator(MOVED).wait_for()
+        assert page.locator(".matrix").count() == 0
+        shown.finished(populations[0], 1.0)
+        page.get_by_text("8/64 runs").wait_for()
+        page.get_by_role("heading", name="How high they came").click()
+        legend = page.locator("#learning_curves .legend")
+        legend.get_by_role("button", name="uniform", exact=True).click()
+        shown.finished(populations[1], 1.0)
+        page.get_by_text("16/64 runs").wait_for()
+        shown.end()
+        shown.finish(report)
+        page.get_by_text("The study has ended").wait_for()
+        page.locator("#table-levels").wait_for()  # what was open stays open, what was hidden hidden
+        pressed = legend.get_by_role("button", name="uniform", exact=True).get_attribute("aria-pressed")
+        assert pressed == "false"
+        assert opened.problems == []
+        assert {url.split("/")[2] for url in opened.requests} == {shown.address.split("/")[2]}
+
+
+@contextmanager
+def started(tmp_path, steps):
+    """A run of a study of one's own with its page, and the page's address."""
+    (tmp_path / "live.toml").write_text(STUDY.format(steps=steps))
+    options = ("live.toml", "--live", "--port", "0", "--workers", "1")
+    command = [sys.executable, "-m", "replaylab", "study", "run", *options]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        try:
+            yield run, re.fullmatch(r"live: (http://127\.0\.0\.1:\d+/)\n", run.stdout.readline())[1]
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_whole_run(browser, tmp_path):
+    with started(tmp_path, 3000) as (run, address):
+        page = Opened(browser, address, 1280).page
+        page.get_by_text("The study has ended").wait_for(timeout=4 * WAIT)
+        page.locator(".matrix").first.wait_for()
+        _, errors = run.communicate(timeout=600)
+    assert (run.returncode, errors) == (0, "")
+    assert page.locator("td.better, td.worse, td.undecided").count() >= 1
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_ends_its_page(browser, tmp_path):
+    with started(tmp_path, 3_000_000) as (run, address):
+        page = Opened(browser, address, 1280).page
+        page.locator(MOVED).wait_for(timeout=4 * WAIT)
+        os.killpg(run.pid, signal.SIGINT)
+        _, errors = run.communicate(timeout=120)
+        page.get_by_text("The run was stopped").wait_for()
+    assert run.returncode == 130
+    assert errors == "replaylab: interrupted; the same command continues from here.\n"

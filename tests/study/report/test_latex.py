@@ -1,0 +1,51 @@
+"""Tables and methods as LaTeX: the report's numbers, nothing that LaTeX would take for a command."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from replaylab.commands.main import main
+from tests.study.tiny import pretend, study
+
+ASKED = [{"name": "gain_&_loss", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}]
+
+
+@pytest.fixture
+def exported(tmp_path, capsys):
+    found = study(tmp_path / "results", seeds=6, contrasts=ASKED)
+    pretend(found, -30.0)
+    assert main(["study", "export", str(found.folder), "--out", str(tmp_path / "paper")]) == 0
+    names = [line.rpartition("/")[2] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["levels.tex", "differences.tex", "contrasts.tex", "methods.tex"]
+    return tmp_path / "paper"
+
+
+def test_each_row_has_as_many_cells_as_the_table_columns(exported):
+    for name in ("levels", "differences", "contrasts"):
+        text = (exported / f"{name}.tex").read_text()
+        columns = len(re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)[1])
+        rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+        assert len(rows) >= 2
+        assert all(len(re.findall(r"(?<!\\)&", row)) == columns - 1 for row in rows)
+        assert text.count("\\begin{") == text.count("\\end{")
+        assert (exported / "tables" / f"{name}.csv").is_file()
+
+
+def test_signs_are_written_as_latex_has_them(exported):
+    texts = "".join(path.read_text() for path in exported.glob("*.tex"))
+    assert r"gain\_\&\_loss" in texts
+    assert r"95 \%" in texts
+    assert "$-$" in texts
+    assert not set(texts) & set("−±×≤≥“”’–·")
+    assert "Compared: prioritized with uniform" in (exported / "methods.tex").read_text()
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on the PATH")
+def test_latex_takes_it(exported):
+    inputs = "".join(rf"\input{{{path.name}}}" for path in sorted(exported.glob("*.tex")))
+    (exported / "all.tex").write_text(
+        rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"
+    )
+    subprocess.run(["pdflatex", "-halt-on-error", "all.tex"], cwd=exported, check=True, capture_output=True)
