@@ -19,6 +19,7 @@ from pydantic import Field
 from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
 from replaylab.study.plan.seed_chunks import Seeds, chunked
 from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, build
+from replaylab.study.spec.named_environments import made_of
 from replaylab.study.spec.run_settings import RunSettings, identity_of
 from replaylab.study.spec.study_file import Spec, Watch
 
@@ -52,6 +53,11 @@ class Population(RunSettings):
         """The settings that study files give in their tables, by the names of `TrainingConfig`."""
         return {name: getattr(self, name) for name in IN_STUDIES}
 
+    @property
+    def made_of(self) -> tuple[str, dict[str, Any]]:
+        """The Gymnasium id of the environment, and its constructor's arguments."""
+        return made_of(self.environment, self.env_options)
+
     def configuration(self) -> TrainingConfig:
         """Return what is trained, for `replaylab.learners.train`.
 
@@ -60,12 +66,13 @@ class Population(RunSettings):
             ConfigError: Parts do not fit each other.
         """
         budget: dict[str, Any] = {f"total_{self.unit}": self.steps}
+        env_id, env_options = self.made_of
         return TrainingConfig(
-            self.environment,
+            env_id,
             build(self.learner_part, LEARNERS),
             build(self.strategy_part, STRATEGIES),
             transforms=[build(one, TRANSFORMS) for one in self.transforms],
-            env_options=self.env_options,
+            env_options=env_options,
             **budget,
             **self.settings,
         )
