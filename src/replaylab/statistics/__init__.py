@@ -5,7 +5,7 @@ Every function is pure: the same arrays and the same ``seed`` give the same numb
 tells which to use, and how often the intervals hold the true value.
 """
 
-from replaylab.statistics.alpha_spending import Spending, look_levels
+from replaylab.statistics.alpha_spending import look_levels
 from replaylab.statistics.effect_sizes import (
     performance_profile,
     probability_of_improvement,
@@ -60,7 +60,6 @@ __all__ = [
     "Power",
     "RESAMPLES",
     "Shares",
-    "Spending",
     "Times",
     "Verdict",
     "area_under_curve",

@@ -21,7 +21,7 @@ from replaylab.statistics.resampling import Floats
 Spending = Literal["obrien_fleming", "pocock"]
 
 
-@takes(shares=reals("K"), spending=one_of(*get_args(Spending)), alpha=INSIDE)
+@takes(shares=reals("K", leading=False), spending=one_of(*get_args(Spending)), alpha=INSIDE)
 def look_levels(shares: ArrayLike, spending: Spending = "obrien_fleming", alpha: float = 0.05) -> Floats:
     """Return the level of each look, (K,): reject at look k where its p-value is below it.
 
