@@ -15,6 +15,7 @@ from replaylab.learners import (
     DQNAsPublished,
     ExpectedSarsa,
     QLearning,
+    Refreshed,
     RMSprop,
     Sarsa,
     Stream,
@@ -59,6 +60,7 @@ CONFIGURATIONS = [
     Call(Adam, {}, {"beta1": "0", "beta2": "0", "epsilon": "3.5 huge"}),
     Call(RMSprop, {}, {"decay": "0", "epsilon": "3.5 huge", "centered": TRUTH}),
     Call(SGD, {}, {"momentum": "0"}),
+    Call(Refreshed),
     Call(generator, {"seed": 1, "stream": Stream.EXPLORATION}, {"seed": "0 huge"}),
     Call(EnvHindsight, {}, {"ratio": "0 3.5 huge"}),
 ]
@@ -128,8 +130,8 @@ class TestCalls:
 PROTOCOLS = {"Agents", "Hook", "Learner", "Policy", "ProbedAgents", "TrainingRun", "ValueAgents"} | {
     *("ReplayedModel", "SeedRun", "TrainedModel", "WholeAlgorithm")
 }
-MADE = PROTOCOLS | {"EnvStep", "Metric", "Metrics", "Step", "Stream", "Update", "ValueUpdate"}
-"""Protocols, and what the library makes."""
+MADE = PROTOCOLS | {"fresh_feedback", "EnvStep", "Metric", "Metrics", "Step", "Stream", "Update", "ValueUpdate"}
+"""Protocols, what the library makes, and what is called with that alone."""
 
 
 def test_nothing_is_left_out():

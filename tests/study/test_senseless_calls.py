@@ -17,6 +17,8 @@ REFUSED = [
     ("query", "sql", "text nul"),
     ("frame", "metric", "None text nul"),
     ("curves", "metric", "text nul"),
+    ("levels", "metric", "text nul"),
+    ("differences", "metric", "text nul"),
     ("report", "out", "None text"),
     ("report", "figure_files", TRUTH),
 ]

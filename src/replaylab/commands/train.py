@@ -136,7 +136,8 @@ def default_save_period(population: Population) -> int | None:
     from replaylab.envs import make_vector_env
     from replaylab.learners.training import env_state
 
-    env = make_vector_env(population.environment, 1, **population.env_options)
+    env_id, options = population.made_of
+    env = make_vector_env(env_id, 1, **options)
     try:
         return max(1, population.steps // 10) if env_state.possible(env) else None
     finally:
@@ -252,8 +253,8 @@ class _Film:
     def _play(self, policy: Callable[[Any], Any] | None, max_steps: int) -> Episode:
         from replaylab.watch import play
 
-        population = self.population
-        return play(population.environment, policy, max_steps=max_steps, env_options=population.env_options)
+        env_id, options = self.population.made_of
+        return play(env_id, policy, max_steps=max_steps, env_options=options)
 
 
 def _level(found: statistics.Interval, population: Population) -> str:

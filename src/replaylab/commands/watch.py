@@ -84,7 +84,8 @@ class SavedRun:
                 run = checkpoint.run
                 return use(greedy(run.agents, len(run.seeds), checkpoint.replica))
         configuration = self.population.configuration()
-        with closing(make_vector_env(self.population.environment, 1, **self.population.env_options)) as env:
+        env_id, options = self.population.made_of
+        with closing(make_vector_env(env_id, 1, **options)) as env:
             spaces = env.single_observation_space, env.single_action_space
         agents = configuration.driven_learner.agents(*spaces, [self.seed])
         load_agents(self.folder, agents, self.seed)
@@ -124,7 +125,8 @@ def greedy_episode(population: Population, agent: Callable[[Any], Any] | None, m
     """Return an episode of the population's environment; None as the agent: of random actions."""
     from replaylab.watch import play
 
-    return play(population.environment, agent, max_steps=max_steps, env_options=population.env_options)
+    env_id, options = population.made_of
+    return play(env_id, agent, max_steps=max_steps, env_options=options)
 
 
 def watch(saved: SavedRun, sheet: Path | None, video: Path | None, places: int, max_steps: int) -> list[str]:

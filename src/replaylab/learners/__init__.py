@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from replaylab.learners.api.fresh_errors import Refreshed, fresh_feedback
     from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
     from replaylab.learners.api.protocols import (
         Agents,
@@ -53,6 +54,7 @@ __all__ = [
     "ProbedAgents",
     "QLearning",
     "RMSprop",
+    "Refreshed",
     "ReplayedModel",
     "Sarsa",
     "SeedRun",
@@ -66,11 +68,13 @@ __all__ = [
     "ValueAgents",
     "ValueUpdate",
     "WholeAlgorithm",
+    "fresh_feedback",
     "generator",
     "train",
 ]
 
 _NAMES_OF = {
+    "api.fresh_errors": "Refreshed fresh_feedback",
     "api.hooks": "EnvStep Hook TrainingRun",
     "api.protocols": "Agents Learner Policy ProbedAgents Step Update ValueAgents ValueUpdate",
     "api.random_streams": "Stream generator",

@@ -5,6 +5,7 @@ Every function is pure: the same arrays and the same ``seed`` give the same numb
 tells which to use, and how often the intervals hold the true value.
 """
 
+from replaylab.statistics.alpha_spending import look_levels
 from replaylab.statistics.effect_sizes import (
     performance_profile,
     probability_of_improvement,
@@ -76,6 +77,7 @@ __all__ = [
     "interval_p",
     "interval_t",
     "logrank_test",
+    "look_levels",
     "main_effect_test",
     "max_t",
     "mean_intervals",

@@ -239,25 +239,37 @@ class Study:
 
         return comparisons.curves_of(self.results(), self.spec, metric)
 
-    def levels(self) -> list[Level]:
-        """Return how high each strategy came, with intervals: the numbers of the report's first table.
+    @takes(metric=text)
+    def levels(self, metric: str = "eval/mean_reward") -> list[Level]:
+        """Return how high each strategy came, with intervals: of the return, the numbers of the report's first table.
+
+        Args:
+            metric: any that the runs recorded; runs that have no number of it are left out.
 
         Raises:
             SpecError: nothing has been run yet.
         """
         from replaylab.study.analysis import comparisons
 
-        return comparisons.levels(self.curves())
+        return comparisons.levels(self.curves(metric))
 
-    def differences(self) -> list[Difference]:
+    @takes(metric=text)
+    def differences(self, metric: str = "eval/mean_reward") -> list[Difference]:
         """Return each strategy's difference from the baseline, paired over seeds and Holm-corrected.
 
+        With planned looks the p-values are those of the present one, comparable with 0.05.
+
+        Args:
+            metric: any that the runs recorded, a family of its own for the correction; empty where nothing did.
+
         Raises:
             SpecError: nothing has been run yet.
         """
         from replaylab.study.analysis import comparisons
+        from replaylab.study.analysis.planned_looks import differences_at_look
 
-        return comparisons.differences(self.curves(), self.spec.baseline)
+        found = comparisons.differences(self.curves(metric), self.spec.baseline)
+        return differences_at_look(found, self.spec)
 
     def answers(self) -> list[str]:
         """Return what came out, in sentences: of the study's contrasts, or, without any, of its strategies; maybe none.
@@ -300,9 +312,11 @@ class Study:
         """
         from replaylab.study.analysis.comparisons import curves_of
         from replaylab.study.analysis.contrast_results import evaluate_contrasts
+        from replaylab.study.analysis.planned_looks import contrasts_at_look
 
         rows = self.results()
-        return evaluate_contrasts(self.spec, lambda metric: curves_of(rows, self.spec, metric))
+        found = evaluate_contrasts(self.spec, lambda metric: curves_of(rows, self.spec, metric))
+        return contrasts_at_look(found, self.spec)
 
     def record(self, name: str) -> dict[str, Any]:
         """Return one of the folder's JSON records, ``machine`` for instance; empty where there is none.

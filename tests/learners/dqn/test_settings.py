@@ -22,11 +22,6 @@ BAD = [
     ({"target_range": (1.0, 1.0)}, "`target_range` of DQN must be a least and a larger most, or None, but got (1.0, 1"),
     ({"dueling": True, "hidden": ()}, "`dueling` of DQN must be False where `hidden` is empty, but got True"),
     ({"dueling": True, "module": print}, "`dueling` of DQN must be False where `module` is given, but got True"),
-    (
-        {"learning_starts": 10},
-        "`learning_starts` must be at least `batch_size`, but got (learning_starts=10, batch_size=64); "
-        "the first batch needs so many steps",
-    ),
 ]
 
 

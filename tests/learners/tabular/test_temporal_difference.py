@@ -226,7 +226,6 @@ def test_a_decay_per_episode_is_an_exponential_schedule():
         ({"batch_size": -1}, "`batch_size` of QLearning must be at least 0, but got -1"),
         ({"capacity": 2.5}, "`capacity` of QLearning must be a whole number, but got 2.5"),
         ({"online": False}, "`online` of QLearning must be True where `batch_size` is 0"),
-        ({"batch_size": 64}, "`learning_starts` of QLearning must be at least `batch_size`, but got 32"),
         ({"initial_std": -1.0}, "`initial_std` of QLearning must be finite and not negative, but got -1.0"),
         ({"initial_value": np.nan}, "`initial_value` of QLearning must be a finite number, but got nan"),
     ],

@@ -35,7 +35,7 @@ def public(base):
 @pytest.mark.parametrize(
     ("base", "catalogue", "own"),
     [
-        (replay.Sampler, STRATEGIES, {"none"}),
+        (replay.Sampler, STRATEGIES, {"none", "refreshed"}),
         (replay.Transform, TRANSFORMS, set()),
         (replay.Schedule, SCHEDULES, set()),
     ],

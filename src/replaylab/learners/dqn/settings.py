@@ -89,7 +89,8 @@ class DQN:
         target_period: Updates between two moves of the target network towards the online one, ``Q⁻ ← Q⁻ + τ·(Q − Q⁻)``.
         tau: τ; 1 copies.
         target_range: Least and most that y is clipped to; None: it is not.
-        learning_starts: Environment steps before the first update.
+        learning_starts: Environment steps before the first update; below `batch_size` the first batches repeat the few
+            steps that are there, and a sampler that gives different steps (`SlidingWindow`, `Greedy`) refuses.
         train_period: Environment steps between two turns of learning.
         gradient_steps: Updates in a turn of learning, each from a batch of its own.
         epsilon: Chance of a random action, a number or a schedule over training progress.
@@ -149,11 +150,6 @@ class DQN:
             raise ConfigError(f"`dueling` of DQN must be False where {why}, but got True")
         if self.filters and self.module is not None:
             raise ConfigError(f"`filters` of DQN must be 0 where `module` is given, but got {self.filters}")
-        if self.learning_starts < self.batch_size:
-            raise ConfigError(
-                f"`learning_starts` must be at least `batch_size`, but got (learning_starts="
-                f"{self.learning_starts}, batch_size={self.batch_size}); the first batch needs so many steps"
-            )
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
         """Return new agents, replica r made from seeds[r] alone.

@@ -48,7 +48,7 @@ class Tabular(ABC):
         online: Whether to learn from every new step as it comes.
         batch_size: B, replayed for each update; 0: nothing is replayed.
         capacity: C, steps the replay buffer keeps.
-        learning_starts: Environment steps before the first replayed update.
+        learning_starts: Environment steps before the first replayed update; it may be below `batch_size`, see `DQN`.
         train_period: Environment steps between two turns of replayed updates.
         gradient_steps: Batches in a turn.
         initial_value: Mean of the first action values.
@@ -74,7 +74,6 @@ class Tabular(ABC):
         self._check(
             "online", "True where `batch_size` is 0: else nothing is learned", self.online or self.batch_size > 0
         )
-        self._check("learning_starts", "at least `batch_size`", self.learning_starts >= self.batch_size)
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> "TabularAgents":
         """Return new agents, replica r made from seeds[r] alone.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import Unfit, instance, optional, place, takes, tuple_of, whole
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.learners.api.hooks import EnvStep, Hook
 from replaylab.learners.api.protocols import (
     TargetAgents,
@@ -157,7 +157,13 @@ def _store(run: Run, step: EnvStep) -> npt.NDArray[np.int64]:
 
 def _replay(run: Run) -> None:
     """Learn from one batch of what is stored."""
-    batch = run.replay.sample(run.learner.batch_size, progress=run.clock.progress)
+    try:
+        batch = run.replay.sample(run.learner.batch_size, progress=run.clock.progress)
+    except EmptyBufferError as error:
+        raise EmptyBufferError(
+            f"at step {run.clock.steps:,} there is no batch to learn from: {error}; raise `learning_starts`, "
+            f"{run.learner.learning_starts:,} of {type(run.learner).__name__}"
+        ) from error
     if run.feedback == "reducible_loss":
         update: Update = _update_by_reducible_loss(run, batch)
     else:

@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
+from replaylab.study.analysis.planned_looks import differences_at_look
 from replaylab.study.plan.populations import Population
 from replaylab.study.spec.contrasts import RETURN as RETURN
+from replaylab.study.spec.planned_looks import SIGNIFICANCE as SIGNIFICANCE
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
@@ -32,9 +34,6 @@ MEASURES: tuple[Measure, ...] = ("final", "area")
 
 FINAL_SHARE = 0.1
 """Evaluations in this last part of the budget make the final level; at least the last one."""
-
-SIGNIFICANCE = 0.05
-"""A difference counts as shown where Holm's adjusted p-value is below this."""
 
 _MOST_POINTS = 200
 """Points of a curve whose runs share no common steps."""
@@ -97,7 +96,7 @@ class Difference:
 
     @property
     def shown(self) -> bool:
-        """Whether the data show a difference at all."""
+        """Whether the data show a difference at all, by Holm's adjusted p-value."""
         return self.p_holm < SIGNIFICANCE
 
     @property
@@ -135,15 +134,17 @@ def compare(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) 
         spec: the study.
         curves: the evaluation returns, as `curves_of` gives them.
     """
-    return ComparisonResults(levels(curves), differences(curves, spec.baseline), budgets_spent(rows, spec))
+    found = differences_at_look(differences(curves, spec.baseline), spec)
+    return ComparisonResults(levels(curves), found, budgets_spent(rows, spec))
 
 
 def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Curve]:
     """Return the curves of a metric, in the order of the study file; empty where nothing logged it."""
+    quoted = metric.replace("'", "''")
     found = {
         (c.environment, c.learner, c.strategy): c
         for c in _grouped(
-            rows.filter(f"metric = '{metric}'").order("environment, learner, strategy, seed, step").fetchnumpy()
+            rows.filter(f"metric = '{quoted}'").order("environment, learner, strategy, seed, step").fetchnumpy()
         )
     }
     keys = ((e, learner, s) for e in spec.environments for learner in spec.learners for s in spec.strategies)
@@ -191,10 +192,16 @@ def _aligned(
 def levels(curves: Sequence[Curve]) -> list[Level]:
     """Return the level of every strategy by every measure."""
     return [
-        Level(*c.cell, c.strategy, m, len(c.seeds), statistics.bootstrap_interval(c.of_runs(m)))
+        Level(*c.cell, c.strategy, m, len(runs), statistics.bootstrap_interval(runs))
         for m in MEASURES
         for c in curves
+        if len(runs := _finite(c.of_runs(m)))
     ]
+
+
+def _finite(runs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return those of the runs that have a number."""
+    return runs[np.isfinite(runs)]
 
 
 def differences(curves: Sequence[Curve], baseline: str) -> list[Difference]:
@@ -203,9 +210,11 @@ def differences(curves: Sequence[Curve], baseline: str) -> list[Difference]:
 
 
 def paired_values(curve: Curve, base: Curve, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return both strategies' measure on the seeds both have, row by row; each of shape (pairs,)."""
+    """Return both strategies' measure on the seeds that have a number of both, row by row; each of shape (pairs,)."""
     _, ours, theirs = np.intersect1d(curve.seeds, base.seeds, return_indices=True)
-    return curve.of_runs(measure)[ours], base.of_runs(measure)[theirs]
+    pair = curve.of_runs(measure)[ours], base.of_runs(measure)[theirs]
+    both = np.isfinite(pair).all(axis=0)
+    return pair[0][both], pair[1][both]
 
 
 def pairs_with_baseline(curves: Sequence[Curve], baseline: str) -> Iterator[tuple[Curve, Curve]]:
@@ -221,6 +230,8 @@ def _family(curves: Sequence[Curve], baseline: str, measure: Measure) -> list[Di
     found = []
     for curve, base in pairs_with_baseline(curves, baseline):
         ours, theirs = paired_values(curve, base, measure)
+        if not len(ours):
+            continue
         size, p = statistics.paired_test(ours, theirs)
         found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p))
     corrected = statistics.holm([d.p for d in found])

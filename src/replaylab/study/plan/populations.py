@@ -20,6 +20,7 @@ from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
 from replaylab.replay import Tape
 from replaylab.study.plan.seed_chunks import Seeds, chunked
 from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, build
+from replaylab.study.spec.named_environments import made_of
 from replaylab.study.spec.run_settings import RunSettings, identity_of
 from replaylab.study.spec.study_file import Spec, Watch
 from replaylab.study.spec.tapes import SHIFT, TAPE
@@ -61,6 +62,11 @@ class Population(RunSettings):
         source = self.tape_of and self.tape_of.with_seeds(seeds)
         return self.model_copy(update={"seeds": seeds, "tape_of": source})
 
+    @property
+    def made_of(self) -> tuple[str, dict[str, Any]]:
+        """The Gymnasium id of the environment, and its constructor's arguments."""
+        return made_of(self.environment, self.env_options)
+
     def configuration(self, tape: str | None = None) -> TrainingConfig:
         """Return what is trained, for `replaylab.learners.train`.
 
@@ -73,12 +79,13 @@ class Population(RunSettings):
             ConfigError: Parts do not fit each other.
         """
         budget: dict[str, Any] = {f"total_{self.unit}": self.steps}
+        env_id, env_options = self.made_of
         return TrainingConfig(
-            self.environment,
+            env_id,
             build(self.learner_part, LEARNERS),
             self._sampler(tape),
             transforms=[build(one, TRANSFORMS) for one in self.transforms],
-            env_options=self.env_options,
+            env_options=env_options,
             **budget,
             **self.settings,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from replaylab.files.atomic import write_text
 from replaylab.study.analysis import comparisons
-from replaylab.study.analysis.contrast_results import evaluate_contrasts
+from replaylab.study.analysis.planned_looks import differences_at_look
 from replaylab.study.report import methods, sentences, tables
 from replaylab.study.report.page import WORD_COLUMNS, Page, ReportTable
 from replaylab.study.report.sections import contrasts
@@ -58,10 +58,10 @@ def export(study: ReportedStudy, out: Path) -> list[Path]:
     curves = comparisons.curves_of(rows, study.spec, comparisons.RETURN)
     page = Page(study, rows, curves, out, figure_files=False)
     found = [tables.level_table(page, comparisons.levels(curves))]
-    if differences := comparisons.differences(curves, study.spec.baseline):
+    if differences := differences_at_look(comparisons.differences(curves, study.spec.baseline), study.spec):
         found.append(tables.difference_table(page, differences))
     if study.spec.contrasts:
-        found.append(contrasts.table(page, evaluate_contrasts(study.spec, page.curves_of).results))
+        found.append(contrasts.table(page, study.contrasts().results))
     texts = {one.key: table(one) for one in found} | {"methods": paragraphs(study)}
     files = []
     for key, content in texts.items():

@@ -59,6 +59,14 @@ _CONTRASTS_BY_ROLE = (
 )
 
 
+_LOOKS = (
+    "Looks were planned, with {looks}. The error of 5 % is spent over them by an α-spending function ({spending}; Lan "
+    "& DeMets 1983): each look is judged at the level that it adds, so that the chance of a false alarm at any of them "
+    "is at most 5 %, by Bonferroni’s inequality. P-values of differences and contrasts are multiplied by 0.05 over the "
+    "present look’s level; all other tests on this page, and intervals of 95 %, are those of a single look."
+)
+
+
 _ALONE = (
     "an algorithm of Stable-Baselines3, by its own learn(): each seed is a run of its own. Runs of one seed start from "
     "the same weights and the same first state, and act alike until learning begins. The replay draws from a stream of "
@@ -127,6 +135,7 @@ def _statistics(spec: Spec) -> list[str]:
     contrasts = [_CONTRASTS] if spec.contrasts else []
     if any(one.primary for one in spec.contrasts):
         contrasts = [_CONTRASTS_BY_ROLE]
+    looks = [_LOOKS.format(looks=spec.looks, spending=spec.looks.spending)] if spec.looks else []
     return [
         f"The interquartile mean (IQM) is the mean of the middle half of the runs. Its interval is a bootstrap over "
         f"whole runs, within each environment: all resamples of up to {MOST_ENUMERATED} runs, else "
@@ -144,6 +153,7 @@ def _statistics(spec: Spec) -> list[str]:
         f"correction is over all comparisons of one measure, so that the chance of even one false alarm in that family "
         f"is about {100 * comparisons.SIGNIFICANCE:.0f} % or less.",
         *contrasts,
+        *looks,
         "Sources: Agarwal et al. 2021, Deep reinforcement learning at the edge of the statistical precipice; Holm "
         "1979, A simple sequentially rejective multiple test procedure; Phipson & Smyth 2010, Permutation p-values "
         "should never be zero.",

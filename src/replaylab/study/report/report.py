@@ -26,6 +26,8 @@ from replaylab.study.report.sections import (
     learning_curves,
     levels,
     looks,
+    other_metrics,
+    planned_looks,
     replay_measures,
     visits,
 )
@@ -40,6 +42,8 @@ SECTIONS: tuple[Callable[[Page, ComparisonResults], Section | None], ...] = (
     learning_curves.section,
     levels.section,
     differences.section,
+    planned_looks.section,
+    other_metrics.section,
     effect_sizes.section,
     all_environments.section,
     visits.section,

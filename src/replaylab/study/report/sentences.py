@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from replaylab.number_format import counted, decimals, equals_p, signed_decimals, significant
 from replaylab.statistics import Interval
 from replaylab.study.analysis.comparisons import BudgetSpent, Difference, Level, Measure
+from replaylab.study.spec.planned_looks import SIGNIFICANCE
 from replaylab.study.spec.study_file import Spec
 
 MEASURE_TITLES: dict[Measure, str] = {"final": "Final level", "area": "Average over training (area)"}
@@ -167,7 +168,7 @@ def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
 def few_seeds(spec: Spec) -> str | None:
     """Return a warning where the seeds cannot carry a verdict, or None."""
     others = (len(spec.strategies) - 1) * len(spec.environments) * len(spec.learners)
-    least = 2.0 / 2 ** len(spec.seeds) * others
+    least = 2.0 / 2 ** len(spec.seeds) * others * SIGNIFICANCE / spec.look_level
     if least < 0.05 or not others:
         return None
     return (

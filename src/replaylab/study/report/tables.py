@@ -39,11 +39,13 @@ def level_table(page: Page, levels: Sequence[comparisons.Level]) -> ReportTable:
     )
 
 
-def difference_table(page: Page, differences: Sequence[comparisons.Difference]) -> ReportTable:
-    """Each strategy against the baseline, with its test."""
+def difference_table(
+    page: Page, differences: Sequence[comparisons.Difference], key: str = "differences", metric: str = ""
+) -> ReportTable:
+    """Each strategy against the baseline, with its test; of another metric than the return, its title and unit."""
     return page.table(
-        "differences",
-        f"Against {page.spec.baseline}, in pairs of the same seed",
+        key,
+        f"{metric}{': a' if metric else 'A'}gainst {page.spec.baseline}, in pairs of the same seed",
         "Difference of interquartile means with its paired 95 % bootstrap interval; p from the paired "
         "sign-flip permutation test or of the interval, whichever is larger, then Holm-corrected over all comparisons "
         "of the same measure.",

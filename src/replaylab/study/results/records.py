@@ -36,9 +36,16 @@ class _Machines(BaseModel):
     others: dict[str, Machine] = {}
 
 
+class _Looks(BaseModel):
+    """What ``looks.json`` has to hold: the seeds of each report, and the looks that were planned then, if any."""
+
+    seeds: list[list[int]] = []
+    planned: list[dict[str, Any] | None] = []
+
+
 MACHINE: TypeAdapter[Any] = TypeAdapter(_Machines)
 TIMING: TypeAdapter[Any] = TypeAdapter(_Timing)
-LOOKS: TypeAdapter[Any] = TypeAdapter(dict[str, list[list[int]]])
+LOOKS: TypeAdapter[Any] = TypeAdapter(_Looks)
 SHAPES = {"machine": MACHINE, "looks": LOOKS}
 """Of records that are looked up by name; the others are timings."""
 

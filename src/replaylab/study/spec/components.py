@@ -63,11 +63,12 @@ STRATEGIES: Catalogue = {
     "none": "replaylab.replay:Online",
     "tape": "replaylab.study.spec.tapes:TapeOf",
     "laber": "replaylab.learners.api.agent_laber:AgentLaBER",
+    "refreshed": "replaylab.learners.api.fresh_errors:Refreshed",
     "oracle": "replaylab.learners.tabular.oracle:EnvOracle",
 }
 """Sampler types of ``[strategies.*]``: every sampler of the library; "none" is learning without replay, another word
-for "online". `LaBER` asks the agents for their TD errors, the oracle the environment for its exact values; a tape is of
-another strategy's draws."""
+for "online". `LaBER` and `Refreshed` ask the agents for TD errors, the oracle the environment for its exact values; a
+tape is of another strategy's draws."""
 
 LEARNERS: Catalogue = {
     "dqn": "replaylab.learners:DQN",
@@ -228,6 +229,10 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
     """Check one option against its field's type; a table with a ``type`` is a schedule."""
     if hint == tuple[replay.Sampler, ...]:
         return _parts(value, where, source)
+    if hint is replay.Sampler:
+        if not isinstance(value, Mapping):
+            raise SpecError(f"{source}: `{where}` must be a table with a `type`, but got {shown(value)}.")
+        return _typed(value, SAMPLERS, where, source)
     if hint is Optimizer:
         return _optimizer(value, where, source)
     if _takes_schedule(hint):

@@ -10,6 +10,7 @@ next year under other defaults is a different study, and says so. Shape of a fil
     population = 10                 # seeds trained together in one worker
     baseline = "uniform"            # the strategy the others are compared with
     keep_tapes = false              # whether recorded draws stay in the folder when all that replay them are there
+    metrics = ["eval/value_error"]  # further metrics whose differences the report tests
 
     [budget]
     steps = 20_000                  # environment steps of every run; or instead: episodes = 300
@@ -52,6 +53,13 @@ next year under other defaults is a different study, and says so. Shape of a fil
     [env_options."replaylab/BitFlip-v0"]            # for an environment's constructor
     n = 10
 
+    [env_options.long_chain]        # a name of your own in `environments`: the same id may come with other options
+    id = "replaylab/BitFlip-v0"
+    n = 15
+
+    [looks]                         # with how many seeds the study is going to be reported: see planned_looks.py
+    seeds = [10, 20, 40]
+
     [scores."CartPole-v1"]          # so that environments can be averaged: low becomes 0, high becomes 1
     low = 9.4
     high = 500.0
@@ -80,7 +88,9 @@ from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFO
 from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
 from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import explain
+from replaylab.study.spec.named_environments import check_options, made_of
 from replaylab.study.spec.parameter_grids import Origin, chosen_learners, expanded
+from replaylab.study.spec.planned_looks import SIGNIFICANCE, PlannedLooks
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
 from replaylab.study.spec.tapes import check_tapes
 
@@ -190,6 +200,8 @@ class Spec(_Table):
     measures: MeasuresTable = MeasuresTable()
     watch: Watch = Watch()
     scores: dict[EnvironmentId, Score] = {}
+    looks: PlannedLooks | None = None
+    metrics: tuple[Annotated[Line, Field(min_length=1)], ...] = ()
     contrasts: tuple[DeclaredContrast, ...] = ()
 
     @model_validator(mode="before")
@@ -237,7 +249,12 @@ class Spec(_Table):
             raise ValueError(f"must be at most {MOST_SEEDS:,} seeds")
         return tuple(range(count)) if counted else value
 
-    @field_validator("seeds", "environments")
+    @field_validator("env_options")
+    @classmethod
+    def _named(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        return check_options(value)
+
+    @field_validator("seeds", "environments", "metrics")
     @classmethod
     def _no_duplicates(cls, value: tuple[object, ...]) -> tuple[object, ...]:
         twice = sorted(str(v) for v, count in Counter(value).items() if count > 1)
@@ -248,6 +265,15 @@ class Spec(_Table):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         self._check_baseline()
+        if self.looks is not None and len(self.seeds) not in self.looks.seeds:
+            raise ValueError(
+                f"`seeds` must be as many as at one of the `looks`, {self.looks}, but are {len(self.seeds)}"
+            )
+        if self.looks is not None and any(one.primary for one in self.contrasts):
+            raise ValueError(
+                "`looks` must not stand beside a contrast that is `primary`: its verdict is read from one interval, which "
+                "is of a single look; leave one of the two out"
+            )
         for strategy in self.strategies:
             self._check_budget(strategy, self.budget_of(strategy))
         for name in (
@@ -294,6 +320,15 @@ class Spec(_Table):
     def budget_of(self, strategy: str) -> Budget:
         """Return a strategy's budget."""
         return self.overrides.get(strategy, Overrides()).budget or self.budget
+
+    @property
+    def look_level(self) -> float:
+        """The level that the study is judged at with the seeds it has: of its only look, or of this planned one."""
+        return SIGNIFICANCE if self.looks is None else self.looks.levels[len(self.seeds)]
+
+    def made_of(self, environment: str) -> tuple[str, dict[str, Any]]:
+        """Return the Gymnasium id of one of the study's environments, and its constructor's arguments."""
+        return made_of(environment, self.env_options.get(environment, {}))
 
     def environments_of(self, strategy: str) -> tuple[str, ...]:
         """Return the environments a strategy runs on."""

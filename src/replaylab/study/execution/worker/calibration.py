@@ -50,7 +50,7 @@ def calibrate(population: Population, seconds: float) -> Speed:
     grown = again["size"] - trial["size"]
     per_step = grown / (budget - trial["budget"]) if budget > trial["budget"] else again["size"] / budget
     measured = {name: again[name] for name in Speed.model_fields if name in again}
-    return Speed(limit=_limit(population.environment), bytes=max(per_step, 0.0), **measured)
+    return Speed(limit=_limit(population.made_of[0]), bytes=max(per_step, 0.0), **measured)
 
 
 def _limit(environment: str) -> float | None:

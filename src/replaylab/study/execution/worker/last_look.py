@@ -74,7 +74,7 @@ class LastLook(Hook):
     def _video(self, run: TrainingRun, replica: int) -> bytes:
         population = self._population
         agent = greedy(run.agents, len(run.seeds), replica)
-        steps, options = population.watch.video, population.env_options
-        episode = play(population.environment, agent, max_steps=steps, env_options=options)
+        env_id, options = population.made_of
+        episode = play(env_id, agent, max_steps=population.watch.video, env_options=options)
         with TemporaryDirectory() as folder:
             return write_video(Path(folder, VIDEO), episode.frames, episode.fps).read_bytes()

@@ -11,6 +11,7 @@ import numpy as np
 from replaylab.number_format import counted, equals_p, p_value, signed_significant, significant
 from replaylab.plotting import palette
 from replaylab.study.analysis.contrast_results import ContrastResult, ContrastResults, evaluate_contrasts
+from replaylab.study.analysis.planned_looks import contrasts_at_look
 from replaylab.study.report import figures, verdict_matrix
 from replaylab.study.report.verdict_matrix import MatrixCell, VerdictMatrix
 
@@ -69,7 +70,7 @@ def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Contrast
     """Return what the page shows of the study's contrasts, or None where it has none; writes their files."""
     if not page.spec.contrasts:
         return None
-    evaluated = evaluate_contrasts(page.spec, curves_of)
+    evaluated = contrasts_at_look(evaluate_contrasts(page.spec, curves_of), page.spec)
     units = list(dict.fromkeys(f.contrast.unit for f in evaluated.results))
     shown = [
         _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key, _reading(evaluated.results))

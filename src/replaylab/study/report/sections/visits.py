@@ -103,7 +103,8 @@ def _places(visits: StrategyVisits, spec: Spec) -> Places:
 
     states = visits.counts.shape[1]
     try:
-        grid, cells = state_cells(visits.environment, **spec.env_options.get(visits.environment, {}))
+        env_id, options = spec.made_of(visits.environment)
+        grid, cells = state_cells(env_id, **options)
     except ConfigError:
         return Places(None, np.arange(states))
     return Places(grid, cells) if len(cells) == states else Places(None, np.arange(states))

@@ -1,0 +1,129 @@
+"""TD errors of stored steps that no batch held: for placebos, for dials, and for priorities that are not stale.
+
+Shapes: R replicas, K steps of each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.arguments import check, instance, whole
+from replaylab.envs.vector.generators import packed, unpack
+from replaylab.errors import ConfigError
+from replaylab.learners.api.hooks import Hook, TrainingRun
+from replaylab.learners.api.protocols import Agents, ProbedAgents, TargetAgents, Update, row_loss, target_values
+from replaylab.learners.api.random_streams import Stream, generator
+from replaylab.replay import Batch, InspectableReplay, Prioritized, Sampler, require
+
+
+def fresh_feedback(run: TrainingRun, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.floating[Any]]:
+    """Return what these stored steps would have given back to the sampler had they been learned from now, (R, K).
+
+    These are TD errors δ = y − Q(s, a), or for a sampler such as `ReLo` ℓ(y − Q(s, a)) − ℓ(y − Q⁻(s, a)); of steps as
+    the run's transforms show them, by the networks as they are. Nothing is learned, and no random stream moves. A hook
+    may give them to ``run.replay.update_priorities(ids, ...)``, or look at them.
+
+    Args:
+        run: R replicas in training, as hooks get them.
+        ids: Of stored steps, (R, K), in training's default buffer those from ``next_id - size`` to ``next_id - 1``.
+
+    Raises:
+        ConfigError: The agents cannot say their TD errors, or the replay shows no single steps.
+        IdError: A step is not stored, or not any more.
+    """
+    replay: InspectableReplay = require(run.replay, InspectableReplay, "errors of steps that no batch held")
+    batch = replay.as_batch(ids)
+    td_error = _probed(run.agents).probe(batch).td_error
+    if run.feedback != "reducible_loss":
+        return td_error
+    agents = cast("TargetAgents", run.agents)  # the run made sure
+    chosen = agents.index_of(batch.action)[..., None]
+    q = np.take_along_axis(agents.q_values(batch.obs), chosen, axis=2)[..., 0]
+    exact = td_error.astype(np.float64)
+    return row_loss(agents.loss, exact) - row_loss(agents.loss, exact + q - target_values(agents, batch))
+
+
+def _probed(agents: Agents) -> ProbedAgents:
+    if not isinstance(agents, ProbedAgents):
+        raise ConfigError(
+            f"TD errors of steps that no batch held need `probe` of the agents, but {type(agents).__name__} has no "
+            "such method; take a learner such as DQN"
+        )
+    return agents
+
+
+class _Refreshing(Hook):
+    """Gives a sampler the errors of uniformly drawn steps beside those of the batch."""
+
+    def __init__(self, rows: int, every: int) -> None:
+        self.rows, self.every = rows, every
+        self._generators: list[np.random.Generator] = []
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Begin the replicas' own random streams; those of a checkpoint go on."""
+        require(run.replay, InspectableReplay, "refreshing priorities")
+        if not self._generators:
+            self._generators = [generator(seed, Stream.RESCORING, 1) for seed in run.seeds]
+
+    def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
+        """Write errors of other steps back, now and then."""
+        if run.agents.updates % self.every:
+            return
+        uniform = np.stack([one.random(self.rows) for one in self._generators])
+        size, next_id = (np.asarray(one)[:, None] for one in (run.replay.size, run.replay.next_id))
+        ids = next_id - 1 - (uniform * size).astype(np.int64)
+        run.replay.update_priorities(ids, fresh_feedback(run, ids))
+
+    def state(self) -> dict[str, Any]:
+        """Return where the streams are."""
+        return {"refreshing": packed(self._generators)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from there."""
+        self._generators = unpack(state["refreshing"])
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """A sampler that gets fresh errors of steps which it did not draw, beside those of each batch.
+
+    After an update, `rows` of the stored steps, drawn uniformly with replacement by a random stream of its own, get the
+    priority of the error that they have now. So priorities are less stale the more rows there are, and learning itself
+    changes by nothing but what is drawn. A dial between stale and fresh priorities; how stale they are without it,
+    measures tell.
+
+    Attributes:
+        sampler: One that takes feedback. Default: `Prioritized`.
+        rows: K, steps whose errors are computed anew; it costs about a third of an update of as many rows.
+        every: Updates from one time to the next.
+    """
+
+    sampler: Sampler = field(default=Prioritized())
+    rows: int = 64
+    every: int = 1
+
+    wants_feedback: ClassVar[bool] = True
+    takes_transforms: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check(self, sampler=instance(Sampler, "a sampler such as Prioritized()"), rows=whole(), every=whole())
+        if not self.sampler.wants_feedback:
+            raise ConfigError(
+                f"`sampler` of Refreshed must be one that takes feedback, such as Prioritized(), but got {self.sampler}"
+            )
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """Return the hook that computes the errors."""
+        return (_Refreshing(self.rows, self.every),)
+
+    def of(self, env_id: str, env_options: Mapping[str, Any], agents: Agents) -> Sampler:  # noqa: ARG002
+        """Return the sampler.
+
+        Raises:
+            ConfigError: The agents cannot say what an update would see.
+        """
+        _probed(agents)
+        return self.sampler

@@ -1,0 +1,59 @@
+"""Levels for looks that were planned: how much of the error each may spend.
+
+A study that is looked at K times, with more seeds each time, and stopped when something is shown has had K chances of a
+false alarm. An α-spending function says how much of the error may be used up by the time a share t of the planned seeds
+is there (Lan & DeMets 1983, "Discrete sequential boundaries for clinical trials", Biometrika); each look is then judged
+at what it adds, α*(t_k) − α*(t_{k−1}).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import norm
+
+from replaylab.arguments import INSIDE, one_of, reals, takes
+from replaylab.errors import ConfigError
+from replaylab.statistics.resampling import Floats
+
+Spending = Literal["obrien_fleming", "pocock"]
+
+
+@takes(shares=reals("K", leading=False), spending=one_of(*get_args(Spending)), alpha=INSIDE)
+def look_levels(shares: ArrayLike, spending: Spending = "obrien_fleming", alpha: float = 0.05) -> Floats:
+    """Return the level of each look, (K,): reject at look k where its p-value is below it.
+
+    With z the normal quantile at 1 − α/2,
+
+        obrien_fleming: α*(t) = 2 − 2Φ(z / √t)     little at first, most at the last look
+        pocock:         α*(t) = α ln(1 + (e − 1) t)  about as much at each look
+
+    The levels add up to at most α. So by Bonferroni's inequality the chance of any false alarm at any look is at most
+    α, however the looks depend on each other, and also where the p-values are corrected for several comparisons at each
+    look (Holm, max-T). Boundaries that count on normal test statistics of one comparison alone are wider at later
+    looks: of three equal ones the last has .034 here and would have .045 (O'Brien & Fleming).
+
+    Args:
+        shares: How much of the planned number of seeds is there at each look, increasing, in (0, 1].
+        spending: The α-spending function.
+        alpha: α, the error of all looks together.
+
+    Raises:
+        ConfigError: The shares are not increasing, or not in (0, 1].
+
+    Examples:
+        >>> look_levels([1.0]).round(4).tolist()
+        [0.05]
+        >>> look_levels([1 / 3, 2 / 3, 1]).round(4).tolist()
+        [0.0007, 0.0157, 0.0336]
+    """
+    t = np.asarray(shares, dtype=np.float64)
+    if not len(t) or t[0] <= 0.0 or t[-1] > 1.0 or (np.diff(t) <= 0.0).any():
+        raise ConfigError(f"`shares` must be increasing numbers in (0, 1], but got {t.tolist()}")
+    if spending == "pocock":
+        spent = alpha * np.log1p((np.e - 1.0) * t)
+    else:
+        spent = 2.0 * norm.sf(norm.isf(alpha / 2.0) / np.sqrt(t))
+    return np.diff(spent, prepend=0.0)

@@ -1,0 +1,40 @@
+"""How far each strategy is from the baseline in other metrics than the return: those that the study file lists."""
+
+from __future__ import annotations
+
+import re
+
+from replaylab.learners.metrics.registry import REGISTRY
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import ComparisonResults
+from replaylab.study.analysis.planned_looks import differences_at_look
+from replaylab.study.report import tables
+from replaylab.study.report.page import Page, Section
+
+
+def section(page: Page, _: ComparisonResults) -> Section | None:
+    """Return a table of differences for each of the study's `metrics`; None where it lists none."""
+    if not page.spec.metrics:
+        return None
+    shown, absent = [], []
+    for metric in page.spec.metrics:
+        found = comparisons.differences(page.curves_of(metric), page.spec.baseline)
+        if not found:
+            absent.append(f"Nothing to compare in {metric}: two strategies of one seed that recorded it are needed.")
+            continue
+        key = f"differences_{re.sub(r'[^A-Za-z0-9]+', '_', metric)}"
+        shown.append(tables.difference_table(page, differences_at_look(found, page.spec), key, titled(metric)))
+    return Section(
+        "Differences in other metrics",
+        shown,
+        [
+            "Each metric is a family of its own in Holm’s correction. “Higher” says nothing of better or worse, and of "
+            "several metrics one may come out by chance: what the study is to answer belongs into a contrast."
+        ],
+        points=absent,
+    )
+
+
+def titled(metric: str) -> str:
+    """Return a metric's name, and its title and unit where the library knows them."""
+    return f"{metric} ({REGISTRY[metric].title}; {REGISTRY[metric].unit})" if metric in REGISTRY else metric

@@ -1,0 +1,29 @@
+"""Environments under names of your own, so that one Gymnasium id can be there with several sets of options.
+
+``[env_options.NAME]`` with a key ``id`` says that NAME, listed in ``environments``, is made of that id and the table's
+other keys; without it the name is the id. No constructor has an argument of that name: Gymnasium's own has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+ID = "id"
+
+
+def made_of(environment: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return an environment's Gymnasium id, and the arguments of its constructor."""
+    return options.get(ID, environment), {key: value for key, value in options.items() if key != ID}
+
+
+def check_options(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return ``[env_options]`` if every ``id`` in it could be one.
+
+    Raises:
+        ValueError: one is no text.
+    """
+    for name, table in tables.items():
+        if not isinstance(found := table.get(ID, name), str) or not found:
+            raise ValueError(f"`id` of {name!r} must be a Gymnasium id, a text, but got {found!r}")
+    return tables

@@ -1,0 +1,164 @@
+"""Planned looks: the error over all looks together, in closed form, simulated, and by the study's own procedure."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.stats import norm, t
+
+from replaylab import statistics
+from replaylab.errors import ConfigError, SpecError
+from replaylab.statistics.alpha_spending import look_levels
+from replaylab.study import Spec
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import Curve
+from replaylab.study.analysis.contrast_results import evaluate_contrasts
+from replaylab.study.analysis.planned_looks import contrasts_at_look, differences_at_look
+from tests.study.tiny import table
+
+LOOKS = (10, 20, 30)
+SHARES = np.array(LOOKS) / LOOKS[-1]
+
+
+@pytest.mark.parametrize("spending", ["obrien_fleming", "pocock"])
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_levels_are_what_the_spending_function_adds_at_each_look(spending, alpha):
+    shares = [0.2, 0.3, 0.9, 1.0]
+    functions = {
+        "obrien_fleming": lambda t: 2 * norm.cdf(norm.ppf(alpha / 2) / math.sqrt(t)),
+        "pocock": lambda t: alpha * math.log(1 + (math.e - 1) * t),
+    }
+    spent = [0.0, *map(functions[spending], shares)]
+    found = look_levels(shares, spending, alpha)
+    np.testing.assert_allclose(found, [b - a for a, b in pairwise(spent)], rtol=1e-9, atol=1e-15)
+    assert found.sum() == pytest.approx(alpha, rel=1e-12)
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.5, 0.2], [0.0, 1.0], [0.5, 1.1]])
+def test_shares_must_increase(shares):
+    with pytest.raises(ConfigError, match=r"^`shares` must be"):
+        look_levels(shares)
+
+
+def p_values(studies, strategies, seed=7):
+    """Holm-corrected p-values of strategies that are all alike, against one baseline, at each look: (looks, studies).
+
+    By the t-test, which is exact here.
+    """
+    runs = np.random.default_rng(seed).normal(size=(studies, LOOKS[-1], strategies + 1))
+    found = []
+    for count in LOOKS:
+        each = runs[:, :count, 1:] - runs[:, :count, :1]
+        size = each.mean(1) / (each.std(1, ddof=1) / math.sqrt(count))
+        p = 2 * t.sf(np.abs(size), count - 1)
+        found.append(np.minimum(1, p.min(-1) * strategies))  # Holm: the smallest decides whether any is called
+    return np.array(found)
+
+
+@pytest.mark.parametrize("strategies", [1, 3])
+@pytest.mark.parametrize("spending", ["obrien_fleming", "pocock"])
+def test_false_alarms_over_all_looks_stay_at_five_percent_and_do_not_without_a_plan(strategies, spending):
+    """40,000 studies: a share of 5 % has a standard error of .11 %; 5.6 % is 5.5 of them, one in ten million."""
+    p = p_values(40_000, strategies)
+    levels = look_levels(SHARES, spending)[:, None]
+    planned, unplanned = (p < levels).any(0).mean(), (p < 0.05).any(0).mean()
+    assert 0.02 < planned < 0.056
+    assert unplanned > 0.08
+
+
+def study(seeds=20, **changes):
+    return Spec.from_table(table(seeds=seeds, looks={"seeds": [10, 20, 40]}, **changes))
+
+
+def curves(seeds, seed=3, gain=0.0, names=("uniform", "prioritized")):
+    """Runs at one evaluation, alike but for what the second strategy gains."""
+    runs = np.random.default_rng(seed).normal(size=(len(names), seeds))
+    steps = np.array([300])
+    return [
+        Curve("CartPole-v1", "dqn", name, np.arange(seeds), steps, (own + gain * bool(i))[:, None])
+        for i, (name, own) in enumerate(zip(names, runs, strict=True))
+    ]
+
+
+def test_differences_are_judged_at_the_level_of_their_look():
+    level = look_levels([0.25, 0.5, 1.0])[1]
+    assert study().look_level == pytest.approx(level)
+    verdicts = set()
+    for gain in np.linspace(0.0, 2.0, 13):
+        plain = comparisons.differences(curves(20, gain=gain), "uniform")
+        for one, looked in zip(plain, differences_at_look(plain, study()), strict=True):
+            assert looked.shown == (one.p_holm < level)
+            assert looked.p_holm == pytest.approx(min(1.0, one.p_holm * 0.05 / level))
+            verdicts.add((one.shown, looked.shown))
+    assert verdicts == {(False, False), (True, False), (True, True)}, "some are shown by a single look alone"
+
+
+def test_contrasts_are_too_and_equivalence_with_a_wider_interval():
+    asked = {"name": "choice", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "equivalence": 0.9}
+    verdicts = set()
+    spec = study(contrasts=[asked])
+    for gain in np.linspace(0.0, 2.0, 11):
+        plain = evaluate_contrasts(spec, lambda _, gain=gain: curves(20, gain=gain))
+        (one,), (looked,) = plain.results, contrasts_at_look(plain, spec).results
+        factor = 0.05 / spec.look_level
+        assert (looked.p, looked.p_max_t) == (min(1, one.p * factor), min(1, one.p_max_t * factor))
+        wide = statistics.bootstrap_interval(one.each.values, level=1 - 2 * spec.look_level)
+        assert looked.inner == wide
+        assert wide.low < one.inner.low < one.inner.high < wide.high
+        verdicts.add((one.verdict, looked.verdict))
+    assert {("equivalent", "undecided"), ("higher", "undecided"), ("higher", "higher")} <= verdicts
+
+
+def test_without_planned_looks_nothing_changes():
+    spec = Spec.from_table(table(seeds=20))
+    plain = comparisons.differences(curves(20, gain=1.0), "uniform")
+    assert spec.look_level == 0.05
+    assert differences_at_look(plain, spec) == plain
+
+
+@pytest.mark.parametrize(
+    ("looks", "message"),
+    [
+        ({"seeds": [10, 30]}, r"`seeds` must be as many as at one of the `looks`, 10, 30 seeds, but are 20"),
+        ({"seeds": [20, 10]}, r"looks.seeds.*must be increasing numbers of seeds"),
+        ({"seeds": []}, r"looks.seeds"),
+        ({"seeds": [20], "spending": "all"}, r"looks.spending"),
+        ({"seeds": [20], "spend": "all"}, r"looks.spend"),
+    ],
+)
+def test_what_no_plan_can_be(looks, message):
+    with pytest.raises(SpecError, match=message):
+        Spec.from_table(table(seeds=20, looks=looks))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spending", ["obrien_fleming", "pocock"])
+def test_the_studys_own_procedure_keeps_to_five_percent(spending):
+    """200 studies of three strategies alike, looked at three times: .05 + 5.2 standard errors is .13."""
+    names = ("uniform", "a", "b", "c")
+    strategies = {name: {"type": "uniform"} for name in names}
+    looks = {"seeds": list(LOOKS), "spending": spending}
+    specs = [Spec.from_table(table(seeds=n, looks=looks, strategies=strategies)) for n in LOOKS]
+    alarms = {"planned": 0, "unplanned": 0}
+    for number in range(200):
+        whole = curves(LOOKS[-1], seed=number, names=names)
+        called = {"planned": False, "unplanned": False}
+        for spec in specs:
+            n = len(spec.seeds)
+            there = [replace(c, seeds=c.seeds[:n], values=c.values[:n]) for c in whole]
+            plain = [d for d in comparisons.differences(there, "uniform") if d.measure == "final"]
+            called["unplanned"] |= any(d.shown for d in plain)
+            called["planned"] |= any(d.shown for d in differences_at_look(plain, spec))
+        for kind, was in called.items():
+            alarms[kind] += was
+    print({kind: count / 200 for kind, count in alarms.items()})
+    assert alarms["planned"] / 200 < 0.13
+    assert alarms["unplanned"] > alarms["planned"]
+
+
+def test_a_primary_contrast_is_looked_at_once():
+    asked = {"name": "D", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "primary": True}
+    with pytest.raises(SpecError, match="`looks` must not stand beside a contrast that is `primary`"):
+        study(contrasts=[asked])

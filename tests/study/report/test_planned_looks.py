@@ -1,0 +1,82 @@
+"""A report at a planned look says so; one that is outside the plan warns."""
+
+import pytest
+
+from replaylab.study.report import earlier_reports
+from tests.study.tiny import pretend, study
+
+PLAN = {"seeds": [10, 20, 40]}
+
+
+def looked(tmp_path, seeds, gain=0.0, **changes):
+    made = study(tmp_path / "results", seeds=seeds, population=10, **changes)
+    pretend(made, gain)
+    return made
+
+
+def test_planned_looks_say_nothing_and_the_report_has_level_and_intervals(tmp_path):
+    first = looked(tmp_path, 10, gain=30.0, looks=PLAN)
+    page = first.report(figure_files=False).read_text()
+    assert "Look 1 of 3, with 10 of at most 40 seeds." in page
+    assert "outside the planned looks" not in page
+    assert first.record("looks")["planned"] == [{"seeds": [10, 20, 40], "spending": "obrien_fleming"}]
+    second = looked(tmp_path, 20, gain=30.0, looks=PLAN)
+    page = second.report(figure_files=False).read_text()
+    assert "Look 2 of 3, with 20 of at most 40 seeds." in page
+    assert "outside the planned looks" not in page
+    assert "Looked at before" not in page
+    intervals = (second.folder / "tables" / "repeated_intervals.csv").read_text().splitlines()
+    assert intervals[0] == "what,measure,estimate,low,high"
+    final = next(d for d in second.differences() if d.measure == "final")
+    low, high = map(float, next(row for row in intervals if ",final," in row).split(",")[-2:])
+    assert low < final.iqm.low < final.iqm.high < high
+
+
+def test_looks_before_the_plan_and_between_the_planned_ones_are_told(tmp_path):
+    made = looked(tmp_path, 10)
+    earlier_reports.note(made, range(10))
+    planned = looked(tmp_path, 20, looks=PLAN)
+    assert "outside the planned looks (10, 20, 40 seeds), with 10 seeds" in earlier_reports.warning(planned, range(20))
+    other = study(tmp_path / "other", seeds=20, looks=PLAN)
+    assert earlier_reports.warning(other, range(13)).startswith("No planned look: there are results of 13 of the 20")
+    other.folder.mkdir()
+    earlier_reports.note(other, range(13))
+    assert "with 13 seeds" in earlier_reports.warning(other, range(20))
+
+
+@pytest.mark.parametrize("plan", [{"seeds": [20, 40]}, PLAN | {"spending": "pocock"}])
+def test_a_plan_that_was_changed_after_a_look_is_told(tmp_path, plan):
+    first = study(tmp_path, seeds=10, looks=PLAN)
+    earlier_reports.note(first, range(10))
+    assert earlier_reports.warning(study(tmp_path, seeds=20, looks=PLAN), range(20)) is None
+    changed = earlier_reports.warning(study(tmp_path, seeds=20, looks=plan), range(20))
+    assert changed.startswith("Looked at outside the planned looks")
+
+
+def test_other_seeds_in_place_of_the_first_are_told(tmp_path):
+    earlier_reports.note(study(tmp_path, seeds=10, looks=PLAN), range(10))
+    others = list(range(5, 25))
+    assert "with 10 seeds" in earlier_reports.warning(study(tmp_path, seeds=others, looks=PLAN), others)
+
+
+def test_differences_of_any_metric_have_a_table_of_their_own(tmp_path):
+    made = looked(tmp_path, 6, metrics=["replay/transitions_replayed", "train/q_mean", "own/absent"])
+    page = made.report(figure_files=False).read_text()
+    assert "Differences in other metrics" in page
+    assert "Nothing to compare in own/absent" in page
+    rows = (made.folder / "tables" / "differences_train_q_mean.csv").read_text().splitlines()
+    assert len(rows) == 3
+    found = made.differences("train/q_mean")
+    assert [d.measure for d in found] == ["final", "area"]
+    assert {d.iqm.estimate for d in found} == {0.0}, "both strategies have the same made-up values"
+    assert made.differences("own/absent") == []
+    assert [level.runs for level in made.levels("train/q_mean")] == [6] * 4
+
+
+def test_runs_without_a_number_are_left_out_of_a_metrics_differences(tmp_path, monkeypatch):
+    made = looked(tmp_path, 6, gain=10.0)
+    curves = made.curves()
+    curves[1].values[2:4] = float("nan")
+    monkeypatch.setattr(type(made), "curves", lambda self, metric="": curves)
+    assert [d.pairs for d in made.differences("own/metric")] == [4, 4]
+    assert [level.runs for level in made.levels("own/metric")] == [6, 4, 6, 4]

@@ -1,0 +1,61 @@
+"""One Gymnasium id with several sets of options, each under a name."""
+
+import pytest
+
+from replaylab.errors import SpecError
+from replaylab.study import InProcess, Spec, Study
+from replaylab.study.plan.populations import plan
+from tests.study.tiny import rows, table
+
+TWO = {
+    "environments": ["CliffWalking-v1", "short", "long"],
+    "env_options": {
+        "short": {"id": "CliffWalking-v1", "max_episode_steps": 5},
+        "long": {"id": "CliffWalking-v1", "max_episode_steps": 40},
+        "CliffWalking-v1": {"max_episode_steps": 5},
+    },
+    "learners": {"q": {"type": "q_learning"}},
+    "strategies": {"uniform": {"type": "uniform"}},
+    "scores": {"short": {"low": -100.0, "high": 0.0}},
+    "logging": {"every": 50, "visits": True},
+    "seeds": 2,
+}
+
+
+def test_names_stand_for_an_id_with_options_of_its_own(tmp_path):
+    study = Study(Spec.from_table(table(**TWO)), tmp_path)
+    assert study.run(executor=InProcess()).complete
+    lengths = {c.environment: c.values[:, -1].tolist() for c in study.curves("eval/mean_ep_length")}
+    assert lengths["short"] == lengths["CliffWalking-v1"] == [5.0, 5.0]
+    assert min(lengths["long"]) > 5
+    found = rows(study)
+    where = {name: [i for i, e in enumerate(found["environment"]) if e == name] for name in TWO["environments"]}
+    values = {name: [repr(found["value"][i]) for i in where[name]] for name in where}
+    assert values["short"] == values["CliffWalking-v1"] != values["long"]
+    page = study.report(figure_files=False).read_text()
+    assert "Share of the time in each cell" in page, "the map of a name is that of its id"
+    assert "env_options.short.id" in page
+
+
+def test_a_name_without_an_id_stays_what_it_was():
+    """Ids of stored results: with options, and without."""
+    spec = Spec.from_table(table(env_options={"CartPole-v1": {"max_episode_steps": 50}}))
+    (population, *_) = plan(spec)
+    assert population.identity["environment"] == "CartPole-v1"
+    assert population.identity["env_options"] == {"max_episode_steps": 50}
+    assert population.made_of == ("CartPole-v1", {"max_episode_steps": 50})
+    named = plan(Spec.from_table(table(**TWO)))
+    assert len({p.id for p in named}) == len(named)
+    assert named[1].configuration().env_id == "CliffWalking-v1"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"short": {"id": 3}}, r"`id` of 'short' must be a Gymnasium id, a text, but got 3"),
+        ({"shrt": {"id": "CliffWalking-v1"}}, r"`environments` must list every environment .* lacks 'shrt'"),
+    ],
+)
+def test_what_no_name_can_be(options, message):
+    with pytest.raises(SpecError, match=message):
+        Spec.from_table(table(environments=["short"], env_options=options))
