@@ -162,7 +162,8 @@ def _found(address: str) -> str:
     else:
         found = address
     host, _, port = found.rpartition(":")
-    hosts = [services.get_node_ip_address(), host] if host in _LOOPBACK else [host]
+    own = services.get_node_ip_address()  # type: ignore[no-untyped-call]
+    hosts = [own, host] if host in _LOOPBACK else [host]
     for one in hosts:
         if _answers(one.strip("[]"), int(port)):
             return f"{one}:{port}"

@@ -9,6 +9,7 @@ import pytest
 
 from replaylab.distributed.studies import RayExecutor
 from replaylab.errors import ConfigError
+from replaylab.study import InProcess
 from replaylab.study.execution.executor import Finished, Lost, Progress, TrainTask
 from tests.distributed.processes import TRAINS, busy_workers, descendants, training
 from tests.study.execution.executor_conformance import HOSTILE, TABLES, ExecutorConformance, finish, populations
@@ -43,11 +44,11 @@ def test_a_study_with_a_sampler_of_your_own_has_the_rows_of_one_machine(ray_here
     (tmp_path / "parts_of_mine.py").write_text(MINE)
     (tmp_path / "helpers_of_mine.py").write_text("def power_of(sampler):\n    return sampler.power\n")
     monkeypatch.syspath_prepend(tmp_path)
-    table = TABLES | {"seeds": 2, "strategies__mine": {"type": "parts_of_mine:Fresh", "power": 0.5}}
+    table = TABLES | {"seeds": 1, "strategies__mine": {"type": "parts_of_mine:Fresh", "power": 0.5}}
     made, plain = study(tmp_path / "made", **table), study(tmp_path / "plain", **table)
-    summary = made.run(executor=RayExecutor())
+    summary = made.run(executor=RayExecutor(workers=1))
     assert [one.traceback for one in summary.failures] == []
-    assert plain.run(workers=1).complete
+    assert plain.run(executor=InProcess()).complete
     np.testing.assert_equal(rows(made), rows(plain))
     for population in plain.populations:
         assert made.file_of(population).read_bytes() == plain.file_of(population).read_bytes()
