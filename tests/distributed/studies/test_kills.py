@@ -1,4 +1,4 @@
-"""`kill -9` on a cluster of three nodes: of what trains, a node, the coordinator. The rows are those of an unbroken run."""
+"""`kill -9` on a cluster of three nodes: of workers, a node, the coordinator. The rows are those of an unbroken run."""
 
 import os
 import random

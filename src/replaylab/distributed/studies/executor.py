@@ -24,12 +24,15 @@ _SECONDS_TO_WAIT = 1.0
 _SECONDS_BETWEEN_COUNTS = 1.0
 """How long a count of the cluster's cores holds."""
 
+_MOST = 1_000_000
+"""Cores or GPUs of one task, at most."""
+
 
 def _share(value: Any) -> float:
     """Return how many cores or GPUs, as Ray takes them: parts of one, or whole ones."""
     found = NOT_NEGATIVE(value)
-    if found > 1.0 and found != int(found):
-        raise Unfit("at most 1, or a whole number")
+    if found > _MOST or (found > 1.0 and found != int(found)):
+        raise Unfit(f"at most 1, or a whole number up to {_MOST:,}")
     return found
 
 
@@ -85,8 +88,11 @@ class RayExecutor:
 
     @property
     def shares_disk(self) -> bool:
-        """Whether its workers see this machine's disk, as those of a Ray of one's own do."""
-        return self._address is None
+        """Whether its workers see this machine's disk, as those of a Ray that this executor has started do."""
+        if self._address is not None:
+            return False
+        self._connect()
+        return self._session.owned
 
     @property
     def slots(self) -> int:
