@@ -4,8 +4,8 @@
     python -m benchmarks.ray_studies --study classic-control --share 3
 
 Each round runs the same populations with both executors, in turns that change from round to round; a ratio is that of
-the times within one round, of which the median and the extremes are printed. Ray is started before the first round, and
-not timed; both executors start their worker processes anew in each round, which is.
+the times within one round, of which the median and the extremes are printed. Each round starts a Ray of its own, which
+is not timed; both executors start their worker processes anew, which is.
 """
 
 import argparse
@@ -34,12 +34,19 @@ def some(name: str, share: int) -> Spec:
     return spec.model_copy(update={"environments": kept, "seeds": seeds})
 
 
-def seconds(spec: Spec, executor: Executor) -> float:
+def seconds(spec: Spec, name: str, workers: int) -> float:
     """Run a study from nothing, and return how long that took."""
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.perf_counter()
-        assert Study(spec, Path(folder)).run(executor=executor, checkpoint_every=None).complete
-        return time.perf_counter() - began
+    session = RaySession(cores=workers) if name == "ray" else None
+    if session is not None:
+        session.open()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.perf_counter()
+            assert Study(spec, Path(folder)).run(executor=EXECUTORS[name](workers), checkpoint_every=None).complete
+            return time.perf_counter() - began
+    finally:
+        if session is not None:
+            session.close()
 
 
 def main() -> None:
@@ -50,17 +57,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
     spec = some(given.study, given.share)
-    session = RaySession(cores=given.workers)
-    session.open()
     ratios = []
-    try:
-        for round_ in range(given.rounds):
-            names = list(EXECUTORS)[:: -1 if round_ % 2 else 1]
-            took = {name: seconds(spec, EXECUTORS[name](given.workers)) for name in names}
-            ratios.append(took["ray"] / took["local"])
-            print(f"round {round_ + 1}: local {took['local']:.1f} s, ray {took['ray']:.1f} s, ratio {ratios[-1]:.3f}")
-    finally:
-        session.close()
+    for round_ in range(given.rounds):
+        names = list(EXECUTORS)[:: -1 if round_ % 2 else 1]
+        took = {name: seconds(spec, name, given.workers) for name in names}
+        ratios.append(took["ray"] / took["local"])
+        print(f"round {round_ + 1}: local {took['local']:.1f} s, ray {took['ray']:.1f} s, ratio {ratios[-1]:.3f}")
     print(f"{spec.name}: ray / local {median(ratios):.3f} (median), {min(ratios):.3f} to {max(ratios):.3f}")
 
 
