@@ -92,7 +92,7 @@ class TestRayExecutor(ExecutorConformance):
 
             def kill(_, event, victims=victims, killed=killed):
                 if isinstance(event, Progress) and not killed:
-                    killed.extend(victims())
+                    killed.extend(victims().keys())
                     os.kill(killed[0], signal.SIGKILL)
 
             (lost,) = finish(executor, [TrainTask(long)], kill)
