@@ -160,7 +160,7 @@ class RayExecutor:
         import ray
 
         self._connect()
-        nodes = [one["Resources"] for one in ray.nodes() if one["Alive"]]
+        nodes = [one["Resources"] for one in ray.nodes() if one["Alive"]]  # type: ignore[no-untyped-call]
         slots = sum(self._room(one) for one in nodes)
         if slots == 0 and any("CPU" in one for one in nodes):
             asked = f"{self._cores:g} cores" + (f" and {self._gpus:g} GPUs" if self._gpus else "")
