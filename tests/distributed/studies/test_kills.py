@@ -10,12 +10,13 @@ import sys
 import textwrap
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from replaylab.distributed.studies import RayExecutor
-from tests.distributed.processes import busy_workers, training
+from tests.distributed.processes import TRAINS, busy_workers, descendants, training
 from tests.study.execution.test_study_run import wait_for
 from tests.study.tiny import rows, study
 
@@ -132,16 +133,17 @@ def test_kills_of_workers_of_a_node_and_of_the_coordinator(three_nodes, tmp_path
 
 
 def test_a_ray_of_ones_own_ends_with_a_coordinator_that_is_killed(tmp_path):
-    from tests.distributed.processes import descendants
-
+    """Its servers and all that trains at once; Ray's agents notice it some time later."""
     command = [sys.executable, "-c", COORDINATOR.replace("sys.argv[2]", ""), str(tmp_path)]
     run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     wait_for(lambda: training(run.pid) or run.poll() is not None, 120.0)
     theirs = descendants(run.pid)
-    assert theirs
+    soon = [pid for pid, line in theirs.items() if any(one in line for one in (TRAINS, "gcs_server", "raylet/raylet"))]
+    assert len(soon) >= 3
     run.kill()
     run.wait()
-    wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in theirs), 30.0)  # noqa: PTH110
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in soon), 30.0)
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in theirs), 240.0)
 
 
 def test_ten_thousand_populations_leave_the_coordinator_small(ray_here, tmp_path):
