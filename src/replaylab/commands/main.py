@@ -60,6 +60,8 @@ class StudyRun:
 
     Example: replaylab study run classic-control --live
 
+    Example: replaylab study run classic-control --executor ray --address head:6379
+
     Example: python -m pdb -m replaylab study run my_study.toml --executor in-process
     """
 
@@ -69,13 +71,22 @@ class StudyRun:
     out: Path | None = None
     """Folder for the results; None: results/NAME."""
 
-    executor: Literal["local", "in-process"] = "local"
+    executor: Literal["local", "in-process", "ray"] = "local"
     """Where populations are trained: local: worker processes on this machine; in-process: this process, one after the
-    other, so that a debugger stops in your own code. Changes the time, not the numbers."""
+    other, so that a debugger stops in your own code; ray: a cluster. Changes the time, not the numbers."""
 
     workers: int | None = None
-    """Worker processes of the local executor, one thread each; None: one for each core. Changes the time, not the
-    numbers."""
+    """Populations at once, one thread each, of the executors local and ray; None: one for each core (of the cluster).
+    Changes the time, not the numbers."""
+
+    address: str | None = None
+    """Of --executor ray: HOST:PORT of the cluster, or auto for the one on this machine; None: a Ray of its own here."""
+
+    cores: float | None = None
+    """Of --executor ray: cores that a population reserves; None: 1."""
+
+    gpus: float | None = None
+    """Of --executor ray: GPUs that a population reserves, 0.5 for two on one; None: none."""
 
     checkpoint_every: float | None = 300.0
     """Seconds between two checkpoints of a population in training, from which a killed one goes on; None: none are
@@ -144,15 +155,9 @@ class StudyRun:
             print(f"\nFAILED {failure.population.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
 
     def _executor(self) -> Executor:
-        from replaylab.study import InProcess, LocalProcesses
+        from replaylab.commands.executors import chosen_executor
 
-        if self.executor == "local":
-            return LocalProcesses(self.workers)
-        if self.workers is not None:
-            raise SpecError(
-                f"study run: --workers needs --executor local, but got --executor {self.executor}; leave it out"
-            )
-        return InProcess()
+        return chosen_executor(self.executor, self.workers, self.address, self.cores, self.gpus)
 
 
 @dataclass(frozen=True)

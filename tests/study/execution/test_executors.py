@@ -164,7 +164,7 @@ def test_wrong_names_and_numbers_are_sentences(tmp_path, capsys):
     assert "in-process" in capsys.readouterr().err
     assert cli.main(command(tmp_path, "CartPole-v1", "--executor", "in-process", "--workers", "2")) == 2
     assert capsys.readouterr().err == (
-        "replaylab: study run: --workers needs --executor local, but got --executor in-process; leave it out\n"
+        "replaylab: study run: --workers needs --executor local or ray, but got --executor in-process; leave it out\n"
     )
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from replaylab.files.atomic import write_text
 from replaylab.study.analysis import comparisons
-from replaylab.study.analysis.planned_looks import differences_at_look
+from replaylab.study.analysis.contrast_results import evaluate_contrasts
+from replaylab.study.analysis.planned_looks import contrasts_at_look, differences_at_look
 from replaylab.study.report import methods, sentences, tables
 from replaylab.study.report.page import WORD_COLUMNS, Page, ReportTable
 from replaylab.study.report.sections import contrasts
@@ -61,7 +62,8 @@ def export(study: ReportedStudy, out: Path) -> list[Path]:
     if differences := differences_at_look(comparisons.differences(curves, study.spec.baseline), study.spec):
         found.append(tables.difference_table(page, differences))
     if study.spec.contrasts:
-        found.append(contrasts.table(page, study.contrasts().results))
+        evaluated = contrasts_at_look(evaluate_contrasts(study.spec, page.curves_of), study.spec)
+        found.append(contrasts.table(page, evaluated.results))
     texts = {one.key: table(one) for one in found} | {"methods": paragraphs(study)}
     files = []
     for key, content in texts.items():

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from replaylab.study.execution.executor import Event, Finished, Lost, Progress, Raised, Task
@@ -25,18 +25,21 @@ class WorkerProcess:
     killed with it. It is a fresh interpreter, and holds no state between tasks.
     """
 
-    def __init__(self, on_event: Callable[[WorkerProcess, Event], None]) -> None:
+    def __init__(self, on_event: Callable[[WorkerProcess, Event], None], path: Sequence[str] | None = None) -> None:
         """Start it.
 
         Args:
             on_event: called from a thread of this object with what happens, and at last with `Lost`: the process ended.
+            path: where it looks for modules, and not in the current folder first; None: where this process does.
         """
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        environment = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        if path is not None:
+            environment["PYTHONSAFEPATH"] = "1"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "replaylab.study.execution.local.worker_main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(p for p in path or sys.path if p)},
             start_new_session=True,
         )
         self._killed = False
@@ -48,6 +51,11 @@ class WorkerProcess:
     def alive(self) -> bool:
         """Whether the process is there."""
         return self._process.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended, as `subprocess.Popen.returncode` says it; None: it is there."""
+        return self._process.poll()
 
     def send(self, task: Task) -> None:
         """Give it a task; one that has died takes none, which is told as its end."""

@@ -1,0 +1,5 @@
+"""Studies whose populations run on Ray's workers."""
+
+from replaylab.distributed.studies.executor import RayExecutor
+
+__all__ = ["RayExecutor"]

@@ -1,0 +1,242 @@
+"""The executor whose workers are Ray's: on this machine, or on all machines of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import replaylab
+from replaylab.arguments import NOT_NEGATIVE, POSITIVE, Unfit, optional, takes, text, whole
+from replaylab.distributed.ray_session import RaySession, check_installed
+from replaylab.distributed.studies.own_code import digest_of, modules_named, packed
+from replaylab.errors import ConfigError
+from replaylab.study.execution.executor import Event, Handler, Lost, Progress, Task, TrainTask
+from replaylab.study.results import provenance
+
+_SECONDS_TO_WAIT = 1.0
+"""How long `RayExecutor.wait` waits at most, so that Ctrl-C is heard."""
+
+_SECONDS_BETWEEN_COUNTS = 1.0
+"""How long a count of the cluster's cores holds."""
+
+_MOST = 1_000_000
+"""Cores or GPUs of one task, at most."""
+
+
+def _share(value: Any) -> float:
+    """Return how many cores or GPUs, as Ray takes them: parts of one, or whole ones."""
+    found = NOT_NEGATIVE(value)
+    if found > _MOST or (found > 1.0 and found != int(found)):
+        raise Unfit(f"at most 1, or a whole number up to {_MOST:,}")
+    return found
+
+
+def _cores(value: Any) -> float:
+    return _share(POSITIVE(value))
+
+
+class RayExecutor:
+    """Performs each task as a task of Ray, which places it where cores are free.
+
+    Results come back as bytes, and progress as it is made. What a dead worker or node had at work is begun again, up to
+    three times; what raises, or ends its own process, is not. Nothing is connected before the first task, nor after
+    `close`.
+
+    Example:
+        >>> RayExecutor(workers=4)
+        RayExecutor(address=None, workers=4, cores=1.0, gpus=0.0)
+    """
+
+    @takes(address=optional(text), workers=optional(whole()), cores=_cores, gpus=_share)
+    def __init__(
+        self, address: str | None = None, *, workers: int | None = None, cores: float = 1.0, gpus: float = 0.0
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            address: ``"host:port"`` of a Ray cluster, or ``"auto"`` for the one that runs on this machine; None: the
+                one that this process is connected to, or else a Ray of its own on this machine, which ends with
+                `close`.
+            workers: how many tasks at once; by default as many as the nodes have cores (and GPUs) for at the time.
+                More than that wait within Ray, which tells a cluster that grows by itself how much is asked for.
+            cores: that Ray reserves for each task: a part of one, or whole ones. A task trains in one thread whatever
+                this is, so that its numbers are the same everywhere.
+            gpus: that Ray reserves for each task, likewise; without any, a task sees none.
+
+        Raises:
+            ConfigError: the address is no cluster's, or a number is out of its range.
+            MissingExtraError: Ray is not installed.
+        """
+        check_installed()
+        self._said = f"address={address!r}, workers={workers}, cores={cores}, gpus={gpus}"
+        self._address, self._workers, self._cores, self._gpus = address, workers, cores, gpus
+        tasks = workers or max(1, int(provenance.cores() / cores))
+        self._session = RaySession(address, cores=math.ceil(tasks * cores))
+        self._tickets = count()
+        self._running: dict[Any, int] = {}
+        self._perform: Any = None
+        self._counted = (-math.inf, 0)
+        self._shipments: dict[frozenset[str], Any] = {}
+
+    def __repr__(self) -> str:
+        return f"RayExecutor({self._said})"
+
+    @property
+    def shares_disk(self) -> bool:
+        """Whether its workers see this machine's disk, as those of a Ray that this executor has started do."""
+        if self._address is not None:
+            return False
+        self._connect()
+        return self._session.owned
+
+    @property
+    def slots(self) -> int:
+        """How many tasks at once.
+
+        Raises:
+            ConfigError: there is no such cluster, or no node of it is large enough for one task.
+        """
+        if self._workers is not None:
+            return self._workers
+        when, slots = self._counted
+        if time.monotonic() - when > _SECONDS_BETWEEN_COUNTS:
+            slots = self._count()
+            self._counted = (time.monotonic(), slots)
+        return slots
+
+    def submit(self, task: Task) -> int:
+        """Hand a task to Ray."""
+        self._connect()
+        if isinstance(task, TrainTask) and task.checkpoints is not None:
+            task = replace(task, checkpoints=str(Path(task.checkpoints).absolute()))
+        perform = self._perform.options(name=task.population.label)
+        stream = perform.remote(task, self._shipment(task), replaylab.__version__)
+        ticket = self._running[stream] = next(self._tickets)
+        return ticket
+
+    def wait(self, handle: Handler) -> None:
+        """Wait a moment for what a task tells, or for its end.
+
+        Raises:
+            ConfigError: a node of the cluster lacks replaylab, or has another version of it.
+        """
+        import ray
+
+        ready, _ = ray.wait(list(self._running), timeout=_SECONDS_TO_WAIT)
+        for stream in ready:
+            event = _next_event(stream)
+            ticket = self._running[stream]
+            if not isinstance(event, Progress):
+                del self._running[stream]
+            handle(ticket, event)
+
+    def close(self) -> None:
+        """Give up the tasks in flight; disconnect, and stop a Ray of one's own."""
+        running, self._running = list(self._running), {}
+        self._shipments, self._perform, self._counted = {}, None, (-math.inf, 0)
+        if not self._session.owned:
+            for stream in running:
+                _cancel(stream)
+        self._session.close()
+
+    def _connect(self) -> None:
+        if self._perform is None:
+            self._session.open()
+            import ray
+
+            from replaylab.distributed.studies.worker import perform_task
+
+            self._perform = ray.remote(
+                num_cpus=self._cores, num_gpus=self._gpus, max_retries=0, num_returns="streaming"
+            )(perform_task)
+
+    def _count(self) -> int:
+        """Count what the nodes have room for."""
+        import ray
+
+        self._connect()
+        nodes = [one["Resources"] for one in ray.nodes() if one["Alive"]]  # type: ignore[no-untyped-call]
+        slots = sum(self._room(one) for one in nodes)
+        if slots == 0 and any("CPU" in one for one in nodes):
+            asked = f"{self._cores:g} cores" + (f" and {self._gpus:g} GPUs" if self._gpus else "")
+            most = f"{max(one.get('CPU', 0.0) for one in nodes):g} cores"
+            most += f" and {max(one.get('GPU', 0.0) for one in nodes):g} GPUs" if self._gpus else ""
+            raise ConfigError(
+                f"A node of the Ray cluster must have {asked}, which each population is to get, but none has more than "
+                f"{most}; ask for less, or give `workers` where nodes are yet to join"
+            )
+        return slots
+
+    def _room(self, resources: dict[str, float]) -> int:
+        rooms = [resources.get("CPU", 0.0) / self._cores]
+        if self._gpus:
+            rooms.append(resources.get("GPU", 0.0) / self._gpus)
+        return int(min(rooms) + 1e-9)
+
+    def _shipment(self, task: Task) -> Any:
+        """Put the modules that a task names where all nodes can fetch them, once; None: it names none."""
+        import ray
+
+        from replaylab.distributed.studies.worker import Shipment
+
+        names = frozenset(modules_named(task.population.identity))
+        if names not in self._shipments:
+            content = packed(set(names))
+            sent = Shipment(digest_of(content), (ray.put(content),)) if content else None
+            self._shipments[names] = sent
+        return self._shipments[names]
+
+
+def _next_event(stream: Any) -> Event:
+    """Return what a task tells next; it is there.
+
+    Raises:
+        ConfigError: its node cannot perform tasks at all.
+    """
+    import ray
+    from ray import exceptions
+
+    try:
+        event: Event = ray.get(next(stream))
+        return event
+    except StopIteration:
+        return Lost("The Ray worker ended without an answer", retriable=True)
+    except exceptions.RayTaskError as error:
+        raise ConfigError(_unable(error)) from error
+    except exceptions.RayError as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        return Lost(f"{_WHAT.get(type(error).__name__, 'Ray lost the task')} ({reason})", retriable=True)
+
+
+_WHAT = {
+    "WorkerCrashedError": "The Ray worker was killed or crashed",
+    "NodeDiedError": "The node of the Ray worker died",
+    "LocalRayletDiedError": "The node of the Ray worker died",
+    "OutOfMemoryError": "The node of the Ray worker ran out of memory",
+}
+
+
+def _unable(error: Any) -> str:
+    """Say in one line why a node could not even begin with a task."""
+    if isinstance(error.cause, ConfigError):
+        return str(error.cause)
+    words = str(error)
+    if "No module named 'replaylab" in words:
+        return (
+            f"Every node of the Ray cluster needs replaylab {replaylab.__version__}, but one cannot import it; install "
+            f"it there, and run the same command again"
+        )
+    return f"A Ray worker could not perform a task: {words.strip().splitlines()[-1]}"
+
+
+def _cancel(stream: Any) -> None:
+    """End a task that was given up, and its worker."""
+    import ray
+
+    with contextlib.suppress(ray.exceptions.RayError, ValueError, TypeError):
+        ray.cancel(stream, force=True)

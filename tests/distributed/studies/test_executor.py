@@ -1,0 +1,125 @@
+"""The executor on Ray keeps the laws of executors, and gives the rows of one machine."""
+
+import os
+import signal
+import textwrap
+
+import numpy as np
+import pytest
+
+from replaylab.distributed.studies import RayExecutor
+from replaylab.errors import ConfigError
+from replaylab.study import InProcess
+from replaylab.study.execution.executor import Finished, Lost, Progress, TrainTask
+from tests.distributed.processes import TRAINS, busy_workers, descendants, training
+from tests.study.execution.executor_conformance import HOSTILE, TABLES, ExecutorConformance, finish, populations
+from tests.study.execution.test_study_run import wait_for
+from tests.study.tiny import rows, study
+
+pytestmark = pytest.mark.no_sanitizer
+
+MINE = textwrap.dedent(
+    """
+    import os
+    from dataclasses import dataclass
+
+    from helpers_of_mine import power_of
+    from replaylab.replay import CustomSampler
+
+
+    @dataclass(frozen=True)
+    class Fresh(CustomSampler):
+        power: float = 1.0
+
+        def law(self, view, batch_size):
+            assert ("replaylab-code" in __file__) == ("RAY_RAYLET_PID" in os.environ), __file__
+            wanted = (1.0 + view.replay_counts) ** -power_of(self)
+            return wanted / wanted.sum()
+    """
+)
+
+
+def test_a_study_with_a_sampler_of_your_own_has_the_rows_of_one_machine(ray_here, tmp_path, monkeypatch):
+    """The module and what it imports travel: Ray was started before they were there, so its workers do not see them."""
+    (tmp_path / "parts_of_mine.py").write_text(MINE)
+    (tmp_path / "helpers_of_mine.py").write_text("def power_of(sampler):\n    return sampler.power\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    table = TABLES | {"seeds": 1, "strategies__mine": {"type": "parts_of_mine:Fresh", "power": 0.5}}
+    made, plain = study(tmp_path / "made", **table), study(tmp_path / "plain", **table)
+    summary = made.run(executor=RayExecutor(workers=1))
+    assert [one.traceback for one in summary.failures] == []
+    assert plain.run(executor=InProcess()).complete
+    np.testing.assert_equal(rows(made), rows(plain))
+    for population in plain.populations:
+        assert made.file_of(population).read_bytes() == plain.file_of(population).read_bytes()
+        assert made.record(f"timing/{population.id}")["machine"] is not None
+
+
+def test_no_node_is_large_enough(ray_here, tmp_path):
+    with pytest.raises(ConfigError, match=r"^A node of the Ray cluster must have 64 cores, .* more than 2 cores; ask"):
+        study(tmp_path, **TABLES).run(executor=RayExecutor(cores=64))
+
+
+def test_another_version_of_replaylab_on_a_node_ends_the_study_in_one_line(ray_here, tmp_path, monkeypatch):
+    monkeypatch.setattr("replaylab.__version__", "9.9.9")
+    with pytest.raises(ConfigError, match=r"^Node \S+ of the Ray cluster has replaylab .*, but the study is run by 9"):
+        study(tmp_path, **TABLES).run(executor=RayExecutor())
+
+
+def test_the_address_of_another_cluster_is_refused(ray_here, tmp_path):
+    with pytest.raises(ConfigError, match=r"^`address` must be that of the cluster which this process is connected to"):
+        study(tmp_path, **TABLES).run(executor=RayExecutor("10.0.0.1:1"))
+
+
+@pytest.mark.slow
+class TestRayExecutor(ExecutorConformance):
+    @pytest.fixture(autouse=True)
+    def _connected(self, ray_here):
+        """Have all tests on one Ray."""
+
+    def make(self):
+        return RayExecutor()
+
+    def kill_a_worker(self, executor):
+        (worker,) = training()
+        os.kill(worker, signal.SIGKILL)
+
+    def test_a_killed_worker_loses_its_task_and_no_other(self, executor):
+        """Either process: the one that trains, or the Ray worker above it."""
+        (long, *_), lakes = populations(budget={"steps": 10_000_000}), populations()
+        for victims in (training, busy_workers):
+            killed = []
+
+            def kill(_, event, victims=victims, killed=killed):
+                if isinstance(event, Progress) and not killed:
+                    killed.extend(victims().keys())
+                    os.kill(killed[0], signal.SIGKILL)
+
+            (lost,) = finish(executor, [TrainTask(long)], kill)
+            assert len(killed) == 1
+            assert isinstance(lost, Lost)
+            assert lost.retriable
+            assert not lost.reason.endswith(".")
+            assert all(isinstance(one, Finished) for one in finish(executor, [*map(TrainTask, lakes)]))
+
+    def test_what_ends_its_own_process_is_not_tried_again(self, executor):
+        (crash, *_) = populations(environments=[f"{HOSTILE}:Crashes-v0"], learners={"dqn": {"type": "dqn"}})
+        (event,) = finish(executor, [TrainTask(crash)])
+        assert isinstance(event, Lost)
+        assert event.reason == "The worker process ended with exit code 7"
+        assert not event.retriable
+
+    def test_after_close_nothing_trains(self, executor):
+        (long, *_) = populations(budget={"steps": 10_000_000})
+        executor.submit(TrainTask(long))
+        wait_for(training)
+        (worker,) = training()
+        executor.close()
+        wait_for(lambda: worker not in descendants())
+        assert not [line for line in descendants().values() if TRAINS in line and f" {worker} " in line]
+
+    def test_a_networks_study_in_more_tasks_than_cores(self, tmp_path):
+        made, plain = study(tmp_path / "made"), study(tmp_path / "plain")
+        assert made.run(executor=RayExecutor(workers=4, cores=0.5)).complete
+        assert plain.run(workers=1).complete
+        np.testing.assert_equal(rows(made), rows(plain))
