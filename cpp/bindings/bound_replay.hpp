@@ -229,6 +229,14 @@ class BoundReplay {
         return made;
     }
 
+    std::vector<std::tuple<double, double, std::int64_t>> totals() {
+        await_draws();
+        std::vector<std::tuple<double, double, std::int64_t>> found;
+        const WithoutGil no_gil;
+        for (const LawTotals& one : replay_->totals()) found.emplace_back(one.total, one.least, one.rows);
+        return found;
+    }
+
     nb::tuple counts() const {
         const auto n = static_cast<std::size_t>(replay_->replicas());
         std::vector<std::int64_t> sizes(n), next_ids(n);

@@ -202,6 +202,7 @@ void bind_calls(ReplayClass& replay) {
              nb::arg("scheduled"),
              nb::sig("def probabilities(self, ids: object, batch: int, scheduled: "
                      "collections.abc.Sequence[float]) -> numpy.typing.NDArray[numpy.float64]"))
+        .def("totals", &BoundReplay::totals)
         .def("counts", &BoundReplay::counts, nb::sig("def counts(self) -> tuple[list[int], list[int]]"));
 }
 
