@@ -78,7 +78,14 @@ class ShardClient(Protocol):
 
 
 class Transport(Protocol):
-    """Starts shards and finds them again; it can be sent to other processes."""
+    """Starts shards and finds them again; it can be sent to other processes.
+
+    Attributes:
+        background: Whether shards work beside this process, so that they are to be seen to in the background.
+    """
+
+    @property
+    def background(self) -> bool: ...  # noqa: D102
 
     def start(self, declaration: Declaration) -> ShardClient:
         """Start a shard, without waiting for it. What goes wrong is raised by its first call, `begin`."""

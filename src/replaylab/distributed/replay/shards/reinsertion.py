@@ -1,0 +1,117 @@
+"""A part of what other shards had saved, stored anew: how a snapshot is restored onto another number of shards."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes
+from replaylab.distributed.replay.shards.transport import Declaration
+from replaylab.distributed.replay.shards.trees import leaves, map_tree
+from replaylab.replay import AntiPrioritized, Fifo, ReplayBuffer
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+ROWS = 1024
+"""Rows, made up ones included, that are stored at once."""
+
+
+PIECE = 64
+"""Steps that stay together where nothing looks around them."""
+
+
+class Run(NamedTuple):
+    """Steps that stay together: consecutive ones of an episode, in one of the old shards.
+
+    Attributes:
+        age: Where they lie among its steps, from 0, the oldest, to 1.
+        shard: Which of the old shards, by its place in the list.
+        ids: Its ids for them.
+    """
+
+    age: float
+    shard: int
+    ids: Ids
+
+
+def absorb(buffer: ReplayBuffer, notes: ShardNotes, declaration: Declaration) -> None:
+    """Store this shard's part of the steps in other shards' snapshots, with their priorities, oldest first.
+
+    Every new shard reads all the snapshots, and finds by the same rule which runs are its own: each run goes to the
+    shard that has fewest steps so far. Runs are whole, so that every transform is exact.
+    """
+    if not declaration.absorbs:
+        return
+    folders = [Path(folder) for folder in declaration.absorbs]
+    old = [ReplayBuffer.load(folder, **declaration.given or {}) for folder in folders]
+    runs = sorted(
+        run for k, one in enumerate(old) for run in _runs(k, one, read_notes(folders[k], one.next_id).episodes)
+    )
+    counts = [0] * declaration.parts
+    ids, priorities = [], []
+    for episode, run in enumerate(runs):
+        part = counts.index(min(counts))
+        counts[part] += len(run.ids)
+        if part != declaration.number:
+            continue
+        stored = _store(buffer, old[run.shard].get(run.ids))
+        if isinstance(buffer.retention, Fifo):
+            notes.episodes[stored % buffer.capacity] = episode + (declaration.epoch << 51)
+        ids.append(stored)
+        priorities.append(_priorities(old[run.shard], run.ids))
+    if ids and buffer.sampler.wants_feedback:
+        buffer.update_priorities(np.concatenate(ids), priority=np.concatenate(priorities))
+
+
+def _runs(shard: int, buffer: ReplayBuffer, episodes: Ids) -> Iterator[Run]:
+    """Yield an old shard's steps episode by episode; where nothing looks around them, in pieces."""
+    (ids,) = buffer.stored_ids()
+    plain = not buffer.transforms and buffer.next_obs == "stored"
+    whose = np.arange(len(ids)) // PIECE if plain else episodes[ids % buffer.capacity]
+    order = np.argsort(whose, kind="stable")
+    borders = np.flatnonzero(np.diff(whose[order])) + 1
+    for places in np.split(order, borders):
+        if len(places):
+            yield Run(float(places[0]) / len(ids), shard, ids[places])
+
+
+def _store(buffer: ReplayBuffer, columns: dict[str, Any]) -> Ids:
+    """Store steps of one episode, as one environment's, and return the ids."""
+    buffer.end_episode()
+    length = len(next(leaves(columns)))
+    envs = buffer.num_envs
+    rows = max(1, ROWS // (envs or 1))
+    found = []
+    for start in range(0, length, rows):
+        chunk = map_tree(lambda leaf, start=start: leaf[start : start + rows], columns)
+        # In this mode an ended step's next_obs is taken from here, where it is the true last one already.
+        final_obs = chunk["next_obs"] if buffer.autoreset == "same_step" else None
+        if envs is None:
+            found.append(buffer.extend(final_obs=final_obs, **chunk))
+            continue
+        count = min(rows, length - start)
+        where = np.zeros((count, envs), np.bool_)
+        where[:, 0] = True
+
+        def spread(leaf: npt.NDArray[Any], count: int = count) -> npt.NDArray[Any]:
+            whole = np.zeros((count, envs, *leaf.shape[1:]), leaf.dtype)
+            whole[:, 0] = leaf
+            return whole
+
+        chunk, final_obs = map_tree(spread, chunk), map_tree(spread, final_obs)
+        found.append(buffer.extend(where=where, final_obs=final_obs, **chunk)[:, 0])
+    buffer.end_episode()
+    return np.concatenate(found)
+
+
+def _priorities(buffer: ReplayBuffer, ids: Ids) -> Floats:
+    """Return p of stored steps, of the law P(i) = p^α / Σ p^α."""
+    totals = buffer.law_totals()
+    assert totals is not None
+    masses = buffer.probabilities(ids) * totals.total
+    alpha = getattr(buffer.sampler, "alpha", 1.0)
+    exponent = -alpha if isinstance(buffer.sampler, AntiPrioritized) else alpha
+    return masses if exponent == 0.0 else np.where(masses > 0.0, masses, 1.0) ** (1.0 / exponent) * (masses > 0.0)
