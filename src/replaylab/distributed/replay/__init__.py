@@ -1,4 +1,4 @@
-"""A replay past one machine: shards that are Ray actors, each an ordinary `ReplayBuffer`, and one exact law over all."""
+"""A replay past one machine: shards that are Ray actors, each a `ReplayBuffer`, and one exact law over all."""
 
 from replaylab.distributed.replay.figures import RemoteReplayStats, ShardFigures
 from replaylab.distributed.replay.limiter import Limiter

@@ -125,7 +125,7 @@ class Draws:
         return self._fleet.size >= self._min_size and bool(self._fleet.totals().any())
 
     def _await_steps(self) -> None:
-        """Wait, where too little can be drawn, for shards that are to take the place of lost ones, and for those alone."""
+        """Where too little can be drawn, wait for shards in place of lost ones, and for nothing else."""
         fleet, begun = self._fleet, monotonic()
         while not self._can_draw():
             fleet.refresh()

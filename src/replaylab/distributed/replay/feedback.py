@@ -35,7 +35,7 @@ class Feedback:
         self.stale = 0  # ids whose step was dropped, or whose shard is lost
 
     def send(self, ids: Ids, values: npt.NDArray[np.float64], td_errors: bool) -> int:
-        """Send values for ids (n,), and return how many are still stored: as far as shards have told, or if strict, now.
+        """Send values for ids (n,), and return how many are still stored, as far as told; if strict, now.
 
         Raises:
             IdError: An id is of no shard there ever was.

@@ -103,4 +103,4 @@ def _least(portion: Portion) -> float:
     now, line = portion.now(), portion.totals.sum()
     rows = sum(tally.rows for tally in now.values())
     shares = [portion.totals[s] / line * tally.least / tally.total for s, tally in now.items() if tally.total > 0.0]
-    return rows * min(share for share in shares if share > 0.0)
+    return float(rows * min(share for share in shares if share > 0.0))

@@ -37,11 +37,31 @@ class Restored:
 
 
 @dataclass(frozen=True, eq=False)
+class Means:
+    """The options of a `RemoteReplay` that say by what means it works; they are not saved with it."""
+
+    shards: int
+    placement: Any
+    prefetch: int
+    limiter: Limiter | None
+    snapshot: Snapshots | None
+    strict: bool
+    seed: Seed
+    transport: Transport | None
+
+    def __post_init__(self) -> None:
+        check(self, "", shards=whole(), prefetch=whole(0, 1000), strict=flag)
+        check(self, "", limiter=optional(instance(Limiter, "a Limiter, or None")))
+        check(self, "", snapshot=optional(instance(Snapshots, "Snapshots(folder), or None")))
+
+
+@dataclass(frozen=True, eq=False)
 class RemoteOptions:
     """The options of a `RemoteReplay`, which documents them.
 
     Attributes:
         declared: Those of `DECLARED`.
+        means: Those that are not saved.
         template: An empty buffer that is declared so, with one place for each environment.
     """
 
@@ -49,26 +69,17 @@ class RemoteOptions:
     declared: Mapping[str, Any]
     count_replays: bool
     min_size: int
-    seed: Seed
-    shards: int
-    placement: Any
-    prefetch: int
-    limiter: Limiter | None
-    snapshot: Snapshots | None
-    strict: bool
-    transport: Transport | None
+    means: Means
     template: ReplayBuffer = field(init=False, repr=False)
     _root: np.random.SeedSequence = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check(self, "", capacity=whole(), min_size=whole(), shards=whole(), prefetch=whole(0, 1000), strict=flag)
-        check(self, "", limiter=optional(instance(Limiter, "a Limiter, or None")))
-        check(self, "", snapshot=optional(instance(Snapshots, "Snapshots(folder), or None")))
-        envs = self.declared["num_envs"]
-        options = {**self.declared, "count_replays": self.count_replays, "seed": self.seed}
+        check(self, "", capacity=whole(), min_size=whole())
+        envs, seed = self.declared["num_envs"], self.means.seed
+        options = {**self.declared, "count_replays": self.count_replays, "seed": seed}
         template = ReplayBuffer(1 if envs is None else optional_axis(envs), **options)
+        root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         object.__setattr__(self, "template", template)
-        root = self.seed if isinstance(self.seed, np.random.SeedSequence) else np.random.SeedSequence(self.seed)  # type: ignore[arg-type]  # the template has checked it
         object.__setattr__(self, "_root", root)
         self._check_sizes()
         check_law(template)
@@ -78,13 +89,15 @@ class RemoteOptions:
         sampler, template = inner_sampler(self.template.sampler), self.template
         autoreset = None if template.autoreset == "next_step" else template.autoreset  # writers leave resets out
         options = {**self.declared, "sampler": sampler, "autoreset": autoreset, "count_replays": self.count_replays}
-        base = Declaration(0, 0, {}, int(self._root.generate_state(1, np.uint64)[0]), parts=self.shards)
-        each = [replace(base, number=k, options=options | {"capacity": self._share(k)}) for k in range(self.shards)]
+        base = Declaration(0, 0, {}, int(self._root.generate_state(1, np.uint64)[0]), parts=self.means.shards)
+        each = [
+            replace(base, number=k, options=options | {"capacity": self._share(k)}) for k in range(self.means.shards)
+        ]
         return each if restored is None else [self._restoring(one, restored) for one in each]
 
     def stream(self) -> np.random.SeedSequence:
         """Return what the learner's random stream is made from."""
-        return np.random.SeedSequence(self._root.entropy, spawn_key=(*self._root.spawn_key, self.shards))
+        return np.random.SeedSequence(self._root.entropy, spawn_key=(*self._root.spawn_key, self.means.shards))
 
     def template_of(self, envs: int) -> ReplayBuffer:
         """Return an empty buffer by which the steps of so many environments are checked."""
@@ -94,32 +107,32 @@ class RemoteOptions:
 
     def _share(self, number: int) -> int:
         """Return how many steps a shard keeps."""
-        each, more = divmod(self.capacity, self.shards)
+        each, more = divmod(self.capacity, self.means.shards)
         return each + (number < more)
 
     def _restoring(self, declared: Declaration, restored: Restored) -> Declaration:
         """Return a declaration that begins with what was saved, under a new epoch."""
         epochs, old = restored.about["epochs"], restored.about["shards"]
-        epoch = (max(epochs) if old != self.shards else epochs[declared.number]) + 1
+        epoch = (max(epochs) if old != self.means.shards else epochs[declared.number]) + 1
         if epoch >= MOST_EPOCHS:
             raise StorageError(f"the snapshot in {restored.folder} is of epoch {epoch - 1}; there are no more for ids")
         folders = tuple(shard_folder(restored.folder, k, old) for k in range(old))
         given = {"epoch": epoch, "given": restored.given}
-        if old == self.shards:
+        if old == self.means.shards:
             return replace(declared, **given, folder=folders[declared.number])
         return replace(declared, **given, absorbs=folders)
 
     def _check_sizes(self) -> None:
         envs = self.declared["num_envs"] or 1
-        if self.shards > min(self.capacity, MOST_SHARDS):
+        if self.means.shards > min(self.capacity, MOST_SHARDS):
             raise ConfigError(
-                f"`shards` must be at most the capacity and {MOST_SHARDS}, but got (shards={self.shards:,}, capacity="
+                f"`shards` must be at most the capacity and {MOST_SHARDS}, but got (shards={self.means.shards:,}, capacity="
                 f"{self.capacity:,}); use fewer shards, or a larger capacity"
             )
-        if envs > self.capacity // self.shards:
+        if envs > self.capacity // self.means.shards:
             raise ConfigError(
                 "every shard must hold one step of every environment, but got (num_envs="
-                f"{envs:,}, capacity={self.capacity:,}, shards={self.shards}); use a larger capacity, or fewer shards"
+                f"{envs:,}, capacity={self.capacity:,}, shards={self.means.shards}); use a larger capacity, or fewer shards"
             )
         if self.min_size > self.capacity:
             raise ConfigError(
@@ -142,7 +155,7 @@ class Declared:
     @property
     def shards(self) -> int:
         """S."""
-        return self._options.shards
+        return self._options.means.shards
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from replaylab.distributed.replay.draws import Draws
 from replaylab.distributed.replay.feedback import Feedback, values_of
 from replaylab.distributed.replay.figures import RemoteReplayStats, shard_figures
 from replaylab.distributed.replay.limiter import Limiter
-from replaylab.distributed.replay.options import DECLARED, Declared, RemoteOptions, Restored, inner_sampler
+from replaylab.distributed.replay.options import DECLARED, Declared, Means, RemoteOptions, Restored, inner_sampler
 from replaylab.distributed.replay.shards.fleet import Fleet
 from replaylab.distributed.replay.shards.ids import global_ids, places_of
 from replaylab.distributed.replay.shards.transport import Transport
@@ -104,13 +104,15 @@ class RemoteReplay(Declared):
                 f"a RemoteReplay has neither replicas nor a storage, but got (replicas={shown(replicas)}, "
                 f"storage={shown(storage)}); leave them out"
             )
-        declared = {"fields": fields, "num_envs": num_envs, "sampler": sampler, "transforms": transforms}
+        declared: dict[str, Any] = {
+            "fields": fields,
+            "num_envs": num_envs,
+            "sampler": sampler,
+            "transforms": transforms,
+        }
         declared |= {"next_obs": next_obs, "retention": retention, "autoreset": autoreset}
-        options = RemoteOptions(
-            *(capacity, declared, count_replays, min_size, seed, shards, placement),
-            *(prefetch, limiter, snapshot, strict, transport),
-        )
-        self._open(options, None)
+        means = Means(shards, placement, prefetch, limiter, snapshot, strict, seed, transport)
+        self._open(RemoteOptions(capacity, declared, count_replays, min_size, means), None)
 
     @classmethod
     def load(
@@ -161,14 +163,12 @@ class RemoteReplay(Declared):
                 f"a FrameStack that is given stacks is restored onto as many shards as it was saved from, "
                 f"{about['shards']}, but got shards={shown(shards)}"
             )
-        options = RemoteOptions(
-            *(about["capacity"], {name: getattr(template, name) for name in DECLARED}, about["count_replays"]),
-            *(about["min_size"], seed, shards, placement, prefetch, limiter, snapshot, strict, transport),
-        )
+        means = Means(shards, placement, prefetch, limiter, snapshot, strict, seed, transport)
+        declared = {name: getattr(template, name) for name in DECLARED}
+        options = RemoteOptions(about["capacity"], declared, about["count_replays"], about["min_size"], means)
+        given = {"sampler": inner_sampler(template.sampler), "transforms": transforms}
         loaded = cls.__new__(cls)
-        loaded._open(
-            options, Restored(folder, about, {"sampler": inner_sampler(template.sampler), "transforms": transforms})
-        )
+        loaded._open(options, Restored(folder, about, given))
         return loaded
 
     @property
@@ -202,7 +202,7 @@ class RemoteReplay(Declared):
 
     def __repr__(self) -> str:
         options = self._options
-        return f"RemoteReplay(capacity={options.capacity:,}, shards={options.shards}, sampler={self.sampler})"
+        return f"RemoteReplay(capacity={options.capacity:,}, shards={options.means.shards}, sampler={self.sampler})"
 
     def writer(self, envs: ListOf[int] | None = None, *, window: int = 8) -> RemoteWriter:
         """Return a writer for an environment worker; it can be sent to other processes.
@@ -376,26 +376,30 @@ class RemoteReplay(Declared):
 
     def _open(self, options: RemoteOptions, restored: Restored | None) -> None:
         self._options, self._template, self._lock = options, options.template, RLock()
-        if options.transport is None:
+        if options.means.transport is None:
             from replaylab.distributed.replay.shards.ray_transport import connected  # imports Ray
 
-            transport: Transport = connected(uuid4().hex, options.placement, options.shards)
+            transport: Transport = connected(uuid4().hex, options.means.placement, options.means.shards)
         else:
-            transport = options.transport
-        here = options.snapshot is not None and restored is not None and restored.about["shards"] == options.shards
-        here = here and Path(options.snapshot.folder).resolve() == restored.folder  # type: ignore[union-attr]  # above
-        self._saver = Saver(options.snapshot, options.shards, saved=here)
+            transport = options.means.transport
+        here = (
+            options.means.snapshot is not None
+            and restored is not None
+            and restored.about["shards"] == options.means.shards
+        )
+        here = here and Path(options.means.snapshot.folder).resolve() == restored.folder  # type: ignore[union-attr]  # above
+        self._saver = Saver(options.means.snapshot, options.means.shards, saved=here)
         self._fleet = Fleet(transport, options.declarations(restored), self._saver.folder)
         self._draws = Draws(
-            *(self._fleet, self.sampler, 0 if options.strict else options.prefetch, options.limiter),
-            *(options.min_size, options.strict, np.random.default_rng(options.stream())),
+            *(self._fleet, self.sampler, 0 if options.means.strict else options.means.prefetch, options.means.limiter),
+            *(options.min_size, options.means.strict, np.random.default_rng(options.stream())),
         )
-        self._feedback = Feedback(self._fleet, self._template, options.strict)
+        self._feedback = Feedback(self._fleet, self._template, options.means.strict)
         self._own = self._writer(np.arange(self.num_envs or 1), 8, self._fleet)
         self._room_for = 0
         if restored is not None:
             self._fleet.go_on_from(restored.about["inserted"])
-            allowed = math.inf if options.limiter is None else options.limiter.allowed(self._fleet.inserted)
+            allowed = math.inf if options.means.limiter is None else options.means.limiter.allowed(self._fleet.inserted)
             self._draws.drawn = int(min(restored.about["drawn"], allowed))  # another limiter begins where it may go on
         self._supervisor = Supervisor(Tending(ref(self))) if transport.background else None
 
@@ -404,7 +408,7 @@ class RemoteReplay(Declared):
         """What a snapshot says of all shards together."""
         options = self._options
         return {
-            "shards": options.shards,
+            "shards": options.means.shards,
             "capacity": options.capacity,
             "min_size": options.min_size,
             "count_replays": options.count_replays,
@@ -444,7 +448,7 @@ class RemoteReplay(Declared):
             asked.append((place, place.client, mine, self._fleet.ask(place, "law", step[mine])))
         law, line = np.zeros(len(ids)), 0.0
         for place, client, mine, pending in asked:
-            answer = pending and self._fleet.answer(place, client, pending)
+            answer = None if pending is None else self._fleet.answer(place, client, pending)
             if answer is not None:
                 own, tally = answer
                 law[mine] = own * tally.total
@@ -453,7 +457,7 @@ class RemoteReplay(Declared):
 
     def _check_room(self, rows: int, part: Any) -> None:
         """Raise `OverSizeError` if the object store has no room for the batches on their way."""
-        wanted, on_their_way = self._draws.rows, self._options.prefetch + 1
+        wanted, on_their_way = self._draws.rows, self._options.means.prefetch + 1
         if wanted == self._room_for:
             return
         needed = sum(leaf.nbytes for leaf in leaves(part)) * wanted // rows * on_their_way

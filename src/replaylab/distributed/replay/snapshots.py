@@ -97,9 +97,9 @@ class Saver:
         self._next = (self._next + 1) % self._shards
         if place.tally is None:
             return
-        pending = fleet.ask(place, "save", shard_folder(folder, place.number, self._shards))
-        if pending is not None:
-            self._pending = (place, place.client, pending)
+        client, asked = place.client, fleet.ask(place, "save", shard_folder(folder, place.number, self._shards))
+        if asked is not None:
+            self._pending = (place, client, asked)
 
 
 def save(folder: Path, fleet: Fleet, template: ReplayBuffer, about: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
@@ -163,7 +164,7 @@ class RemoteWriter:
         ids = np.full(shape, -1)
         for shard, rows, envs, mask, episodes in self._routes.route(columns, given):
             at = np.ix_(rows, envs)
-            part, last = (map_tree(lambda leaf, at=at: leaf[at], one) for one in (columns, final_obs))
+            part, last = (map_tree(itemgetter(at), one) for one in (columns, final_obs))
             self._send(shard, "add", (self._envs[envs], part, mask, last, episodes), partial(_fill, ids, at, mask))
         return ids
 

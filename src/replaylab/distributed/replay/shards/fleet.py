@@ -190,7 +190,6 @@ class Fleet:
         place.told = tally.added
         if place.losses:
             log.warning(
-                "shard %d is there again (epoch %d) with %d steps; %d that it had stored are lost, those it did not "
-                "tell of apart",
+                "shard %d is there again (epoch %d) with %d steps; %d known to have been stored are lost",
                 *(place.number, place.epoch, tally.size, lost),
             )

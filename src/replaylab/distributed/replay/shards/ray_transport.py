@@ -21,8 +21,7 @@ except ModuleNotFoundError as error:
 NAMESPACE = "replaylab"
 
 PATIENCE = 120.0
-"""Seconds after which a shard that neither answers nor is known to be dead counts as lost. Its answers are then refused,
-should they come."""
+"""Seconds after which a shard that neither answers nor is known to be dead counts as lost; later answers are refused."""
 
 LONG = ("begin", "save")
 """Calls that may take any time."""
@@ -127,7 +126,7 @@ class RayTransport:
 
     def batch_room(self) -> int:
         """Return the bytes of the smallest object store."""
-        return int(min(one["Resources"].get("object_store_memory", 0) for one in ray.nodes() if one["Alive"]))
+        return int(min(one["Resources"].get("object_store_memory", 0) for one in _alive()))
 
 
 def connected(run: str, placement: Any, shards: int) -> RayTransport:
@@ -152,5 +151,9 @@ def connected(run: str, placement: Any, shards: int) -> RayTransport:
     return RayTransport(run, tuple(placement))
 
 
+def _alive() -> list[dict[str, Any]]:
+    return [one for one in ray.nodes() if one["Alive"]]  # type: ignore[no-untyped-call]
+
+
 def _nodes() -> list[str]:
-    return [one["NodeID"] for one in ray.nodes() if one["Alive"]]
+    return [one["NodeID"] for one in _alive()]

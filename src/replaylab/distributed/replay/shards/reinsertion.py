@@ -1,6 +1,7 @@
 """A part of what other shards had saved, stored anew: how a snapshot is restored onto another number of shards."""
 
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes
 from replaylab.distributed.replay.shards.transport import Declaration
-from replaylab.distributed.replay.shards.trees import leaves, map_tree
+from replaylab.distributed.replay.shards.trees import leaves, map_tree, spread
 from replaylab.replay import AntiPrioritized, Fifo, ReplayBuffer
 
 Ids = npt.NDArray[np.int64]
@@ -86,22 +87,16 @@ def _store(buffer: ReplayBuffer, columns: dict[str, Any]) -> Ids:
     rows = max(1, ROWS // (envs or 1))
     found = []
     for start in range(0, length, rows):
-        chunk = map_tree(lambda leaf, start=start: leaf[start : start + rows], columns)
+        chunk = map_tree(itemgetter(slice(start, start + rows)), columns)
         # In this mode an ended step's next_obs is taken from here, where it is the true last one already.
         final_obs = chunk["next_obs"] if buffer.autoreset == "same_step" else None
         if envs is None:
             found.append(buffer.extend(final_obs=final_obs, **chunk))
             continue
-        count = min(rows, length - start)
-        where = np.zeros((count, envs), np.bool_)
+        first = itemgetter((slice(None), None))  # of environment 0
+        chunk, final_obs = (spread(map_tree(first, one), np.zeros(1, np.int64), envs) for one in (chunk, final_obs))
+        where = np.zeros((min(rows, length - start), envs), np.bool_)
         where[:, 0] = True
-
-        def spread(leaf: npt.NDArray[Any], count: int = count) -> npt.NDArray[Any]:
-            whole = np.zeros((count, envs, *leaf.shape[1:]), leaf.dtype)
-            whole[:, 0] = leaf
-            return whole
-
-        chunk, final_obs = map_tree(spread, chunk), map_tree(spread, final_obs)
         found.append(buffer.extend(where=where, final_obs=final_obs, **chunk)[:, 0])
     buffer.end_episode()
     return np.concatenate(found)
@@ -114,4 +109,7 @@ def _priorities(buffer: ReplayBuffer, ids: Ids) -> Floats:
     masses = buffer.probabilities(ids) * totals.total
     alpha = getattr(buffer.sampler, "alpha", 1.0)
     exponent = -alpha if isinstance(buffer.sampler, AntiPrioritized) else alpha
-    return masses if exponent == 0.0 else np.where(masses > 0.0, masses, 1.0) ** (1.0 / exponent) * (masses > 0.0)
+    if exponent == 0.0:
+        return masses
+    priorities: Floats = np.where(masses > 0.0, masses, 1.0) ** (1.0 / exponent)
+    return np.where(masses > 0.0, priorities, 0.0)

@@ -1,6 +1,7 @@
 """A shard: an ordinary `ReplayBuffer`, and what makes calls from elsewhere safe: epoch, numbered adds, totals told."""
 
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes, write_notes
 from replaylab.distributed.replay.shards.reinsertion import absorb
 from replaylab.distributed.replay.shards.transport import Declaration
-from replaylab.distributed.replay.shards.trees import map_tree
+from replaylab.distributed.replay.shards.trees import map_tree, spread
 from replaylab.errors import EmptyBufferError
 from replaylab.replay import Fifo, ReplayBuffer
 
@@ -191,15 +192,9 @@ class Shard:
         """Store columns of some environments; the others' are made up, and left out."""
         count = self.buffer.num_envs
         if count is None:
-            steps, final_obs = (map_tree(lambda leaf: leaf[:, 0], one) for one in (steps, final_obs))
+            steps, final_obs = (map_tree(itemgetter((slice(None), 0)), one) for one in (steps, final_obs))
             return np.asarray(self.buffer.extend(where=where[:, 0], final_obs=final_obs, **steps))[:, None]
         if len(envs) < count:
-
-            def spread(leaf: npt.NDArray[Any]) -> npt.NDArray[Any]:
-                whole = np.zeros((len(leaf), count, *leaf.shape[2:]), leaf.dtype)
-                whole[:, envs] = leaf
-                return whole
-
-            steps, final_obs, where = (map_tree(spread, one) for one in (steps, final_obs, where))
+            steps, final_obs, where = (spread(one, envs, count) for one in (steps, final_obs, where))
         ids = self.buffer.extend(where=where, final_obs=final_obs, **steps)
         return np.asarray(ids[:, envs])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 
 def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
@@ -33,6 +34,17 @@ def leaves(tree: Any) -> Iterator[Any]:
             yield from leaves(child)
     elif tree is not None:
         yield tree
+
+
+def spread(tree: Any, envs: npt.NDArray[np.int64], count: int) -> Any:
+    """Return columns ``T e *shape`` of some environments as those of all, ``T E *shape``: 0 for the others."""
+
+    def whole(leaf: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        made = np.zeros((len(leaf), count, *leaf.shape[2:]), leaf.dtype)
+        made[:, envs] = leaf
+        return made
+
+    return map_tree(whole, tree)
 
 
 def joined(parts: Sequence[Any]) -> Any:
