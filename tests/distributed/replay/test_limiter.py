@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from replaylab.distributed.replay import Limiter, RemoteReplay
@@ -22,7 +22,7 @@ CALLS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(CALLS, st.sampled_from([0.3, 1.0, 4.0]), st.sampled_from([0.0, 7.0]), st.integers(0, 3))
 def test_the_bound_is_kept_under_random_schedules(tmp_path_factory, calls, ratio, slack, prefetch):
     folder = tmp_path_factory.mktemp("limiter")
@@ -55,7 +55,7 @@ def test_a_draw_waits_until_writers_have_stored_enough():
     made, _ = replay(limiter=Limiter(2.0, timeout=0.05), sampler=Uniform())
     made.extend(**steps(0, 10))
     assert len(made.sample(20).id) == 20
-    with pytest.raises(EmptyBufferError, match="allows 20 rows for the 10 steps .* 20 are drawn and 2 more asked for"):
+    with pytest.raises(EmptyBufferError, match=r"allows 20 rows for the 10 steps .* 20 are drawn and 2 more asked for"):
         made.sample(2)
     made.extend(**steps(0, 1))
     made.sample(2)

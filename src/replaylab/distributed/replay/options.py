@@ -123,16 +123,16 @@ class RemoteOptions:
         return replace(declared, **given, absorbs=folders)
 
     def _check_sizes(self) -> None:
-        envs = self.declared["num_envs"] or 1
-        if self.means.shards > min(self.capacity, MOST_SHARDS):
+        envs, shards = self.declared["num_envs"] or 1, self.means.shards
+        if shards > min(self.capacity, MOST_SHARDS):
             raise ConfigError(
-                f"`shards` must be at most the capacity and {MOST_SHARDS}, but got (shards={self.means.shards:,}, capacity="
+                f"`shards` must be at most the capacity and {MOST_SHARDS}, but got (shards={shards:,}, capacity="
                 f"{self.capacity:,}); use fewer shards, or a larger capacity"
             )
-        if envs > self.capacity // self.means.shards:
+        if envs > self.capacity // shards:
             raise ConfigError(
-                "every shard must hold one step of every environment, but got (num_envs="
-                f"{envs:,}, capacity={self.capacity:,}, shards={self.means.shards}); use a larger capacity, or fewer shards"
+                f"every shard must hold one step of every environment, but got (num_envs={envs:,}, capacity="
+                f"{self.capacity:,}, shards={shards}); use a larger capacity, or fewer shards"
             )
         if self.min_size > self.capacity:
             raise ConfigError(

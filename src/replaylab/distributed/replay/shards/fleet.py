@@ -37,7 +37,7 @@ class Place:
 
     declaration: Declaration
     client: ShardClient
-    begun: Pending | None
+    begun: Pending | None = None
     tally: Tally | None = None
     former: int = 0
     told: int = 0
@@ -69,18 +69,17 @@ class Fleet:
         self, transport: Transport, declarations: list[Declaration], folder: Callable[[int], str | None]
     ) -> None:
         self.transport, self._folder = transport, folder
-        clients = [transport.start(one) for one in declarations]
-        self.places = [
-            Place(declared, client, client.call("begin"))
-            for declared, client in zip(declarations, clients, strict=True)
-        ]
+        self.places = [Place(one, transport.start(one)) for one in declarations]
         try:
             for place in self.places:
-                assert place.begun is not None
+                self._begin(place)
+            for place in self.places:
+                if place.begun is None:
+                    raise ShardLost("it was lost before its first call")
                 self._join(place, place.begun.result())
         except ShardLost as error:
             self.stop()
-            raise StorageError(f"a shard ended before it had begun: {str(error).splitlines()[0]}") from error
+            raise StorageError(f"a shard ended before it had begun: {str(error).partition(chr(10))[0]}") from error
         except BaseException:
             self.stop()
             raise
@@ -180,7 +179,13 @@ class Fleet:
             raise StorageError(f"shard {place.number} was lost {epoch} times; there are no more epochs for ids")
         place.declaration = replace(place.declaration, epoch=epoch, folder=folder, absorbs=())
         place.client = self.transport.start(place.declaration)
-        place.begun = place.client.call("begin")
+        self._begin(place)
+
+    def _begin(self, place: Place) -> None:
+        try:
+            place.begun = place.client.call("begin")
+        except ShardLost:
+            place.begun, place.retry_at = None, monotonic() + PAUSE
 
     def _join(self, place: Place, tally: Tally) -> None:
         lost = max(place.told - tally.added, 0)

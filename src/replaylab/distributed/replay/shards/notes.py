@@ -26,12 +26,13 @@ class ShardNotes:
     Attributes:
         episodes: int64 (C,): by the slot of a `Fifo`, the number of its step's episode.
         added: Steps that writers have stored.
-        applied: Of each writer, the number of the last add that was applied, and the ids that it got.
+        applied: Of each writer, by number, the ids of the last add that was applied, and of those before it that the
+            writer did not know to be acknowledged then.
     """
 
     episodes: Ids
     added: int = 0
-    applied: dict[str, tuple[int, Ids]] = field(default_factory=dict)
+    applied: dict[str, dict[int, Ids]] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, capacity: int) -> "ShardNotes":
@@ -42,10 +43,10 @@ class ShardNotes:
 def write_notes(folder: Path, next_id: int, notes: ShardNotes) -> None:
     """Write the notes that belong to the buffer's snapshot of this next id, which is to be written next."""
     old = list(folder.glob("notes-*.npz"))
-    last = list(notes.applied.values())
-    counts = json.dumps([notes.added, list(notes.applied), [number for number, _ in last]])
+    given = [(writer, number, ids) for writer, own in notes.applied.items() for number, ids in own.items()]
+    counts = json.dumps([notes.added, [[writer, number] for writer, number, _ in given]])
     arrays = {"episodes": notes.episodes, "counts": np.frombuffer(counts.encode(), np.uint8)}
-    arrays |= {f"ids{i}": ids for i, (_, ids) in enumerate(last)}
+    arrays |= {f"ids{i}": np.ascontiguousarray(ids) for i, (_, _, ids) in enumerate(given)}
     file = folder / f"notes-{next_id}.npz"
     with whole_file(file) as temporary, temporary.open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)  # type: ignore[arg-type]  # arrays by name
@@ -64,8 +65,8 @@ def read_notes(folder: Path, next_id: int) -> ShardNotes:
         raise SnapshotError(f"the snapshot of a shard is not complete: {file} is missing; use another copy")
     with reading(file), file.open("rb") as source:
         arrays = read_arrays(source)
-        added, writers, numbers = json.loads(arrays["counts"].tobytes())
-        applied = {
-            writer: (number, arrays[f"ids{i}"]) for i, (writer, number) in enumerate(zip(writers, numbers, strict=True))
-        }
+        added, given = json.loads(arrays["counts"].tobytes())
+        applied: dict[str, dict[int, Ids]] = {}
+        for i, (writer, number) in enumerate(given):
+            applied.setdefault(writer, {})[number] = arrays[f"ids{i}"]
         return ShardNotes(arrays["episodes"], added, applied)

@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
 NAMESPACE = "replaylab"
 
 PATIENCE = 120.0
-"""Seconds after which a shard that neither answers nor is known to be dead counts as lost; later answers are refused."""
+"""Seconds until a shard that neither answers nor is known to be dead counts as lost; a later answer is refused."""
 
 LONG = ("begin", "save")
 """Calls that may take any time."""

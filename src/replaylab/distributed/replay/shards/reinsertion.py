@@ -1,6 +1,5 @@
 """A part of what other shards had saved, stored anew: how a snapshot is restored onto another number of shards."""
 
-from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,42 +40,67 @@ class Run(NamedTuple):
 def absorb(buffer: ReplayBuffer, notes: ShardNotes, declaration: Declaration) -> None:
     """Store this shard's part of the steps in other shards' snapshots, with their priorities, oldest first.
 
-    Every new shard reads all the snapshots, and finds by the same rule which runs are its own: each run goes to the
-    shard that has fewest steps so far. Runs are whole, so that every transform is exact.
+    Every new shard reads all the snapshots, and finds by the same rule which steps are its own.
     """
     if not declaration.absorbs:
         return
     folders = [Path(folder) for folder in declaration.absorbs]
     old = [ReplayBuffer.load(folder, **declaration.given or {}) for folder in folders]
-    runs = sorted(
-        run for k, one in enumerate(old) for run in _runs(k, one, read_notes(folders[k], one.next_id).episodes)
-    )
-    counts = [0] * declaration.parts
+    if not buffer.transforms and buffer.next_obs == "stored":
+        runs = _dealt(old, declaration)
+    else:
+        runs = _episodes(old, [read_notes(*one).episodes for one in zip(folders, map(_next_id, old), strict=True)])
+        runs = _own(runs, declaration)
     ids, priorities = [], []
-    for episode, run in enumerate(runs):
-        part = counts.index(min(counts))
-        counts[part] += len(run.ids)
-        if part != declaration.number:
-            continue
+    for number, run in enumerate(runs):
         stored = _store(buffer, old[run.shard].get(run.ids))
         if isinstance(buffer.retention, Fifo):
-            notes.episodes[stored % buffer.capacity] = episode + (declaration.epoch << 51)
+            notes.episodes[stored % buffer.capacity] = number + (declaration.epoch << 51)
         ids.append(stored)
         priorities.append(_priorities(old[run.shard], run.ids))
     if ids and buffer.sampler.wants_feedback:
         buffer.update_priorities(np.concatenate(ids), priority=np.concatenate(priorities))
 
 
-def _runs(shard: int, buffer: ReplayBuffer, episodes: Ids) -> Iterator[Run]:
-    """Yield an old shard's steps episode by episode; where nothing looks around them, in pieces."""
-    (ids,) = buffer.stored_ids()
-    plain = not buffer.transforms and buffer.next_obs == "stored"
-    whose = np.arange(len(ids)) // PIECE if plain else episodes[ids % buffer.capacity]
-    order = np.argsort(whose, kind="stable")
-    borders = np.flatnonzero(np.diff(whose[order])) + 1
-    for places in np.split(order, borders):
-        if len(places):
-            yield Run(float(places[0]) / len(ids), shard, ids[places])
+def _dealt(old: list[ReplayBuffer], declaration: Declaration) -> list[Run]:
+    """Return this shard's steps where nothing looks around them: dealt out by age, so that all shards get as many."""
+    stored = [buffer.stored_ids()[0] for buffer in old]
+    ages = [np.arange(len(ids)) / max(len(ids), 1) for ids in stored]
+    ranks = np.argsort(np.argsort(np.concatenate(ages), kind="stable"), kind="stable")
+    borders = np.cumsum([len(ids) for ids in stored])[:-1]
+    runs = []
+    for shard, (ids, age, rank) in enumerate(zip(stored, ages, np.split(ranks, borders), strict=True)):
+        mine = np.flatnonzero(rank % declaration.parts == declaration.number)
+        pieces = np.split(mine, range(PIECE, len(mine), PIECE))
+        runs += [Run(float(age[piece[0]]), shard, ids[piece]) for piece in pieces if len(piece)]
+    return sorted(runs)
+
+
+def _episodes(old: list[ReplayBuffer], episodes: list[Ids]) -> list[Run]:
+    """Return all shards' steps episode by episode, oldest first."""
+    runs = []
+    for shard, (buffer, whose) in enumerate(zip(old, episodes, strict=True)):
+        (ids,) = buffer.stored_ids()
+        number = whose[ids % buffer.capacity]
+        order = np.argsort(number, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
+        runs += [Run(float(places[0]) / len(ids), shard, ids[places]) for places in parts if len(places)]
+    return sorted(runs)
+
+
+def _own(runs: list[Run], declaration: Declaration) -> list[Run]:
+    """Return those of this shard: each goes to the one that has fewest steps so far."""
+    counts, mine = [0] * declaration.parts, []
+    for run in runs:
+        part = counts.index(min(counts))
+        counts[part] += len(run.ids)
+        if part == declaration.number:
+            mine.append(run)
+    return mine
+
+
+def _next_id(buffer: ReplayBuffer) -> int:
+    return int(buffer.next_id)
 
 
 def _store(buffer: ReplayBuffer, columns: dict[str, Any]) -> Ids:
@@ -110,6 +134,6 @@ def _priorities(buffer: ReplayBuffer, ids: Ids) -> Floats:
     alpha = getattr(buffer.sampler, "alpha", 1.0)
     exponent = -alpha if isinstance(buffer.sampler, AntiPrioritized) else alpha
     if exponent == 0.0:
-        return masses
-    priorities: Floats = np.where(masses > 0.0, masses, 1.0) ** (1.0 / exponent)
-    return np.where(masses > 0.0, priorities, 0.0)
+        return np.asarray(masses)
+    priorities: Floats = np.where(masses > 0.0, np.power(np.where(masses > 0.0, masses, 1.0), 1.0 / exponent), 0.0)
+    return priorities

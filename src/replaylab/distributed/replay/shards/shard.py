@@ -105,10 +105,10 @@ class Shard:
         Raises:
             OutOfOrder: A call between them has not come, or the shard has not begun.
         """
-        last, ids = self._last(writer, number, acknowledged)
-        if number <= last:
+        applied = self._applied(writer, number, acknowledged)
+        if number <= max(applied):
             self._repeated += 1
-            return ids if number == last else np.full(where.shape, -1), self.tally()
+            return applied.get(number, np.full(where.shape, -1)), self.tally()
         ids = self._store(envs, steps, where, final_obs)
         if isinstance(self.buffer.retention, Fifo):
             stored = ids >= 0
@@ -116,17 +116,17 @@ class Shard:
             self._notes.episodes[slots] = episodes[stored] + (self._epoch << 51)  # an episode cut by a loss is two
         self._notes.added += int(where.sum())
         self._stored += int(where.sum())
-        self._notes.applied[writer] = (number, ids)
+        applied[number] = ids
         return ids, self.tally()
 
     def end_episode(self, writer: str, number: int, acknowledged: int, envs: Ids) -> tuple[Ids, Tally]:
         """Say that environments were reset separately; numbered as `add` is."""
-        last, _ = self._last(writer, number, acknowledged)
-        if number > last:
+        applied = self._applied(writer, number, acknowledged)
+        if number > max(applied):
             over = np.zeros(self.buffer.num_envs or 1, np.bool_)
             over[envs] = True
             self.buffer.end_episode(None if self.buffer.num_envs is None else over)
-            self._notes.applied[writer] = (number, np.zeros(0, np.int64))
+            applied[number] = np.zeros(0, np.int64)
         return np.zeros(0, np.int64), self.tally()
 
     def draw(self, rows: int) -> tuple[dict[str, Any] | None, Tally]:
@@ -179,14 +179,17 @@ class Shard:
         self.buffer.save(folder)
         return self.tally()
 
-    def _last(self, writer: str, number: int, acknowledged: int) -> tuple[int, Ids]:
-        """Return which of a writer's calls was the last, and its ids; the coming one must be the next."""
+    def _applied(self, writer: str, number: int, acknowledged: int) -> dict[int, Ids]:
+        """Return which of a writer's calls were applied, without those it need not be told of; the next may come."""
         if not self._begun:
             raise OutOfOrder
-        last, ids = self._notes.applied.get(writer, (0, np.zeros(0, np.int64)))
+        before = self._notes.applied.get(writer, {0: np.zeros(0, np.int64)})
+        last = max(before)
         if number > max(last, acknowledged) + 1:
             raise OutOfOrder
-        return last, ids
+        applied = {one: ids for one, ids in before.items() if one > acknowledged or one == last}
+        self._notes.applied[writer] = applied
+        return applied
 
     def _store(self, envs: Ids, steps: Mapping[str, Any], where: npt.NDArray[np.bool_], final_obs: Any) -> Ids:
         """Store columns of some environments; the others' are made up, and left out."""
