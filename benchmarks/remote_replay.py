@@ -1,4 +1,4 @@
-"""RemoteReplay beside a bare Ray actor that returns, or takes in, the same bytes; and the learner's wait for a lost shard.
+"""RemoteReplay beside a bare Ray actor that returns, or takes in, the same bytes; and the wait for a lost shard.
 
     python -m benchmarks.remote_replay --seconds 2
 
@@ -74,24 +74,28 @@ def compare(ours, bare, seconds, pairs):
     return mine, theirs, statistics.median(one / other for one, other in found)
 
 
+def show(what, flight, shards, found):
+    ours, bare, ratio = found
+    print(f"{what:15} {flight} in flight, {shards} shards: {ours:8.1f}/s, bare {bare:8.1f}/s, {ratio:.2f}", flush=True)
+
+
 def measure(kind, shards, flights, seconds, pairs):
     fields, capacity = KINDS[kind]
     columns = rows(fields)
     own = columns | {"probability": np.ones(BATCH), "id": np.zeros(BATCH, np.int64)}
     actor = ray.remote(num_cpus=0)(Bare).remote(own)
-    for flight in flights:
-        options = {"shards": shards, "prefetch": flight - 1, "sampler": Prioritized(beta=0.4), "seed": 0}
-        with RemoteReplay(capacity, fields, **options) as replay:
-            for _ in range(min(capacity // BATCH, 8) * 2):
-                replay.extend(**columns)
+    with RemoteReplay(capacity, fields, shards=shards, sampler=Prioritized(beta=0.4), seed=0) as replay:
+        for _ in range(min(capacity // BATCH, 8) * 2):
+            replay.extend(**columns)
+        for flight in flights:
+            replay._draws._prefetch = flight - 1
             call = in_flight(actor.give.remote, copied, flight)
-            mine, theirs, ratio = compare(lambda: replay.sample(BATCH), call, seconds, pairs)  # noqa: B023
-            print(f"{kind:7} batches {flight} in flight, {shards} shards: {mine:8.1f}/s, bare {theirs:8.1f}/s, {ratio:.2f}")
+            show(f"{kind} batches", flight, shards, compare(lambda: replay.sample(BATCH), call, seconds, pairs))
             writer = replay.writer(window=flight)
             call = in_flight(lambda: actor.take.remote(columns), ray.get, flight)
-            mine, theirs, ratio = compare(lambda: writer.extend(**columns), call, seconds, pairs)  # noqa: B023
+            found = compare(lambda writer=writer: writer.extend(**columns), call, seconds, pairs)
             writer.flush()
-            print(f"{kind:7} adds    {flight} in flight, {shards} shards: {mine:8.1f}/s, bare {theirs:8.1f}/s, {ratio:.2f}")
+            show(f"{kind} adds", flight, shards, found)
     ray.kill(actor)
 
 
@@ -108,8 +112,10 @@ def loss(times):
                 begun = time.perf_counter()
                 replay.sample(BATCH)
                 (usual if k < 30 else waits).append(1000 * (time.perf_counter() - begun))
-    print(f"a shard of 4 killed: longest wait {max(waits):.1f} ms; before it median {statistics.median(usual):.1f} ms, "
-          f"longest {max(usual[1:]):.1f} ms")
+    print(
+        f"a shard of 4 killed: longest wait {max(waits):.1f} ms; before it median {statistics.median(usual):.1f} ms, "
+        f"longest {max(usual[1:]):.1f} ms"
+    )
 
 
 def main():

@@ -1,5 +1,7 @@
 """Law 5: rows drawn never exceed what the limiter allows for the steps stored, whatever the order of calls."""
 
+from threading import Thread
+
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
@@ -59,6 +61,16 @@ def test_a_draw_waits_until_writers_have_stored_enough():
         made.sample(2)
     made.extend(**steps(0, 1))
     made.sample(2)
+
+
+def test_another_thread_stores_while_a_draw_waits():
+    made, _ = replay(limiter=Limiter(1.0, timeout=20.0), sampler=Uniform())
+    drawn = []
+    thread = Thread(target=lambda: drawn.append(made.sample(5)))
+    thread.start()
+    made.extend(**steps(0, 5))
+    thread.join(20.0)
+    assert len(drawn[0].id) == 5
 
 
 def test_what_a_lost_shard_had_stored_still_counts():

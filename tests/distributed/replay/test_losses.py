@@ -236,3 +236,12 @@ def test_a_shard_that_cannot_be_made_says_why():
 
     with pytest.raises(StorageError, match="a shard ended before it had begun"):
         replay(transport=Broken())
+
+
+def test_a_replay_that_was_closed_says_so():
+    made, _ = replay()
+    made.extend(**steps(0, 5))
+    with made:
+        made.sample(2)
+    with pytest.raises(StorageError, match="the shards of this replay have ended"):
+        made.sample(2)

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class Asked:
 
 
 class Draws:
-    """Draws batches from all shards, some of them ahead. Not to be called by several threads at once.
+    """Draws batches from all shards, some of them ahead. Not to be called by several threads at once, but in pauses.
 
     Args:
         fleet: The shards.
@@ -52,6 +52,7 @@ class Draws:
         min_size: Steps that must be stored.
         strict: Whether totals are read before every draw.
         random: Where the strata's draws lie.
+        pause: Sleeps for some seconds; what else is called from other threads may come in between.
     """
 
     def __init__(
@@ -63,11 +64,11 @@ class Draws:
         min_size: int,
         strict: bool,
         random: np.random.Generator,
+        pause: Callable[[float], Any],
     ) -> None:
-        self._fleet, self._sampler, self._random = fleet, sampler, random
+        self._fleet, self._sampler, self._random, self._pause = fleet, sampler, random, pause
         self._prefetch, self._limiter, self._min_size, self._strict = prefetch, limiter, min_size, strict
         self._asked: deque[Asked] = deque()
-        self.rows = 0  # B of the batches on their way
         self.drawn = 0  # rows asked for, which the limiter bounds
         self.topped_up = 0  # rows drawn from other shards than those asked first
 
@@ -77,16 +78,16 @@ class Draws:
         Args:
             rows: B.
             beta: β now, None for samplers without.
-            check: Is called with the first part that comes, and its rows; may raise.
+            check: Is called with B and the first part that comes; may raise.
         """
-        if rows != self.rows:
-            self.forget()
-            self.rows = rows
-        while len(self._asked) <= self._prefetch and self._may_ask(rows, wait=not self._asked):
+        while True:
+            if self._asked and self._asked[0].rows != rows:  # of another call, maybe of another thread's meanwhile
+                self.forget()
+            if len(self._asked) > self._prefetch or not self._may_ask(rows, wait=not self._asked):
+                break
             self.drawn += rows
             self._asked.append(self._sent(rows))
-        first = self._asked.popleft()
-        return self._collected(first, beta, check)
+        return self._collected(self._asked.popleft(), beta, check)
 
     def forget(self) -> None:
         """Leave batches that are on their way."""
@@ -118,7 +119,7 @@ class Draws:
                     f"stored so far, but {self.drawn:,} are drawn and {rows:,} more asked for; add steps, or give it "
                     "a slack"
                 )
-            sleep(POLL)
+            self._pause(POLL)
             fleet.refresh()
 
     def _can_draw(self) -> bool:
@@ -135,7 +136,7 @@ class Draws:
                 self._raise_empty()
             if monotonic() - begun > PATIENCE:
                 raise StorageError(f"no shard has come in {PATIENCE:.0f} s in place of those that were lost")
-            sleep(POLL)
+            self._pause(POLL)
 
     def _raise_empty(self) -> None:
         size, least = self._fleet.size, self._min_size
@@ -155,12 +156,12 @@ class Draws:
         return asked
 
     def _collected(self, asked: Asked, beta: float | None, check: Callable[[int, Any], None]) -> dict[str, Any]:
-        portions: list[Portion] = []
+        rows, portions = asked.rows, list[Portion]()
         columns: list[dict[str, Any]] = []
         while True:
             portion, came = self._portion(asked)
             if came:
-                check(len(came[0]["id"]), came[0])
+                check(rows, came[0])
                 portions.append(portion)
                 columns.extend(came)
             missing = asked.rows - sum(len(part["id"]) for part in came)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
 from os import PathLike
 from pathlib import Path
-from threading import RLock
+from threading import Condition
 from typing import Any, Literal, Self
 from uuid import uuid4
 from weakref import ref
@@ -375,7 +375,7 @@ class RemoteReplay(Declared):
         return True
 
     def _open(self, options: RemoteOptions, restored: Restored | None) -> None:
-        self._options, self._template, self._lock = options, options.template, RLock()
+        self._options, self._template, self._lock = options, options.template, Condition()
         if options.means.transport is None:
             from replaylab.distributed.replay.shards.ray_transport import connected  # imports Ray
 
@@ -392,7 +392,7 @@ class RemoteReplay(Declared):
         self._fleet = Fleet(transport, options.declarations(restored), self._saver.folder)
         self._draws = Draws(
             *(self._fleet, self.sampler, 0 if options.means.strict else options.means.prefetch, options.means.limiter),
-            *(options.min_size, options.means.strict, np.random.default_rng(options.stream())),
+            *(options.min_size, options.means.strict, np.random.default_rng(options.stream()), self._lock.wait),
         )
         self._feedback = Feedback(self._fleet, self._template, options.means.strict)
         self._own = self._writer(np.arange(self.num_envs or 1), 8, self._fleet)
@@ -455,12 +455,12 @@ class RemoteReplay(Declared):
                 line += tally.total
         return law / line if line > 0.0 else law
 
-    def _check_room(self, rows: int, part: Any) -> None:
+    def _check_room(self, wanted: int, part: Any) -> None:
         """Raise `OverSizeError` if the object store has no room for the batches on their way."""
-        wanted, on_their_way = self._draws.rows, self._options.means.prefetch + 1
+        on_their_way = self._options.means.prefetch + 1
         if wanted == self._room_for:
             return
-        needed = sum(leaf.nbytes for leaf in leaves(part)) * wanted // rows * on_their_way
+        needed = sum(leaf.nbytes for leaf in leaves(part)) * wanted // len(part["id"]) * on_their_way
         room = self._fleet.transport.batch_room()
         if needed > room:
             raise OverSizeError(

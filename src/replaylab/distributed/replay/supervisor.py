@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from threading import Event, Thread
 
+from replaylab.errors import StorageError
+
 log = logging.getLogger("replaylab.distributed")
 
 PERIOD = 0.5
@@ -11,10 +13,10 @@ PERIOD = 0.5
 
 
 class Supervisor:
-    """Calls a function again and again, until it is stopped, or the function returns False.
+    """Calls a function again and again, until it is stopped, or the function returns False or raises `StorageError`.
 
     Args:
-        tend: The function; what it raises is logged, and ends nothing.
+        tend: The function; what else it raises is logged, and ends nothing.
         period: Seconds between two calls.
     """
 
@@ -32,5 +34,8 @@ class Supervisor:
             try:
                 if not tend():
                     return
+            except StorageError as error:
+                log.warning("shards are not seen to any more: %s", error)
+                return
             except Exception as error:
                 log.warning("shards could not be seen to: %s", error)

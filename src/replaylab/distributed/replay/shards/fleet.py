@@ -68,7 +68,7 @@ class Fleet:
     def __init__(
         self, transport: Transport, declarations: list[Declaration], folder: Callable[[int], str | None]
     ) -> None:
-        self.transport, self._folder = transport, folder
+        self.transport, self._folder, self._stopped = transport, folder, False
         self.places = [Place(one, transport.start(one)) for one in declarations]
         try:
             for place in self.places:
@@ -85,7 +85,8 @@ class Fleet:
             raise
 
     def stop(self) -> None:
-        """End all shards."""
+        """End all shards; none is started any more."""
+        self._stopped = True
         for place in self.places:
             place.client.stop()
 
@@ -174,6 +175,8 @@ class Fleet:
                 place.begun, place.retry_at = None, monotonic() + PAUSE
 
     def _start(self, place: Place, folder: str | None) -> None:
+        if self._stopped:
+            raise StorageError("the shards of this replay have ended; make it again, or load a snapshot")
         epoch = place.epoch + 1
         if epoch >= MOST_EPOCHS:
             raise StorageError(f"shard {place.number} was lost {epoch} times; there are no more epochs for ids")

@@ -102,6 +102,8 @@ class RayTransport:
 
     def start(self, declaration: Declaration) -> RayClient:
         """Start an actor; Ray does not start it again by itself."""
+        if not ray.is_initialized():  # Ray would start another cluster
+            raise StorageError("Ray was shut down, and all shards with it; make the replay again, or load a snapshot")
         number, epoch = declaration.number, declaration.epoch
         options = {"name": f"{self.run}/{number}/{epoch}", "namespace": NAMESPACE, "num_cpus": 0, "max_restarts": 0}
         if self.placement == "spread":
