@@ -20,11 +20,11 @@ CALLS = st.lists(
         st.tuples(st.just("kill"), st.integers(0, 2)),
         st.tuples(st.just("save"), st.just(0)),
     ),
-    max_size=25,
+    max_size=16,
 )
 
 
-@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(CALLS, st.sampled_from([0.3, 1.0, 4.0]), st.sampled_from([0.0, 7.0]), st.integers(0, 3))
 def test_the_bound_is_kept_under_random_schedules(tmp_path_factory, calls, ratio, slack, prefetch):
     folder = tmp_path_factory.mktemp("limiter")

@@ -111,6 +111,7 @@ def test_every_step_is_stored_once_whatever_is_sent_again(calls):
                 shard.die(answered)
                 lost += shard.shard.buffer.size
         writer.flush()
+        made.stats(), made.tend()
     ids = np.concatenate([np.zeros(0, int), *(one[:, 0] for one in told)])
     assert len(set(ids.tolist())) == len(ids) == first  # every step was acknowledged, under an id of its own
     kept = sorted(x for one in held(transport, 2) for x in one)

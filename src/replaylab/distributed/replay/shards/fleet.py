@@ -12,7 +12,7 @@ import numpy.typing as npt
 from replaylab.distributed.replay.shards.ids import MOST_EPOCHS
 from replaylab.distributed.replay.shards.shard import Tally
 from replaylab.distributed.replay.shards.transport import Declaration, Pending, ShardClient, ShardLost, Transport
-from replaylab.errors import ReplayError, StorageError
+from replaylab.errors import StorageError
 
 log = logging.getLogger("replaylab.distributed")
 
@@ -32,6 +32,7 @@ class Place:
         former: Steps that shards before it had stored, and that its own count does not hold.
         told: Steps stored, as far as any shard of this place has told.
         losses: How many shards were lost here.
+        lost_steps: Steps that were lost with them, as far as they had told.
         retry_at: When to start one again, where that has failed.
     """
 
@@ -164,15 +165,17 @@ class Fleet:
         for place in self.places:
             if place.retry_at is not None and monotonic() >= place.retry_at:
                 place.retry_at = None
-                self._start(place, None)
+                self._start(place, place.declaration.folder)
             if place.begun is None or not place.begun.ready():
                 continue
             try:
                 self._join(place, place.begun.result())
-            except (ShardLost, ReplayError) as error:
+            except Exception as error:  # of any kind: the other shards serve meanwhile
                 log.warning("shard %d (epoch %d) could not begin: %s", place.number, place.epoch, error)
                 place.client.stop()
                 place.begun, place.retry_at = None, monotonic() + PAUSE
+                if not isinstance(error, ShardLost):  # then its snapshot is of no use
+                    place.declaration = replace(place.declaration, folder=None)
 
     def _start(self, place: Place, folder: str | None) -> None:
         if self._stopped:
