@@ -229,14 +229,6 @@ class BoundReplay {
         return made;
     }
 
-    std::vector<std::tuple<double, double, std::int64_t>> totals() {
-        await_draws();
-        std::vector<std::tuple<double, double, std::int64_t>> found;
-        const WithoutGil no_gil;
-        for (const LawTotals& one : replay_->totals()) found.emplace_back(one.total, one.least, one.rows);
-        return found;
-    }
-
     nb::tuple counts() const {
         const auto n = static_cast<std::size_t>(replay_->replicas());
         std::vector<std::int64_t> sizes(n), next_ids(n);
@@ -265,10 +257,7 @@ class BoundReplay {
             owner);
     }
 
-    std::int64_t nbytes() const {
-        const WithoutGil no_gil;
-        return replay_->nbytes();
-    }
+    Replay& replay() { return *replay_; }  // to be called without Python's lock
     std::int64_t most_nbytes() const { return replay_->most_nbytes(); }
 
     std::int64_t row_stride() const { return replay_->rows().stride(); }

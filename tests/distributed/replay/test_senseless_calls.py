@@ -35,7 +35,7 @@ MADE = {
 IDS = np.arange(3)
 MORE = "3.5 huge"
 STEP = {name: value[0] for name, value in steps(0, 1).items()}
-FLAGS = dict.fromkeys(FIELDS, TRUTH) | {"x": ARRAY, "where": "None True 0", "final_obs": "None"}
+FLAGS = dict.fromkeys(FIELDS, "True") | {"x": ARRAY, "where": "None True", "final_obs": "None"}
 CALLS = [
     Call(Limiter, {"samples_per_insert": 1.0}, {"samples_per_insert": MORE, "slack": f"0 {MORE}", "timeout": MORE}),
     Call(Snapshots, {"folder": "there"}, {"folder": "text", "period": "3.5 huge"}),

@@ -59,14 +59,11 @@ class Routes:
         """Yield what goes where, of columns ``T e *shape`` and of which of their steps are given, (T, e)."""
         ends = columns[ENDS[0]] | columns[ENDS[1]] if self._told_ends else np.zeros(given.shape, np.bool_)
         ends = ends.astype(np.bool_)
-        stored, home, episodes = np.empty_like(given), np.empty(given.shape, np.int64), np.empty(given.shape, np.int64)
-        for t, now in enumerate(given):
-            stored[t] = now & ~self._resets
-            home[t], episodes[t] = self._home, self._episode
-            over = stored[t] & (ends[t] | self._alone)
-            if self._skips:
-                self._resets = np.where(now, over, self._resets)
-            self._leave(over)
+        stored = self._without_resets(given, ends) if self._skips else given
+        over = stored & (ends | self._alone)
+        before = np.cumsum(over, 0) - over  # how many episodes each environment has ended before this step
+        home, episodes = (self._home + before) % self._shards, self._episode + before
+        self._leave(over.sum(0))
         for shard in np.unique(home[stored]).tolist():
             mine = stored & (home == shard)
             rows, envs = np.flatnonzero(mine.any(1)), np.flatnonzero(mine.any(0))
@@ -80,7 +77,15 @@ class Routes:
         self._leave(asked)
         return [(int(shard), columns) for shard, columns in told]
 
-    def _leave(self, over: Flags) -> None:
-        """Send these environments' next episodes to the next shard."""
-        self._home = np.where(over, (self._home + 1) % self._shards, self._home)
+    def _without_resets(self, given: Flags, ends: Flags) -> Flags:
+        """Return which steps are given and no resets, (T, e)."""
+        stored = np.empty_like(given)
+        for t, now in enumerate(given):
+            stored[t] = now & ~self._resets
+            self._resets = np.where(now, stored[t] & ends[t], self._resets)
+        return stored
+
+    def _leave(self, over: npt.NDArray[Any]) -> None:
+        """Move each environment on by so many episodes, to as many shards further."""
+        self._home = (self._home + over) % self._shards
         self._episode = self._episode + over
