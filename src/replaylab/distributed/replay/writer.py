@@ -157,8 +157,8 @@ class RemoteWriter:
             array = array if many else array[None]
             return array[:, None] if alone else array
 
-        fields = {name: template.given_fields[name] for name in steps}
-        columns, final_obs = as_arrays(fields, steps, with_axes), map_tree(with_axes, final_obs)
+        columns = as_arrays(template.given_fields, steps, with_axes)
+        final_obs = map_tree(with_axes, final_obs)
         shape = (len(next(leaves(columns))), len(self._envs))
         given = np.ones(shape, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(shape)
         ids = np.full(shape, -1)
