@@ -38,7 +38,7 @@ napoleon_use_ivar = True
 napoleon_attr_annotations = False
 
 # No network while building, so types of other packages are named, not linked; nor are those that are not public.
-UNLINKED = (r"(?!replaylab\.).*", r"replaylab\._core.*", r"replaylab\.(plotting|replay|learners|study)\..*")
+UNLINKED = (r"(?!replaylab\.).*", r"replaylab\._core.*", r"replaylab\.(plotting|replay|learners|study|distributed)\..*")
 nitpick_ignore_regex = [("py:.*", name) for name in UNLINKED]
 
 LONG = {stringify_annotation(ArrayLike, "smart"): "ArrayLike", stringify_annotation(ArrayLike): "ArrayLike"}

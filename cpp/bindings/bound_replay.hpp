@@ -257,10 +257,7 @@ class BoundReplay {
             owner);
     }
 
-    std::int64_t nbytes() const {
-        const WithoutGil no_gil;
-        return replay_->nbytes();
-    }
+    Replay& replay() { return *replay_; }  // to be called without Python's lock
     std::int64_t most_nbytes() const { return replay_->most_nbytes(); }
 
     std::int64_t row_stride() const { return replay_->rows().stride(); }

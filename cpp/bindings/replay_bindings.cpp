@@ -202,6 +202,15 @@ void bind_calls(ReplayClass& replay) {
              nb::arg("scheduled"),
              nb::sig("def probabilities(self, ids: object, batch: int, scheduled: "
                      "collections.abc.Sequence[float]) -> numpy.typing.NDArray[numpy.float64]"))
+        .def("totals",
+             [](BoundReplay& self) {
+                 self.await_draws();
+                 std::vector<std::tuple<double, double, std::int64_t>> found;
+                 const WithoutGil no_gil;
+                 for (const LawTotals& one : self.replay().totals())
+                     found.emplace_back(one.total, one.least, one.rows);
+                 return found;
+             })
         .def("counts", &BoundReplay::counts, nb::sig("def counts(self) -> tuple[list[int], list[int]]"));
 }
 
@@ -261,7 +270,11 @@ void bind_contents(ReplayClass& replay) {
         .def_prop_ro("row_stride", &BoundReplay::row_stride)
         .def_prop_ro("storage_identity", &BoundReplay::storage_identity)
         .def_prop_ro("storage_nbytes", &BoundReplay::storage_nbytes)
-        .def_prop_ro("nbytes", &BoundReplay::nbytes)
+        .def_prop_ro("nbytes",
+                     [](BoundReplay& self) {
+                         const WithoutGil no_gil;
+                         return self.replay().nbytes();
+                     })
         .def_prop_ro("most_nbytes", &BoundReplay::most_nbytes);
 }
 

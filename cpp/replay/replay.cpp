@@ -463,6 +463,15 @@ void Replay::blocks(const std::int64_t* given, std::int64_t n, std::int64_t widt
     }
 }
 
+std::vector<LawTotals> Replay::totals() {
+    const auto turn = turns_.take();
+    catch_up();
+    std::vector<LawTotals> found;
+    for (const Single& one : replays_)
+        if (const auto totals = one.sampler->totals(one.ring)) found.push_back(*totals);
+    return found;
+}
+
 void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
     const auto turn = turns_.take();
     for (std::size_t r = 0; r < replays_.size(); ++r) {

@@ -80,6 +80,10 @@ class Replay {
     void probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch, const double* scheduled,
                        std::int64_t stride, double* out);
 
+    // Per replica: what its sampler's law is in proportion to, together; empty where it is another kind of
+    // law.
+    std::vector<LawTotals> totals();
+
     // Copies the rows of ids [R][n] out: targets[f] receives [R][n] values of field f. Throws on an id that
     // is not stored. Transformed: what a batch with these steps drawn would hold. Aside: and nothing
     // remembers it, neither counts nor random streams.

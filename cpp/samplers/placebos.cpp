@@ -116,6 +116,7 @@ class Dispersed : public Prioritized {
         for (std::int64_t k = 0; k < batch; ++k) out.probability[k] = tree_.leaf(out.slot[k]) / total;
         fill_weights(ring, batch, *beta, out);
     }
+    std::optional<LawTotals> totals(const Ring&) const override { return std::nullopt; }
 
   private:
     static constexpr int kTries = 16;

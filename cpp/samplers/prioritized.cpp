@@ -126,6 +126,11 @@ void Prioritized::law(const Ring&, const std::int64_t* slots, std::int64_t n, st
     for (std::int64_t k = 0; k < n; ++k) out[k] = total > 0.0 ? tree_.leaf(slots[k]) / total : 0.0;
 }
 
+std::optional<LawTotals> Prioritized::totals(const Ring& ring) const {
+    if (blocks_) return LawTotals{tree_.total(), blocks_->least(), blocks_->count()};
+    return LawTotals{tree_.total(), tree_.smallest_positive(), ring.size()};
+}
+
 // New steps get the largest p^α among the steps still stored, or of all there ever was (1 when there is
 // none): the first of them after the step it overwrites is gone, and with that value now stored, the others
 // the same.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "indexes/block_index.hpp"
@@ -28,6 +29,7 @@ class Prioritized : public Sampler {
               const Draw& out) override;
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
              const double* beta, double* out) const override;
+    std::optional<LawTotals> totals(const Ring& ring) const override;
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override;
     void update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
                 bool td_errors) override;

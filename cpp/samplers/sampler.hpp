@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,14 @@ struct Draw {
     float* weight;
 };
 
+// Of a law in proportion to a number of each row (a step, or a sequence): those numbers together. The laws of
+// several replays join into one by them.
+struct LawTotals {
+    double total = 0.0;
+    double least = 0.0;  // of the rows that can be drawn; +inf if there is none
+    std::int64_t rows = 0;
+};
+
 class Sampler {
   public:
     virtual ~Sampler() = default;
@@ -53,6 +62,9 @@ class Sampler {
     // For n stored slots: the chance that one row of the next batch, picked at random, is that step.
     virtual void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
                      const double* scheduled, double* out) const = 0;
+
+    // Nothing where the law is another one, or a row depends on the rows drawn before.
+    virtual std::optional<LawTotals> totals(const Ring&) const { return std::nullopt; }
 
     // n new steps now lie in these slots, in this order; the ring already holds them.
     virtual void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "indexes/block_index.hpp"
@@ -21,6 +22,9 @@ class Uniform : public Sampler {
     void law(const Ring& ring, const std::int64_t*, std::int64_t n, std::int64_t, const double*,
              double* out) const override {
         std::fill(out, out + n, 1.0 / static_cast<double>(ring.size()));
+    }
+    std::optional<LawTotals> totals(const Ring& ring) const override {
+        return LawTotals{static_cast<double>(ring.size()), 1.0, ring.size()};
     }
 };
 
@@ -67,6 +71,7 @@ class Distinct : public Uniform {
         for (std::int64_t k = 0; k < n; ++k)
             out[k] = stands_for_row(ring, slots[k]) ? 1.0 / static_cast<double>(rows_of(ring)) : 0.0;
     }
+    std::optional<LawTotals> totals(const Ring&) const override { return std::nullopt; }
     void stored(const Ring& ring, Random&, const std::int64_t* slots, std::int64_t n) override {
         if (ring.in_blocks()) note(ring, {slots, slots + n});
     }

@@ -11,6 +11,7 @@ from replaylab.replay.data.batch import Batch, release_batch_memory
 from replaylab.replay.data.fields import Field
 from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule, as_schedule, scheduled
 from replaylab.replay.data.seeding import ReplayStreamKey, Seed
+from replaylab.replay.introspection.introspective import LawTotals
 from replaylab.replay.introspection.stats import ReplayStats
 from replaylab.replay.mixed import MixedReplay
 from replaylab.replay.priorities import Priorities
@@ -69,6 +70,7 @@ __all__ = [
     "InspectableReplay",
     "LAP",
     "LaBER",
+    "LawTotals",
     "Linear",
     "MappedStorage",
     "MemoryMap",

@@ -1,6 +1,6 @@
 """Inspecting a buffer: the stored steps, their number, their memory, and the law by which they are drawn."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,20 @@ from replaylab.errors import ConfigError
 from replaylab.replay.data.arrays import checked_progress, ids_array, positive
 from replaylab.replay.persistence import Persistent
 from replaylab.replay.samplers.custom.state import CustomState
+
+
+class LawTotals(NamedTuple):
+    """What a law is in proportion to, over all that is stored; with replicas each is an array (R,).
+
+    Attributes:
+        total: Σ m of the law P(i) = m_i / Σ m: m = 1 (`Uniform`), or p^α.
+        least: The least m > 0; of a `Sequence`, of all its steps together. Infinite where none can be drawn.
+        rows: N, or how many sequences there are.
+    """
+
+    total: Any
+    least: Any
+    rows: Any
 
 
 class Introspective(Persistent):
@@ -54,6 +68,26 @@ class Introspective(Persistent):
                 blocks = self._blocks(rows)
                 own = self._block_law(self._custom, blocks, batch_size) * (blocks[..., 0] == rows)
         return np.asarray(own).reshape(law.shape)
+
+    def law_totals(self) -> LawTotals | None:
+        """Return what the law is in proportion to, together, in O(1): by it the laws of several buffers join into one.
+
+        None where the law is no proportion (`RankBased`, `Recency`), or a row depends on the rows drawn before it.
+
+        Example:
+            >>> from replaylab import Field, ReplayBuffer
+            >>> from replaylab.replay import Prioritized
+            >>> buffer = ReplayBuffer(10, {"x": Field()}, sampler=Prioritized(alpha=1.0))
+            >>> _ = buffer.update_priorities(buffer.extend(x=[0.0, 1.0, 2.0]), priority=[3.0, 0.5, 0.0])
+            >>> buffer.law_totals()
+            LawTotals(total=3.5, least=0.5, rows=3)
+        """
+        found = [] if self._draws is not None else self._core.totals()
+        if not found:
+            return None
+        if self.replicas is None:
+            return LawTotals(*found[0])
+        return LawTotals(*(np.array(column) for column in zip(*found, strict=True)))
 
     @property
     def size(self) -> Any:

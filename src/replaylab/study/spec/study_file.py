@@ -271,8 +271,8 @@ class Spec(_Table):
             )
         if self.looks is not None and any(one.primary for one in self.contrasts):
             raise ValueError(
-                "`looks` must not stand beside a contrast that is `primary`: its verdict is read from one interval, which "
-                "is of a single look; leave one of the two out"
+                "`looks` must not stand beside a contrast that is `primary`: its verdict is read from an interval of a "
+                "single look; leave one of the two out"
             )
         for strategy in self.strategies:
             self._check_budget(strategy, self.budget_of(strategy))

@@ -1,0 +1,199 @@
+"""Batches on their way: asked of all shards at once, topped up where one is lost, copied out."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from replaylab.distributed.replay.law import Floats, Portion, split, weights_of
+from replaylab.distributed.replay.limiter import Limiter
+from replaylab.distributed.replay.shards.fleet import Fleet, Place
+from replaylab.distributed.replay.shards.ids import global_ids
+from replaylab.distributed.replay.shards.transport import Pending, ShardClient
+from replaylab.distributed.replay.shards.trees import joined
+from replaylab.errors import EmptyBufferError, StorageError
+from replaylab.replay import Sampler
+
+PATIENCE = 60.0
+"""Seconds to wait for a shard where none is there."""
+
+POLL = 0.002
+"""Seconds between two looks at shards that have told nothing new."""
+
+
+@dataclass
+class Asked:
+    """Rows asked for at one time.
+
+    Attributes:
+        rows: How many.
+        totals: T̂ (S,).
+        clients: The shards there were, (S,).
+        parts: Who was asked.
+    """
+
+    rows: int
+    totals: Floats
+    clients: list[ShardClient]
+    parts: list[tuple[Place, Pending | None]] = field(default_factory=list)
+
+
+class Draws:
+    """Draws batches from all shards, some of them ahead. Not to be called by several threads at once, but in pauses.
+
+    Args:
+        fleet: The shards.
+        sampler: What is drawn, with its β.
+        prefetch: How many batches are on their way beside the one that is waited for.
+        limiter: How often steps may be drawn.
+        min_size: Steps that must be stored.
+        strict: Whether totals are read before every draw.
+        random: Where the strata's draws lie.
+        pause: Sleeps for some seconds; what else is called from other threads may come in between.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        sampler: Sampler,
+        prefetch: int,
+        limiter: Limiter | None,
+        min_size: int,
+        strict: bool,
+        random: np.random.Generator,
+        pause: Callable[[float], Any],
+    ) -> None:
+        self._fleet, self._sampler, self._random, self._pause = fleet, sampler, random, pause
+        self._prefetch, self._limiter, self._min_size, self._strict = prefetch, limiter, min_size, strict
+        self._asked: deque[Asked] = deque()
+        self.drawn = 0  # rows asked for, which the limiter bounds
+        self.topped_up = 0  # rows drawn from other shards than those asked first
+
+    def batch(self, rows: int, beta: float | None, check: Callable[[int, Any], None]) -> dict[str, Any]:
+        """Return the columns of a batch of so many rows; where B changes, batches on their way are left.
+
+        Args:
+            rows: B.
+            beta: β now, None for samplers without.
+            check: Is called with B and the first part that comes; may raise.
+        """
+        while True:
+            if self._asked and self._asked[0].rows != rows:  # of another call, maybe of another thread's meanwhile
+                self.forget()
+            if len(self._asked) > self._prefetch or not self._may_ask(rows, wait=not self._asked):
+                break
+            self.drawn += rows
+            self._asked.append(self._sent(rows))
+        return self._collected(self._asked.popleft(), beta, check)
+
+    def forget(self) -> None:
+        """Leave batches that are on their way."""
+        self.drawn -= sum(asked.rows for asked in self._asked)
+        self._asked.clear()
+
+    def _may_ask(self, rows: int, wait: bool) -> bool:
+        """Whether a batch may be asked for now; if there is none to wait for, wait until one may."""
+        fleet = self._fleet
+        fleet.tend()
+        if self._strict:
+            fleet.refresh()
+        if self._limiter and not self._limiter.allows(self.drawn + rows, fleet.inserted):
+            fleet.refresh()
+        if not wait:
+            within = self._limiter is None or self._limiter.allows(self.drawn + rows, fleet.inserted)
+            return within and self._can_draw()
+        if self._limiter:
+            self._await_limiter(self._limiter, rows)
+        self._await_steps()
+        return True
+
+    def _await_limiter(self, limiter: Limiter, rows: int) -> None:
+        fleet, begun = self._fleet, monotonic()
+        while not limiter.allows(self.drawn + rows, fleet.inserted):
+            if monotonic() - begun > limiter.timeout:
+                raise EmptyBufferError(
+                    f"{limiter} allows {limiter.allowed(fleet.inserted):,.0f} rows for the {fleet.inserted:,} steps "
+                    f"stored so far, but {self.drawn:,} are drawn and {rows:,} more asked for; add steps, or give it "
+                    "a slack"
+                )
+            self._pause(POLL)
+            fleet.refresh()
+
+    def _can_draw(self) -> bool:
+        return self._fleet.size >= self._min_size and bool(self._fleet.totals().any())
+
+    def _await_steps(self) -> None:
+        """Where too little can be drawn, wait for shards in place of lost ones, and for nothing else."""
+        fleet, begun = self._fleet, monotonic()
+        while not self._can_draw():
+            fleet.refresh()
+            if self._can_draw():
+                return
+            if len(fleet.live()) == len(fleet.places):
+                self._raise_empty()
+            if monotonic() - begun > PATIENCE:
+                raise StorageError(f"no shard has come in {PATIENCE:.0f} s in place of those that were lost")
+            self._pause(POLL)
+
+    def _raise_empty(self) -> None:
+        size, least = self._fleet.size, self._min_size
+        if size < least:
+            raise EmptyBufferError(f"{size:,} steps are stored in all shards, but a batch needs {least:,}; add more")
+        raise EmptyBufferError(
+            f"every one of the {size:,} stored steps has priority 0, so none can be drawn; give at least one a "
+            "positive priority with update_priorities"
+        )
+
+    def _sent(self, rows: int) -> Asked:
+        places, totals = self._fleet.places, self._fleet.totals()
+        asked = Asked(rows, totals, [place.client for place in places])
+        for place, count in zip(places, split(totals, rows, self._random).tolist(), strict=True):
+            if count:
+                asked.parts.append((place, self._fleet.ask(place, "draw", count)))
+        return asked
+
+    def _collected(self, asked: Asked, beta: float | None, check: Callable[[int, Any], None]) -> dict[str, Any]:
+        rows, portions = asked.rows, list[Portion]()
+        columns: list[dict[str, Any]] = []
+        while True:
+            portion, came = self._portion(asked)
+            if came:
+                check(rows, came[0])
+                portions.append(portion)
+                columns.extend(came)
+            missing = asked.rows - sum(len(part["id"]) for part in came)
+            if not missing:
+                break
+            self.topped_up += missing
+            self._await_steps()
+            asked = self._sent(missing)
+        weight = weights_of(self._sampler, beta, portions)
+        probability = [part for portion in portions for part in portion.probabilities()]
+        for part, law in zip(columns, probability, strict=True):
+            part["probability"] = law
+        whole: dict[str, Any] = joined(columns)
+        own = {"weight": weight, "probability": whole.pop("probability"), "id": whole.pop("id")}
+        return whole | own
+
+    def _portion(self, asked: Asked) -> tuple[Portion, list[dict[str, Any]]]:
+        """Wait for what was asked for, and return what came."""
+        answers, columns = {}, []
+        for place, pending in asked.parts:
+            answer = None if pending is None else self._fleet.answer(place, asked.clients[place.number], pending)
+            if answer is None or answer[0] is None:  # lost, or it has nothing to draw any more
+                continue
+            part, tally = answer
+            part["id"] = global_ids(place.epoch, place.number, part["id"])
+            answers[place.number] = (part["probability"], tally)
+            columns.append(part)
+        given, silent = set(answers), {place.number for place, _ in asked.parts} - set(answers)
+        there = {
+            place.number: place.tally
+            for place, client in zip(self._fleet.places, asked.clients, strict=True)
+            if place.tally and place.client is client and place.number not in silent and asked.totals[place.number]
+        }
+        line = [total if s in given or s in there else 0.0 for s, total in enumerate(asked.totals.tolist())]
+        return Portion(np.array(line), answers, there), columns

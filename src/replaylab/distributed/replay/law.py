@@ -1,0 +1,106 @@
+"""The law over all shards: whose share of a batch is how large, and with what probability each row was really drawn.
+
+Shard s holds steps of masses m (1 each, or p^α), in all T_s. Over one buffer that held everything the law were
+P(i) = m_i / ΣT. The shards' totals move while a draw is on its way, so the share is made from those last told, T̂_s, and
+the shard draws from what it holds when the call arrives. The chance of a row is then
+
+    q_i = (T̂_s / ΣT̂) · (m_i / T_s),
+
+and it is q that is reported, and q that weights are made from. So stale totals change what is drawn a little, and
+bias nothing: Σ q_i · f_i/(N·q_i) is the mean of f, whatever T̂ is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.distributed.replay.shards.shard import Tally
+from replaylab.replay import Sampler
+
+Floats = npt.NDArray[np.float64]
+
+
+def split(totals: Floats, rows: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Return how many rows each shard gives: one draw from each of B equal strata of the line of all totals.
+
+    Args:
+        totals: T̂ (S,), their sum positive.
+        rows: B.
+        random: Where in its stratum each draw lies.
+
+    Example:
+        >>> split(np.array([3.0, 0.0, 1.0]), 8, np.random.default_rng(0)).tolist()
+        [6, 0, 2]
+    """
+    ends = np.cumsum(totals)
+    marks = (np.arange(rows) + random.random(rows)) * (ends[-1] / rows)
+    below = np.searchsorted(marks, ends[:-1], side="left")
+    # A mark that rounding puts at the very end belongs to the last shard that has anything.
+    last = int(np.flatnonzero(totals)[-1])
+    below[last:] = rows
+    return np.diff(below, prepend=0, append=rows)
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Rows that were asked for at one time, as they came.
+
+    Attributes:
+        totals: T̂ of each shard when they were asked for; 0 of those that did not answer.
+        answers: Of the shards that gave rows: probabilities in the shard's own law, and its tally right after.
+        known: The newest tally of each shard that answers; of one that was not asked it is an older one.
+    """
+
+    totals: Floats
+    answers: Mapping[int, tuple[Floats, Tally]]
+    known: Mapping[int, Tally]
+
+    def probabilities(self) -> list[Floats]:
+        """Return q of the rows, shard by shard."""
+        line = self.totals.sum()
+        return [law * (self.totals[s] / line) for s, (law, _) in self.answers.items()]
+
+    def now(self) -> dict[int, Tally]:
+        """Return the tally of each shard that answers, that of the draw where it gave rows."""
+        return {**self.known, **{s: tally for s, (_, tally) in self.answers.items()}}
+
+
+def weights_of(sampler: Sampler, beta: float | None, portions: list[Portion]) -> npt.NDArray[np.float32]:
+    """Return the importance weights of all rows.
+
+    With β: w_i = (N·q_i)^−β, divided by the largest of the buffer, of the batch, or by nothing. Samplers without β
+    (`Uniform`, `LAP`) are not corrected, but for totals that were stale: w_i = P(i)/q_i, 1 where they were not.
+    """
+    if beta is None:
+        return np.concatenate([_staleness(one) for one in portions]).astype(np.float32)
+    scaled = [np.concatenate(one.probabilities()) * sum(tally.rows for tally in one.now().values()) for one in portions]
+    values, normalize = np.concatenate(scaled), getattr(sampler, "normalize", "none")
+    reference = 1.0
+    if normalize == "batch":
+        reference = values.min()
+    if normalize == "buffer":
+        reference = min(_least(one) for one in portions)
+    weights: npt.NDArray[np.float32] = ((reference / values) ** beta).astype(np.float32)
+    return weights
+
+
+def _staleness(portion: Portion) -> Floats:
+    """Return P(i)/q_i, which depends on the shard alone."""
+    now = portion.now()
+    line, true_line = portion.totals.sum(), sum(tally.total for tally in now.values())
+    return np.concatenate(
+        [
+            np.full(len(law), (tally.total / true_line) * (line / portion.totals[s]))
+            for s, (law, tally) in portion.answers.items()
+        ]
+    )
+
+
+def _least(portion: Portion) -> float:
+    """Return the least N·q of any row that could have been drawn."""
+    now, line = portion.now(), portion.totals.sum()
+    rows = sum(tally.rows for tally in now.values())
+    shares = [portion.totals[s] / line * tally.least / tally.total for s, tally in now.items() if tally.total > 0.0]
+    return float(rows * min(share for share in shares if share > 0.0))

@@ -1,0 +1,91 @@
+"""Which shard a step goes to: that of its episode, and the next shard for the environment's next episode."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.replay import ReplayBuffer
+
+Ids = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+ENDS = ("terminated", "truncated")
+
+
+class Route(NamedTuple):
+    """What goes to one shard.
+
+    Attributes:
+        shard: Which.
+        rows: Of which of the T time steps, int64 (t,).
+        columns: Of which of the writer's environments, int64 (e,).
+        where: Which of these are its steps, bool (t, e).
+        episodes: The number of each one's episode, int64 (t, e).
+    """
+
+    shard: int
+    rows: Ids
+    columns: Ids
+    where: Flags
+    episodes: Ids
+
+
+class Routes:
+    """Follows the episodes of a writer's environments.
+
+    An episode ends with ``terminated`` or ``truncated``, or by `end_episode`. Without these fields every step goes to
+    the next shard where nothing looks around it, and otherwise all until `end_episode` to one.
+
+    In mode "next_step" the step after an end is the environment resetting itself. It is left out here: a shard that
+    takes another's place would not know of the end.
+
+    Args:
+        template: A buffer declared as the writer's steps are.
+        envs: The numbers of this writer's environments.
+        shards: S.
+    """
+
+    def __init__(self, template: ReplayBuffer, envs: Ids, shards: int) -> None:
+        self._shards, self._skips = shards, template.autoreset == "next_step"
+        self._told_ends = all(name in template.fields for name in ENDS)
+        self._alone = not self._told_ends and not template.transforms and template.next_obs == "stored"
+        self._home = envs % shards
+        self._episode = np.random.default_rng().integers(2**50, size=len(envs))  # no other writer has these numbers
+        self._resets = np.zeros(len(envs), np.bool_)
+
+    def route(self, columns: dict[str, Any], given: Flags) -> Iterator[Route]:
+        """Yield what goes where, of columns ``T e *shape`` and of which of their steps are given, (T, e)."""
+        ends = columns[ENDS[0]] | columns[ENDS[1]] if self._told_ends else np.zeros(given.shape, np.bool_)
+        ends = ends.astype(np.bool_)
+        stored = self._without_resets(given, ends) if self._skips else given
+        over = stored & (ends | self._alone)
+        before = np.cumsum(over, 0) - over  # how many episodes each environment has ended before this step
+        home, episodes = (self._home + before) % self._shards, self._episode + before
+        self._leave(over.sum(0))
+        for shard in np.unique(home[stored]).tolist():
+            mine = stored & (home == shard)
+            rows, envs = np.flatnonzero(mine.any(1)), np.flatnonzero(mine.any(0))
+            at = np.ix_(rows, envs)
+            yield Route(shard, rows, envs, mine[at], episodes[at])
+
+    def end_episode(self, asked: Flags) -> list[tuple[int, Ids]]:
+        """End the episodes of these environments, bool (e,); return which shards are to know it of which of them."""
+        told = [(shard, np.flatnonzero(asked & (self._home == shard))) for shard in np.unique(self._home[asked])]
+        self._resets &= ~asked
+        self._leave(asked)
+        return [(int(shard), columns) for shard, columns in told]
+
+    def _without_resets(self, given: Flags, ends: Flags) -> Flags:
+        """Return which steps are given and no resets, (T, e)."""
+        stored = np.empty_like(given)
+        for t, now in enumerate(given):
+            stored[t] = now & ~self._resets
+            self._resets = np.where(now, stored[t] & ends[t], self._resets)
+        return stored
+
+    def _leave(self, over: npt.NDArray[Any]) -> None:
+        """Move each environment on by so many episodes, to as many shards further."""
+        self._home = (self._home + over) % self._shards
+        self._episode = self._episode + over

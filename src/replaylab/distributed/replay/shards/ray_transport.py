@@ -1,0 +1,161 @@
+"""Shards as Ray actors: the one module of the replay that knows Ray."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from replaylab.distributed.replay.shards.shard import Shard, Tally
+from replaylab.distributed.replay.shards.transport import Declaration, ShardLost
+from replaylab.errors import ConfigError, MissingExtraError, StorageError
+
+try:
+    import ray
+    from ray import exceptions
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+except ModuleNotFoundError as error:
+    raise MissingExtraError(
+        'RemoteReplay needs ray, which is not installed. Run: pip install "replaylab[ray]"'
+    ) from error
+
+NAMESPACE = "replaylab"
+
+PATIENCE = 120.0
+"""Seconds until a shard that neither answers nor is known to be dead counts as lost; a later answer is refused."""
+
+LONG = ("begin", "save")
+"""Calls that may take any time."""
+
+LOST = (
+    *(exceptions.RayActorError, exceptions.ActorUnavailableError, exceptions.ObjectLostError),
+    *(exceptions.NodeDiedError, exceptions.WorkerCrashedError, exceptions.GetTimeoutError),
+    *(exceptions.RaySystemError, exceptions.TaskCancelledError),
+)
+
+
+class RayShard(Shard):
+    """A shard that knows on which node it is."""
+
+    def figures(self) -> tuple[dict[str, Any], Tally]:
+        """Return what it has counted, and its node."""
+        counted, tally = super().figures()
+        return counted | {"node": ray.get_runtime_context().get_node_id()}, tally
+
+
+@dataclass(frozen=True)
+class RayPending:
+    """An answer of an actor to come."""
+
+    reference: Any
+    patience: float | None
+
+    def ready(self) -> bool:
+        """Whether it is there."""
+        return bool(ray.wait([self.reference], timeout=0, fetch_local=False)[0])
+
+    def result(self) -> Any:
+        """Return it: large arrays in it are views of Ray's object store, to be copied out at once."""
+        try:
+            return ray.get(self.reference, timeout=self.patience)
+        except exceptions.ActorUnschedulableError as error:
+            raise StorageError(f"a shard cannot be placed: {str(error).splitlines()[0]}") from None
+        except LOST as error:
+            raise ShardLost(str(error)) from error
+        except exceptions.RayTaskError as error:
+            raise error.cause from None
+
+
+@dataclass(frozen=True)
+class RayClient:
+    """A shard that is a Ray actor."""
+
+    number: int
+    epoch: int
+    actor: Any
+
+    def call(self, method: str, *arguments: Any) -> RayPending:
+        """Call a method of the actor."""
+        patience = None if method in LONG else PATIENCE
+        try:
+            return RayPending(getattr(self.actor, method).remote(*arguments), patience)
+        except LOST as error:
+            raise ShardLost(str(error)) from error
+
+    def stop(self) -> None:
+        """Kill the actor."""
+        with suppress(Exception):  # Ray may be gone before it
+            ray.kill(self.actor)
+
+
+@dataclass(frozen=True)
+class RayTransport:
+    """Starts shards in the Ray cluster that this process is connected to.
+
+    Attributes:
+        run: What tells its actors from those of other replays.
+        placement: None, "spread", or a node's id for each shard.
+    """
+
+    run: str
+    placement: str | tuple[str, ...] | None
+    background: bool = True
+
+    def start(self, declaration: Declaration) -> RayClient:
+        """Start an actor; Ray does not start it again by itself."""
+        if not ray.is_initialized():  # Ray would start another cluster
+            raise StorageError("Ray was shut down, and all shards with it; make the replay again, or load a snapshot")
+        number, epoch = declaration.number, declaration.epoch
+        options = {"name": f"{self.run}/{number}/{epoch}", "namespace": NAMESPACE, "num_cpus": 0, "max_restarts": 0}
+        if self.placement == "spread":
+            options["scheduling_strategy"] = "SPREAD"
+        elif self.placement is not None:
+            node = self.placement[number]
+            if node in _nodes():  # a shard of a node that died is started elsewhere
+                options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
+        return RayClient(number, epoch, ray.remote(RayShard).options(**options).remote(declaration))
+
+    def newest(self, number: int, after: int) -> RayClient | None:
+        """Return the actor of this place and of the highest epoch above `after`."""
+        begin = f"{self.run}/{number}/"
+        named = [one["name"] for one in ray.util.list_named_actors(all_namespaces=True)]
+        epochs = [int(name.removeprefix(begin)) for name in named if name.startswith(begin)]
+        if not epochs or max(epochs) <= after:
+            return None
+        try:
+            return RayClient(number, max(epochs), ray.get_actor(f"{begin}{max(epochs)}", NAMESPACE))
+        except ValueError:  # it has died since
+            return None
+
+    def batch_room(self) -> int:
+        """Return the bytes of the smallest object store."""
+        return int(min(one["Resources"].get("object_store_memory", 0) for one in _alive()))
+
+
+def connected(run: str, placement: Any, shards: int) -> RayTransport:
+    """Return the transport of the cluster that this process is connected to.
+
+    Raises:
+        ConfigError: It is connected to none, or `placement` is wrong.
+    """
+    if not ray.is_initialized():
+        raise ConfigError(
+            'RemoteReplay needs a Ray cluster: call ray.init() before, or ray.init(address="HOST:6379") to join one'
+        )
+    if placement is None or placement == "spread":
+        return RayTransport(run, placement)
+    if not isinstance(placement, Sequence) or isinstance(placement, str) or len(placement) != shards:
+        raise ConfigError(
+            f'`placement` must be None, "spread" or a list of {shards} node ids, one for each shard, but got '
+            f"{placement!r:.200}"
+        )
+    if unknown := [str(node) for node in placement if node not in _nodes()]:
+        raise ConfigError(f"`placement` names nodes that the cluster has not: {', '.join(unknown)}; see ray list nodes")
+    return RayTransport(run, tuple(placement))
+
+
+def _alive() -> list[dict[str, Any]]:
+    return [one for one in ray.nodes() if one["Alive"]]  # type: ignore[no-untyped-call]
+
+
+def _nodes() -> list[str]:
+    return [one["NodeID"] for one in _alive()]

@@ -1,0 +1,203 @@
+"""A shard: an ordinary `ReplayBuffer`, and what makes calls from elsewhere safe: epoch, numbered adds, totals told."""
+
+from collections.abc import Mapping
+from operator import itemgetter
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes, write_notes
+from replaylab.distributed.replay.shards.reinsertion import absorb
+from replaylab.distributed.replay.shards.transport import Declaration
+from replaylab.distributed.replay.shards.trees import map_tree, spread
+from replaylab.errors import EmptyBufferError
+from replaylab.replay import Fifo, ReplayBuffer
+
+Ids = npt.NDArray[np.int64]
+
+
+class Tally(NamedTuple):
+    """What every answer of a shard tells of it, as of the moment after the call.
+
+    Attributes:
+        epoch: Which of the shards of its place it is.
+        serial: How many tallies it gave before.
+        size: Steps stored.
+        total: Σ of what its law is in proportion to; see `LawTotals`, as for the next two.
+        least: The least of it that can be drawn.
+        rows: Of how many rows.
+        added: Steps that writers have stored in it, and in those that it goes on from.
+        next_id: The next step's own id.
+    """
+
+    epoch: int
+    serial: int
+    size: int
+    total: float
+    least: float
+    rows: int
+    added: int
+    next_id: int
+
+
+class OutOfOrder(Exception):  # noqa: N818 - a writer sends again, nobody else sees it
+    """An add came before one that it follows."""
+
+
+class Shard:
+    """One shard. Its calls come one after the other; it waits for nobody.
+
+    Args:
+        declaration: What it is made from; `begin` makes it, so that errors come out of a call.
+    """
+
+    def __init__(self, declaration: Declaration) -> None:
+        self._declared = declaration
+        self._epoch = declaration.epoch
+        self._begun = False
+
+    def begin(self) -> Tally:
+        """Make the buffer: empty, from this place's snapshot, or from a part of other shards' steps."""
+        given = self._declared
+        self._started = monotonic()
+        self._serial = self._stored = self._drawn = self._fed = self._stale = self._repeated = 0
+        self._notes = ShardNotes.empty(given.options["capacity"])
+        if given.folder is not None and (Path(given.folder) / "manifest.json").exists():
+            self.buffer = ReplayBuffer.load(given.folder, **given.given or {})
+            self._notes = read_notes(Path(given.folder), self.buffer.next_id)
+            self.buffer.end_episode()  # what came after the snapshot is lost: the next step follows no stored one
+        else:
+            seed = np.random.SeedSequence((given.seed, given.number, given.epoch))
+            self.buffer = ReplayBuffer(**given.options, seed=seed)
+            absorb(self.buffer, self._notes, given)
+        self._begun = True
+        return self.tally()
+
+    def add(
+        self,
+        writer: str,
+        number: int,
+        acknowledged: int,
+        envs: Ids,
+        steps: Mapping[str, Any],
+        where: npt.NDArray[np.bool_],
+        final_obs: Any,
+        episodes: Ids,
+    ) -> tuple[Ids, Tally]:
+        """Store T steps of some environments, once, however often they are sent.
+
+        Args:
+            writer: Whose steps.
+            number: Which of the writer's calls to this place; the one after `acknowledged`, or after the last applied.
+            acknowledged: The last of its numbers that was acknowledged, by this shard or by one before it.
+            envs: The environments' numbers, int64 (e,).
+            steps: Columns ``T e *shape``; where the buffer has no E axis, e is 1.
+            where: bool (T, e): what is stored.
+            final_obs: As for `ReplayBuffer.extend`.
+            episodes: int64 (T, e): the number of each step's episode.
+
+        Returns:
+            The shard's own ids, int64 (T, e), −1 where nothing was stored; and the tally.
+
+        Raises:
+            OutOfOrder: A call between them has not come, or the shard has not begun.
+        """
+        applied = self._applied(writer, number, acknowledged)
+        if number <= max(applied):
+            self._repeated += 1
+            return applied.get(number, np.full(where.shape, -1)), self.tally()
+        ids = self._store(envs, steps, where, final_obs)
+        if isinstance(self.buffer.retention, Fifo):
+            stored = ids >= 0
+            slots = ids[stored] % self.buffer.capacity
+            self._notes.episodes[slots] = episodes[stored] + (self._epoch << 51)  # an episode cut by a loss is two
+        self._notes.added += int(where.sum())
+        self._stored += int(where.sum())
+        applied[number] = ids
+        return ids, self.tally()
+
+    def end_episode(self, writer: str, number: int, acknowledged: int, envs: Ids) -> tuple[Ids, Tally]:
+        """Say that environments were reset separately; numbered as `add` is."""
+        applied = self._applied(writer, number, acknowledged)
+        if number > max(applied):
+            over = np.zeros(self.buffer.num_envs or 1, np.bool_)
+            over[envs] = True
+            self.buffer.end_episode(None if self.buffer.num_envs is None else over)
+            applied[number] = np.zeros(0, np.int64)
+        return np.zeros(0, np.int64), self.tally()
+
+    def draw(self, rows: int) -> tuple[dict[str, Any] | None, Tally]:
+        """Return so many rows as columns, ``probability`` that of this shard alone; None where none can be drawn."""
+        try:
+            columns = dict(self.buffer.sample(rows))
+        except EmptyBufferError:
+            return None, self.tally()
+        del columns["weight"]
+        self._drawn += rows
+        return columns, self.tally()
+
+    def update(self, epoch: int, ids: Ids, values: npt.NDArray[np.float64], td_errors: bool) -> tuple[int, Tally]:
+        """Give the sampler feedback for its own ids, if they are of this epoch; return how many were still stored."""
+        found = 0
+        if epoch == self._epoch:
+            given = {"td_error": values} if td_errors else {"priority": values}
+            found = self.buffer.update_priorities(ids, **given)
+        self._fed += found
+        self._stale += len(ids) - found
+        return found, self.tally()
+
+    def law(self, ids: Ids) -> tuple[npt.NDArray[np.float64], Tally]:
+        """Return the probabilities of its own ids in a draw from this shard."""
+        return self.buffer.probabilities(ids), self.tally()
+
+    def tally(self) -> Tally:
+        """Return what it tells of itself."""
+        totals = self.buffer.law_totals()
+        assert totals is not None  # RemoteReplay has refused other laws
+        self._serial += 1
+        return Tally(self._epoch, self._serial, self.buffer.size, *totals, self._notes.added, self.buffer.next_id)
+
+    def figures(self) -> tuple[dict[str, Any], Tally]:
+        """Return what it has counted since it was started, and what memory it holds."""
+        counted = {
+            "seconds": monotonic() - self._started,
+            "stored": self._stored,
+            "drawn": self._drawn,
+            "feedback": self._fed,
+            "stale_feedback": self._stale,
+            "repeated_adds": self._repeated,
+            "nbytes": self.buffer.nbytes,
+        }
+        return counted, self.tally()
+
+    def save(self, folder: str) -> Tally:
+        """Write the shard's own snapshot; a kill at any moment leaves the old one or the new one, whole."""
+        write_notes(Path(folder), self.buffer.next_id, self._notes)  # first: the buffer's manifest says which count
+        self.buffer.save(folder)
+        return self.tally()
+
+    def _applied(self, writer: str, number: int, acknowledged: int) -> dict[int, Ids]:
+        """Return which of a writer's calls were applied, without those it need not be told of; the next may come."""
+        if not self._begun:
+            raise OutOfOrder
+        before = self._notes.applied.get(writer, {0: np.zeros(0, np.int64)})
+        last = max(before)
+        if number > max(last, acknowledged) + 1:
+            raise OutOfOrder
+        applied = {one: ids for one, ids in before.items() if one > acknowledged or one == last}
+        self._notes.applied[writer] = applied
+        return applied
+
+    def _store(self, envs: Ids, steps: Mapping[str, Any], where: npt.NDArray[np.bool_], final_obs: Any) -> Ids:
+        """Store columns of some environments; the others' are made up, and left out."""
+        count = self.buffer.num_envs
+        if count is None:
+            steps, final_obs = (map_tree(itemgetter((slice(None), 0)), one) for one in (steps, final_obs))
+            return np.asarray(self.buffer.extend(where=where[:, 0], final_obs=final_obs, **steps))[:, None]
+        if len(envs) < count:
+            steps, final_obs, where = (spread(one, envs, count) for one in (steps, final_obs, where))
+        ids = self.buffer.extend(where=where, final_obs=final_obs, **steps)
+        return np.asarray(ids[:, envs])

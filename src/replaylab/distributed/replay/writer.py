@@ -1,0 +1,228 @@
+"""How steps come into the shards: numbered, acknowledged, sent again where a shard is lost, applied once."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from time import monotonic, sleep
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.distributed.replay.routes import Routes
+from replaylab.distributed.replay.shards.fleet import Fleet
+from replaylab.distributed.replay.shards.ids import global_ids
+from replaylab.distributed.replay.shards.shard import OutOfOrder
+from replaylab.distributed.replay.shards.transport import Pending, ShardClient, ShardLost, Transport
+from replaylab.distributed.replay.shards.trees import as_arrays, leaves, map_tree
+from replaylab.errors import ConfigError, ReplayError, StorageError
+from replaylab.replay import ReplayBuffer
+
+Ids = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+PATIENCE = 120.0
+"""Seconds that a writer waits for a shard in place of one that is lost."""
+
+POLL = 0.02
+
+
+@dataclass
+class Message:
+    """A call that is not acknowledged yet.
+
+    Attributes:
+        number: Its number among the writer's calls to this place.
+        method: Of `Shard`.
+        arguments: What follows writer, number and acknowledged.
+        acknowledge: What is done with the global ids that come back.
+        pending: The answer to come, None where the call was not taken.
+    """
+
+    number: int
+    method: str
+    arguments: tuple[Any, ...]
+    acknowledge: Callable[[Ids], None]
+    pending: Pending | None = None
+
+
+@dataclass
+class Line:
+    """What a writer has sent to one place.
+
+    Attributes:
+        client: The shard there, as far as the writer knows.
+        sent: What is not acknowledged, oldest first.
+        number: The last number given.
+        acknowledged: The last number acknowledged.
+    """
+
+    client: ShardClient
+    sent: deque[Message]
+    number: int = 0
+    acknowledged: int = 0
+
+
+class RemoteWriter:
+    """Stores one environment worker's steps in the shards of a `RemoteReplay`, from whatever process it is sent to.
+
+    `RemoteReplay.writer` makes it. What it is given is on its way when `add` returns; a shard that has stored a step
+    acknowledges it. Where a shard is lost, what it had not acknowledged is sent again to the one in its place, and
+    stored once. An episode lives in one shard, the environment's next one in the next.
+
+    Back-pressure: with `window` calls unacknowledged, the next one waits.
+
+    Args:
+        transport: Finds the shards.
+        clients: The shards.
+        template: A buffer declared as the shards' are, but of this writer's environments alone: what it is given is
+            checked by it.
+        envs: The numbers of its environments.
+        window: Calls that may be unacknowledged.
+        fleet: Who starts a shard in place of a lost one, if that is in this process.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clients: Sequence[ShardClient],
+        template: ReplayBuffer,
+        envs: Ids,
+        window: int,
+        fleet: Fleet | None = None,
+    ) -> None:
+        self._transport, self._template, self._envs, self._window = transport, template, envs, window
+        self._fleet = fleet
+        self._name = uuid4().hex
+        self._lines = [Line(client, deque()) for client in clients]
+        self._routes = Routes(template, envs, len(clients))
+
+    def __reduce__(self) -> Any:
+        if self.unacknowledged:
+            raise ConfigError("a writer with unacknowledged steps cannot be sent elsewhere; call its flush() before")
+        clients = [line.client for line in self._lines]
+        return RemoteWriter, (self._transport, clients, self._template, self._envs, self._window)
+
+    @property
+    def unacknowledged(self) -> int:
+        """Calls that are on their way."""
+        return sum(len(line.sent) for line in self._lines)
+
+    def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> None:
+        """Store one time step of every environment of this writer; see `ReplayBuffer.add`.
+
+        Raises:
+            FieldError, ShapeError, DtypeError: A value does not fit; nothing is stored.
+            StorageError: A shard was lost, and none has come in its place.
+        """
+        self.put(steps, where, final_obs, many=False)
+
+    def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> None:
+        """Store T time steps at once, as T calls of `add` would; see `ReplayBuffer.extend`."""
+        self.put(steps, where, final_obs, many=True)
+
+    def end_episode(self, where: npt.ArrayLike | None = None) -> None:
+        """Say that environments were reset separately: their next step does not follow a stored step.
+
+        Args:
+            where: bool ``[E]``; None: all of this writer's.
+        """
+        self._template.end_episode(where)  # which checks it
+        asked = np.ones(len(self._envs), np.bool_) if where is None else np.asarray(where, np.bool_).reshape(-1)
+        for shard, columns in self._routes.end_episode(asked):
+            self._send(shard, "end_episode", (self._envs[columns],), lambda _: None)
+
+    def flush(self) -> None:
+        """Wait until everything is acknowledged.
+
+        Raises:
+            StorageError: A shard was lost, and none has come in its place.
+        """
+        for shard, line in enumerate(self._lines):
+            while line.sent:
+                self._await(shard)
+
+    def put(self, steps: dict[str, Any], where: Any, final_obs: Any, many: bool) -> Ids:
+        """Send steps, and return an array (T, e) of their global ids, which are filled in as they are acknowledged."""
+        template = self._template
+        store = template.extend if many else template.add
+        store(where=where, final_obs=final_obs, **steps)  # which checks them
+        alone = template.num_envs is None
+
+        def with_axes(leaf: Any) -> npt.NDArray[Any]:
+            array = np.asarray(leaf)
+            array = array if many else array[None]
+            return array[:, None] if alone else array
+
+        columns = as_arrays(template.given_fields, steps, with_axes)
+        final_obs = map_tree(with_axes, final_obs)
+        shape = (len(next(leaves(columns))), len(self._envs))
+        given = np.ones(shape, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(shape)
+        ids = np.full(shape, -1)
+        for shard, rows, envs, mask, episodes in self._routes.route(columns, given):
+            at = np.ix_(rows, envs)
+            part, last = (map_tree(itemgetter(at), one) for one in (columns, final_obs))
+            self._send(shard, "add", (self._envs[envs], part, mask, last, episodes), partial(_fill, ids, at, mask))
+        return ids
+
+    def _send(self, shard: int, method: str, arguments: tuple[Any, ...], acknowledge: Callable[[Ids], None]) -> None:
+        while self.unacknowledged >= self._window:
+            self._await(max(range(len(self._lines)), key=lambda s: len(self._lines[s].sent)))
+        line = self._lines[shard]
+        line.number += 1
+        line.sent.append(Message(line.number, method, arguments, acknowledge))
+        self._transmit(line, line.sent[-1])
+
+    def _transmit(self, line: Line, message: Message) -> None:
+        about = (self._name, message.number, line.acknowledged)
+        try:
+            message.pending = line.client.call(message.method, *about, *message.arguments)
+        except ShardLost:
+            message.pending = None
+
+    def _await(self, shard: int) -> None:
+        """Wait until a place's oldest call is acknowledged, sending it again as long as it is not."""
+        line = self._lines[shard]
+        message = line.sent[0]
+        try:
+            if message.pending is None:
+                raise ShardLost("it was lost before the call")
+            ids, tally = message.pending.result()
+        except (ShardLost, OutOfOrder) as error:
+            if isinstance(error, ShardLost):
+                line.client = self._successor(shard, line.client, error)
+            else:
+                sleep(POLL)  # it has not begun yet
+            for one in line.sent:
+                self._transmit(line, one)
+            return
+        except ReplayError:
+            line.acknowledged = line.sent.popleft().number
+            raise
+        line.acknowledged = line.sent.popleft().number
+        message.acknowledge(global_ids(line.client.epoch, shard, ids))
+        if self._fleet:
+            self._fleet.heard(self._fleet.places[shard], tally)
+
+    def _successor(self, shard: int, lost: ShardClient, error: ShardLost) -> ShardClient:
+        begun = monotonic()
+        while monotonic() - begun < PATIENCE:
+            if self._fleet:
+                self._fleet.lose(self._fleet.places[shard], lost, error)
+                self._fleet.tend()
+            client = self._transport.newest(shard, lost.epoch)
+            if client is not None:
+                return client
+            sleep(POLL)
+        raise StorageError(
+            f"shard {shard} was lost, and in {PATIENCE:.0f} s none has come in its place; is the process that made the "
+            "RemoteReplay still there?"
+        )
+
+
+def _fill(ids: Ids, at: Any, mask: Flags, found: Ids) -> None:
+    """Fill in ids that came back."""
+    ids[at] = np.where(mask, found, ids[at])

@@ -1,0 +1,108 @@
+"""Law 3: ids are never ambiguous. Feedback for what is not there any more changes nothing, and is counted."""
+
+import numpy as np
+import pytest
+
+from replaylab.distributed.replay.shards.ids import MOST_EPOCHS, MOST_SHARDS, global_ids, places_of
+from replaylab.errors import ConfigError, DtypeError, IdError, PriorityError, ShapeError
+from replaylab.replay import Uniform
+from tests.distributed.replay.conftest import replay, steps
+
+
+def test_ids_are_taken_apart_as_they_were_put_together():
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        epoch, shard = random.integers(MOST_EPOCHS), random.integers(MOST_SHARDS)
+        own = np.append(random.integers(2**40, size=5), [-1, 2**40 - 1, 0])
+        ids = global_ids(epoch, shard, own)
+        assert ((ids >= 0) == (own >= 0)).all()
+        there = places_of(ids)
+        assert np.array_equal(there.step, own)
+        assert (there.epoch[own >= 0] == epoch).all()
+        assert (there.shard[own >= 0] == shard).all()
+        assert (there.epoch[own < 0] == -1).all()
+
+
+def test_feedback_of_a_former_epoch_is_never_applied():
+    """10,000 tries, each with ids of epochs before, of the same shard and the same own ids as steps stored now."""
+    made, transport = replay(64, shards=2, strict=True)
+    old = [made.extend(**steps(0, 40))]
+    for _ in range(4):
+        for number in range(2):
+            transport.shard(number).die()
+            made.stats()
+            made.tend()
+        old.append(made.extend(**steps(0, 40)))
+    former, now = np.concatenate(old[:-1]), old[-1]
+    before = made.probabilities(now)
+    assert made.probabilities(former).sum() == 0
+    random = np.random.default_rng(0)
+    tries = 0
+    for _ in range(40):
+        ids = random.choice(former, 250)
+        assert made.update_priorities(ids, priority=random.uniform(5, 50, 250)) == 0
+        tries += len(ids)
+    assert tries == 10_000
+    assert made.stats().stale_updates == 10_000
+    assert np.array_equal(made.probabilities(now), before)
+    assert np.isin(former & (2**40 - 1), now & (2**40 - 1)).all()
+    assert made.update_priorities(now, priority=np.ones(40)) == 40
+
+
+def test_a_shard_refuses_feedback_of_another_epoch_itself():
+    made, transport = replay(64, shards=1)
+    made.extend(**steps(0, 10))
+    shard = transport.shard(0).shard
+    law = shard.law(np.arange(10))[0]
+    assert shard.update(7, np.arange(10), np.full(10, 9.0), False)[0] == 0
+    assert np.array_equal(shard.law(np.arange(10))[0], law)
+    assert shard.figures()[0]["stale_feedback"] == 10
+
+
+def test_feedback_for_dropped_steps_is_counted():
+    made, _ = replay(20, shards=2)
+    first = made.extend(**steps(0, 10))
+    made.extend(**steps(10, 20))
+    assert made.update_priorities(first, np.ones(10)) == 0
+    assert made.update_priorities([-1, -1], [1.0, 1.0]) == 0
+    assert made.stats().stale_updates == 10
+
+
+def test_feedback_that_was_on_its_way_to_a_lost_shard_is_counted():
+    made, transport = replay(shards=2)
+    ids = made.extend(**steps(0, 20))
+    assert made.update_priorities(ids, np.ones(20)) == 20
+    transport.shard(0).die()
+    assert made.stats().stale_updates == 10
+
+
+def test_samplers_without_feedback_count_ids():
+    made, _ = replay(shards=2, sampler=Uniform())
+    ids = made.extend(**steps(0, 20))
+    assert made.update_priorities(ids, np.ones(20)) == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (([1 << 40 << 5], [1.0]), IdError),
+        (([1 << 60], [1.0]), IdError),
+        (([-2], [1.0]), IdError),
+        (([0], [np.nan]), PriorityError),
+        (([0], [1.0, 2.0]), ShapeError),
+        (([0.5], [1.0]), DtypeError),
+        (([0],), ConfigError),
+    ],
+)
+def test_senseless_feedback(arguments, error):
+    made, _ = replay(shards=2)
+    made.extend(**steps(0, 20))
+    with pytest.raises(error):
+        made.update_priorities(*arguments)
+
+
+def test_an_id_that_its_shard_never_gave_out():
+    made, _ = replay(shards=2, strict=True)
+    made.extend(**steps(0, 20))
+    with pytest.raises(IdError):
+        made.update_priorities([500], [1.0])

@@ -1,0 +1,247 @@
+"""Laws 4, 6 and 7: what happens when shards die, and what comes back from snapshots."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from replaylab.distributed.replay import RemoteReplay, Snapshots
+from replaylab.errors import ConfigError, OverSizeError, SnapshotError, StorageError
+from replaylab.replay import FrameStack, NStep, Prioritized, Replay, Reservoir, Uniform
+from tests.distributed.replay.conftest import EPISODES, episode, replay, steps
+from tests.distributed.replay.in_process import InProcess
+
+
+def test_a_batch_is_topped_up_from_live_shards_in_the_same_call():
+    made, transport = replay(shards=4, prefetch=2)
+    ids = made.extend(**steps(0, 400))
+    made.update_priorities(ids, priority=1 + np.arange(400.0))
+    made.sample(64)
+    transport.shard(2).die()
+    counts = np.zeros(400)
+    for _ in range(200):
+        batch = made.sample(64)
+        assert batch.id.shape == batch.weight.shape == batch.x.shape == (64,)
+        assert not (batch.id >> 40 == 2).any()
+        counts += np.bincount(batch.x.astype(int), minlength=400)
+    law = (1 + np.arange(400.0)) * (ids >> 40 != 2)
+    assert batch.probability == pytest.approx((law / law.sum())[batch.x.astype(int)], rel=1e-4)
+    live = law > 0
+    assert stats.chisquare(counts[live], law[live] / law.sum() * counts.sum()).pvalue > 1e-7
+    told = made.stats()
+    assert (told.losses, told.lost_steps, told.size, told.added) == (1, 100, 300, 400)
+    assert 0 < told.topped_up <= 3 * 64
+    assert [one.epoch for one in told.shards] == [0, 0, 1, 0]
+
+
+def test_answers_of_a_shard_that_was_given_up_are_refused():
+    """It was only cut off, and goes on running: what it answers is of a former epoch."""
+    made, transport = replay(shards=2, prefetch=1)
+    made.extend(**steps(0, 100))
+    made.sample(32)
+    old = transport.shard(0)
+    made._fleet.lose(made._fleet.places[0], old, OSError("cut off"))
+    old.dead = False
+    batch = made.sample(32)  # asked of the old one among others
+    assert not ((batch.id >> 40) == 0).any()
+    assert old.shard._drawn > 0
+    assert made.update_priorities([0, 5], [1.0, 1.0]) == 0
+
+
+def test_all_shards_die_at_once(monkeypatch):
+    made, transport = replay(shards=2)
+    made.extend(**steps(0, 50))
+    for number in range(2):
+        transport.shard(number).die()
+    with pytest.raises(LookupError, match="0 steps are stored in all shards"):
+        made.sample(8)
+    made.extend(**steps(0, 50))
+    assert len(made.sample(8).id) == 8
+
+
+def test_a_lost_shard_begins_again_from_its_snapshot(tmp_path):
+    made, transport = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e-9))
+    ids = made.extend(**steps(0, 100))
+    made.update_priorities(ids, priority=1 + np.arange(100.0))
+    for _ in range(8):
+        made.tend()
+    before = made.probabilities(ids)
+    late = made.extend(**steps(100, 5)) if made._own._routes._home[0] == 1 else made.extend(**steps(95, 10))[5:]
+    transport.shard(1).die()
+    made.stats(), made.tend()
+    told = made.stats()
+    assert told.shards[1].epoch == 1
+    assert told.size >= 100
+    assert made.probabilities(ids)[ids >> 40 == 1].sum() == 0  # ids of the former epoch
+    now = ids + (1 << 51) * (ids >> 40 == 1)
+    law = made.probabilities(now)
+    assert law / law.sum() == pytest.approx(before, rel=1e-5)
+    assert told.added == 105 or len(late) == 5
+
+
+def test_a_snapshot_that_is_damaged_costs_the_shard_and_no_more(tmp_path, monkeypatch):
+    made, transport = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e-9))
+    made.extend(**steps(0, 100))
+    for _ in range(8):
+        made.tend()
+    for file in (tmp_path / "shard-0-of-2").glob("state-*"):
+        file.write_bytes(b"")
+    monkeypatch.setattr("replaylab.distributed.replay.shards.fleet.PAUSE", 0.0)
+    transport.shard(0).die()
+    for _ in range(3):
+        made.stats(), made.tend()
+    told = made.stats()
+    assert told.shards[0].live
+    assert (told.size, told.lost_steps) == (50, 50)
+    assert len(made.sample(10).id) == 10
+
+
+def filled(shards, **options):
+    options = {"fields": EPISODES, "transforms": [NStep(3, gamma=0.9)], "next_obs": "derived"} | options
+    made, transport = replay(400, shards=shards, sampler=Prioritized(alpha=0.5, beta=1.0), **options)
+    rng = np.random.default_rng(0)
+    for k in range(20):
+        ids = made.extend(**episode(100 * k, 3 + k % 7))
+        made.update_priorities(ids, rng.uniform(0.1, 4, len(ids)))
+    made.stats()
+    return made, transport
+
+
+def rows(made):
+    """By first observation: everything a batch shows of a step, and its probability."""
+    found = {}
+    for _ in range(60):
+        batch = made.sample(200)
+        for k, first in enumerate(batch.obs[:, 0].tolist()):
+            shown = [batch.reward[k], *batch.next_obs[k], batch.discount[k]]
+            found[first] = ([float(value) for value in shown], float(batch.probability[k]))
+    return found
+
+
+@pytest.mark.parametrize("shards", [3, 1, 2, 5])
+def test_onto_as_many_shards_and_onto_others(tmp_path, shards):
+    made, _ = filled(3)
+    want = rows(made)
+    made.save(tmp_path)
+    loaded = RemoteReplay.load(tmp_path, shards=shards, transport=InProcess())
+    assert isinstance(loaded, Replay)
+    got = rows(loaded)
+    assert got.keys() == want.keys()
+    assert loaded.size == made.size == len(want)
+    for first, (shown, probability) in want.items():
+        assert got[first][0] == shown
+        assert got[first][1] == pytest.approx(probability, rel=1e-4)
+    sizes = [one.size for one in loaded.stats().shards]
+    assert max(sizes) - min(sizes) <= 9 or shards == 3
+    assert all(one.epoch > 0 for one in loaded.stats().shards)
+    assert (loaded.stats().added, loaded.capacity, loaded.sampler) == (made.stats().added, 400, made.sampler)
+    again = tmp_path / "again"
+    loaded.save(again)
+    assert rows(RemoteReplay.load(again, shards=2, transport=InProcess())).keys() == want.keys()
+
+
+def test_saving_again_onto_another_number_leaves_nothing_of_the_former(tmp_path):
+    made, _ = filled(3)
+    made.save(tmp_path)
+    loaded = RemoteReplay.load(tmp_path, shards=2, transport=InProcess())
+    loaded.save(tmp_path)
+    names = sorted(one.name for one in tmp_path.iterdir())
+    assert names == ["replay.json", "shard-0-of-2", "shard-1-of-2", "template"]
+
+
+def test_environments_keep_their_episodes(tmp_path):
+    made, _ = filled(2, num_envs=None)
+    made.save(tmp_path)
+    envs, _ = replay(400, EPISODES, num_envs=3, transforms=[NStep(2, gamma=1.0)], shards=2, sampler=Uniform())
+    for k in range(5):
+        parts = [episode(100 * k + 1000 * e, 6) for e in range(3)]
+        envs.extend(**{name: np.stack([part[name] for part in parts], axis=1) for name in parts[0]})
+    want = rows(envs)
+    envs.save(tmp_path)
+    assert (
+        rows(RemoteReplay.load(tmp_path, shards=3, transport=InProcess())).items()
+        >= {first: (shown, pytest.approx(p)) for first, (shown, p) in want.items()}.items()
+    )
+
+
+def test_a_reservoir_and_others(tmp_path):
+    made, _ = replay(30, shards=3, retention=Reservoir(), sampler=Uniform())
+    made.extend(**steps(0, 200))
+    made.save(tmp_path)
+    loaded = RemoteReplay.load(tmp_path, shards=2, transport=InProcess())
+    assert loaded.size == 30
+    assert loaded.stats().added == 200
+
+
+def test_what_cannot_be_restored(tmp_path):
+    with pytest.raises(SnapshotError, match="holds no snapshot of a RemoteReplay"):
+        RemoteReplay.load(tmp_path, transport=InProcess())
+    made, _ = replay(400, EPISODES, transforms=[FrameStack(2)], shards=2)
+    made.extend(**episode(0, 9))
+    made.save(tmp_path)
+    (tmp_path / "replay.json").write_text(
+        (tmp_path / "replay.json").read_text().replace('"capacity": 400', '"capacity": 401')
+    )
+    with pytest.raises(SnapshotError, match="damaged"):
+        RemoteReplay.load(tmp_path, transport=InProcess())
+
+
+def test_a_shard_that_dies_while_it_is_saved(tmp_path):
+    made, transport = replay(shards=2)
+    made.extend(**steps(0, 20))
+    call = transport.shard(1).call
+
+    def dies(method, *arguments):
+        if method == "save":
+            transport.shard(1).die()
+        return call(method, *arguments)
+
+    transport.shard(1).call = dies
+    with pytest.raises(StorageError, match="a shard was lost while it was to be saved"):
+        made.save(tmp_path)
+    made.tend()
+    made.save(tmp_path)
+    assert RemoteReplay.load(tmp_path, transport=InProcess()).size == 10
+
+
+def test_wrong_options():
+    wrong = {
+        "`shards` must be at most the capacity": {"capacity": 3, "shards": 4},
+        "every shard must hold one step of every environment": {"capacity": 10, "shards": 4, "num_envs": 3},
+        "neither replicas nor a storage": {"replicas": 2},
+        "`prefetch` must be": {"prefetch": -1},
+        "`limiter` must be a Limiter": {"limiter": 3.0},
+        "`snapshot` must be Snapshots": {"snapshot": "folder"},
+        "`shards` must be a whole number": {"shards": "x"},
+    }
+    for message, options in wrong.items():
+        with pytest.raises(ConfigError, match=message):
+            replay(**options)
+
+
+def test_an_object_store_that_is_too_small():
+    made, transport = replay(shards=2, prefetch=3)
+    made.extend(**steps(0, 50))
+    transport.room = 4096
+    with pytest.raises(OverSizeError, match=r"4 batches of 256 rows need .* the object store has 0.0 MiB"):
+        made.sample(256)
+    assert len(made.sample(16).id) == 16
+
+
+def test_a_shard_that_cannot_be_made_says_why():
+    class Broken(InProcess):
+        def start(self, declaration):
+            client = super().start(declaration)
+            client.dead = True
+            return client
+
+    with pytest.raises(StorageError, match="a shard ended before it had begun"):
+        replay(transport=Broken())
+
+
+def test_a_replay_that_was_closed_says_so():
+    made, _ = replay()
+    made.extend(**steps(0, 5))
+    with made:
+        made.sample(2)
+    with pytest.raises(StorageError, match="the shards of this replay have ended"):
+        made.sample(2)

@@ -1,0 +1,128 @@
+"""Shards as Ray actors: the same as in this process, with processes that really die."""
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from replaylab import Field
+from replaylab.distributed.replay import Limiter, RemoteReplay, Snapshots
+from replaylab.errors import ConfigError, OverSizeError
+from replaylab.replay import Prioritized, Replay, Uniform
+from tests.distributed.replay.conftest import FIELDS, steps
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "remote-replay.md"
+
+pytestmark = pytest.mark.no_sanitizer
+
+
+def write(writer, first, count, episode=5):
+    """What an environment worker does, in a process of its own."""
+    for start in range(first, first + count, episode):
+        writer.extend(**steps(start, episode, length=episode))
+    writer.flush()
+    return os.getpid()
+
+
+def wait_for(condition, seconds=90.0):
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < seconds
+        time.sleep(0.1)
+
+
+def test_writers_elsewhere_a_learner_here_and_shards_that_are_killed(cluster, tmp_path):
+    """By `ray.kill`, and by kill -9 of the process: every batch is whole, every step of a live shard is there."""
+    snapshot = Snapshots(tmp_path / "snapshots", period=0.2)
+    sampler = Prioritized(alpha=1.0, beta=1.0)
+    with RemoteReplay(2000, FIELDS, shards=2, sampler=sampler, prefetch=2, snapshot=snapshot, seed=0) as made:
+        assert isinstance(made, Replay)
+        task = cluster.remote(num_cpus=0)(write)
+        assert cluster.get(task.remote(made.writer(), 0, 200)) != os.getpid()
+        assert made.size == 200
+        batch = made.sample(64)
+        assert all(column.flags.owndata or column.base is not None for column in batch.values())
+        assert all(column.flags.writeable for column in batch.values())  # nothing is a view of the object store
+        assert made.update_priorities(batch.id, batch.x) == 64
+        assert made.probabilities(batch.id).sum() > 0
+        wait_for(lambda: (tmp_path / "snapshots" / "replay.json").exists())
+        old = [place.client.actor for place in made._fleet.places]
+        epoch_before = batch.id[batch.id >> 40 == 1]
+        pid = cluster.get(old[0].__ray_call__.remote(lambda _: os.getpid()))
+        for number, kill in enumerate((lambda: os.kill(pid, signal.SIGKILL), lambda: cluster.kill(old[1]))):
+            kill()
+            for _ in range(20):
+                assert len(made.sample(64).id) == 64
+            writing = task.remote(made.writer(), 1000 * (number + 1), 50)
+            wait_for(lambda number=number: made.stats().shards[number].live and made.stats().losses == number + 1)
+            cluster.get(writing)
+        told = made.stats()
+        assert [one.epoch for one in told.shards] == [1, 1]
+        assert told.size + told.lost_steps >= 300
+        assert made.update_priorities(epoch_before, np.ones(len(epoch_before))) == 0
+        made.save(tmp_path / "saved")
+        size = made.size
+    with RemoteReplay.load(tmp_path / "saved", shards=1, strict=True) as loaded:
+        assert loaded.size == size
+        assert len(np.unique(loaded.sample(2000, progress=1.0).x)) > size / 3
+
+
+def test_what_ray_cannot_do_is_said_in_one_line(cluster):
+    with pytest.raises(ConfigError, match="names nodes that the cluster has not: ab"):
+        RemoteReplay(10, FIELDS, shards=1, placement=["ab"])
+    with pytest.raises(ConfigError, match="`placement` must be None"):
+        RemoteReplay(10, FIELDS, shards=2, placement="nowhere")
+    big = {"x": Field((1024, 1024))}
+    with RemoteReplay(4, big, shards=1, placement=[cluster.nodes()[0]["NodeID"]], sampler=Uniform()) as made:
+        made.add(x=np.ones((1024, 1024), np.float32))
+        with pytest.raises(OverSizeError, match="use a smaller batch_size or prefetch, or start Ray with a larger"):
+            made.sample(16)
+        assert made.stats().shards[0].node == cluster.nodes()[0]["NodeID"]
+
+
+def test_without_a_cluster(monkeypatch):
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(ConfigError, match=r"needs a Ray cluster: call ray.init\(\)"):
+        RemoteReplay(10, FIELDS)
+
+
+@pytest.mark.slow
+def test_the_guide_does_what_it_says(cluster, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cluster, "init", lambda **_: None)
+    names = {"__name__": "guide"}
+    for code in re.findall(r"^```py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL):
+        exec(compile(code, str(GUIDE), "exec"), names)
+
+
+@pytest.mark.slow
+def test_nothing_grows(cluster):
+    """Resident memory and shared memory after a minute of adds, draws and feedback, beside those after ten seconds."""
+    pixels = {"obs": Field((4, 84, 84), np.uint8), "reward": Field()}
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    def shared():
+        return sum(file.stat().st_blocks * 512 for file in Path("/dev/shm").glob("plasma*"))
+
+    with RemoteReplay(2000, pixels, shards=2, sampler=Prioritized(beta=0.5), prefetch=2, limiter=Limiter(1e6)) as made:
+        writer = made.writer()
+        rows = {"obs": np.zeros((32, 4, 84, 84), np.uint8), "reward": np.zeros(32)}
+        before = None
+        begun = time.monotonic()
+        while time.monotonic() - begun < 60:
+            writer.extend(**rows)
+            batch = made.sample(32)
+            made.update_priorities(batch.id, batch.reward)
+            if before is None and time.monotonic() - begun > 10:
+                before = resident(), shared()
+        writer.flush()
+        assert before is not None
+        assert resident() < before[0] * 1.2 + 2**25
+        assert shared() <= before[1] * 1.2 + 2**25

@@ -1,0 +1,59 @@
+"""Every public call of a replay in shards, with one senseless argument at a time."""
+
+import numpy as np
+import pytest
+
+from replaylab.distributed.replay import Limiter, RemoteReplay, Snapshots
+from replaylab.replay import Uniform
+from tests.distributed.replay.conftest import FIELDS, replay, steps
+from tests.distributed.replay.in_process import InProcess
+from tests.senseless import ANY, ARRAY, SEED, TRUTH, Call, misshapen, wrongs
+
+
+def filled():
+    made, _ = replay(20, shards=2, sampler=Uniform())
+    made.extend(**steps(0, 10))
+    return made
+
+
+MADE = {
+    "num_envs": "None",
+    "replicas": "None",
+    "storage": "None",
+    "sampler": "None",
+    "transforms": "[]",
+    "retention": "None",
+    "autoreset": "None",
+    "count_replays": TRUTH,
+    "seed": SEED,
+    "placement": ANY,
+    "prefetch": "0",
+    "limiter": "None",
+    "snapshot": "None",
+    "strict": TRUTH,
+}
+IDS = np.arange(3)
+MORE = "3.5 huge"
+STEP = {name: value[0] for name, value in steps(0, 1).items()}
+FLAGS = dict.fromkeys(FIELDS, "True") | {"x": ARRAY, "where": "None True", "final_obs": "None"}
+CALLS = [
+    Call(Limiter, {"samples_per_insert": 1.0}, {"samples_per_insert": MORE, "slack": f"0 {MORE}", "timeout": MORE}),
+    Call(Snapshots, {"folder": "there"}, {"folder": "text", "period": "3.5 huge"}),
+    Call(RemoteReplay, {"capacity": 10, "fields": FIELDS, "transport": InProcess()}, MADE, theirs=("transport",)),
+    Call("sample", {"batch_size": 2}, {"progress": "None 0"}, make=filled),
+    Call("writer", {}, {"envs": "None"}, make=filled),
+    Call("update_priorities", {"ids": IDS, "priority": IDS}, {"td_error": "None"}, make=filled),
+    Call("probabilities", {"ids": IDS}, {"ids": "-1 0 []", "batch_size": "None", "progress": "None 0"}, make=filled),
+    Call("stats", {}, {"batch_size": "None", "progress": "None 0"}, make=filled),
+    Call("add", STEP, FLAGS, make=filled),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+def test_senseless_arguments(call):
+    assert wrongs(call) == []
+
+
+def test_arrays_of_other_shapes():
+    given = {"ids": IDS, "td_error": IDS * 1.0}
+    assert misshapen(Call("update_priorities", given, make=filled)) == []

@@ -1,0 +1,183 @@
+"""Law 4: what is acknowledged is kept while the shard lives; the rest is sent again, and stored once."""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from replaylab import Field
+from replaylab.distributed.replay import writer as writing
+from replaylab.distributed.replay.shards import fleet
+from replaylab.errors import ConfigError, FieldError, ShapeError
+from replaylab.replay import NStep, ReplayBuffer, Uniform
+from tests.distributed.replay.conftest import EPISODES, FLAG, episode, replay, steps
+
+
+def held(transport, shards):
+    """The values of x in each live shard, oldest first."""
+    found = []
+    for number in range(shards):
+        buffer = transport.shard(number).shard.buffer
+        found.append(buffer.get(buffer.stored_ids()[0])["x"].tolist())
+    return found
+
+
+def test_an_episode_lives_in_one_shard_and_the_next_in_the_next():
+    made, transport = replay(shards=3)
+    ids = made.extend(**steps(0, 20, length=5))
+    made.stats()
+    assert held(transport, 3) == [[0, 1, 2, 3, 4, 15, 16, 17, 18, 19], [5, 6, 7, 8, 9], [10, 11, 12, 13, 14]]
+    assert (ids >> 40).tolist() == [0] * 5 + [1] * 5 + [2] * 5 + [0] * 5
+
+
+def test_an_episode_that_is_left_ends_too():
+    made, transport = replay(shards=2)
+    for first in (0, 3, 6):
+        made.extend(**steps(first, 3, length=10**9))
+        made.end_episode()
+    assert held(transport, 2) == [[0, 1, 2, 6, 7, 8], [3, 4, 5]]
+
+
+def test_steps_that_say_nothing_of_episodes_are_dealt_out():
+    made, transport = replay(fields={"x": Field()}, shards=2)
+    made.extend(x=np.arange(5.0))
+    made.add(x=5.0)
+    assert held(transport, 2) == [[0, 2, 4], [1, 3, 5]]
+
+
+def test_each_writer_has_its_environments():
+    made, transport = replay(shards=2, num_envs=4)
+    one, other = made.writer([0, 3]), made.writer([1, 2])
+    flags = {"terminated": [False, False], "truncated": [False, False]}
+    for t in range(3):
+        one.add(x=[10 + t, 40 + t], **flags)
+        other.add(x=[20 + t, 30 + t], **flags, where=[True, t < 2])
+    one.flush(), other.flush()
+    assert [sorted(x) for x in held(transport, 2)] == [[10, 11, 12, 30, 31], [20, 21, 22, 40, 41, 42]]
+    with pytest.raises(ConfigError, match="`envs` must be different numbers from 0 to 3"):
+        made.writer([1, 1])
+
+
+def test_a_wrong_step_is_refused_at_once_and_nothing_is_stored():
+    made, _ = replay(shards=2)
+    writer = made.writer()
+    with pytest.raises(FieldError, match="terminated"):
+        writer.add(x=1.0)
+    with pytest.raises(ShapeError):
+        writer.extend(**steps(0, 5) | {"x": np.zeros(4)})
+    assert writer.unacknowledged == len(made) == 0
+
+
+def test_a_writer_waits_where_too_much_is_unacknowledged():
+    made, _ = replay(shards=2)
+    writer = made.writer(window=3)
+    for k in range(10):
+        writer.add(**{name: value[0] for name, value in steps(k, 1).items()})
+        assert writer.unacknowledged <= 3
+    with pytest.raises(ConfigError, match="call its flush"):
+        writer.__reduce__()
+    writer.flush()
+    assert len(made) == 10
+
+
+def test_what_is_given_may_be_overwritten_at_once():
+    made, transport = replay(shards=2)
+    writer, given = made.writer(), steps(0, 5)
+    writer.extend(**given)
+    given["x"][:] = -1
+    writer.flush()
+    assert held(transport, 2)[0] == [0, 1, 2, 3, 4]
+
+
+@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(st.lists(st.tuples(st.integers(1, 8), st.sampled_from(["", "twice", "lost"]), st.integers(0, 3)), max_size=8))
+def test_every_step_is_stored_once_whatever_is_sent_again(calls):
+    """A shard dies with some calls applied, of which some answers came; one that lives gets calls twice."""
+    made, transport = replay(shards=2, sampler=Uniform(), capacity=10_000)
+    writer = made._own  # which starts a shard in place of a lost one itself
+    first, lost, told = 0, 0, []
+    with patch.object(fleet, "PAUSE", 0.0), patch.object(writing, "PATIENCE", 2.0):
+        for count, event, answered in calls:
+            told.append(writer.put(steps(first, count, length=4), None, None, many=True))
+            first += count
+            shard = transport.shard(first % 2)  # None: dead, and the writer does not know it yet
+            line = writer._lines[first % 2]
+            if event == "twice":
+                for message in [*line.sent]:
+                    writer._transmit(line, message)
+            if event == "lost" and shard is not None:
+                shard.die(answered)
+                lost += shard.shard.buffer.size
+        writer.flush()
+        made.stats(), made.tend()
+    ids = np.concatenate([np.zeros(0, int), *(one[:, 0] for one in told)])
+    assert len(set(ids.tolist())) == len(ids) == first  # every step was acknowledged, under an id of its own
+    kept = sorted(x for one in held(transport, 2) for x in one)
+    assert len(kept) == len(set(kept))
+    assert first - lost <= len(kept) <= first
+
+
+def test_a_call_before_those_that_it_follows_is_refused():
+    made, transport = replay(shards=1)
+    writer = made.writer()
+    for k in range(3):
+        writer.extend(**steps(4 * k, 4))
+    transport.shard(0).queue.reverse()  # as no carrier may do
+    writer.flush()
+    assert held(transport, 1) == [list(range(12))]
+
+
+def test_unacknowledged_steps_are_sent_again_to_the_shard_that_takes_the_place():
+    made, transport = replay(shards=2)
+    writer = made.writer()
+    writer.extend(**steps(0, 5))
+    writer.flush()
+    writer.extend(**steps(5, 10))
+    transport.shard(1).die()
+    made.stats(), made.tend()
+    writer.flush()
+    assert held(transport, 2) == [[0, 1, 2, 3, 4, 10, 11, 12, 13, 14], [5, 6, 7, 8, 9]]
+
+
+def test_an_episode_that_a_loss_has_cut_is_not_looked_across():
+    """Its first steps come back with the snapshot, the next are lost: no n-step return spans the gap."""
+    made, transport = replay(fields=EPISODES, shards=1, transforms=[NStep(3, gamma=1.0)], sampler=Uniform())
+    whole = episode(0, 12, ends=False)
+    made.extend(**{name: value[:4] for name, value in whole.items()})
+    shard = transport.shard(0).shard
+    assert shard.buffer.as_batch([1]).reward == pytest.approx(0.5 * (1 + 2 + 3))
+    shard.buffer.end_episode()  # as `begin` does after a snapshot
+    made.extend(**{name: value[8:] for name, value in whole.items()})
+    assert shard.buffer.as_batch([3]).next_obs[0, 0] == 4
+    assert shard.buffer.as_batch([4]).next_obs[0, 0] == 11
+
+
+def flags(T, ended):
+    return {"terminated": np.isin(np.arange(T), ended)[:, None], "truncated": np.zeros((T, 1), bool)}
+
+
+@pytest.mark.parametrize("mode", ["next_step", "same_step", "disabled", None])
+def test_autoreset_modes_are_those_of_one_buffer(mode):
+    fields = {"obs": Field(), "next_obs": Field(), "terminated": FLAG, "truncated": FLAG}
+    made, transport = replay(fields=fields, shards=1, num_envs=1, autoreset=mode, sampler=Uniform())
+    one = ReplayBuffer(1000, fields, num_envs=1, autoreset=mode)
+    x = np.arange(9.0)[:, None]
+    given = {"obs": x, "next_obs": x + 1} | flags(9, [2, 6])
+    final = {"final_obs": np.where(given["terminated"], x + 100, 0)} if mode == "same_step" else {}
+    assert np.array_equal(made.extend(**given, **final), one.extend(**given, **final))
+    buffer = transport.shard(0).shard.buffer
+    for name in ("obs", "next_obs"):
+        assert np.array_equal(buffer.get(buffer.stored_ids()[0])[name], one.get(one.stored_ids()[0])[name])
+
+
+def test_nested_fields():
+    fields = {"obs": {"a": Field((2,)), "b": (Field(), Field((), int))}, "terminated": FLAG, "truncated": FLAG}
+    made, _ = replay(fields=fields, shards=2, num_envs=2, sampler=Uniform())
+    obs = {"a": np.ones((3, 2, 2)), "b": (np.zeros((3, 2)), np.arange(6).reshape(3, 2))}
+    over = np.zeros((3, 2), bool)
+    made.extend(obs=obs, terminated=over, truncated=over)
+    batch = made.sample(50)
+    assert batch.obs["a"].shape == (50, 2)
+    assert sorted(set(batch.obs["b"][1].tolist())) == [0, 1, 2, 3, 4, 5]
