@@ -7,13 +7,13 @@ import pytest
 
 @pytest.fixture(scope="session")
 def ray_here():
-    """The module `ray`, with this process connected to a Ray of two cores on the loopback address."""
+    """The module `ray`, with this process connected to a Ray of two cores and a small store on the loopback address."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray = pytest.importorskip("ray")
         from replaylab.distributed.ray_session import RaySession
 
-        session = RaySession(cores=2, object_store_bytes=256 * 2**20)
+        session = RaySession(cores=2, object_store_bytes=100 * 2**20)
         session.open()
         yield ray
         session.close()

@@ -1,10 +1,6 @@
 """Replays in shards, in this process and on Ray."""
 
-import os
-import warnings
-
 import numpy as np
-import pytest
 
 from replaylab import Field
 from replaylab.distributed.replay import RemoteReplay
@@ -37,23 +33,3 @@ def episode(first, length, ends=True):
     reward = seen[:-1] * 0.5
     over = np.zeros(length, bool)
     return {"obs": obs[:-1], "reward": reward, "next_obs": obs[1:], "terminated": terminated, "truncated": over}
-
-
-@pytest.fixture(scope="session")
-def cluster():
-    """Ray on this machine, of its own."""
-    ray = pytest.importorskip("ray")
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            object_store_memory=100 * 2**20,
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
-    yield ray
-    ray.shutdown()

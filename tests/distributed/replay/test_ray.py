@@ -35,14 +35,14 @@ def wait_for(condition, seconds=90.0):
         time.sleep(0.1)
 
 
-def test_writers_elsewhere_a_learner_here_and_shards_that_are_killed(cluster, tmp_path):
+def test_writers_elsewhere_a_learner_here_and_shards_that_are_killed(ray_here, tmp_path):
     """By `ray.kill`, and by kill -9 of the process: every batch is whole, every step of a live shard is there."""
     snapshot = Snapshots(tmp_path / "snapshots", period=0.2)
     sampler = Prioritized(alpha=1.0, beta=1.0)
     with RemoteReplay(2000, FIELDS, shards=2, sampler=sampler, prefetch=2, snapshot=snapshot, seed=0) as made:
         assert isinstance(made, Replay)
-        task = cluster.remote(num_cpus=0)(write)
-        assert cluster.get(task.remote(made.writer(), 0, 200)) != os.getpid()
+        task = ray_here.remote(num_cpus=0)(write)
+        assert ray_here.get(task.remote(made.writer(), 0, 200)) != os.getpid()
         assert made.size == 200
         batch = made.sample(64)
         assert all(column.flags.owndata or column.base is not None for column in batch.values())
@@ -52,14 +52,14 @@ def test_writers_elsewhere_a_learner_here_and_shards_that_are_killed(cluster, tm
         wait_for(lambda: (tmp_path / "snapshots" / "replay.json").exists())
         old = [place.client.actor for place in made._fleet.places]
         epoch_before = batch.id[batch.id >> 40 == 1]
-        pid = cluster.get(old[0].__ray_call__.remote(lambda _: os.getpid()))
-        for number, kill in enumerate((lambda: os.kill(pid, signal.SIGKILL), lambda: cluster.kill(old[1]))):
+        pid = ray_here.get(old[0].__ray_call__.remote(lambda _: os.getpid()))
+        for number, kill in enumerate((lambda: os.kill(pid, signal.SIGKILL), lambda: ray_here.kill(old[1]))):
             kill()
             for _ in range(20):
                 assert len(made.sample(64).id) == 64
             writing = task.remote(made.writer(), 1000 * (number + 1), 50)
             wait_for(lambda number=number: made.stats().shards[number].live and made.stats().losses == number + 1)
-            cluster.get(writing)
+            ray_here.get(writing)
         told = made.stats()
         assert [one.epoch for one in told.shards] == [1, 1]
         assert told.size + told.lost_steps >= 300
@@ -71,17 +71,17 @@ def test_writers_elsewhere_a_learner_here_and_shards_that_are_killed(cluster, tm
         assert len(np.unique(loaded.sample(2000, progress=1.0).x)) > size / 3
 
 
-def test_what_ray_cannot_do_is_said_in_one_line(cluster):
+def test_what_ray_cannot_do_is_said_in_one_line(ray_here):
     with pytest.raises(ConfigError, match="names nodes that the cluster has not: ab"):
         RemoteReplay(10, FIELDS, shards=1, placement=["ab"])
     with pytest.raises(ConfigError, match="`placement` must be None"):
         RemoteReplay(10, FIELDS, shards=2, placement="nowhere")
     big = {"x": Field((1024, 1024))}
-    with RemoteReplay(4, big, shards=1, placement=[cluster.nodes()[0]["NodeID"]], sampler=Uniform()) as made:
+    with RemoteReplay(4, big, shards=1, placement=[ray_here.nodes()[0]["NodeID"]], sampler=Uniform()) as made:
         made.add(x=np.ones((1024, 1024), np.float32))
         with pytest.raises(OverSizeError, match="use a smaller batch_size or prefetch, or start Ray with a larger"):
             made.sample(16)
-        assert made.stats().shards[0].node == cluster.nodes()[0]["NodeID"]
+        assert made.stats().shards[0].node == ray_here.nodes()[0]["NodeID"]
 
 
 def test_without_a_cluster(monkeypatch):
@@ -92,16 +92,16 @@ def test_without_a_cluster(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_guide_does_what_it_says(cluster, monkeypatch, tmp_path):
+def test_the_guide_does_what_it_says(ray_here, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cluster, "init", lambda **_: None)
+    monkeypatch.setattr(ray_here, "init", lambda **_: None)
     names = {"__name__": "guide"}
     for code in re.findall(r"^```py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL):
         exec(compile(code, str(GUIDE), "exec"), names)
 
 
 @pytest.mark.slow
-def test_nothing_grows(cluster):
+def test_nothing_grows(ray_here):
     """Resident memory and shared memory after a minute of adds, draws and feedback, beside those after ten seconds."""
     pixels = {"obs": Field((4, 84, 84), np.uint8), "reward": Field()}
 
