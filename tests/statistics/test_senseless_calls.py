@@ -11,8 +11,10 @@ from replaylab.statistics import (
     area_under_curve,
     bootstrap_interval,
     contrast,
+    contrast_power,
     contrast_weights,
     curve_band,
+    decisions,
     holm,
     interquartile_mean,
     interval_p,
@@ -21,6 +23,7 @@ from replaylab.statistics import (
     look_levels,
     main_effect_test,
     max_t,
+    mean_intervals,
     median_steps,
     normalised_score,
     on_grid,
@@ -56,6 +59,11 @@ CALLS = [
     Call(area_under_curve, {"steps": [1, 2, 3], "values": [1.0, 2.0, 3.0]}),
     Call(bootstrap_interval, {"values": RUNS, **FEW}, AGAIN | STEADY),
     Call(contrast, {"values": TABLE, "weights": np.ones((2, 2)), "permutations": 20, **FEW}, AGAIN | STEADY),
+    Call(
+        contrast_power,
+        {"pilot": RUNS, "seeds": 9, "effect": 0.0, "bound": 0.1, "studies": 3, "resamples": 20},
+        {"seed": "0 huge", "effect": NUMBERS, "bound": "3.5 huge"},
+    ),
     Call(contrast_weights),
     Call(curve_band, {"values": TABLE[0], **FEW}, AGAIN),
     Call(holm, {"p_values": [0.1, 0.2]}, {"p_values": "[]"}),
@@ -66,6 +74,8 @@ CALLS = [
     Call(look_levels, {"shares": [0.5, 1.0]}),
     Call(main_effect_test, {"values": TABLE, "axis": 1, "permutations": 20}, AGAIN),
     Call(max_t, {"differences": TABLE[0], "permutations": 20}, AGAIN | {"limits": "None"}),
+    Call(decisions, {"values": TABLE, "resamples": 20}, {"seed": "0 huge"}),
+    Call(mean_intervals, {"values": TABLE[0], "resamples": 20}, {"seed": "0 huge"}),
     Call(median_steps, {"times": TIMES}),
     Call(
         normalised_score,
@@ -114,7 +124,18 @@ def test_factors_are_numbers():
         contrast_weights([-1, 1], "x")
 
 
-MADE = {"Band", "Contrast", "Equivalence", "Interval", "PairedTest", "Power", "Shares", "Verdict"}
+MADE = {
+    "Band",
+    "Contrast",
+    "ContrastPower",
+    "Equivalence",
+    "Interval",
+    "Means",
+    "PairedTest",
+    "Power",
+    "Shares",
+    "Verdict",
+}
 
 
 def test_nothing_is_left_out():
