@@ -165,7 +165,7 @@ def stored_ids(buffer: ReplayBuffer) -> Ids:
 
 
 def p_value(counts: Floats, expected: Floats) -> float:
-    """Return the chance of counts at least this far from the expected, pooled into cells of 25 expected draws.
+    """Return the chance of counts at least this far from the expected, pooled into cells of at least 25 expected draws.
 
     Neighbours are pooled, not steps of like chances: where a law avoids what was drawn, the steps of small
     chances are those that came often, and would stand out together.
@@ -173,9 +173,15 @@ def p_value(counts: Floats, expected: Floats) -> float:
     from scipy import stats
 
     assert counts[expected == 0.0].sum() == 0.0, "a step of probability zero was drawn"
-    cells = np.maximum(np.cumsum(expected) // 25.0, 1.0).astype(np.int64)
-    found, wanted = (np.bincount(cells, weights=values)[1:] for values in (counts, expected))
-    found, wanted = found[wanted > 0], wanted[wanted > 0]
-    if len(wanted) < 2:
+    starts, held = [0], 0.0
+    for place, chance in enumerate(expected):
+        if held >= 25.0:
+            starts.append(place)
+            held = 0.0
+        held += chance
+    if held < 25.0 and len(starts) > 1:  # too few to stand alone
+        starts.pop()
+    if len(starts) < 2:
         return 1.0
+    found, wanted = (np.add.reduceat(values, starts) for values in (counts, expected))
     return float(stats.chi2.sf(((found - wanted) ** 2 / wanted).sum(), len(wanted) - 1))

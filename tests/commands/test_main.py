@@ -134,7 +134,7 @@ def test_an_environment_that_is_not_there_is_told_before_anything_is_trained(tmp
             ["train", "--strategy", "prioritised"],
             "replaylab: train: `--strategy.type` must be one of anti_prioritized, blocks, combined, dispersed, "
             "geometric, greedy, laber, lap, mixture, online, oracle, permuted, prioritized, queue, rank_based, "
-            "recency, relo, reverse_sweep, shuffled_epochs, sliding_window, sticky, uniform, none, "
+            "recency, relo, reverse_sweep, shuffled_epochs, sliding_window, sticky, tape, uniform, none, refreshed, "
             "but got 'prioritised'; did you mean "
             "`prioritized`?\n",
         ),

@@ -50,6 +50,7 @@ FIELDS = {
 }
 SAMPLERS = [
     *(Online(), SlidingWindow(), Queue(), Uniform(), Uniform(replace=False), Combined(), Combined(mode="replace")),
+    *(Uniform(stratified=True), Prioritized(stratified=False)),
     *(Recency(eta=0.99, least=50, burst=4), Geometric(expected_age=100.0), Blocks(length=4), Sticky(fraction=0.5)),
     *(ReverseSweep(stride=3), ShuffledEpochs(), Prioritized(), Prioritized(normalize="batch"), LAP(), ReLo()),
     *(AntiPrioritized(), Permuted(), Permuted(bins=4), Dispersed(), RankBased(), Greedy()),

@@ -319,7 +319,7 @@ BASES = {"CustomSampler", "MappedStorage", "Retention", "Sampler", "Schedule", "
 """`require` names what a replay lacks, see tests/replay/collect/test_toy_replay.py."""
 
 PROTOCOLS = {"require"} | {name for name in replay.__all__ if getattr(getattr(replay, name), "_is_protocol", False)}
-RETURNED = {"Batch", "Handle", "ReplayStats", "View", "release_batch_memory"}
+RETURNED = {"Batch", "Handle", "LawTotals", "ReplayStats", "View", "release_batch_memory"}
 """What the library makes, and hands out; and what has no arguments."""
 
 TYPES = {"FeedbackKind", "ReplayStreamKey", "Seed"}

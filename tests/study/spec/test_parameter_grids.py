@@ -99,12 +99,12 @@ MESSAGES = [
     (
         {"strategies__prioritized__vary": {"alfa": [1]}},
         "`strategies.prioritized.vary.alfa` must be an option of prioritized "
-        "(alpha, beta, epsilon, normalize, block_length, new_steps); "
+        "(alpha, beta, epsilon, normalize, block_length, new_steps, stratified); "
         "did you mean `alpha`?",
     ),
     (
         {"strategies__uniform__vary": {"alpha": [1]}},
-        "`strategies.uniform.vary.alpha` must be an option of uniform (replace).",
+        "`strategies.uniform.vary.alpha` must be an option of uniform (replace, stratified).",
     ),
     (
         {"strategies__prioritized__vary": {"alpha": []}},

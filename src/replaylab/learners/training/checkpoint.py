@@ -100,10 +100,10 @@ def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: H
     path = sealed.folder_of(folder, "load")
     manifest = _manifest(path)
     ours, theirs = _settings(configuration), manifest["job"]
-    if ours == theirs and manifest["began_with"] != hooks.recorder.replicas:
+    if theirs in (ours, _before_options(ours)) and manifest["began_with"] != hooks.recorder.replicas:
         began, got = manifest["began_with"], hooks.recorder.replicas
         raise SnapshotError(f"the run in {path} is another one: it began with {began} seeds, but got {got}")
-    if ours != theirs:
+    if theirs not in (ours, _before_options(ours)):
         raise SnapshotError(f"the run in {path} is another one; it can continue only as it began, with {theirs}")
     if absent := sorted(set(manifest.get("hooks", ())) - set(hooks.with_state)):
         raise SnapshotError(f"the run in {path} began with a {absent[0]} among its hooks; give `train` one again")
@@ -212,6 +212,12 @@ def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> No
 def _settings(configuration: TrainingConfig) -> str:
     """Return what decides a run in words; functions by name, without their addresses."""
     return re.sub(r" at 0x[0-9a-f]+", "", configuration.learning_settings())
+
+
+def _before_options(settings: str) -> str:
+    """Return the same text as it was before samplers had the options that are left at what was always done."""
+    without = re.sub(r"(Uniform\(replace=\w+), stratified=False", r"\1", settings)
+    return re.sub(r"(new_steps='\w+'), stratified=True", r"\1", without)
 
 
 def flat(state: Mapping[str, Any], prefix: str = "") -> dict[str, npt.NDArray[Any]]:

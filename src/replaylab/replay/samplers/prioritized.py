@@ -101,7 +101,7 @@ class Prioritized(Sampler):
             "normalize": NORMALIZE.index(self.normalize),
             "block_length": self.block_length,
             "ever": NEW_STEPS.index(self.new_steps),
-            "stratified": self.stratified,
+            "stratified": int(self.stratified),
         }
 
 
@@ -142,5 +142,5 @@ class LAP(Sampler):
         """Return what the compiled core needs to know."""
         options = {"exponent": self.alpha, "epsilon": 0.0, "feedback": CLIPPED, "normalize": 0, "block_length": 1}
         return _core.SamplerConfig(
-            "prioritized", options | {"ever": NEW_STEPS.index(self.new_steps), "stratified": True}
+            "prioritized", options | {"ever": NEW_STEPS.index(self.new_steps), "stratified": 1}
         )

@@ -24,7 +24,7 @@ class Tape(Sampler):
     and evenness are those of the recorded run, but what chose there knew nothing of the steps stored here. With
     `replicas`, replica r draws what replica (r + `shift`) mod R of the recorded run did. Both runs must store alike: as
     many steps before each draw, in as large a buffer. Feedback changes nothing; every weight is 1 and every
-    ``probability`` NaN. Source: none, a placebo of this library.
+    ``probability`` NaN. Law: P(i) is 1 for the recorded ids, else 0. Source: none, a placebo of this library.
 
     Attributes:
         path: The tape, which `TapeRecorder` or `TapeWriter` wrote. Snapshots hold its path alone.
