@@ -63,7 +63,7 @@ def test_the_sheet_is_that_of_the_first_seed(minatar, tmp_path):
 def test_the_report_shows_them(minatar):
     page = minatar.report().read_text()
     assert "<h2>To look at</h2>" in page
-    sheets = re.search(r'<figure id="replayed_frames">(.*?)</figure>', page, re.DOTALL)[1]
+    sheets = re.search(r'<figure id="replayed_frames"[^>]*>(.*?)</figure>', page, re.DOTALL)[1]
     assert sheets.count("<svg viewBox") == 2 + 3
     assert sheets.count("<image ") == 4 * (2 + 3)
     assert "img-src data:" in page

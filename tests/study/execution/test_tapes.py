@@ -9,13 +9,14 @@ from replaylab.errors import SpecError
 from replaylab.replay.samplers.tape_file import TapeReader
 from replaylab.study import InProcess, Study
 from replaylab.study.execution.executor import CheckTask, Finished, Lost, TrainTask
+from replaylab.study.execution.worker import perform as worker
 from replaylab.study.execution.worker.perform import perform
 from replaylab.study.results.store import open_rows
 from tests.study.execution.test_checkpoints import Spy, kept
 from tests.study.tiny import rows, study
 
 DRAWN = {"type": "prioritized", "beta": 0.0}
-OFTEN = 0.3
+OFTEN = 0.02
 PLACEBO = {"type": "tape", "of": "td"}
 TAPED = {"strategies": {"placebo": PLACEBO, "td": DRAWN}, "baseline": "td", "measures__every": 0}
 LONG = TAPED | {"seeds": 3, "population": 3, "budget__steps": 900, "evaluation__every": 450}
@@ -43,8 +44,9 @@ def drawn_by(made, population, tmp_path):
 
 
 class TestWhatIsDrawn:
-    def test_through_a_study_that_is_interrupted_twice(self, tmp_path):
+    def test_through_a_study_that_is_interrupted_twice(self, tmp_path, monkeypatch):
         """In the recorded runs, and in those that learn from them."""
+        monkeypatch.setattr(worker, "_REPORT_SECONDS", 0.0)  # however fast the machine is
         whole = study(tmp_path / "whole", **LONG)
         assert whole.run(executor=InProcess()).complete
         assert not (whole.folder / "tapes").exists()
