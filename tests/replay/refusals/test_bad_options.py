@@ -209,7 +209,8 @@ class TestPlaces:
     @pytest.mark.parametrize("sampler", [Oracle(len), LaBER(len)], ids=["Oracle", "LaBER"])
     def test_loading_with_a_sampler_it_was_not_saved_with(self, tmp_path, sampler):
         filled().save(tmp_path)
-        message = f"the snapshot was saved with Uniform(replace=True, stratified=False), and has no records for {type(sampler).__name__}"
+        saved = "Uniform(replace=True, stratified=False)"
+        message = f"the snapshot was saved with {saved}, and has no records for {type(sampler).__name__}"
         refuses(SnapshotError, message, lambda: ReplayBuffer.load(tmp_path, sampler=sampler))
 
     def test_storage(self):
