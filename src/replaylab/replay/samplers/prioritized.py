@@ -141,6 +141,4 @@ class LAP(Sampler):
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         options = {"exponent": self.alpha, "epsilon": 0.0, "feedback": CLIPPED, "normalize": 0, "block_length": 1}
-        return _core.SamplerConfig(
-            "prioritized", options | {"ever": NEW_STEPS.index(self.new_steps), "stratified": 1}
-        )
+        return _core.SamplerConfig("prioritized", options | {"ever": NEW_STEPS.index(self.new_steps), "stratified": 1})
