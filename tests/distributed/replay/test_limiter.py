@@ -4,7 +4,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from replaylab.distributed.replay import Limiter, RemoteReplay
@@ -25,6 +25,7 @@ CALLS = st.lists(
 
 
 @settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@example([("kill", 1), ("sample", 39), ("kill", 1), ("add", 6)], 1.0, 7.0, 0)  # twice before a writer comes to it
 @given(CALLS, st.sampled_from([0.3, 1.0, 4.0]), st.sampled_from([0.0, 7.0]), st.integers(0, 3))
 def test_the_bound_is_kept_under_random_schedules(tmp_path_factory, calls, ratio, slack, prefetch):
     folder = tmp_path_factory.mktemp("limiter")

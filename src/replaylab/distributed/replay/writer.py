@@ -211,7 +211,10 @@ class RemoteWriter:
         begun = monotonic()
         while monotonic() - begun < PATIENCE:
             if self._fleet:
-                self._fleet.lose(self._fleet.places[shard], lost, error)
+                if self._fleet.places[shard].client is lost:
+                    self._fleet.lose(self._fleet.places[shard], lost, error)
+                else:
+                    self._fleet.refresh()  # the next one may be lost, too, and nobody else may ask it
                 self._fleet.tend()
             client = self._transport.newest(shard, lost.epoch)
             if client is not None:
