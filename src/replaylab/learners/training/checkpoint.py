@@ -11,7 +11,9 @@ moment, the old checkpoint or the new one is there, whole. Nothing is pickled.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import Field, fields, is_dataclass
+from itertools import compress, product
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, cast
@@ -99,11 +101,11 @@ def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: H
     """
     path = sealed.folder_of(folder, "load")
     manifest = _manifest(path)
-    ours, theirs = _settings(configuration), manifest["job"]
-    if theirs in (ours, _before_options(ours)) and manifest["began_with"] != hooks.recorder.replicas:
+    ours, theirs = _settings_ever(configuration), manifest["job"]
+    if theirs in ours and manifest["began_with"] != hooks.recorder.replicas:
         began, got = manifest["began_with"], hooks.recorder.replicas
         raise SnapshotError(f"the run in {path} is another one: it began with {began} seeds, but got {got}")
-    if theirs not in (ours, _before_options(ours)):
+    if theirs not in ours:
         raise SnapshotError(f"the run in {path} is another one; it can continue only as it began, with {theirs}")
     if absent := sorted(set(manifest.get("hooks", ())) - set(hooks.with_state)):
         raise SnapshotError(f"the run in {path} began with a {absent[0]} among its hooks; give `train` one again")
@@ -211,13 +213,51 @@ def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> No
 
 def _settings(configuration: TrainingConfig) -> str:
     """Return what decides a run in words; functions by name, without their addresses."""
-    return re.sub(r" at 0x[0-9a-f]+", "", configuration.learning_settings())
+    return _nameless(configuration.learning_settings())
 
 
-def _before_options(settings: str) -> str:
-    """Return the same text as it was before samplers had the options that are left at what was always done."""
-    without = re.sub(r"(Uniform\(replace=\w+), stratified=False", r"\1", settings)
-    return re.sub(r"(new_steps='\w+'), stratified=True", r"\1", without)
+def _settings_ever(configuration: TrainingConfig) -> set[str]:
+    """Return the same, and as it was written before options were there that came later."""
+    now, parts = configuration.learning_settings(), (configuration.learner, configuration.sampler)
+    names = sorted({name for part in parts for name in _later(part)})
+    found = set()
+    for absent in product((False, True), repeat=len(names)):
+        text = now
+        for part in parts:
+            text = text.replace(str(part), _without(part, list(compress(names, absent))))
+        found.add(_nameless(text))
+    return found
+
+
+def _nameless(text: str) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def _later(part: Any) -> Iterator[str]:
+    """Yield the options that came later, of a part and of what it holds."""
+    for field, value in _options(part):
+        if field.metadata.get("said_if_changed"):
+            yield field.name
+        for inner in value if isinstance(value, tuple) else (value,):
+            yield from _later(inner)
+
+
+def _without(part: Any, names: Collection[str]) -> str:
+    """Return a part in words, without these options where they are as they always were."""
+    text = str(part)
+    for field, value in _options(part):
+        if field.name in names and value == field.default:
+            text = text.replace(f", {field.name}={value!r}", "")
+            continue
+        for inner in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(inner):
+                text = text.replace(str(inner), _without(inner, names))
+    return text
+
+
+def _options(part: Any) -> Iterator[tuple[Field[Any], Any]]:
+    for field in fields(part) if is_dataclass(part) else ():
+        yield field, getattr(part, field.name)
 
 
 def flat(state: Mapping[str, Any], prefix: str = "") -> dict[str, npt.NDArray[Any]]:
