@@ -21,7 +21,7 @@ from pathlib import Path
 from socketserver import ThreadingTCPServer
 from tempfile import TemporaryDirectory
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from replaylab.errors import ConfigError
 from replaylab.study.execution.progress import Tally, standing
@@ -39,6 +39,8 @@ _REST = 2.0
 
 _GOODBYE = 3.0
 """Seconds that an ended study waits for open pages to fetch the last report."""
+
+_NO_REPORT = "the report could not be written"
 
 _WRITE_REPORT = """
 import sys
@@ -181,15 +183,24 @@ class LivePage:
                         return
                     self._wanted = False
                     began = time.monotonic()
-                    command = [sys.executable, "-c", _WRITE_REPORT, str(self._study.folder), folder]
-                    self._writer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                wrong = self._writer.wait()
+                    self._writer = _report_process(self._study.folder, folder)
+                _, said = self._writer.communicate()
                 with self._changed:
-                    if not wrong and not self._state.over and not self._stopped:
-                        self._report = Path(folder, "report.html").read_bytes()
-                        self._tell(text=self._state.text, share=self._state.share, new_report=True)
+                    if not self._state.over and not self._stopped:
+                        self._written(Path(folder, "report.html"), said)
                     rest = max(_REST, 3 * (time.monotonic() - began))
                     self._changed.wait_for(lambda: self._stopped, timeout=rest)
+
+    def _written(self, report: Path, said: bytes) -> None:
+        """Show a report that a process has written, or what it said in place of one; the lock is held."""
+        wrong = self._writer is None or self._writer.returncode != 0
+        if not wrong:
+            self._report = report.read_bytes()
+        lines = said.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        failed = tuple(line for line in self._state.failed if not line.startswith(_NO_REPORT))
+        if wrong:
+            failed = (*failed, f"{_NO_REPORT}: {lines[-1]}")
+        self._tell(text=self._state.text, share=self._state.share, failed=failed, new_report=not wrong)
 
     # What the server asks.
 
@@ -200,12 +211,16 @@ class LivePage:
 
         return pages.render("live", spec=self._study.spec).encode()
 
-    def report(self) -> bytes:
-        """The newest report; empty before the first."""
+    def report(self) -> tuple[bytes, bool]:
+        """The newest report, empty before the first, and whether it is the last."""
         with self._changed:
-            self._fetched_last = self._state.over
+            return self._report, self._state.over
+
+    def fetched_last(self) -> None:
+        """Take note that a page has the last report."""
+        with self._changed:
+            self._fetched_last = True
             self._changed.notify_all()
-            return self._report
 
     def stream(self, handler: BaseHTTPRequestHandler) -> None:
         """Write what changes, until the study has ended or nobody listens."""
@@ -234,6 +249,11 @@ class _Server(ThreadingTCPServer):
     block_on_close = False
     live: LivePage
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a page that was closed while it was written to."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
@@ -244,7 +264,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/":
             self._send(server.live.page, "text/html; charset=utf-8")
         elif self.path.startswith("/report?"):
-            self._send(server.live.report(), "text/html; charset=utf-8")
+            content, last = server.live.report()
+            self._send(content, "text/html; charset=utf-8")
+            if last:
+                server.live.fetched_last()
         elif self.path == "/events":
             self._head("text/event-stream")
             server.live.stream(self)
@@ -252,17 +275,30 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
 
     def _send(self, content: bytes, kind: str) -> None:
-        self._head(kind)
+        self._head(kind, len(content))
         self.wfile.write(content)
 
-    def _head(self, kind: str) -> None:
+    def _head(self, kind: str, length: int | None = None) -> None:
         self.send_response(HTTPStatus.OK)
+        if length is not None:  # a page that was cut off is known as one
+            self.send_header("Content-Length", str(length))
         self.send_header("Content-Type", kind)
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing: the terminal shows the study."""
+
+
+def _report_process(results: Path, folder: str) -> subprocess.Popen[bytes]:
+    """Return a process that writes a report into a folder, and looks for modules where this one does."""
+    path = os.pathsep.join(part for part in sys.path if part)
+    return subprocess.Popen(
+        [sys.executable, "-c", _WRITE_REPORT, str(results), folder],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+    )
 
 
 def _listening(port: int, live: LivePage) -> _Server:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -55,6 +56,64 @@ def test_it_answers_this_machine_and_no_foreign_name(tmp_path):
         assert shown._server.server_address[0] == "127.0.0.1"
     with pytest.raises(OSError, match=r"."):
         status("/", f"127.0.0.1:{port}")
+
+
+def wait_for(happened):
+    until = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def port_of(shown):
+    return int(shown.address.rstrip("/").rpartition(":")[2])
+
+
+def test_the_last_report_is_fetched_when_it_is_read_to_its_end(tmp_path):
+    report = tmp_path / "report.html"
+    report.write_bytes(b"r" * 20_000_000)  # more than the sockets hold
+    with LivePage(study(tmp_path), Silent(), 0) as shown:
+        shown.finish(report)
+        connection = http.client.HTTPConnection("127.0.0.1", port_of(shown), timeout=60)
+        connection.request("GET", "/report?1")
+        answer = connection.getresponse()
+        answer.read(1000)
+        assert not shown._fetched_last
+        assert len(answer.read()) == 20_000_000 - 1000
+        assert int(answer.headers["Content-Length"]) == 20_000_000
+        wait_for(lambda: shown._fetched_last)
+
+
+def test_a_page_that_is_closed_on_the_way_is_passed_over(tmp_path, capsys):
+    report = tmp_path / "report.html"
+    report.write_bytes(b"r" * 20_000_000)
+    with LivePage(study(tmp_path), Silent(), 0) as shown:
+        shown.finish(report)
+        handled = []
+        shutdown_request = shown._server.shutdown_request
+        shown._server.shutdown_request = lambda request: (handled.append(1), shutdown_request(request))
+        with socket.create_connection(("127.0.0.1", port_of(shown))) as visitor:
+            visitor.sendall(f"GET /report?1 HTTP/1.1\r\nHost: 127.0.0.1:{port_of(shown)}\r\n\r\n".encode())
+            visitor.recv(10)
+        wait_for(lambda: handled)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_report_that_cannot_be_written_is_told(reported, monkeypatch):
+    monkeypatch.setattr(live, "_WRITE_REPORT", "raise SystemExit('no room')")
+    with LivePage(reported, Silent(), 0) as shown:
+        shown.begin(reported.populations[1:], reported.populations[:1], 1)
+        wait_for(lambda: shown._state.failed)
+        assert shown._state.failed == ("the report could not be written: no room",)
+
+
+def test_the_process_that_writes_the_report_imports_nothing_from_the_current_folder(reported, tmp_path, monkeypatch):
+    (tmp_path / "queue.py").write_text("raise ImportError('the wrong queue')")
+    monkeypatch.chdir(tmp_path)
+    process = live._report_process(reported.folder, str(tmp_path))
+    _, said = process.communicate()
+    assert (process.returncode, said) == (0, b"")
+    assert (tmp_path / "report.html").stat().st_size > 100_000
 
 
 def test_it_fills_up_as_populations_end(browser, reported, monkeypatch):
