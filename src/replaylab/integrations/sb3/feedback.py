@@ -45,7 +45,7 @@ class Draw:
 
     def __init__(self, ids: npt.NDArray[np.int64], weight: torch.Tensor) -> None:
         self.ids, self.weight = ids, weight
-        self._errors: list[npt.NDArray[Any]] = []
+        self._apart: list[torch.Tensor] = []
 
     def watch(self, values: torch.Tensor) -> "Watched":
         """Make a tensor that nobody else has yet one that this draw watches."""
@@ -55,10 +55,10 @@ class Draw:
 
     def errors(self) -> npt.NDArray[Any] | None:
         """Return |δ| of every row, the mean over critics (B,); None where no difference was seen."""
-        found = self._errors
-        if len(found) < 2:
-            return found[0] if found else None
-        return sum(found[1:], found[0]) / len(found)
+        found = [_array(apart).reshape(len(self.ids), -1) for apart in self._apart]
+        if len(found) == 1 and found[0].shape[1] == 1:
+            return np.abs(found[0][:, 0])
+        return np.mean([np.abs(one).mean(1) for one in found], axis=0, dtype=found[0].dtype) if found else None
 
     def met(self, first: torch.Tensor, second: torch.Tensor, by: str) -> None:
         """Take note of the difference between targets and values, each (B, ...), through which no gradients flow.
@@ -66,16 +66,15 @@ class Draw:
         Raises:
             ConfigError: Their first axis is not that of rows.
         """
-        rows, one, other = len(self.ids), _array(first), _array(second)
-        if not 0 < one.ndim == other.ndim or not len(one) == len(other) == rows:
+        one, other = first.shape, second.shape
+        if not 0 < len(one) == len(other) or not one[0] == other[0] == len(self.ids):
             raise ConfigError(
-                f"the loss ({by}) must have the {rows} rows of the batch as its first axis, to be weighted row by "
-                f"row, but has shapes {one.shape} and {other.shape}; compute it critic by critic"
+                f"the loss ({by}) must have the {len(self.ids)} rows of the batch as its first axis, to be weighted "
+                f"row by row, but has shapes {tuple(one)} and {tuple(other)}; compute it critic by critic"
             )
-        if one.ndim >= 3:  # all pairs of quantiles: their mean is the difference of the means
-            one, other = one.mean((-2, -1)), other.mean((-2, -1))
-        errors = np.abs(one - other).reshape(rows, -1)
-        self._errors.append(errors.mean(1) if errors.shape[1] > 1 else errors[:, 0])
+        if len(one) >= 3:  # all pairs of quantiles: their mean is the difference of the means
+            first, second = first.mean((-2, -1)), second.mean((-2, -1))
+        self._apart.append(first - second)
 
     def weighted(self, values: torch.Tensor, fixed: torch.Tensor) -> torch.Tensor:
         """Return the same values, whose gradients are multiplied by the weights, row by row.
@@ -133,7 +132,7 @@ def _seen(values: Iterable[Any], draw: Draw | None = None, learned: bool = False
 
 def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return what a function makes of a target and of values that are learned, weighted, and note their difference."""
-    name = getattr(func, "__name__", repr(func))
+    name = getattr(func, "__name__", None) or repr(func)
     if name not in SEEN:
         raise ConfigError(
             f"the algorithm's loss is made of its targets by `{name}`, where no TD error can be seen; WithPriorities "
@@ -150,7 +149,7 @@ def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def _array(values: torch.Tensor) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = (values if values.dtype is torch.float32 else values.float()).numpy(
-        force=not values.is_cpu
-    )
+    if values.dtype is not torch.float32:
+        values = values.float()
+    array: npt.NDArray[Any] = values.numpy() if values.is_cpu else values.numpy(force=True)
     return array

@@ -37,7 +37,6 @@ class Figures:
     def fed(self, algorithm: Any, errors: npt.NDArray[np.floating[Any]], stale: int) -> None:
         """Note what came back for the batch, and how many of its rows were stored no more."""
         self._stale += stale
-        if logger := getattr(algorithm, "_logger", None):
-            logger.record("replay/stale_updates", self._stale)
-            if self._due:
-                logger.record_mean("replay/td_error_mean", float(errors.mean()))
+        if self._due:  # the first after a dump is
+            algorithm.logger.record("replay/stale_updates", self._stale)
+            algorithm.logger.record_mean("replay/td_error_mean", float(errors.mean()))
