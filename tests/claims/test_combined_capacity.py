@@ -38,7 +38,8 @@ def grid_world(folder, harm=20.0, mended=True):
 def test_every_contrast_of_the_studies_is_a_finding_and_what_is_there_is_only_read(tmp_path):
     grid, study = grid_world(tmp_path / "grid"), small(tmp_path / "capacity")
     findings = list(combined_capacity.measure(grid, study))
-    names = [f"{name}: difference in reward" for name in GRID_WORLD] + [f"{name}: difference in score" for name in SAID]
+    names = [f"{name}: difference in rollout/ep_rew" for name in GRID_WORLD]
+    names += [f"{name}: difference in score" for name in SAID]
     assert [one.what for one in findings] == names
     for one, found in zip(findings[len(GRID_WORLD) :], study.contrasts().results, strict=True):
         assert (one.ours, one.low, one.high) == tuple(found.size)
@@ -52,7 +53,7 @@ def test_every_contrast_of_the_studies_is_a_finding_and_what_is_there_is_only_re
 @pytest.mark.parametrize("mended", [True, False])
 def test_the_grid_world_says_what_its_rows_say(tmp_path, mended):
     found = combined_capacity.contrast_findings(grid_world(tmp_path, mended=mended), GRID_WORLD)
-    verdicts = {one.what.removesuffix(": difference in reward"): one.verdict for one in found}
+    verdicts = {one.what.removesuffix(": difference in rollout/ep_rew"): one.verdict for one in found}
     for name, verdict in verdicts.items():
         holds = mended or name.endswith((": large buffer", ": small buffer"))
         assert verdict is (ReplicationOutcome.REPRODUCED if holds else ReplicationOutcome.NOT_REPRODUCED), name
