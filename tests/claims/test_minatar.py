@@ -5,6 +5,7 @@ import pytest
 
 from replaylab.claims import ReplicationOutcome, minatar_components, minatar_curve
 from replaylab.claims.minatar_components import SAID
+from replaylab.claims.study_findings import only_for
 from replaylab.replay import Field, NStep, Queue, ReplayBuffer
 from replaylab.study import Study, catalog
 from replaylab.study.execution.worker.preflight import check_population
@@ -131,3 +132,13 @@ def test_without_replay_each_step_is_learned_from_once_with_its_whole_return(nam
             batch = buffer.sample(learner["batch_size"])
             assert batch["obs"].tolist() == [steps - back + at for at in (1, 2, 3, 4)]
             assert batch["n_steps"].tolist() == [n] * 4
+
+
+def test_of_a_study_that_is_not_there_whole_only_what_the_claim_needs_is_run(tmp_path):
+    study = Study(Spec.from_toml(catalog.find("minatar")), tmp_path)
+    needed = only_for(study, SAID)
+    assert set(needed.spec.strategies) == {"uniform", *PARTS.values()}
+    assert [one.name for one in needed.spec.contrasts] == list(SAID)
+    assert len(needed.populations) == 9
+    assert {p.id for p in needed.populations} < {p.id for p in study.populations}
+    assert Spec.from_table(needed.spec.model_dump(mode="json")) == needed.spec

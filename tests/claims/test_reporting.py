@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from replaylab.claims import CLAIMS, Claim, ReplicatedFigure, ReplicationOutcome, catalog, overall
+from replaylab.claims import CLAIMS, Claim, ReplicatedFigure, ReplicationOutcome, catalog, overall, reporting
 from replaylab.claims.reporting import line
 from replaylab.commands import main as cli
 
@@ -48,6 +48,51 @@ def test_command_prints_and_writes(monkeypatch, tmp_path, capsys):
     assert (told["number"], told["verdict"]) == (9, "not reproduced")
     assert told["findings"][0]["ours"] == 1.25
     assert told["findings"][1]["verdict"] == "not reproduced"
+
+
+def test_all_claims_are_kept_and_told_in_a_table(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    counted, told = [], [YES, NO]
+
+    def measure():
+        counted.append(1)
+        yield from told
+
+    claims = {9: Claim(9, "Nine", "nine", "arithmetic", 0.1, measure), 10: Claim(10, "Ten", "ten", "a|b", 0.1, measure)}
+    monkeypatch.setattr(catalog, "CLAIMS", claims)
+    assert cli.main(["claims", "--all"]) == 0
+    place = tmp_path / "results" / "claims" / reporting.code_digest()
+    table = (place / "claims.md").read_text(encoding="utf-8")
+    assert table in capsys.readouterr().out
+    lines = table.splitlines()
+    assert lines[0] == "| claim | figure | published | here | interval | verdict | minutes |"
+    assert lines[2].startswith("| 9. Nine: **not reproduced** | a share | about 1 | 1.25 | 1 to 1.5, range of 2 runs |")
+    assert lines[3] == "|  | a count | 12,345 | 54,321 | exact | not reproduced |  |"
+    assert [len(line.split("|")) for line in lines] == [9] * 7
+    assert len(counted) == 2
+
+    (place / "claim-10.json").unlink()  # as if it had been stopped
+    assert cli.main(["claims", "--all"]) == 0
+    assert len(counted) == 3
+    assert "9. Nine: measured before" in capsys.readouterr().out
+    monkeypatch.setattr(reporting, "code_digest", lambda: "other")
+    assert cli.main(["claims", "--all"]) == 0
+    assert len(counted) == 5
+
+
+def test_studies_of_claims_lie_beside_their_figures(tmp_path):
+    given = []
+    claim = Claim(
+        9, "Nine", "nine", "arithmetic", 0.1, lambda *studies: given.extend(studies) or iter([YES]), ("quick",)
+    )
+    (told,) = reporting.rerun([claim], lambda _: None, tmp_path)
+    assert told["verdict"] == "reproduced"
+    assert [study.folder for study in given] == [tmp_path / reporting.code_digest() / "quick"]
+
+
+def test_all_takes_no_numbers(capsys):
+    assert cli.main(["claims", "--all", "1"]) == 2
+    assert "--all measures every claim; leave the numbers out" in capsys.readouterr().err
 
 
 def test_unknown_claims_are_refused(capsys):

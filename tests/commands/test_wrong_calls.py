@@ -78,6 +78,7 @@ CALLS = [
     "study report FILE",
     "study report a\0b",
     "claims 99",
+    "claims 1 --all",
     "claims 1 --json .",
     "claims 1 --json FILE/x.json",
     "claims 1 --json /proc/nowhere/x.json",

@@ -76,7 +76,15 @@ def test_every_key_is_listed():
     }
     keys = {f"{table}.{key}" for table, kind in tables.items() for key in kind.model_fields}
     keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"', 'scores."ID"'}
-    written_otherwise = {"learners", "strategies", "env_options", "scores", "overrides", "origins"}
+    written_otherwise = {
+        "learners",
+        "strategies",
+        "env_options",
+        "scores",
+        "overrides",
+        "learner_environments",
+        "origins",
+    }
     keys |= set(Spec.model_fields) - set(tables) - written_otherwise
     assert rows_of(STUDIES, "### Its keys") == keys
     assert rows_of(STUDIES, "### What a strategy may do otherwise") - {"[strategies.NAME]"} == set(

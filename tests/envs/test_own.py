@@ -17,6 +17,7 @@ OWN = [
     ("replaylab/BitFlip-v0", {"n": 3}),
     ("replaylab/BitFlip-v0", {"n": 9, "max_episode_steps": 4}),
     ("replaylab/BlindCliffwalk-v0", {"n": 3}),
+    ("replaylab/GridWorld-v0", {"grid": ("S.", "#G"), "max_episode_steps": 9}),
     ("replaylab/MountainCarGoal-v0", {}),
     ("replaylab/AcrobotGoal-v0", {"max_episode_steps": 30}),
     ("replaylab/NoisyRewards-v0", {"env": "CartPole-v1", "scale": 0.5}),
@@ -224,6 +225,14 @@ def test_noise_depends_on_the_copys_seed_alone_and_not_on_its_neighbours():
     [
         ("replaylab/BitFlip-v0", {"n": 0}, "`n` of BitFlip must be at least 1, but got 0"),
         ("replaylab/BlindCliffwalk-v0", {"n": 0}, "`n` of BlindCliffwalk must be at least 1, but got 0"),
+        (
+            "replaylab/GridWorld-v0",
+            {"grid": "SG"},
+            "`grid` of GridWorld must be rows of `.`, `#`, `S` and `G`, but got",
+        ),
+        ("replaylab/GridWorld-v0", {"grid": ["S", "x"]}, "`grid` of GridWorld must be rows of `.`, `#`, `S` and `G`"),
+        ("replaylab/GridWorld-v0", {"grid": ["S", "G."]}, r"must have rows of one length, but got \[1, 2\]"),
+        ("replaylab/GridWorld-v0", {"grid": ["SS", "G."]}, "must have one S and a G, but got 2 and 1"),
         ("replaylab/NoisyRewards-v0", {"scale": -1.0}, "`scale` of NoisyRewards must be finite and not negative"),
         ("replaylab/AcrobotGoal-v0", {"max_episode_steps": 0}, "`max_episode_steps` must be at least 1, but got 0"),
     ],

@@ -46,7 +46,8 @@ class Claim:
         statement: What is claimed.
         source: Who claims it, and where.
         minutes: About how long the experiment takes on two cores.
-        measure: Runs it and yields one finding after another.
+        measure: Runs it and yields one finding after another; it is called with `studies`, which it runs or only reads.
+        studies: Names of the shipped studies that it hangs on.
     """
 
     number: int
@@ -54,7 +55,8 @@ class Claim:
     statement: str
     source: str
     minutes: float
-    measure: Callable[[], Iterator[ReplicatedFigure]]
+    measure: Callable[..., Iterator[ReplicatedFigure]]
+    studies: tuple[str, ...] = ()
 
 
 def agreement(agrees: bool) -> ReplicationOutcome:

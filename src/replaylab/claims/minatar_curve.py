@@ -29,16 +29,16 @@ select avg(value) from (
 """The mean return of each seed's last episodes."""
 
 
-def measure(study: Study | None = None) -> Iterator[ReplicatedFigure]:
+def measure(study: Study) -> Iterator[ReplicatedFigure]:
     """Run what is missing of the study, and yield the return after its frames, by each optimizer.
 
     Args:
-        study: None: ``minatar-published``, in ``results/minatar-published``; what was run there before is only read.
+        study: ``minatar-published``; what was run of it before is only read.
 
     Raises:
         ConfigError: A run failed.
     """
-    study = complete(study or Study.from_toml("minatar-published"))
+    complete(study)
     for strategy, optimizer in OPTIMIZERS.items():
         query = LAST.format(strategy=strategy, episodes=EPISODES)
         ours = np.array(study.query(query).fetchall(), np.float64)[:, 0]
@@ -62,4 +62,5 @@ CLAIM = Claim(
     "Young & Tian 2019, learning curves",
     50,
     measure,
+    ("minatar-published",),
 )

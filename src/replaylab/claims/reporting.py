@@ -1,29 +1,103 @@
-"""Running claims, and reporting what came out: lines to read, JSON for programs."""
+"""Running claims, and reporting what came out: lines and a table to read, JSON for programs."""
 
+import hashlib
 import json
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from replaylab import _core
 from replaylab.claims.claim import Claim, ReplicatedFigure, overall
+from replaylab.files.atomic import write_text
 from replaylab.number_format import significant
+from replaylab.study import Study, catalog
+
+Say = Callable[[str], None]
+HEAD = ("claim", "figure", "published", "here", "interval", "verdict", "minutes")
 
 
-def run(claims: Iterable[Claim], say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Measure the claims one after another, say each figure as it comes, and return all of it as JSON values."""
-    return [_run(claim, say) for claim in claims]
+def run(claims: Iterable[Claim], say: Say, results: Path = Path("results")) -> list[dict[str, Any]]:
+    """Measure the claims one after another, say each figure as it comes, and return all of it as JSON values.
+
+    Args:
+        claims: Which.
+        say: Takes a line.
+        results: The folder in which the studies have theirs.
+    """
+    return [_run(claim, say, results) for claim in claims]
 
 
-def _run(claim: Claim, say: Callable[[str], None]) -> dict[str, Any]:
+def rerun(claims: Iterable[Claim], say: Say, folder: Path) -> list[dict[str, Any]]:
+    """Measure the claims with the code as it is now, and say and write a table of them.
+
+    What is measured is kept in ``folder/CODE``, studies included, with CODE a digest of the code; what is there is not
+    measured again.
+
+    Args:
+        claims: Which.
+        say: Takes a line.
+        folder: Where to keep what was measured, with whatever code.
+
+    Returns:
+        What `run` returns.
+
+    Raises:
+        StorageError: Something cannot be written.
+    """
+    place = folder / code_digest()
+    results = []
+    for claim in claims:
+        file = place / f"claim-{claim.number}.json"
+        if file.is_file():
+            results += json.loads(file.read_text(encoding="utf-8"))
+            say(f"\n{claim.number}. {claim.title}: measured before, {file}")
+            continue
+        one = run([claim], say, place)
+        write_text(file, dump(one))
+        results += one
+    write_text(place / "claims.md", table(results))
+    say(f"\n{table(results)}\nThe same as a file: {place / 'claims.md'}")
+    return results
+
+
+def code_digest() -> str:
+    """Return 12 hexadecimal digits that tell this code, its compiled core and its studies from others."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for file in [*sorted(package.rglob("*.py")), Path(_core.__file__), *catalog.shipped().values()]:
+        digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _run(claim: Claim, say: Say, results: Path) -> dict[str, Any]:
     say(f"\n{claim.number}. {claim.title}: {claim.statement}")
     say(f"   Source: {claim.source}. Takes about {claim.minutes:g} min.")
-    figures = []
-    for figure in claim.measure():
+    begun, figures = time.monotonic(), []
+    for figure in claim.measure(*(Study.from_toml(name, results / name) for name in claim.studies)):
         figures.append(figure)
         say(line(figure))
     say(f"   verdict: {overall(figures)}")
     described = {name: getattr(claim, name) for name in ("number", "title", "statement", "source")}
-    return described | {"verdict": overall(figures), "findings": [asdict(figure) for figure in figures]}
+    seconds = round(time.monotonic() - begun, 1)
+    found = [asdict(figure) for figure in figures]
+    return described | {"verdict": overall(figures), "seconds": seconds, "findings": found}
+
+
+def table(results: Sequence[dict[str, Any]]) -> str:
+    """Return what `run` returned as a table in Markdown, a line for each figure."""
+    lines = [HEAD, ("---",) * len(HEAD)]
+    for claim in results:
+        name, minutes = f"{claim['number']}. {claim['title']}: **{claim['verdict']}**", f"{claim['seconds'] / 60:.1f}"
+        for found in claim["findings"]:
+            ours, low, high = (significant(found[end], 4) for end in ("ours", "low", "high"))
+            interval = found["interval"] if low == high else f"{low} to {high}, {found['interval']}"
+            lines.append((name, found["what"], found["theirs"], ours, interval, found["verdict"] or "", minutes))
+            name, minutes = "", ""
+    total = sum(claim["seconds"] for claim in results) / 60
+    lines.append(("all", "", "", "", "", "", f"{total:.1f}"))
+    return "".join(f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |\n" for cells in lines)
 
 
 def line(figure: ReplicatedFigure) -> str:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 from replaylab.claims.claim import ReplicatedFigure, ReplicationOutcome
 from replaylab.errors import ConfigError
 from replaylab.study import Study
+from replaylab.study.spec.contrasts import resolve_contrasts
+from replaylab.study.spec.study_file import Origins
 
 
 class Said(NamedTuple):
@@ -33,6 +35,28 @@ def complete(study: Study) -> Study:
     if not study.run().complete:
         raise ConfigError(f"runs of {study.spec.name} failed; their tracebacks are in {study.folder / 'failures'}")
     return study
+
+
+def only_for(study: Study, said: Mapping[str, Said]) -> Study:
+    """Return a study in the same folder with these contrasts alone, and the strategies that they compare.
+
+    A study that is there whole is returned as it is.
+    """
+    if len(study.present) == len(study.populations):
+        return study
+    wanted = [one for one in resolve_contrasts(study.spec) if one.name in said]
+    strategies = {cell.strategy for one in wanted for cell in one.cells}
+    parts = {name: part for name, part in study.spec.strategies.items() if name in strategies}
+    changes = {
+        "strategies": parts,
+        "overrides": {name: own for name, own in study.spec.overrides.items() if name in parts},
+        "origins": Origins(
+            strategies={name: one for name, one in study.spec.origins.strategies.items() if name in parts},
+            learners=study.spec.origins.learners,
+        ),
+        "contrasts": tuple(one for one in study.spec.contrasts if one.name in said),
+    }
+    return Study(study.spec.model_copy(update=changes), study.folder)
 
 
 def contrast_findings(study: Study, said: Mapping[str, Said]) -> Iterator[ReplicatedFigure]:

@@ -360,10 +360,16 @@ class ClaimsCommand:
     """Test published statements about experience replay: claim, source, our figure with its interval, verdict.
 
     Example: replaylab claims 1 6 --json claims.json
+
+    Example: replaylab claims --all
     """
 
     numbers: Annotated[Positional[tuple[int, ...]], arg(metavar="NUMBER ...")] = ()
     """Which claims; none: all of them, which takes long."""
+
+    all: bool = False
+    """Measure every claim anew with this code, and end with a table. What is measured stays in results/claims/CODE, so
+    that the same command goes on where it was stopped, and measures anew where the code has changed."""
 
     json: Path | None = None
     """Write all that is printed to this file as well, as JSON."""
@@ -374,9 +380,12 @@ class ClaimsCommand:
 
         from replaylab.claims import chosen, reporting
 
+        if self.all and self.numbers:
+            raise SpecError("claims: --all measures every claim; leave the numbers out")
         claims = chosen(self.numbers)
         _check_place("claims", "json", self.json, is_file=True)
-        results = reporting.run(claims, partial(print, flush=True))
+        say = partial(print, flush=True)
+        results = reporting.rerun(claims, say, Path("results", "claims")) if self.all else reporting.run(claims, say)
         if self.json is not None:
             self.json.write_text(reporting.dump(results), encoding="utf-8")
         return 0
@@ -441,7 +450,8 @@ def _run(command: Callable[[], int]) -> int:
         print(f"replaylab: {_sentence(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        goes_on = "; the same command continues from here" if isinstance(command, StudyRun) else ""
+        continues = isinstance(command, StudyRun) or (isinstance(command, ClaimsCommand) and command.all)
+        goes_on = "; the same command continues from here" if continues else ""
         if isinstance(command, TrainCommand) and (command.resume or command.save):
             goes_on = f"; replaylab train --resume {command.resume or command.save} continues from the last checkpoint"
         print(f"replaylab: interrupted{goes_on}.", file=sys.stderr)

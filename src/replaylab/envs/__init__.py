@@ -19,6 +19,7 @@ from replaylab.envs.pixels.minatar import MinAtarEnv, MinAtarVectorEnv
 from replaylab.envs.pixels.screen import Screen
 from replaylab.envs.registration import register_envs
 from replaylab.envs.tabular.blind_cliffwalk import BlindCliffwalkEnv, BlindCliffwalkVectorEnv
+from replaylab.envs.tabular.grid_world import GridWorldEnv, GridWorldVectorEnv
 from replaylab.envs.tabular.tables import TableVectorEnv
 from replaylab.envs.tabular.transition_table import TransitionTable
 from replaylab.envs.vector.batched import BatchedEnv
@@ -40,6 +41,8 @@ __all__ = [
     "CartPoleVectorEnv",
     "Discretize",
     "DiscretizeVector",
+    "GridWorldEnv",
+    "GridWorldVectorEnv",
     "MinAtarEnv",
     "MinAtarVectorEnv",
     "MountainCarGoalEnv",

@@ -4,6 +4,7 @@ import pytest
 
 from replaylab.study import Spec
 from replaylab.study.plan.populations import Population, plan
+from replaylab.study.spec.contrasts import resolve_contrasts
 from tests.study.tiny import table
 
 
@@ -92,6 +93,27 @@ def test_a_strategy_may_run_on_some_environments_only():
     assert cells == {("CartPole-v1", "uniform"), ("Acrobot-v1", "uniform"), ("Acrobot-v1", "prioritized")}
     assert spec.runs == 12
     assert Spec.from_table(spec.model_dump(mode="json")) == spec
+
+
+def test_a_learner_may_learn_some_environments_only():
+    car = {"type": "dqn", "gamma": 0.98, "environments": ["MountainCar-v0"]}
+    changes = {
+        "environments": ["CartPole-v1", "MountainCar-v0"],
+        "learners": {"car": car, "dqn": {"type": "dqn", "environments": ["CartPole-v1"]}},
+        "contrasts": [{"name": "car", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}],
+        "scores": {name: {"low": 0.0, "high": 1.0} for name in ("CartPole-v1", "MountainCar-v0")},
+    }
+    spec = Spec.from_table(table(**changes))
+    cells = [(p.environment, p.learner) for p in plan(spec) if p.strategy == "uniform"]
+    assert dict.fromkeys(cells) == dict.fromkeys([("CartPole-v1", "dqn"), ("MountainCar-v0", "car")])
+    assert spec.runs == 16
+    assert spec.environments_of("uniform") == ("CartPole-v1", "MountainCar-v0")
+    (contrast,) = resolve_contrasts(spec)
+    assert {(cell.environment, cell.learner) for cell in contrast.cells} == set(cells)
+    assert Spec.from_table(spec.model_dump(mode="json")) == spec
+    alone = {"type": "dqn", "gamma": 0.98}
+    both = Spec.from_table(table(environments=["MountainCar-v0"], learners={"car": alone}))
+    assert {p.id for p in plan(both)} == {p.id for p in plan(spec) if p.learner == "car"}
 
 
 def test_an_n_step_return_has_the_learners_discount():

@@ -15,8 +15,8 @@ FIRST_AND_LAST = {
         "CliffWalking-v1.q_learning.both.f15b278bc7602e22",
     ),
     "classic-control": (
-        "CartPole-v1.dqn.none.e300beea7885b182",
-        "replaylab-AcrobotGoal-v0.dqn.hindsight.2607c853aa0abb6f",
+        "CartPole-v1.dqn.none.2709d80f45b8f482",
+        "replaylab-AcrobotGoal-v0.dqn.hindsight.dcf36a7b0b983588",
     ),
     "decorrelation-first": (
         "CartPole-v1.base.uniform.239bb5b0edbdc1d7",
@@ -24,7 +24,7 @@ FIRST_AND_LAST = {
     ),
     "as-published-tables": (
         "Taxi-v4.q_learning.none.bcb11229410e8ed8",
-        "FrozenLake-v1.ends_punished.uniform.cf4fde0b4377dfa2",
+        "FrozenLake-v1.ends_punished.loss-huber.uniform.f621d4eb25de366e",
     ),
     "pong-full": (
         "PongNoFrameskip-v4.dqn.uniform.f4626dd52781b03a",

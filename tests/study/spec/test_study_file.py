@@ -46,6 +46,14 @@ MESSAGES = [
         "`environments` must list every environment referenced elsewhere in the file, but lacks 'Taxi-v4'.",
     ),
     (
+        {"learners__dqn__environments": ["Taxi-v4"]},
+        "`environments` must list every environment referenced elsewhere in the file, but lacks 'Taxi-v4'.",
+    ),
+    (
+        {"learners__dqn__environments": "CartPole-v1"},
+        "`learner_environments.dqn` must be a list, but got 'CartPole-v1'.",
+    ),
+    (
         {"strategies__prioritized__learner": {"gama": 0.5}},
         None,
     ),
@@ -53,8 +61,8 @@ MESSAGES = [
     (
         {"seds": 3},
         "unknown key `seds`; did you mean `seeds`? Allowed here: name, title, question, environments, "
-        "learners, strategies, overrides, origins, env_options, seeds, population, keep_tapes, baseline, budget, "
-        "evaluation, logging, measures, watch, scores, looks, metrics, contrasts.",
+        "learners, strategies, overrides, learner_environments, origins, env_options, seeds, population, keep_tapes, "
+        "baseline, budget, evaluation, logging, measures, watch, scores, looks, metrics, contrasts.",
     ),
     (
         {"evaluation__evry": 3},

@@ -144,7 +144,7 @@ def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Population
         cells = [
             _cell(spec, environment, learner, s)
             for s in spec.strategies
-            if environment in spec.environments_of(s) and learner in spec.learners_of(s)
+            if learner in spec.learners_of(s) and environment in spec.environments_of(s, learner)
         ]
         size = 1 if spec.learners[learner].type in ALONE else spec.population
         # Of a tape those of what it replays: its seeds learn from each other's.

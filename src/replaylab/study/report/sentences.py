@@ -167,7 +167,8 @@ def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
 
 def few_seeds(spec: Spec) -> str | None:
     """Return a warning where the seeds cannot carry a verdict, or None."""
-    others = (len(spec.strategies) - 1) * len(spec.environments) * len(spec.learners)
+    compared = [s for s in spec.strategies if s != spec.baseline]
+    others = sum(len(spec.environments_of(s, learner)) for s in compared for learner in spec.learners_of(s))
     least = 2.0 / 2 ** len(spec.seeds) * others * SIGNIFICANCE / spec.look_level
     if least < 0.05 or not others:
         return None

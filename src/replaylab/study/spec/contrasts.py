@@ -354,7 +354,7 @@ def _cells(spec: Spec) -> dict[Cell, dict[str, Factor]]:
                     f"`contrasts` cannot distinguish the factor {both[0]!r} of learners from that of strategies; "
                     f"vary it in only one of them"
                 )
-            for environment in spec.environments_of(strategy):
+            for environment in spec.environments_of(strategy, learner):
                 cell = Cell(environment, learner, strategy)
                 found[cell] = {"environment": environment, **of_learner, **of_strategy}
     return found

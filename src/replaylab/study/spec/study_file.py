@@ -29,6 +29,7 @@ next year under other defaults is a different study, and says so. Shape of a fil
     [learners.dqn]
     type = "dqn"                    # the other keys are the learner's settings
     gamma = 0.99
+    environments = ["CartPole-v1"]  # only these of the study's
 
     [strategies.uniform]
     type = "uniform"                # the other keys are the sampler's options, and these:
@@ -188,6 +189,7 @@ class Spec(_Table):
     learners: Annotated[dict[Name, Part], Field(min_length=1)]
     strategies: Annotated[dict[Name, Part], Field(min_length=1)]
     overrides: dict[Name, Overrides] = {}
+    learner_environments: dict[Name, tuple[EnvironmentId, ...]] = {}
     origins: Origins = Origins()
     env_options: dict[EnvironmentId, dict[str, Any]] = {}
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
@@ -210,7 +212,8 @@ class Spec(_Table):
         """Make one table of each combination that ``vary`` speaks of, and take overrides out of the options."""
         if not isinstance(value, dict) or not all(isinstance(value.get(k), dict) for k in ("learners", "strategies")):
             return value
-        learners = expanded(value["learners"], "learners", LEARNERS)
+        plain = {k: dict(one) if isinstance(one, dict) else one for k, one in value["learners"].items()}
+        learners = expanded(plain, "learners", LEARNERS)
         strategies = expanded(value["strategies"], "strategies", STRATEGIES)
         given = value.get("origins") or {}  # those of a study.json
         if not isinstance(given, dict) or not all(isinstance(of, dict) for of in given.values()):
@@ -222,6 +225,9 @@ class Spec(_Table):
                 names = list(learners.tables)
                 chosen = chosen_learners(one["learners"], origins["learners"], names, f"strategies.{name}")
                 strategies.tables[name] = one | {"learners": chosen}
+        limits = {k: one.pop("environments") for k, one in learners.tables.items() if _says(one, "environments")}
+        if limits:
+            value = value | {"learner_environments": limits}
         return cls._part_overrides(
             value | {"learners": learners.tables, "strategies": strategies.tables, "origins": origins}
         )
@@ -278,6 +284,7 @@ class Spec(_Table):
             self._check_budget(strategy, self.budget_of(strategy))
         for name in (
             {e for one in self.overrides.values() for e in one.environments or ()}
+            | {e for some in self.learner_environments.values() for e in some}
             | set(self.env_options)
             | set(self.scores)
         ):
@@ -288,6 +295,7 @@ class Spec(_Table):
         referenced = [("overrides", set(self.overrides) - set(self.strategies))]
         for what, there in (("strategies", self.strategies), ("learners", self.learners)):
             referenced.append((f"origins.{what}", set(getattr(self.origins, what)) - set(there)))
+        referenced.append(("learner_environments", set(self.learner_environments) - set(self.learners)))
         referenced += [
             (f"overrides.{k}.learners", set(o.learners or ()) - set(self.learners)) for k, o in self.overrides.items()
         ]
@@ -330,10 +338,11 @@ class Spec(_Table):
         """Return the Gymnasium id of one of the study's environments, and its constructor's arguments."""
         return made_of(environment, self.env_options.get(environment, {}))
 
-    def environments_of(self, strategy: str) -> tuple[str, ...]:
-        """Return the environments a strategy runs on."""
+    def environments_of(self, strategy: str, learner: str | None = None) -> tuple[str, ...]:
+        """Return the environments a strategy runs on, with a learner or with any."""
         own = self.overrides.get(strategy, Overrides()).environments
-        return tuple(e for e in self.environments if own is None or e in own)
+        of_learner = self.environments if learner is None else self.learner_environments.get(learner, self.environments)
+        return tuple(e for e in self.environments if (own is None or e in own) and e in of_learner)
 
     def learners_of(self, strategy: str) -> tuple[str, ...]:
         """Return the learners a strategy runs with."""
@@ -404,8 +413,14 @@ class Spec(_Table):
     @property
     def runs(self) -> int:
         """Number of runs: environments × learners × strategies × seeds, without what a strategy leaves out."""
-        cells = sum(len(self.environments_of(s)) * len(self.learners_of(s)) for s in self.strategies)
-        return cells * len(self.seeds)
+        cells = [
+            e for s in self.strategies for learner in self.learners_of(s) for e in self.environments_of(s, learner)
+        ]
+        return len(cells) * len(self.seeds)
+
+
+def _says(table: Any, key: str) -> bool:
+    return isinstance(table, dict) and key in table
 
 
 def _inner(options: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
