@@ -33,9 +33,11 @@ def significant(value: float, digits: int = 3) -> str:
     """Return a number with so many significant digits, and from 1,000 on as a whole number.
 
     Example:
-        >>> [significant(v) for v in (0.012345, -1.5, 12345.0, 0.0000012, 0.0)]
-        ['0.0123', '−1.5', '12,345', '1.2e−06', '0']
+        >>> [significant(v) for v in (0.012345, -1.5, 12345.0, 0.0000012, 0.0, -math.inf)]
+        ['0.0123', '−1.5', '12,345', '1.2e−06', '0', '−∞']
     """
+    if math.isinf(value):
+        return "∞" if value > 0 else f"{MINUS}∞"
     if abs(value) >= 1000:
         return _with_true_minus(f"{value:,.0f}")
     return _with_true_minus(f"{value:.{digits}g}" if abs(value) >= 1e-4 or value == 0 else f"{value:.1e}")

@@ -43,11 +43,25 @@ class TestIntervals:
         assert found.estimate[1] == pytest.approx(values[:20, 1].mean())
         assert found.high[1] - found.low[1] > found.high[0] - found.low[0]
 
-    def test_constants(self):
-        found = mean_intervals(np.array([[0.0, 0.1], [0.0, 0.1], [0.0, 0.1]]))
-        assert (found.p[0], found.low[0], found.high[0]) == (1.0, 0.0, 0.0)
-        assert found.low[1] == pytest.approx(0.1)
-        assert found.p[1] < 0.05
+    @pytest.mark.parametrize("seeds", [2, 5, 6, 7, 12])
+    def test_of_equal_seeds_p_is_that_of_flipped_signs(self, seeds):
+        found = mean_intervals(np.full((seeds, 2), [0.0, 0.1]))
+        assert found.p.tolist() == [1.0, max(1 / 20_000, min(1.0, 2 * 2 / 2**seeds))]
+        arm = 0.0 if found.p[1] < 0.05 else np.inf
+        np.testing.assert_array_equal([found.low, found.high], [found.estimate - arm, found.estimate + arm])
+        assert not arm or seeds < 7
+
+    @pytest.mark.parametrize(("contrasts", "seeds"), [(1, n) for n in range(2, 9)] + [(7, n) for n in (3, 6, 7, 8, 9)])
+    def test_fair_coins_are_called_different_as_often_as_said(self, contrasts, seeds):
+        """Every pattern of one coin; 1,000 studies of seven: 50 expected at most, 90 with a chance below 1e-6."""
+        patterns = (np.arange(2**seeds)[:, None] >> np.arange(seeds)) & 1
+        coins = patterns[..., None] if contrasts == 1 else np.random.default_rng(seeds).random((1_000, seeds, 7)) < 0.5
+        different = (decisions(np.where(coins, 1.0, -1.0), resamples=299).p < 0.05).any(axis=1)
+        assert different.mean() <= (0.05 if contrasts == 1 else 0.09)
+
+    def test_more_level_than_resamples_can_tell_has_no_ends(self):
+        found = mean_intervals(np.full((9, 1), 2.0), resamples=10)
+        assert (found.low[0], found.high[0], found.p[0]) == (-np.inf, np.inf, 1 / 11)
 
     def test_many_studies_at_once_are_those_one_by_one(self):
         values = np.random.default_rng(4).normal(size=(7, 12, 3))

@@ -31,6 +31,14 @@ def is_exact(pairs: int, permutations: int) -> bool:
     return pairs < permutations.bit_length()
 
 
+def least_p(pairs: NDArray[np.intp] | int, comparisons: int = 1) -> Floats:
+    """Return the smallest p-value that swaps of so many pairs can give, by Bonferroni over the comparisons.
+
+    Of 2^N patterns two do as much as was seen, whatever was: the one seen, and its opposite.
+    """
+    return np.minimum(1.0, comparisons * 2.0 ** (1.0 - np.asarray(pairs)))
+
+
 def swap_patterns(pairs: int, permutations: int, seed: int) -> NDArray[np.bool_]:
     """Return which seeds are swapped, shape (patterns, pairs): all patterns if they are few, else random ones."""
     if is_exact(pairs, permutations):

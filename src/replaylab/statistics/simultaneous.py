@@ -14,6 +14,7 @@ from scipy.stats import t as student
 
 from replaylab.arguments import INSIDE, reals, seed_number, takes
 from replaylab.errors import ShapeError
+from replaylab.statistics.permutation import least_p
 from replaylab.statistics.resampling import COUNT, NUMBERS, Floats
 
 MEANS_RESAMPLES = 19_999
@@ -45,6 +46,13 @@ def mean_intervals(values: ArrayLike, *, level: float = 0.95, resamples: int = M
     sqrt(N), and a p-value the share of resamples, what was seen among them, whose largest |t*| is at least |t|. So in
     about ``level`` of studies all K intervals hold their true values, however the contrasts depend on each other and
     however their spreads differ. q is at least Student's quantile, and p at least his. With K = 1 nothing is corrected.
+
+    Where all values of a contrast are equal there is no spread to resample, and a t of infinity says nothing of chance:
+    N fair coins of -1 and 1 are all alike in 2 / 2^N of studies. So p is then K 2 / 2^N, the least that flipping their
+    signs can give, corrected over the K; the interval is the value alone where that is below 1 - level, else it has no
+    ends. With one contrast at 95 % that takes six equal seeds. It promises ``level`` only where a contrast is as likely
+    to be on either side of its mean: of a value that nine of ten seeds have, six equal ones are common.
+
     Sources: Hall 1988 (https://doi.org/10.1214/aos/1176350933) for the symmetric interval; Westfall & Young 1993,
     chapter 2, for the largest.
 
@@ -102,15 +110,19 @@ def _decided(values: Floats, counts: Floats, level: float) -> Means:
     rest = np.where(there, values - mean[:, None], 0.0)
     variance = (rest**2).sum(axis=1) / (runs - 1)
     variance = np.where(variance > _TINY * (filled**2).sum(axis=1) / runs, variance, 0.0)
-    error = np.sqrt(variance / runs)
+    error, varies = np.sqrt(variance / runs), variance > 0
     size = np.abs(mean)
-    seen = np.divide(size, error, out=np.where(size > 0, np.inf, 0.0), where=error > 0)
-    null = _null(counts, rest, there, error > 0)
+    seen = np.divide(size, error, out=np.where(size > 0, np.inf, 0.0), where=varies)
+    null = _null(counts, rest, there, varies)
     largest = np.sort(null.max(axis=2), axis=0)
     quantile = np.maximum(_critical(largest, 1.0 - level)[:, None], student.ppf((1.0 + level) / 2.0, runs - 1))
     above = np.stack([len(counts) - np.searchsorted(largest[:, k], seen[k]) for k in range(studies)])
-    p = np.maximum((above + 1) / (len(counts) + 1), 2.0 * student.sf(seen, runs - 1))
-    return Means(mean, mean - quantile * error, mean + quantile * error, np.where(seen > 0, p, 1.0))
+    resampled = np.maximum((above + 1) / (len(counts) + 1), 2.0 * student.sf(seen, runs - 1))
+    alike = np.maximum(1.0 / (len(counts) + 1), least_p(runs, values.shape[2]))
+    arm = np.where(alike < 1.0 - level, 0.0, np.inf)
+    np.multiply(quantile, error, out=arm, where=varies)
+    p = np.where(varies, resampled, alike)
+    return Means(mean, mean - arm, mean + arm, np.where(seen > 0, p, 1.0))
 
 
 def _null(counts: Floats, rest: Floats, there: NDArray[np.bool_], varies: NDArray[np.bool_]) -> Floats:

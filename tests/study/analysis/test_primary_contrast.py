@@ -67,6 +67,29 @@ class TestRoles:
         assert choice.inner.low > choice.size.low
 
 
+def of(study, noise):
+    """Curves of the study's seeds, those of choosing by TD error one higher."""
+    return made(study, lambda f: float(f["choice"] == "td"), seeds=study.seeds, noise=noise)
+
+
+class TestFewSeeds:
+    """Four fair coins of one value and its opposite, almost: on the same side in an eighth of studies."""
+
+    @pytest.mark.parametrize(("seeds", "verdict"), [(4, "undecided"), (5, "undecided"), (6, "higher"), (10, "higher")])
+    def test_seeds_that_agree_by_chance_decide_nothing(self, seeds, verdict):
+        study = spec(CHOICE | {"primary": True}, seeds=seeds)
+        (found,) = evaluate_contrasts(study, of(study, 1e-3)).results
+        assert found.p < 0.05 < 0.9 < found.size.low / found.size.estimate
+        assert found.verdict == verdict
+
+    def test_equal_seeds_have_no_interval(self):
+        study = spec(CHOICE | {"primary": True, "equivalence": 5.0}, seeds=5)
+        equal = evaluate_contrasts(study, of(study, 0.0))
+        (found,) = equal.results
+        assert (found.size.low, found.size.high, found.p) == (-INF, INF, 2 / 2**5)
+        assert "(95 % interval −∞ to +∞; " in lines(equal)[0]
+
+
 class TestWeights:
     def test_a_weighted_sum_is_the_same_difference(self):
         """½(S1 + T1 - S8 - T8) - ½(T1 + T8 - S1 - S8) by strategies' names."""
@@ -105,7 +128,7 @@ class TestChecks:
         assert "D: Not interpretable: one (see there)." in said
         (check,) = (line for line in said if line.startswith("one"))
         assert check.startswith("one: Check failed: −0.14")
-        assert "it must lie within +1 to +inf; 10 seeds" in check
+        assert "it must lie within +1 to +∞; 10 seeds" in check
 
     def test_without_guards_it_guards_all(self):
         verdicts = [f.verdict for f in results(*PRESENT, CHECK)]

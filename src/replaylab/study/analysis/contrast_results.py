@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.statistics import Bounds, Equivalence, Interval, Verdict
+from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve
 from replaylab.study.spec.contrasts import Cell, MatchedGroup, ResolvedContrast, Score, resolve_contrasts
 from replaylab.study.spec.study_file import Spec
@@ -99,7 +100,11 @@ class ContrastResult:
 
     @property
     def verdict(self) -> ContrastVerdict:
-        """Equivalent comes first: a difference may be surely there, and surely too small to matter."""
+        """Equivalent comes first: a difference may be surely there, and surely too small to matter.
+
+        With fewer seeds than any test of their signs needs, six, nothing is called higher or lower: all few of them may
+        be on one side of 0 by chance, however close to each other, and Student's interval counts on normal seeds.
+        """
         if self.contrast.check is not None:
             low, high = self.contrast.check
             return "passed" if low < self.size.low and self.size.high < high else "failed"
@@ -109,7 +114,8 @@ class ContrastResult:
         if enough and self.equivalence is not None and self.equivalence.equivalent:
             return "equivalent"
         mean = float(self.each.values.mean())
-        if self.p_max_t >= SIGNIFICANCE or mean * self.size.estimate <= 0.0:
+        p = max(self.p_max_t, least_p(len(self.each.seeds)))
+        if p >= SIGNIFICANCE or mean * self.size.estimate <= 0.0:
             return "undecided"
         return "higher" if mean > 0.0 else "lower"
 

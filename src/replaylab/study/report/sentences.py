@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from replaylab.number_format import counted, decimals, equals_p, signed_decimals, significant
 from replaylab.statistics import Interval
+from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import BudgetSpent, Difference, Level, Measure
 from replaylab.study.spec.planned_looks import SIGNIFICANCE
 from replaylab.study.spec.study_file import Spec
@@ -169,7 +170,7 @@ def few_seeds(spec: Spec) -> str | None:
     """Return a warning where the seeds cannot carry a verdict, or None."""
     compared = [s for s in spec.strategies if s != spec.baseline]
     others = sum(len(spec.environments_of(s, learner)) for s in compared for learner in spec.learners_of(s))
-    least = 2.0 / 2 ** len(spec.seeds) * others * SIGNIFICANCE / spec.look_level
+    least = float(least_p(len(spec.seeds), others)) * SIGNIFICANCE / spec.look_level
     if least < 0.05 or not others:
         return None
     return (
