@@ -49,7 +49,7 @@ class TestWhatIsDrawn:
         path, ids = recorded
         np.testing.assert_array_equal(run(buffer(Tape(path), 9, replicas=3), 100), ids)
 
-    @pytest.mark.parametrize("shift", [1, 2, 3, 4])
+    @pytest.mark.parametrize("shift", [0, 1, 2, 4])
     def test_of_another_replica(self, recorded, shift):
         path, ids = recorded
         replayed = run(buffer(Tape(path, shift), 9, replicas=3), 100)
@@ -180,6 +180,13 @@ class TestWhatDoesNotFit:
     def test_more_replicas(self, recorded):
         with pytest.raises(ConfigError, match="must have a replica for each of the buffer's 4, but has 3"):
             buffer(Tape(recorded[0]), replicas=4)
+
+    @pytest.mark.parametrize("shift", [3, 6])
+    def test_a_shift_back_to_itself(self, recorded, shift):
+        rule = rf"`shift` must lead to other replicas, so be no multiple of the 3 of .* but got {shift}; record more"
+        for replicas in (2, 3):
+            with pytest.raises(ConfigError, match=rule):
+                buffer(Tape(recorded[0], shift), replicas=replicas)
 
     def test_no_tape(self, tmp_path):
         with pytest.raises(StorageError, match="there is no tape at"):

@@ -13,7 +13,7 @@ from replaylab.study.execution.worker import perform as worker
 from replaylab.study.execution.worker.perform import perform
 from replaylab.study.results.store import open_rows
 from tests.study.execution.test_checkpoints import Spy, kept
-from tests.study.tiny import rows, study
+from tests.study.tiny import pretend, rows, study
 
 DRAWN = {"type": "prioritized", "beta": 0.0}
 OFTEN = 0.02
@@ -158,6 +158,31 @@ class TestWhoWaits:
         executor = Far()
         assert larger.run(executor=executor).complete
         assert len([t for t in executor.seen if isinstance(t, TrainTask)]) == 4
+
+    def test_a_seed_that_was_left_alone_is_refused(self, tmp_path):
+        """Before anything is trained: of 7 seeds in fives two are there, which the eighth cannot join."""
+        pretend(taped(tmp_path, seeds=7, population=5), 0.0)
+        executor = Far()
+        with pytest.raises(SpecError, match=r"placebo · seed 7 must learn from .* another seed .*; run more `seeds`"):
+            taped(tmp_path, seeds=8, population=5).run(executor=executor)
+        assert executor.seen == []
+        grown = taped(tmp_path, seeds=9, population=5)
+        assert grown.run(executor=executor).complete
+        assert [p.seeds for p in grown.present if p.tape_of] == [(0, 1, 2, 3, 4), (5, 6), (7, 8)]
+
+    def test_seeds_that_were_trained_alone_are_refused(self, tmp_path):
+        """As where one of them raised; the files that are in the way are named, and without them all is well."""
+        made = taped(tmp_path, seeds=2)
+        drawn = next(p for p in made.populations if p.tape_of is None)
+        alone = taped(tmp_path, seeds=2, population=1, strategies={"td": DRAWN})
+        pretend(alone, 0.0)
+        with pytest.raises(SpecError, match=r"seed 0 must learn .* remove .*\.parquet from its runs/") as refused:
+            made.run(executor=InProcess())
+        for one in alone.populations:
+            assert one.prefix == drawn.prefix
+            assert made.file_of(one).name in str(refused.value)
+            made.file_of(one).unlink()
+        assert made.run(executor=InProcess()).complete
 
     def test_trials_need_no_tape(self, tmp_path):
         made = taped(tmp_path)

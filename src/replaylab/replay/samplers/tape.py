@@ -28,7 +28,7 @@ class Tape(Sampler):
 
     Attributes:
         path: The tape, which `TapeRecorder` or `TapeWriter` wrote. Snapshots hold its path alone.
-        shift: How many replicas further the draws of a replica come from. Default: 0.
+        shift: How many replicas further the draws of a replica come from, no multiple of R but 0. Default: 0.
 
     Example:
         >>> from pathlib import Path
@@ -76,7 +76,7 @@ class TapePlayer(PythonDraws):
         replicas: Of the buffer, R.
 
     Raises:
-        ConfigError: The tape has fewer replicas than the buffer.
+        ConfigError: The tape has fewer replicas than the buffer, or `shift` leads each replica back to itself.
         StorageError, SnapshotError: It cannot be read.
     """
 
@@ -88,6 +88,11 @@ class TapePlayer(PythonDraws):
             raise ConfigError(
                 f"the tape {sampler.path} must have a replica for each of the buffer's {replicas}, but has "
                 f"{self._tape.replicas}; record it with as many"
+            )
+        if sampler.shift and sampler.shift % self._tape.replicas == 0:
+            raise ConfigError(
+                f"`shift` must lead to other replicas, so be no multiple of the {self._tape.replicas} of the tape "
+                f"{sampler.path}, but got {sampler.shift}; record more replicas, or write shift=0 for a replica's own"
             )
         self._origins = (np.arange(replicas) + sampler.shift) % self._tape.replicas
         self._played = 0

@@ -12,7 +12,7 @@ from replaylab.study.execution.executor import Executor
 from replaylab.study.execution.local.processes import LocalProcesses
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
-from replaylab.study.execution.tape_order import to_record_again
+from replaylab.study.execution.tape_order import refuse_lone, to_record_again
 from replaylab.study.execution.worker.preflight import check_all
 from replaylab.study.plan.populations import Population
 from replaylab.study.results import leftovers
@@ -64,6 +64,7 @@ def _train(
     checkpoint_every: float | None,
 ) -> tuple[dict[str, float], list[Failure]]:
     try:
+        refuse_lone(folder, [*kept, *todo])
         check_all({(p.environment, p.learner, p.strategy): p for p in todo}.values(), executor)
         reporter.begin(todo, kept, min(executor.slots, len(todo)))
         try:

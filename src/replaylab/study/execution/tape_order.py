@@ -1,4 +1,4 @@
-"""Which populations wait for another one's draws, and which draws are to be recorded."""
+"""Which populations wait for another one's draws, which draws are to be recorded, and which are of no other seed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,34 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from replaylab.errors import SpecError
 from replaylab.study.plan.populations import Population
 from replaylab.study.results.folder import StudyFolder
+
+
+def refuse_lone(folder: StudyFolder, planned: Iterable[Population]) -> None:
+    """Raise where a population would learn from its own draws, since it has but one seed.
+
+    The study file leaves no seed alone (`check_tapes`); chunks that are there already, smaller ones of a study that
+    has grown, or seeds that were trained alone because one of them raised, may.
+
+    Raises:
+        SpecError: one has; the message names it, and what to do.
+    """
+    lone = [p for p in planned if p.tape_of is not None and len(p.seeds) == 1]
+    if not lone:
+        return
+    parts = [part for p in lone for part in (p, p.tape_of) if part is not None]
+    there = [file.name for file in dict.fromkeys(map(folder.file_of, parts)) if file.is_file()]
+    mend = (
+        f"remove {', '.join(there)} from its runs/, so that these seeds are trained together again"
+        if there
+        else ("run more `seeds`, which then join it")
+    )
+    raise SpecError(
+        f"{lone[0].label} must learn from the draws of another seed of its population, but the populations that "
+        f"{folder.path} holds leave it alone; {mend}, or give another folder (--out)"
+    )
 
 
 def to_record_again(folder: StudyFolder, todo: Iterable[Population]) -> set[str]:
