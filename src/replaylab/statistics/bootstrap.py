@@ -18,7 +18,7 @@ from math import lgamma
 import numpy as np
 from numpy.typing import NDArray
 
-from replaylab.statistics.resampling import RESAMPLES, Floats, ends, resample
+from replaylab.statistics.resampling import RESAMPLES, Floats, ends, resample, tail
 
 MOST_ENUMERATED = 8
 """Runs of one environment of which all resamples are taken: 6,435 for 8."""
@@ -28,6 +28,16 @@ MOST_RESAMPLES = 200_000
 
 STEADY = 0.01
 """An end's standard error from random resampling, in widths of the interval, with which no more are drawn."""
+
+
+def resolves(level: float, runs: int) -> bool:
+    """Return whether resamples of N paired runs can tell where an interval of a level ends.
+
+    The share that it cuts off at either end must be more than the chance of a resample that is but one run, where all
+    are taken, or than ten of `MOST_RESAMPLES`; beyond that the end is the last resample, however high the level.
+    """
+    finest = float(runs) ** -runs if runs <= MOST_ENUMERATED else 10.0 / MOST_RESAMPLES
+    return tail(level, runs, difference=True) > finest
 
 
 def enumerated(statistic: Callable[..., Floats], *paired: Floats) -> tuple[Floats, Floats]:

@@ -11,6 +11,7 @@ from scipy.stats import norm, t
 from replaylab import statistics
 from replaylab.errors import ConfigError, SpecError
 from replaylab.statistics.alpha_spending import look_levels
+from replaylab.statistics.bootstrap import resolves
 from replaylab.study import Spec
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
@@ -111,6 +112,32 @@ def test_contrasts_are_too_and_equivalence_with_a_wider_interval():
     assert {("equivalent", "undecided"), ("higher", "undecided"), ("higher", "higher")} <= verdicts
 
 
+@pytest.mark.parametrize(("seeds", "told"), [(10, False), (20, True), (40, True)])
+def test_levels_that_few_runs_cannot_tell_have_no_ends(seeds, told):
+    """At the first look α is 9e-5: the most extreme of all resamples of 10 runs is not as far out."""
+    asked = {
+        "name": "choice",
+        "more": {"strategy": "prioritized"},
+        "less": {"strategy": "uniform"},
+        "equivalence": 99.0,
+    }
+    spec = study(seeds, contrasts=[asked])
+    (found,) = contrasts_at_look(evaluate_contrasts(spec, lambda _: curves(seeds)), spec).results
+    assert np.isfinite([found.inner.low, found.inner.high]).all() == told
+    assert found.verdict == ("equivalent" if told else "undecided")
+
+
+@pytest.mark.parametrize("runs", [2, 5, 8])
+def test_an_interval_that_is_resolved_ends_within_its_resamples(runs):
+    """It widens with its level as long as it is."""
+    values = np.random.default_rng(runs).normal(size=runs)
+    levels = [level for level in (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999) if resolves(level, runs)]
+    assert (0.95 in levels) == (runs >= 5)
+    ends = [statistics.paired_difference(values, np.zeros(runs), level=level) for level in levels]
+    for inner, outer in pairwise(ends):
+        assert values.min() <= outer.low < inner.low < inner.high < outer.high <= values.max()
+
+
 def test_without_planned_looks_nothing_changes():
     spec = Spec.from_table(table(seeds=20))
     plain = comparisons.differences(curves(20, gain=1.0), "uniform")
@@ -126,6 +153,13 @@ def test_without_planned_looks_nothing_changes():
         ({"seeds": []}, r"looks.seeds"),
         ({"seeds": [20], "spending": "all"}, r"looks.spending"),
         ({"seeds": [20], "spend": "all"}, r"looks.spend"),
+        (
+            {"seeds": [20, 400]},
+            r"looks.*must have looks of a level above 5e-05, .* with 20 seeds has 2e-18; leave it out, .* \"pocock\"",
+        ),
+        ({"seeds": [20, 10_000]}, r"looks.*with 20 seeds has 0; leave it out"),
+        ({"seeds": [20, 240]}, r"looks.*with 20 seeds has 1e-11; leave it out"),
+        ({"seeds": [20, 200_000], "spending": "pocock"}, r"looks.*with 20 seeds has 9e-06; leave .* more seeds"),
     ],
 )
 def test_what_no_plan_can_be(looks, message):

@@ -2,15 +2,21 @@
 
 A p-value p of a look with level α_k is below it exactly where p · α/α_k is below α. So p-values are multiplied by
 α/α_k, and everything that compares them with α stays as it is; an equivalence test has the interval of level 1 − 2 α_k.
+Where so few runs cannot tell that, as at an early look, it has no ends, and nothing is equivalent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from replaylab import statistics
+from replaylab.statistics import Interval
+from replaylab.statistics.bootstrap import resolves
 from replaylab.study.spec.planned_looks import SIGNIFICANCE
 
 if TYPE_CHECKING:
@@ -31,14 +37,27 @@ def contrasts_at_look(found: ContrastResults, spec: Spec) -> ContrastResults:
     """Return contrasts with p-values and equivalence tests of the present look; without planned looks as they are."""
     if spec.looks is None:
         return found
-    level, times = spec.look_level, SIGNIFICANCE / spec.look_level
+    inner, times = 1.0 - 2.0 * spec.look_level, SIGNIFICANCE / spec.look_level
     results = tuple(
         replace(
             one,
             p=min(1.0, one.p * times),
             p_max_t=min(1.0, one.p_max_t * times),
-            inner=statistics.bootstrap_interval(one.each.values, level=1.0 - 2.0 * level),
+            inner=interval_at(inner, [one.each.values], statistics.bootstrap_interval),
         )
         for one in found.results
     )
     return replace(found, results=results)
+
+
+def interval_at(level: float, runs: Sequence[NDArray[np.float64]], of: Callable[..., Interval]) -> Interval:
+    """Return the interval of a look's level, without ends where resamples cannot tell them.
+
+    Args:
+        level: 1 − α_k, say.
+        runs: what ``of`` takes, each of shape (N,).
+        of: gives the interval of these runs at a level.
+    """
+    if resolves(level, len(runs[0])):
+        return of(*runs, level=level)
+    return Interval(of(*runs).estimate, -np.inf, np.inf)

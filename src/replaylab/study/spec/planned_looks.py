@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 SIGNIFICANCE = 0.05
 """The error of a whole study: of its only look, or of all that were planned together."""
@@ -15,7 +15,8 @@ class PlannedLooks(BaseModel):
     """The table ``[looks]``: for those who add seeds until they are satisfied.
 
     Declared before the first look; `seeds` of the study is then raised from one number to the next, and each report is
-    judged at its own level. The levels add up to 5 %, so false alarms do, too.
+    judged at its own level. The levels add up to 5 %, so false alarms do, too. A look whose level is below every
+    p-value that a permutation test gives is refused: it could show nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,6 +33,20 @@ class PlannedLooks(BaseModel):
         if any(later <= earlier for earlier, later in pairwise(value)):
             raise ValueError("must be increasing numbers of seeds")
         return value
+
+    @model_validator(mode="after")
+    def _within_reach(self) -> Self:
+        from replaylab.statistics.permutation import PERMUTATIONS
+
+        least = 1.0 / (PERMUTATIONS + 1)
+        for count, level in self.levels.items():
+            if level <= least:
+                other = ', or write spending = "pocock"' if self.spending == "obrien_fleming" else ""
+                raise ValueError(
+                    f"must have looks of a level above {least:.1g}, the smallest p-value of a permutation test, but "
+                    f"that with {count} seeds has {level:.1g}; leave it out, or plan it with more seeds{other}"
+                )
+        return self
 
     @property
     def levels(self) -> dict[int, float]:

@@ -12,6 +12,7 @@ from replaylab.statistics import Interval
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
+from replaylab.study.analysis.planned_looks import interval_at
 from replaylab.study.report import sentences
 from replaylab.study.report.page import Page, ReportTable, Section
 from replaylab.study.spec.planned_looks import PlannedLooks
@@ -28,7 +29,8 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         [_levels(page, plan), _intervals(page, level)],
         [where(plan, len(page.spec.seeds))],
         note="An interval here holds the true value at every look, all looks together, with 95 % for one comparison; "
-        "the narrower ones of 95 % elsewhere on the page hold for a single look.",
+        "the narrower ones of 95 % elsewhere on the page hold for a single look. One without ends is of a level that "
+        "so few runs cannot tell.",
     )
 
 
@@ -76,10 +78,10 @@ def _compared(page: Page, level: float) -> Iterator[tuple[str, str, Interval]]:
         for curve, base in comparisons.pairs_with_baseline(page.curves, page.spec.baseline):
             pair = comparisons.paired_values(curve, base, measure)
             what = f"{curve.strategy} against {base.strategy}, {page.heading(*curve.cell)}"
-            yield what, sentences.MEASURE_NAMES[measure], statistics.paired_difference(*pair, level=1.0 - level)
+            yield what, sentences.MEASURE_NAMES[measure], interval_at(1.0 - level, pair, statistics.paired_difference)
     if page.spec.contrasts:
         for found in evaluate_contrasts(page.spec, page.curves_of).results:
-            size = statistics.bootstrap_interval(found.each.values, level=1.0 - level)
+            size = interval_at(1.0 - level, [found.each.values], statistics.bootstrap_interval)
             yield found.contrast.name, sentences.MEASURE_NAMES[found.contrast.measure], size
 
 
