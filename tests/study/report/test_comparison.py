@@ -2,10 +2,12 @@
 
 import csv
 
+import numpy as np
 import pytest
 
 from replaylab.commands.main import main
 from replaylab.errors import SpecError
+from replaylab.study.analysis import comparisons
 from replaylab.study.report.compare.comparison_page import lines, write
 from replaylab.study.report.compare.two_studies import compared
 from tests.study.tiny import pretend, study
@@ -52,6 +54,38 @@ def test_other_seeds_are_compared_as_groups(before, tmp_path):
     assert gain.size.low < 50.0 < gain.size.high
     assert any("unpaired, 8 and 6 runs" in line for line in lines(found))
     write(found, tmp_path / "page")
+
+
+def test_few_shared_seeds_do_not_throw_the_others_away(before, tmp_path):
+    """Two of 8 and 20: two pairs have a p-value of .5 at least."""
+    after = study(tmp_path / "after", seeds=[0, 1, *range(100, 118)], population=20)
+    pretend(after, 60.0)
+    gain = next(d for d in compared(before, after).differences if (d.strategy, d.measure) == ("prioritized", "final"))
+    assert (gain.pairs, gain.runs, gain.verdict) == (0, (8, 20), "higher")
+
+
+def test_more_seeds_of_the_same_runs_are_the_same_runs(before, tmp_path):
+    after = study(tmp_path / "after", seeds=30, population=30)
+    pretend(after, 10.0)
+    assert {(d.pairs, d.verdict) for d in compared(before, after).differences} == {(8, "same runs")}
+
+
+@pytest.mark.parametrize("others", [range(8), range(100, 108)])
+def test_runs_without_a_number_are_left_out(before, tmp_path, monkeypatch, others):
+    after = study(tmp_path / "after", seeds=list(others), population=8)
+    pretend(after, 60.0)
+    curves_of = comparisons.curves_of
+
+    def holed(*args):
+        found = curves_of(*args)
+        for curve in found:
+            curve.values[2:4] = np.nan
+        return found
+
+    monkeypatch.setattr(comparisons, "curves_of", holed)
+    for one in compared(before, after).differences:
+        assert (one.runs, one.pairs) == ((6, 6), 6 if others[0] == 0 else 0)
+        assert np.isfinite([*one.first, *one.second, *one.size, one.p_holm]).all()
 
 
 def test_nothing_in_common(before, tmp_path):

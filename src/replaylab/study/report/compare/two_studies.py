@@ -15,9 +15,6 @@ from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve, Measure
 from replaylab.study.report import methods
 from replaylab.study.report.reported_study import ReportedStudy
 
-LEAST_PAIRS = 2
-"""Seeds that both must have for a comparison in pairs."""
-
 LEAST_RUNS = 2
 """Runs that each needs for a comparison at all."""
 
@@ -77,8 +74,9 @@ class TwoStudies:
 def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
     """Return what differs between two studies' results.
 
-    Differences are paired where both have at least `LEAST_PAIRS` seeds in common: equal seeds share the environment's
-    randomness, the first weights and exploration. Holm's correction is over all comparisons of one measure.
+    Differences are paired where the seeds in common are most of the runs of one of the two: equal seeds share the
+    environment's randomness, the first weights and exploration, but the other runs count for nothing. Runs whose number
+    is not finite are left out. Holm's correction is over all comparisons of one measure.
 
     Raises:
         SpecError: they have nothing in common that could be compared.
@@ -103,25 +101,29 @@ def _returns(study: ReportedStudy) -> list[Curve]:
 
 
 def _corrected(pairs: Sequence[tuple[Curve, Curve]], measure: Measure) -> list[FolderDifference]:
-    found = [_difference(a, b, measure) for a, b in pairs if min(len(a.seeds), len(b.seeds)) >= LEAST_RUNS]
+    found = [one for a, b in pairs if (one := _difference(a, b, measure)) is not None]
     if not found:
         return []
     corrected = statistics.holm([d.p for d in found])
     return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
 
 
-def _difference(a: Curve, b: Curve, measure: Measure) -> FolderDifference:
-    levels = [statistics.bootstrap_interval(c.of_runs(measure)) for c in (a, b)]
+def _difference(a: Curve, b: Curve, measure: Measure) -> FolderDifference | None:
+    """Return the difference of two strategies; None where one has fewer than `LEAST_RUNS` runs with a number."""
+    first, second = (comparisons.finite(c.of_runs(measure)) for c in (a, b))
+    runs = (len(first), len(second))
+    if min(runs) < LEAST_RUNS:
+        return None
+    levels = [statistics.bootstrap_interval(one) for one in (first, second)]
     ours, theirs = comparisons.paired_values(b, a, measure)
     pairs, same = len(ours), False
-    if pairs >= LEAST_PAIRS:
+    if pairs >= LEAST_RUNS and 2 * pairs > min(runs):
         size, p = statistics.paired_test(ours, theirs)
         same = np.array_equal(a.steps, b.steps) and bool(np.array_equal(ours, theirs))
     else:
         pairs = 0
-        size = statistics.unpaired_difference(b.of_runs(measure), a.of_runs(measure))
-        p = statistics.interval_p(size, min(len(a.seeds), len(b.seeds)))
-    runs = (len(a.seeds), len(b.seeds))
+        size = statistics.unpaired_difference(second, first)
+        p = statistics.interval_p(size, min(runs))
     return FolderDifference(*a.cell, a.strategy, measure, levels[0], levels[1], runs, pairs, size, p, p, same)
 
 
