@@ -18,7 +18,7 @@ from replaylab.study import Spec
 from replaylab.study.execution.progress import LiveReporter
 from replaylab.study.execution.reporter import Failure
 from replaylab.study.report import figures
-from replaylab.study.report.sections.contrasts import _keys
+from replaylab.study.report.page import keys_of
 from tests.study.tiny import pretend, study, table
 
 ODD = [
@@ -96,10 +96,12 @@ def test_the_live_display_shows_any_name(name, tmp_path):
     assert name in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
 
 
-def test_units_have_files_of_their_own():
-    assert _keys(["train/q mean", "train/q_mean", "score", "π", "x" * 300]) == [
-        "contrasts_train_q_mean",
-        "contrasts_train_q_mean_1",
+def test_names_that_are_alike_have_files_of_their_own():
+    assert keys_of("contrasts", ["q_mean_1", "q_mean", "q/mean", "q mean", "score", "π", "x" * 300]) == [
+        "contrasts_q_mean_1",
+        "contrasts_q_mean",
+        "contrasts_q_mean_2",
+        "contrasts_q_mean_3",
         "contrasts_score",
         "contrasts__",
         f"contrasts_{'x' * 80}",

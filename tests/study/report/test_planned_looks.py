@@ -3,6 +3,7 @@
 import pytest
 
 from replaylab.study.report import earlier_reports
+from replaylab.study.report.page import Page
 from tests.study.tiny import pretend, study
 
 PLAN = {"seeds": [10, 20, 40]}
@@ -20,6 +21,9 @@ def test_planned_looks_say_nothing_and_the_report_has_level_and_intervals(tmp_pa
     assert "Look 1 of 3, with 10 of at most 40 seeds." in page
     assert "outside the planned looks" not in page
     assert first.record("looks")["planned"] == [{"seeds": [10, 20, 40], "spending": "obrien_fleming"}]
+    intervals = (first.folder / "tables" / "repeated_intervals.csv").read_text().splitlines()
+    assert all(row.endswith(",-inf,inf") for row in intervals[1:]), "10 runs cannot tell 99.99 % from 99.9 %"
+    assert "−∞ to +∞" in page
     second = looked(tmp_path, 20, gain=30.0, looks=PLAN)
     page = second.report(figure_files=False).read_text()
     assert "Look 2 of 3, with 20 of at most 40 seeds." in page
@@ -71,6 +75,16 @@ def test_differences_of_any_metric_have_a_table_of_their_own(tmp_path):
     assert {d.iqm.estimate for d in found} == {0.0}, "both strategies have the same made-up values"
     assert made.differences("own/absent") == []
     assert [level.runs for level in made.levels("train/q_mean")] == [6] * 4
+
+
+def test_metrics_of_names_alike_have_tables_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(Page, "curves_of", lambda page, metric: page.curves)
+    made = looked(tmp_path, 6, metrics=["own/a", "own_a"])
+    text = made.report(figure_files=False).read_text()
+    for metric, key in (("own/a", "differences_own_a"), ("own_a", "differences_own_a_1")):
+        assert (made.folder / "tables" / f"{key}.csv").is_file()
+        assert text.count(f'id="table-{key}"') == 1
+        assert metric in text
 
 
 def test_runs_without_a_number_are_left_out_of_a_metrics_differences(tmp_path, monkeypatch):

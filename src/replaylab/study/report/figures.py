@@ -274,13 +274,16 @@ def _dots(shown: Dots, width: int, room: int) -> Panel:
 
 
 def _marks(axes: Axes, rows: Sequence[tuple[int, Row]], color: str, *, dense: bool) -> None:
-    """Draw the rows of one colour. Dots are round ends of lines of no length: as small as a file can have them."""
+    """Draw the rows of one colour, their intervals as far as the axes go.
+
+    Dots are round ends of lines of no length: as small as a file can have them.
+    """
     lanes = 0.26 + 0.07 * (np.arange(5) if dense else np.arange(5) * 0.8)
     heights = [i + lanes[np.arange(len(row.runs)) % 5] for i, row in rows]
     runs = np.concatenate([row.runs for _, row in rows])
     if len(runs):
         _points(axes, runs, np.concatenate(heights), color, 3.6, 0.5)
-    lines = np.array([[row.middle.low, row.middle.high, np.nan] for _, row in rows])
+    lines = np.array([[*np.clip(row.middle[1:], *axes.get_xlim()), np.nan] for _, row in rows])
     levels = np.array([[i, i, np.nan] for i, _ in rows], dtype=np.float64)
     axes.plot(lines.ravel(), levels.ravel(), "-", color=color, lw=2.4)
     middles, at = np.array([row.middle.estimate for _, row in rows]), levels[:, 0]

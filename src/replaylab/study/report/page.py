@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
@@ -38,6 +39,16 @@ WORD_COLUMNS = frozenset(("Contrast", "Unit", "Environment", "Learner", "Strateg
 
 KEYS = ("environment", "learner", "strategy")
 """First columns of every CSV file of a report."""
+
+
+def keys_of(kind: str, names: Sequence[str]) -> list[str]:
+    """Return a key for each name's figure or table: its letters and digits, and a number where others have the same."""
+    keys: list[str] = []
+    for name in names:
+        key = f"{kind}_{re.sub(r'[^A-Za-z0-9]', '_', name)[:80]}"
+        others = (f"{key}_{k}" for k in count(1))
+        keys.append(key if key not in keys else next(other for other in others if other not in keys))
+    return keys
 
 
 @dataclass(frozen=True)

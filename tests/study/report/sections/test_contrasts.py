@@ -2,10 +2,14 @@
 
 import csv
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from replaylab.commands.main import main
+from replaylab.statistics import Interval
+from replaylab.study.report.sections.contrasts import forest
 from tests.study.tiny import pretend, study
 
 CONTRASTS = [
@@ -63,6 +67,21 @@ def test_numbers_are_beside_it(reported):
     with (reported.folder / "figures" / "contrasts_return.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 20
     assert (reported.folder / "figures" / "contrasts_train_updates.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(("low", "high"), [(-500.0, 60.0), (-float("inf"), float("inf"))])
+def test_a_picture_has_the_whole_interval_and_one_without_ends_from_edge_to_edge(reported, low, high):
+    (choice, *_) = reported.contrasts().results
+    wide = forest([replace(choice, size=Interval(choice.size.estimate, low, high))])
+    (axes,) = wide.groups[0].panels[0].figure.axes
+    left, right = axes.get_xlim()
+    bars = [line.get_xdata() for line in axes.lines if line.get_linewidth() == 2.4]
+    if np.isinf(low):
+        np.testing.assert_array_equal(bars, [[left, right, np.nan]])
+        assert right < 200.0
+    else:
+        np.testing.assert_array_equal(bars, [[low, high, np.nan]])
+        assert left < low
 
 
 def test_a_study_without_contrasts_says_nothing_of_them(tmp_path):

@@ -13,6 +13,7 @@ from replaylab.plotting import palette
 from replaylab.study.analysis.contrast_results import ContrastResult, ContrastResults, evaluate_contrasts
 from replaylab.study.analysis.planned_looks import contrasts_at_look
 from replaylab.study.report import figures, verdict_matrix
+from replaylab.study.report.page import keys_of
 from replaylab.study.report.verdict_matrix import MatrixCell, VerdictMatrix
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Contrast
     units = list(dict.fromkeys(f.contrast.unit for f in evaluated.results))
     shown = [
         _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key, _reading(evaluated.results))
-        for unit, key in zip(units, _keys(units), strict=True)
+        for unit, key in zip(units, keys_of("contrasts", units), strict=True)
     ]
     return ContrastSection(
         evaluated.results,
@@ -216,15 +217,6 @@ def _row(f: ContrastResult) -> tuple[Any, ...]:
     return (*named, *sizes, len(f.each.seeds), f.groups, f.cells, f.verdict)
 
 
-def _keys(units: Sequence[str]) -> list[str]:
-    """Return a name for each unit's files: its letters and digits, and a number where others have the same."""
-    keys: list[str] = []
-    for unit in units:
-        key = "contrasts_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in unit)[:80]
-        keys.append(key if key not in keys else f"{key}_{len(keys)}")
-    return keys
-
-
 def _forest(page: Page, found: Sequence[ContrastResult], unit_name: str, key: str, reading: str) -> ReportFigure:
     return page.figure(
         key,
@@ -254,7 +246,8 @@ def forest(found: Sequence[ContrastResult]) -> Drawing:
         )
         for f in found
     ]
-    edge = 1.06 * max(max(float(np.abs(r.runs).max()), r.bound or 0.0) for r in rows) or 1.0
+    ends = np.abs(np.concatenate([[*r.runs, *r.middle, r.bound or 0.0] for r in rows]))
+    edge = 1.06 * float(ends[np.isfinite(ends)].max()) or 1.0  # an interval without ends goes from edge to edge
     name = found[0].contrast.unit
     drawn = figures.Dots(f"Difference in {name}", rows, reference=0.0, limits=(-edge, edge))
     return figures.dots([("", [drawn])], f"across: difference in {name}; blue: decided by the test")

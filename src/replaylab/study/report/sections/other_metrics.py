@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from replaylab.learners.metrics.registry import REGISTRY
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.analysis.planned_looks import differences_at_look
 from replaylab.study.report import tables
-from replaylab.study.report.page import Page, Section
+from replaylab.study.report.page import Page, Section, keys_of
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
@@ -17,12 +15,11 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     if not page.spec.metrics:
         return None
     shown, absent = [], []
-    for metric in page.spec.metrics:
+    for metric, key in zip(page.spec.metrics, keys_of("differences", page.spec.metrics), strict=True):
         found = comparisons.differences(page.curves_of(metric), page.spec.baseline)
         if not found:
             absent.append(f"Nothing to compare in {metric}: two strategies of one seed that recorded it are needed.")
             continue
-        key = f"differences_{re.sub(r'[^A-Za-z0-9]+', '_', metric)}"
         shown.append(tables.difference_table(page, differences_at_look(found, page.spec), key, titled(metric)))
     return Section(
         "Differences in other metrics",
