@@ -150,6 +150,11 @@ class TestChecks:
         after = results(*PRESENT, CHECK)
         assert [f.p_max_t for f in before] == [f.p_max_t for f in after[:-1]]
 
+    def test_a_check_of_contrasts_on_each_environment_is_one(self):
+        check = {"name": "both", "of": ["dependence", "choice"], "check": [-INF, INF], "guards": ["D"]}
+        names = [one.name for one in resolve_contrasts(spec(*PRESENT, check)) if one.check is not None]
+        assert names == ["both"]
+
     def test_infinite_bounds_survive_a_record(self):
         study = spec(*PRESENT, CHECK)
         again = Spec.model_validate_json(json.dumps(study.model_dump(mode="json")))

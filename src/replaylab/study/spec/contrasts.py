@@ -217,6 +217,8 @@ def _resolved(
     """Return a contrast, and after it those of each environment, where they are asked for."""
     if one.of:
         whole = _difference(one, earlier, where)
+        if one.check is not None:  # one check, whatever its contrasts are on each environment
+            return [whole]
         parts = [_difference(one, earlier, where, e) for e in _of_each(one, earlier, spec)]
         return [whole, *parts]
     make = _weighted if one.weights else _direct
