@@ -7,6 +7,8 @@ import subprocess
 import pytest
 
 from replaylab.commands.main import main
+from replaylab.study.report.latex import escaped, paragraphs, table
+from replaylab.study.report.page import ReportTable
 from tests.study.tiny import pretend, study
 
 ASKED = [{"name": "gain_&_loss", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}]
@@ -40,6 +42,22 @@ def test_signs_are_written_as_latex_has_them(exported):
     assert "$-$" in texts
     assert not set(texts) & set("−±×≤≥“”’–·")
     assert "Compared: prioritized with uniform" in (exported / "methods.tex").read_text()
+
+
+def test_a_row_is_no_argument_of_what_stands_before_it():
+    text = table(ReportTable("odd", "Odd", "α.", ("Strategy", "Final"), [("[2]", "1"), ("*", "2")]))
+    assert [line for line in text.splitlines() if line.endswith(r"\\")][1:] == [r"{}[2] & 1 \\", r"{}* & 2 \\"]
+
+
+def test_greek_and_signs_are_commands(tmp_path):
+    greek = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ"
+    text = escaped(greek + "≈→°²√\xa0")
+    assert text.isascii()
+    assert text.startswith(r"$\alpha$$\beta$$\gamma$")
+    assert r"$\omega$$\Gamma$$\Delta$$\Theta$$\Lambda$" in text
+    found = study(tmp_path, seeds=10, looks={"seeds": [10, 20]})
+    pretend(found, 1.0)
+    assert paragraphs(found).isascii()
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on the PATH")

@@ -17,8 +17,19 @@ from replaylab.study.report.sections import contrasts
 if TYPE_CHECKING:
     from replaylab.study.report.reported_study import ReportedStudy
 
+_GREEK = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu"),
+    *("xi", "", "pi", "rho", "", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+)
+"""Small letters from α on; omicron, and the sigma at a word's end, have no command."""
+
+_CAPITALS = {"Γ", "Δ", "Θ", "Λ", "Ξ", "Π", "Σ", "Υ", "Φ", "Ψ", "Ω"}
+"""Those that have one, since they do not look like Latin letters."""
+
 _WRITTEN = str.maketrans(
     {
+        **{chr(ord("α") + k): f"$\\{name}$" for k, name in enumerate(_GREEK) if name},
+        **{c: f"$\\{_GREEK[ord(c.lower()) - ord('α')].capitalize()}$" for c in _CAPITALS},
         **{c: f"\\{c}" for c in "&%$#_{}"},
         "\\": r"\textbackslash{}",
         "~": r"\textasciitilde{}",
@@ -32,6 +43,12 @@ _WRITTEN = str.maketrans(
         "≤": r"$\le$",
         "≥": r"$\ge$",
         "∞": r"$\infty$",
+        "≈": r"$\approx$",
+        "→": r"$\to$",
+        "°": r"$^\circ$",
+        "²": "$^2$",
+        "√": r"$\surd$",
+        "\xa0": "~",
         "·": r"$\cdot$",
         "–": "--",
         "—": "---",
@@ -95,7 +112,8 @@ def table(shown: ReportTable) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return " & ".join(map(escaped, cells)) + r" \\"
+    r"""Return a row; its first braces keep a cell that begins with [ or * from being an argument of \\ or \midrule."""
+    return "{}" + " & ".join(map(escaped, cells)) + r" \\"
 
 
 def paragraphs(study: ReportedStudy) -> str:
