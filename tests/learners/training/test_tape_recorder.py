@@ -1,5 +1,7 @@
 """A run's tape: what each update learned from, also of a run that was continued from a checkpoint."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,14 @@ def test_another_seed_learns_from_what_was_recorded(tmp_path):
     assert ids.shape == (51, 3, 4)
     np.testing.assert_array_equal(np.stack(replayed.ids), np.roll(ids, -1, axis=1))
     assert not (np.stack(replayed.ids) == ids).all()
+
+
+def test_a_tape_of_another_run_is_not_mended_by_learning_later(tmp_path):
+    train(configured(), [0, 1], hooks=[TapeRecorder(tmp_path / "tape")])
+    early = replace(configured(Tape(str(tmp_path / "tape"))), learner=replace(LEARNER, learning_starts=5))
+    with pytest.raises(ConfigError, match=r"draw 0 of the tape .* asks for a step that is not here") as told:
+        train(early, [0, 1])
+    assert "learning_starts" not in str(told.value)
 
 
 def test_a_continued_run_has_the_whole_tape(tmp_path):

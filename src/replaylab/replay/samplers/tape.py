@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.arguments import check, place, whole
-from replaylab.errors import ConfigError, EmptyBufferError, IdError
+from replaylab.errors import ConfigError, IdError
 from replaylab.replay.data.seeding import PythonDraws
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.samplers.tape_file import Ids, TapeReader
@@ -101,8 +101,8 @@ class TapePlayer(PythonDraws):
         """Return the ids of the next draw, ``[R] B``, and its rows; the tape moves on.
 
         Raises:
-            ConfigError: The tape's draws have another number of rows, or it is at its end.
-            EmptyBufferError: A step is not stored here, or not any more.
+            ConfigError: The tape's draws have another number of rows, or it is at its end, or a step is not stored
+                here, or not any more: the recorded run stored otherwise, which more steps do not mend.
         """
         tape, path = self._tape, self.sampler.path
         if batch_size != tape.rows:
@@ -119,7 +119,7 @@ class TapePlayer(PythonDraws):
         try:
             columns = self._core.gather(ids, True)
         except IdError as error:
-            raise EmptyBufferError(
+            raise ConfigError(
                 f"draw {self._played} of the tape {path} asks for a step that is not here: {error}. The recorded run "
                 "must have stored as many steps before each draw, in a buffer of the same capacity"
             ) from error
