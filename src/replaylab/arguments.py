@@ -153,6 +153,7 @@ FINITE = number("a finite number")
 FRACTION = number("in [0, 1]", lambda x: 0.0 <= x <= 1.0)
 SHARE = number("in (0, 1]", lambda x: 0.0 < x <= 1.0)
 INSIDE = number("between 0 and 1", lambda x: 0.0 < x < 1.0)
+BELOW_HALF = number("between 0 and 0.5", lambda x: 0.0 < x < 0.5)
 POSITIVE = number("positive and finite", lambda x: 0.0 < x < math.inf)
 NOT_NEGATIVE = number("finite and not negative", lambda x: 0.0 <= x < math.inf)
 

@@ -94,6 +94,16 @@ class TestPower:
         )
         assert many.different.estimate < 0.1
 
+    @pytest.mark.parametrize(("seeds", "chances"), [(4, (0, 0)), (5, (0, 1)), (6, (1, 1))])
+    def test_few_seeds_decide_as_little_as_in_a_study(self, seeds, chances):
+        found = contrast_power(0.9 + 1e-6 * np.arange(9), seeds, effect=0.1, bound=1.0, studies=9, resamples=199)
+        assert (found.different.estimate, found.equivalent.estimate) == chances
+
+    @pytest.mark.parametrize("alpha", [0.5, 0.6])
+    def test_alpha_has_an_equivalence_interval(self, alpha):
+        with pytest.raises(ConfigError, match=rf"`alpha` must be between 0 and 0.5, but got {alpha}"):
+            contrast_power([1.0, 2.0], 20, effect=0.1, bound=0.05, alpha=alpha)
+
     def test_one_seed(self):
         with pytest.raises(ConfigError, match="two seeds at least"):
             contrast_power([1.0], 20, effect=0.1, bound=0.05)

@@ -7,12 +7,19 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from replaylab.arguments import INSIDE, check, instance, number, optional, seed_number, takes
+from replaylab.arguments import BELOW_HALF, check, instance, number, optional, seed_number, takes
 from replaylab.errors import ConfigError
 from replaylab.statistics.interquartile_means import paired_difference
 from replaylab.statistics.resampling import COUNT, NUMBERS, Interval
 
 Verdict = Literal["equivalent", "higher", "lower", "undecided"]
+
+
+EQUIVALENCE_SEEDS = 5
+"""With fewer a study calls no contrast equivalent: resampled intervals are then too narrow.
+
+``docs/explanation/statistics.md`` has their coverage.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class Equivalence:
     treated=NUMBERS,
     baseline=NUMBERS,
     bounds=instance(Bounds, "Bounds"),
-    alpha=INSIDE,
+    alpha=BELOW_HALF,
     resamples=optional(COUNT),
     seed=seed_number,
 )
@@ -83,7 +90,7 @@ def paired_equivalence(
         treated: shape (N,) or (N, M).
         baseline: the same shape, paired row by row.
         bounds: the differences that do not matter.
-        alpha: error rate of each one-sided test.
+        alpha: error rate of each one-sided test, below 0.5.
         resamples: number of bootstrap resamples; None: as many as it takes for steady ends.
         seed: seed of the resampling.
     """

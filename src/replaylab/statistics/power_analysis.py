@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from replaylab.arguments import FINITE, INSIDE, POSITIVE, optional, seed_number, takes, whole
+from replaylab.arguments import BELOW_HALF, FINITE, INSIDE, POSITIVE, optional, seed_number, takes, whole
 from replaylab.errors import ConfigError
+from replaylab.statistics.equivalence import EQUIVALENCE_SEEDS
 from replaylab.statistics.interquartile_means import iqm_difference
 from replaylab.statistics.paired import paired_test
+from replaylab.statistics.permutation import is_exact, least_p
 from replaylab.statistics.proportions import wilson_interval
 from replaylab.statistics.resampling import COUNT, NUMBERS, VALUES, Interval, as_pairs
 from replaylab.statistics.simultaneous import decisions
@@ -76,7 +78,7 @@ def power(
     """
     a, b = as_pairs(treated, baseline)
     threshold = alpha / comparisons
-    least = 2 / 2**seeds if 2**seeds <= permutations else 1 / (permutations + 1)
+    least = float(least_p(seeds)) if is_exact(seeds, permutations) else 1 / (permutations + 1)
     if least > threshold:
         raise ConfigError(
             f"A test of {seeds} pairs with {permutations:,} permutations cannot reach p <= {threshold:.2g}; its "
@@ -111,7 +113,7 @@ class ContrastPower:
     seeds=whole(2, MOST_SEEDS),
     effect=FINITE,
     bound=POSITIVE,
-    alpha=INSIDE,
+    alpha=BELOW_HALF,
     studies=COUNT,
     resamples=COUNT,
     seed=seed_number,
@@ -132,14 +134,16 @@ def contrast_power(
     Each study draws its seeds' contrasts from the pilot's with replacement, moved so that their mean is ``effect``, and
     widened by sqrt(n / (n - 1)), n the pilot's seeds, to the spread that it estimates. It decides as a primary contrast
     is decided: different where the interval of level 1 - alpha leaves out 0 (`mean_intervals`), equivalent where that
-    of level 1 - 2 alpha lies within ± ``bound``. It may be both: different, and by too little to matter.
+    of level 1 - 2 alpha lies within ± ``bound``. It may be both: different, and by too little to matter. As in a study,
+    nothing is called different of so few seeds that flipping their signs cannot give alpha (five at 5 %), and nothing
+    equivalent of fewer than five.
 
     Args:
         pilot: a contrast of each pilot seed, shape (n,), n at least 2.
-        seeds: number of seeds planned.
+        seeds: number of seeds planned, at least 2.
         effect: the true mean, in the contrast's unit.
         bound: differences up to this size do not matter.
-        alpha: error rate.
+        alpha: error rate, below 0.5.
         studies: how many studies to simulate.
         resamples: of each interval.
         seed: seed of everything.
@@ -160,8 +164,8 @@ def contrast_power(
     outer, inner = (decisions(draws, level=1.0 - k * alpha, resamples=resamples, seed=seed) for k in (1, 2))
     sign = np.sign(outer.estimate) == np.sign(effect) if effect else True
     counts = [
-        np.count_nonzero((outer.p < alpha) & sign),
-        np.count_nonzero((inner.low > -bound) & (inner.high < bound)),
+        np.count_nonzero((outer.p < alpha) & sign & (least_p(seeds) < alpha)),
+        np.count_nonzero((inner.low > -bound) & (inner.high < bound) & (seeds >= EQUIVALENCE_SEEDS)),
     ]
     chances = [wilson_interval(count, studies) for count in counts]
     return ContrastPower(seeds, *(Interval(float(c.estimate), float(c.low), float(c.high)) for c in chances))

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.statistics import Bounds, Equivalence, Interval, Verdict
+from replaylab.statistics.equivalence import EQUIVALENCE_SEEDS
 from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve
 from replaylab.study.spec.contrasts import Cell, MatchedGroup, ResolvedContrast, Score, resolve_contrasts
@@ -39,12 +40,6 @@ ContrastVerdict = Verdict | Literal["not interpretable", "passed", "failed"]
 
 LEAST_SEEDS = 2
 """Fewer tell nothing of spread."""
-
-EQUIVALENCE_SEEDS = 5
-"""With fewer no contrast is called equivalent: resampled intervals are then too narrow.
-
-``docs/explanation/statistics.md`` has their coverage.
-"""
 
 
 @dataclass(frozen=True)
