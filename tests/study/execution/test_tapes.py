@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from replaylab.errors import SpecError
+from replaylab.errors import SpecError, StorageError
 from replaylab.replay.samplers.tape_file import TapeReader
 from replaylab.study import InProcess, Study
 from replaylab.study.execution.executor import CheckTask, Finished, Lost, TrainTask
@@ -129,6 +129,21 @@ class TestWhoWaits:
         assert [f.population.strategy for f in done.failures] == ["td", "placebo"]
         assert "which were not recorded" in done.failures[1].traceback
         assert made.run(executor=InProcess()).complete
+
+    def test_where_rows_cannot_be_written_nothing_more_begins(self, tmp_path):
+        """The tape of what draws was written before its rows could not be."""
+        made = taped(tmp_path, seeds=2)
+
+        class Full(Far):
+            def submit(self, task):
+                if isinstance(task, TrainTask):
+                    made.file_of(task.population).mkdir()
+                return super().submit(task)
+
+        executor = Full()
+        with pytest.raises(StorageError, match="cannot be written"):
+            made.run(executor=executor)
+        assert [task.record for task in executor.seen if isinstance(task, TrainTask)] == [True]
 
     def test_a_tape_that_is_gone_is_recorded_again(self, tmp_path):
         made = taped(tmp_path, seeds=2, keep_tapes=True)

@@ -124,10 +124,13 @@ class _Run:
 
     def _release(self, source: Population) -> None:
         """Have those trained that waited for a population's draws; without these they fail."""
-        for population in self._tapes.released(source):
+        waited = self._tapes.released(source)
+        if self._unwritable is not None:  # their rows could not be written either
+            return
+        for population in waited:
             if self._writer.tape_of(population).is_file():
                 self._put(population, first=True)
-            elif self._unwritable is None:
+            else:
                 self._failed(population, f"It learns from the draws of {source.label}, which were not recorded.")
 
     def _split(self, population: Population) -> None:
