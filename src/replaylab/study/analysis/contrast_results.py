@@ -109,7 +109,7 @@ class ContrastResult:
         if enough and self.equivalence is not None and self.equivalence.equivalent:
             return "equivalent"
         mean = float(self.each.values.mean())
-        p = max(self.p_max_t, least_p(len(self.each.seeds)))
+        p = max(self.p_max_t, float(least_p(len(self.each.seeds))))
         if p >= SIGNIFICANCE or mean * self.size.estimate <= 0.0:
             return "undecided"
         return "higher" if mean > 0.0 else "lower"
