@@ -22,7 +22,7 @@ from replaylab.replay import Sampler
 Floats = npt.NDArray[np.float64]
 
 
-def split(totals: Floats, rows: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
+def split(totals: Floats, rows: int, random: np.random.Generator) -> list[int]:
     """Return how many rows each shard gives: one draw from each of B equal strata of the line of all totals.
 
     Args:
@@ -31,16 +31,20 @@ def split(totals: Floats, rows: int, random: np.random.Generator) -> npt.NDArray
         random: Where in its stratum each draw lies.
 
     Example:
-        >>> split(np.array([3.0, 0.0, 1.0]), 8, np.random.default_rng(0)).tolist()
+        >>> split(np.array([3.0, 0.0, 1.0]), 8, np.random.default_rng(0))
         [6, 0, 2]
     """
-    ends = np.cumsum(totals)
-    marks = (np.arange(rows) + random.random(rows)) * (ends[-1] / rows)
-    below = np.searchsorted(marks, ends[:-1], side="left")
-    # A mark that rounding puts at the very end belongs to the last shard that has anything.
-    last = int(np.flatnonzero(totals)[-1])
-    below[last:] = rows
-    return np.diff(below, prepend=0, append=rows)
+    scaled = np.cumsum(totals)
+    ends = (scaled * (rows / scaled[-1])).tolist()
+    last = ends.index(ends[-1])  # has all that is left, however sums are rounded
+    counts, given, stratum, mark = [0] * len(ends), 0, -1, 0.0
+    for s, end in enumerate(ends[:last]):
+        if int(end) != stratum:  # where two ends lie in one stratum, its one mark is the same
+            stratum, mark = int(end), random.random()
+        below = stratum + (mark < end - stratum)  # marks before this end: those of all strata before, and maybe its own
+        counts[s], given = below - given, below
+    counts[last] = rows - given
+    return counts
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from replaylab.distributed.replay.shards.ids import global_ids, places_of
 from replaylab.distributed.replay.shards.transport import Transport
 from replaylab.distributed.replay.shards.trees import leaves
 from replaylab.distributed.replay.snapshots import Saver, Snapshots
-from replaylab.distributed.replay.supervisor import Supervisor
+from replaylab.distributed.replay.supervisor import PERIOD, Supervisor
 from replaylab.distributed.replay.writer import RemoteWriter
 from replaylab.errors import ConfigError, OverSizeError
 from replaylab.files.manifest import folder_of
@@ -370,7 +370,7 @@ class RemoteReplay(Declared):
     def tend(self) -> bool:
         """See to lost shards and to snapshots; done in the background, twice a second, and by `sample`."""
         with self._lock:
-            self._fleet.refresh()
+            self._fleet.refresh(PERIOD if self._fleet.transport.background else 0.0)
             self._saver.tend(self._fleet, self._template, self._about)
         return True
 

@@ -37,14 +37,14 @@ class Message:
     Attributes:
         number: Its number among the writer's calls to this place.
         method: Of `Shard`.
-        arguments: What follows writer, number and acknowledged.
+        parcel: What follows writer, number and acknowledged.
         acknowledge: What is done with the global ids that come back.
         pending: The answer to come, None where the call was not taken.
     """
 
     number: int
     method: str
-    arguments: tuple[Any, ...]
+    parcel: Any
     acknowledge: Callable[[Ids], None]
     pending: Pending | None = None
 
@@ -173,13 +173,13 @@ class RemoteWriter:
             self._await(max(range(len(self._lines)), key=lambda s: len(self._lines[s].sent)))
         line = self._lines[shard]
         line.number += 1
-        line.sent.append(Message(line.number, method, arguments, acknowledge))
+        line.sent.append(Message(line.number, method, self._transport.parcel(arguments), acknowledge))
         self._transmit(line, line.sent[-1])
 
     def _transmit(self, line: Line, message: Message) -> None:
         about = (self._name, message.number, line.acknowledged)
         try:
-            message.pending = line.client.call(message.method, *about, *message.arguments)
+            message.pending = line.client.call(message.method, *about, parcel=message.parcel)
         except ShardLost:
             message.pending = None
 

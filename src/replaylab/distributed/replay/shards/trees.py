@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab import _core
+
 
 def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
     """Return a tree with a function applied to every array; None stays None."""
@@ -59,4 +61,4 @@ def joined(parts: Sequence[Any]) -> Any:
         return {name: joined([part[name] for part in parts]) for name in first}
     if isinstance(first, tuple):
         return tuple(joined(children) for children in zip(*parts, strict=True))
-    return np.concatenate(parts)
+    return _core.concatenate(parts)  # in memory that former batches have given back: fresh pages cost several copies
