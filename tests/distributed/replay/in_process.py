@@ -46,7 +46,7 @@ class Client:
     def call(self, method, *arguments, parcel=None):
         if self.dead:
             raise ShardLost("killed")
-        pending = Pending(self, pickle.loads(pickle.dumps(packed((method, arguments)))), parcel)
+        pending = Pending(self, pickle.loads(pickle.dumps(packed((method, arguments, None)))), parcel)
         self.queue.append(pending)
         return pending
 

@@ -91,7 +91,7 @@ def test_with_moving_priorities_and_stale_totals_what_is_reported_is_what_was_do
     x, shard = np.arange(len(ids), dtype=float), ids >> 40
     means, counts, expected, far = [], np.zeros(len(ids)), np.zeros(len(ids)), []
     for _ in range(250):
-        told = fleet.totals()
+        told = np.array(fleet.totals())
         priorities = random.uniform(0.2, 5, 4)[shard] * (1.1 + np.sin(x))
         for place in fleet.places:  # as another process would give it: the learner is not told
             place.client.call("update", 0, ids[shard == place.number] & STEP, priorities[shard == place.number], False)
@@ -168,7 +168,7 @@ def test_samplers_without_weights_have_none_where_totals_are_fresh():
 def test_a_portion_without_those_that_did_not_answer():
     tally = Tally(0, 1, 10, 10.0, 1.0, 10, 10, 10)
     portion = Portion(np.array([30.0, 0.0, 10.0]), {0: (np.full(3, 0.1), tally)}, {2: tally})
-    assert np.concatenate(portion.probabilities()) == pytest.approx(0.075)
+    assert np.concatenate(portion.probabilities) == pytest.approx(0.075)
     assert weights_of(Uniform(), None, [portion]) == pytest.approx(0.5 / 0.75)
 
 

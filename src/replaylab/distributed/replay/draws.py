@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from replaylab.distributed.replay.law import Floats, Portion, split, weights_of
+from replaylab.distributed.replay.law import Portion, split, weights_of
 from replaylab.distributed.replay.limiter import Limiter
 from replaylab.distributed.replay.shards.fleet import Fleet, Place
 from replaylab.distributed.replay.shards.ids import global_ids
@@ -57,13 +57,13 @@ class Asked:
 
     Attributes:
         rows: How many.
-        totals: T̂ (S,).
-        clients: The shards there were, (S,).
+        totals: T̂ of each place.
+        clients: The shards there were.
         parts: Who was asked, with the number of this batch among those that were asked for together.
     """
 
     rows: int
-    totals: Floats
+    totals: list[float]
     clients: list[ShardClient]
     parts: list[tuple[Shared, int]] = field(default_factory=list)
 
@@ -158,7 +158,7 @@ class Draws:
             fleet.refresh()
 
     def _can_draw(self) -> bool:
-        return self._fleet.size >= self._min_size and bool(self._fleet.totals().any())
+        return self._fleet.size >= self._min_size and any(self._fleet.totals())
 
     def _await_steps(self) -> None:
         """Where too little can be drawn, wait for shards in place of lost ones, and for nothing else."""
@@ -203,7 +203,8 @@ class Draws:
             portion, came = self._portion(asked)
             if came:
                 check(rows, came[0])
-                self._row_bytes = max(sum(leaf.nbytes for leaf in leaves(came[0])) // len(came[0]["id"]), 1)
+                if self._row_bytes == INLINE:
+                    self._row_bytes = max(sum(leaf.nbytes for leaf in leaves(came[0])) // len(came[0]["id"]), 1)
                 portions.append(portion)
                 columns.extend(came)
             missing = asked.rows - sum(len(part["id"]) for part in came)
@@ -213,7 +214,7 @@ class Draws:
             self._await_steps()
             (asked,) = self._sent(missing)
         weight = weights_of(self._sampler, beta, portions)
-        probability = [part for portion in portions for part in portion.probabilities()]
+        probability = [part for portion in portions for part in portion.probabilities]
         for part, law in zip(columns, probability, strict=True):
             part["probability"] = law
         whole: dict[str, Any] = joined(columns)
@@ -237,5 +238,5 @@ class Draws:
             for place, client in zip(self._fleet.places, asked.clients, strict=True)
             if place.tally and place.client is client and place.number not in silent and asked.totals[place.number]
         }
-        line = [total if s in given or s in there else 0.0 for s, total in enumerate(asked.totals.tolist())]
-        return Portion(np.array(line), answers, there), columns
+        line = [total if s in given or s in there else 0.0 for s, total in enumerate(asked.totals)]
+        return Portion(line, answers, there), columns

@@ -336,7 +336,7 @@ class RemoteReplay(Declared):
                 added=added,
                 samples=self._draws.drawn,
                 samples_per_insert=self._draws.drawn / added if added else math.nan,
-                total_priority=float(self._fleet.totals().sum()),
+                total_priority=sum(self._fleet.totals()),
                 stale_updates=self._feedback.stale,
                 topped_up=self._draws.topped_up,
                 losses=sum(place.losses for place in self._fleet.places),
@@ -419,7 +419,8 @@ class RemoteReplay(Declared):
 
     def _writer(self, envs: npt.NDArray[np.int64], window: int, fleet: Fleet | None) -> RemoteWriter:
         clients = [place.client for place in self._fleet.places]
-        return RemoteWriter(self._fleet.transport, clients, self._options.template_of(len(envs)), envs, window, fleet)
+        template, run = self._options.template_of(len(envs)), self._options.run
+        return RemoteWriter(self._fleet.transport, clients, template, envs, window, run, fleet)
 
     def _put(self, steps: dict[str, Any], where: Any, final_obs: Any, many: bool) -> npt.NDArray[np.int64]:
         with self._lock:

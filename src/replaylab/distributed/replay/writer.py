@@ -82,6 +82,7 @@ class RemoteWriter:
             checked by it.
         envs: The numbers of its environments.
         window: Calls that may be unacknowledged.
+        run: See `Routes`.
         fleet: Who starts a shard in place of a lost one, if that is in this process.
     """
 
@@ -92,19 +93,21 @@ class RemoteWriter:
         template: ReplayBuffer,
         envs: Ids,
         window: int,
+        run: int,
         fleet: Fleet | None = None,
     ) -> None:
         self._transport, self._template, self._envs, self._window = transport, template, envs, window
         self._fleet = fleet
         self._name = uuid4().hex
         self._lines = [Line(client, deque()) for client in clients]
-        self._routes = Routes(template, envs, len(clients))
+        self._run = run
+        self._routes = Routes(template, envs, len(clients), run)
 
     def __reduce__(self) -> Any:
         if self.unacknowledged:
             raise ConfigError("a writer with unacknowledged steps cannot be sent elsewhere; call its flush() before")
         clients = [line.client for line in self._lines]
-        return RemoteWriter, (self._transport, clients, self._template, self._envs, self._window)
+        return RemoteWriter, (self._transport, clients, self._template, self._envs, self._window, self._run)
 
     @property
     def unacknowledged(self) -> int:
@@ -162,8 +165,7 @@ class RemoteWriter:
         shape = (len(next(leaves(columns))), len(self._envs))
         given = np.ones(shape, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(shape)
         ids = np.full(shape, -1)
-        for shard, rows, envs, mask, episodes in self._routes.route(columns, given):
-            at = np.ix_(rows, envs)
+        for shard, at, envs, mask, episodes in self._routes.route(columns, given):
             part, last = (map_tree(itemgetter(at), one) for one in (columns, final_obs))
             self._send(shard, "add", (self._envs[envs], part, mask, last, episodes), partial(_fill, ids, at, mask))
         return ids

@@ -7,9 +7,6 @@ from threading import Thread
 from time import monotonic
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from replaylab.distributed.replay.shards.ids import MOST_EPOCHS
 from replaylab.distributed.replay.shards.shard import Tally
 from replaylab.distributed.replay.shards.transport import Declaration, Pending, ShardClient, ShardLost, Transport
@@ -158,9 +155,9 @@ class Fleet:
         """Return the places whose shards are there."""
         return [place for place in self.places if place.tally is not None]
 
-    def totals(self) -> npt.NDArray[np.float64]:
-        """Return T̂ (S,), as last told; 0 where no shard is there."""
-        return np.array([0.0 if place.tally is None else place.tally.total for place in self.places])
+    def totals(self) -> list[float]:
+        """Return T̂ of each place, as last told; 0 where no shard is there."""
+        return [0.0 if place.tally is None else place.tally.total for place in self.places]
 
     @property
     def inserted(self) -> int:

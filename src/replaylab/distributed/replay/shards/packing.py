@@ -51,10 +51,17 @@ def unpacked(given: Packed) -> Any:
     return pickle.loads(view, buffers=buffers)  # reads the head, and stops there
 
 
-def answered(shard: Any, message: Packed, parcel: Packed | None) -> Packed:
-    """Make a packed call (method, arguments) of a shard, those of the parcel after them, and return what it answers."""
-    method, arguments = unpacked(message)
-    return packed(getattr(shard, method)(*arguments, *(() if parcel is None else unpacked(parcel))))
+def answered(shard: Any, message: Packed, parcel: Packed | None = None) -> Packed:
+    """Make a packed call of a shard, and return what it answers, packed.
+
+    Args:
+        shard: It.
+        message: Packed: the method's name, its arguments, and others after them, packed, or None.
+        parcel: Those, where they are not in the message.
+    """
+    method, arguments, more = unpacked(message)
+    more = more or parcel
+    return packed(getattr(shard, method)(*arguments, *(unpacked(more) if more else ())))
 
 
 def _reduced(array: npt.NDArray[Any]) -> Any:

@@ -81,9 +81,10 @@ class RayClient:
     def call(self, method: str, *arguments: Any, parcel: Any = None) -> RayPending:
         """Call a method of the actor."""
         patience = None if method in LONG else PATIENCE
-        message = packed((method, arguments))
+        small = parcel if isinstance(parcel, bytes) else None  # one argument costs Ray less than two
+        message = packed((method, arguments, small))
         try:
-            return RayPending(self.actor.handle.remote(message, *(() if parcel is None else (parcel,))), patience)
+            return RayPending(self.actor.handle.remote(message, *([parcel] if parcel is not small else [])), patience)
         except LOST as error:
             raise ShardLost(str(error)) from error
 
