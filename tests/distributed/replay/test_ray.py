@@ -87,8 +87,20 @@ def test_what_ray_cannot_do_is_said_in_one_line(ray_here):
 def test_without_a_cluster(monkeypatch):
     ray = pytest.importorskip("ray")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    with pytest.raises(ConfigError, match=r"needs a Ray cluster: call ray.init\(\)"):
+    ended = []
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(None))
+    with pytest.raises(ConfigError, match=r"No Ray cluster answered at 127\.0\.0\.1:1"):
+        RemoteReplay(10, FIELDS, address="127.0.0.1:1")
+    opened = []
+    monkeypatch.setattr(ray, "init", lambda address, **_: opened.append(address) or ray_fails())
+    with pytest.raises(ConfigError, match="Ray cannot be started on this machine: no room"):
         RemoteReplay(10, FIELDS)
+    assert opened == ["local"]
+    assert len(ended) == 2
+
+
+def ray_fails():
+    raise OSError("no room")
 
 
 @pytest.mark.slow

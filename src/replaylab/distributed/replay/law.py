@@ -65,7 +65,7 @@ class Portion:
 
     @cached_property
     def probabilities(self) -> list[Floats]:
-        """q of the rows, shard by shard."""
+        """Q of the rows, shard by shard."""
         line = sum(self.totals)
         return [law * (self.totals[s] / line) for s, (law, _) in self.answers.items()]
 

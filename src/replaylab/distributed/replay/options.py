@@ -51,6 +51,7 @@ class Means:
     strict: bool
     seed: Seed
     transport: Transport | None
+    address: str | None
 
     def __post_init__(self) -> None:
         check(self, "", shards=whole(), prefetch=whole(0, 1000), strict=flag)

@@ -19,8 +19,8 @@ class Route(NamedTuple):
 
     Attributes:
         shard: Which.
-        at: Of which of the T time steps and of which of the writer's environments: slices where these follow each other,
-            so that nothing need be copied.
+        at: Of which of the T time steps and of which of the writer's environments; slices where these follow each
+            other, so that nothing need be copied.
         columns: Which environments these are, int64 (e,).
         where: Which of these are its steps, bool (t, e).
         episodes: The number of each one's episode, int64 (t, e).

@@ -148,12 +148,8 @@ def connected(run: str, placement: Any, shards: int) -> RayTransport:
     """Return the transport of the cluster that this process is connected to.
 
     Raises:
-        ConfigError: It is connected to none, or `placement` is wrong.
+        ConfigError: `placement` is wrong.
     """
-    if not ray.is_initialized():
-        raise ConfigError(
-            'RemoteReplay needs a Ray cluster: call ray.init() before, or ray.init(address="HOST:6379") to join one'
-        )
     if placement is None or placement == "spread":
         return RayTransport(run, placement)
     if not isinstance(placement, Sequence) or isinstance(placement, str) or len(placement) != shards:
