@@ -151,8 +151,14 @@ def loss(times):
     )
 
 
+def memory(pid, kind):
+    """Resident MiB: a process's own (RssAnon), or those of the object store that it has touched (RssShmem)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(kind))) / 2**10
+
+
 def soak(seconds):
-    """Resident memory of learner and shards, and shared memory, in MiB, while all calls go on for so long."""
+    """The memory of learner and shards, while all calls go on for so long."""
     fields = {name: field for name, field in PIXELS.items() if name != "next_obs"}
     columns = rows(fields, 32)
     with RemoteReplay(2_000, fields, shards=2, prefetch=3, sampler=Prioritized(beta=0.4)) as replay:
@@ -164,12 +170,9 @@ def soak(seconds):
                 batch = replay.sample(32)
                 replay.update_priorities(batch.id, np.abs(batch.reward) + 1.0)
                 count += 1
-            resident = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 2**20 for pid in pids]
-            shared = sum(file.stat().st_blocks * 512 for file in Path("/dev/shm").glob("plasma*")) / 2**20
-            known = (
-                f"learner {resident[0]:.0f}, shards {resident[1]:.0f} and {resident[2]:.0f}, shared {shared:.0f} MiB"
-            )
-            print(f"after {time.monotonic() - begun:4.0f} s, {count:7,} rounds: {known}", flush=True)
+            learner, *shards = ([round(memory(pid, kind)) for kind in ("RssAnon", "RssShmem")] for pid in pids)
+            passed = f"after {time.monotonic() - begun:4.0f} s, {count:7,} rounds"
+            print(f"{passed}: MiB (own, shared) of the learner {learner}, of the shards {shards}", flush=True)
         writer.flush()
 
 
@@ -186,7 +189,8 @@ def main():
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     RaySession(object_store_bytes=2**30).open()
     if given.soak:
-        return soak(given.soak)
+        soak(given.soak)
+        given.kinds, given.losses = [], 0
     for kind in given.kinds:
         for shards in given.shards:
             measure(kind, shards, given.flights, given.seconds, given.pairs)

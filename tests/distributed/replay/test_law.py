@@ -223,3 +223,17 @@ def test_nothing_to_draw():
     made.update_priorities(ids, priority=np.zeros(10))
     with pytest.raises(EmptyBufferError, match="every one of the 10 stored steps has priority 0"):
         made.sample(4)
+
+
+def test_several_batches_are_asked_for_by_one_call():
+    """Half of those that are on their way, where they are small; and every batch follows the law."""
+    made, _, ids = unequal(Prioritized(alpha=1.0, beta=1.0), prefetch=7)
+    calls = [0]
+    for place in made._fleet.places:
+        call = place.client.call
+        place.client.call = lambda *given, call=call, **more: calls.append(given[0] == "draw") or call(*given, **more)
+    law, counts = made.probabilities(ids), np.zeros(len(ids))
+    for _ in range(200):
+        counts += np.bincount(made.sample(64).x.astype(int), minlength=len(ids))
+    assert sum(calls) < 4 * (200 + 8) / 3
+    assert chi_square(counts, law) > FALSE_ALARM

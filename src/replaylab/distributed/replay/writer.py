@@ -100,7 +100,7 @@ class RemoteWriter:
         self._fleet = fleet
         self._name = uuid4().hex
         self._lines = [Line(client, deque()) for client in clients]
-        self._run = run
+        self._run, self._fields = run, template.given_fields
         self._routes = Routes(template, envs, len(clients), run)
 
     def __reduce__(self) -> Any:
@@ -160,7 +160,7 @@ class RemoteWriter:
             array = array if many else array[None]
             return array[:, None] if alone else array
 
-        columns = as_arrays(template.given_fields, steps, with_axes)
+        columns = as_arrays(self._fields, steps, with_axes)
         final_obs = map_tree(with_axes, final_obs)
         shape = (len(next(leaves(columns))), len(self._envs))
         given = np.ones(shape, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(shape)

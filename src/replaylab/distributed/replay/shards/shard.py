@@ -114,8 +114,9 @@ class Shard:
             stored = ids >= 0
             slots = ids[stored] % self.buffer.capacity
             self._notes.episodes[slots] = episodes[stored] + (self._epoch << 51)  # an episode cut by a loss is two
-        self._notes.added += int(where.sum())
-        self._stored += int(where.sum())
+        count = int(where.sum())
+        self._notes.added += count
+        self._stored += count
         applied[number] = ids
         return ids, self.tally()
 
