@@ -1,8 +1,10 @@
 """RemoteReplay beside a bare Ray actor that returns, or takes in, the same bytes; and the wait for a lost shard.
 
     python -m benchmarks.remote_replay --seconds 2
+    python -m benchmarks.remote_replay --soak 600  # memory at the start, in the middle and at the end instead
 
-Ratios of medians of pairs, one right after the other: Ray's own speed depends on what else the machine does.
+Medians of the ratios of pairs, one right after the other: Ray's own speed depends on what else the machine does. Beside
+them the processors' time of the two processes for each call, which depends on that less.
 """
 
 import argparse
@@ -10,13 +12,15 @@ import os
 import statistics
 import time
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 import ray
 
 from replaylab import Field
+from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import RemoteReplay
-from replaylab.replay import Prioritized
+from replaylab.replay import Prioritized, ReplayBuffer
 
 BATCH = 256
 FLAG = Field((), bool)
@@ -31,24 +35,39 @@ def rows(fields, count=BATCH):
 
 
 class Bare:
-    """An actor that knows nothing of replay."""
+    """An actor that knows nothing of replay: it returns what it was made with, and copies what it takes."""
 
-    def __init__(self, columns):
-        self.columns = columns
+    def __init__(self, columns, capacity):
+        self.columns, self.at = columns, 0
+        self.taken = {name: np.empty((capacity, *column.shape[1:]), column.dtype) for name, column in columns.items()}
 
     def give(self):
         return self.columns
 
     def take(self, columns):
-        return len(columns)
+        begin = self.at = (self.at + BATCH) % (len(self.taken["id"]) - BATCH)
+        for name, column in columns.items():
+            self.taken[name][begin : begin + BATCH] = column
+        return begin
 
 
-def rate(call, seconds):
-    count, begun = 0, time.perf_counter()
+def processor_time(pid):
+    """Seconds that all threads of a process have run."""
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e9
+
+
+def rate(call, seconds, pids):
+    """Calls a second, and the processors' time for each, of this process and of these."""
+    count, before, begun = 0, sum(map(processor_time, pids)), time.perf_counter()
     while time.perf_counter() - begun < seconds:
         call()
         count += 1
-    return count / (time.perf_counter() - begun)
+    passed = time.perf_counter() - begun
+    return count / passed, (sum(map(processor_time, pids)) - before) / count
+
+
+def pid_of(actor):
+    return ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
 
 
 def in_flight(send, receive, most):
@@ -67,33 +86,47 @@ def copied(reference):
     return {name: column.copy() for name, column in ray.get(reference).items()}
 
 
-def compare(ours, bare, seconds, pairs):
+def compare(ours, bare, seconds, pairs, pids):
+    """Medians: our rate, the bare one, their ratio, and that of the processors' times."""
     ours(), bare()
-    found = [(rate(ours, seconds / pairs), rate(bare, seconds / pairs)) for _ in range(pairs)]
-    mine, theirs = (statistics.median(column) for column in zip(*found, strict=True))
-    return mine, theirs, statistics.median(one / other for one, other in found)
+    found = []
+    for _ in range(pairs):
+        one, other = (rate(call, seconds / pairs, own) for call, own in zip((ours, bare), pids, strict=True))
+        found.append((one[0], other[0], one[0] / other[0], other[1] / one[1]))
+    return [statistics.median(column) for column in zip(*found, strict=True)]
 
 
 def show(what, flight, shards, found):
-    ours, bare, ratio = found
-    print(f"{what:15} {flight} in flight, {shards} shards: {ours:8.1f}/s, bare {bare:8.1f}/s, {ratio:.2f}", flush=True)
+    ours, bare, ratio, work = found
+    rates = f"{ours:8.1f}/s, bare {bare:8.1f}/s, {ratio:.2f}; by processors' time {work:.2f}"
+    print(f"{what:15} {flight} in flight, {shards} shards: {rates}", flush=True)
+
+
+def alone(fields, capacity, columns, seconds):
+    """Batches a second of one buffer in this process."""
+    buffer = ReplayBuffer(capacity, fields, sampler=Prioritized(beta=0.4))
+    buffer.extend(**columns)
+    return rate(lambda: buffer.sample(BATCH), seconds, [os.getpid()])[0]
 
 
 def measure(kind, shards, flights, seconds, pairs):
     fields, capacity = KINDS[kind]
     columns = rows(fields)
     own = columns | {"probability": np.ones(BATCH), "id": np.zeros(BATCH, np.int64)}
-    actor = ray.remote(num_cpus=0)(Bare).remote(own)
+    actor = ray.remote(num_cpus=0)(Bare).remote(own, capacity)
+    print(f"{kind} batches of one buffer in this process: {alone(fields, capacity, columns, seconds / 4):8.1f}/s")
     with RemoteReplay(capacity, fields, shards=shards, sampler=Prioritized(beta=0.4), seed=0) as replay:
         for _ in range(min(capacity // BATCH, 8) * 2):
             replay.extend(**columns)
+        actors = [place.client.actor for place in replay._fleet.places]
+        pids = [[os.getpid(), *map(pid_of, actors)], [os.getpid(), pid_of(actor)]]
         for flight in flights:
             replay._draws._prefetch = flight - 1
             call = in_flight(actor.give.remote, copied, flight)
-            show(f"{kind} batches", flight, shards, compare(lambda: replay.sample(BATCH), call, seconds, pairs))
+            show(f"{kind} batches", flight, shards, compare(lambda: replay.sample(BATCH), call, seconds, pairs, pids))
             writer = replay.writer(window=flight)
             call = in_flight(lambda: actor.take.remote(columns), ray.get, flight)
-            found = compare(lambda writer=writer: writer.extend(**columns), call, seconds, pairs)
+            found = compare(lambda writer=writer: writer.extend(**columns), call, seconds, pairs, pids)
             writer.flush()
             show(f"{kind} adds", flight, shards, found)
     ray.kill(actor)
@@ -118,6 +151,31 @@ def loss(times):
     )
 
 
+def memory(pid, kind):
+    """Resident MiB: a process's own (RssAnon), or those of the object store that it has touched (RssShmem)."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(kind))) / 2**10
+
+
+def soak(seconds):
+    """The memory of learner and shards, while all calls go on for so long."""
+    fields = {name: field for name, field in PIXELS.items() if name != "next_obs"}
+    columns = rows(fields, 32)
+    with RemoteReplay(2_000, fields, shards=2, prefetch=3, sampler=Prioritized(beta=0.4)) as replay:
+        pids = [os.getpid(), *(pid_of(place.client.actor) for place in replay._fleet.places)]
+        writer, count, begun = replay.writer(), 0, time.monotonic()
+        for share in (0.05, 0.25, 0.5, 0.75, 1.0):
+            while time.monotonic() - begun < share * seconds:
+                writer.extend(**columns)
+                batch = replay.sample(32)
+                replay.update_priorities(batch.id, np.abs(batch.reward) + 1.0)
+                count += 1
+            learner, *shards = ([round(memory(pid, kind)) for kind in ("RssAnon", "RssShmem")] for pid in pids)
+            passed = f"after {time.monotonic() - begun:4.0f} s, {count:7,} rounds"
+            print(f"{passed}: MiB (own, shared) of the learner {learner}, of the shards {shards}", flush=True)
+        writer.flush()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4.0, help="for each figure")
@@ -126,9 +184,13 @@ def main():
     parser.add_argument("--flights", nargs="+", type=int, default=[1, 2, 4])
     parser.add_argument("--shards", nargs="+", type=int, default=[1, 4])
     parser.add_argument("--losses", type=int, default=1)
+    parser.add_argument("--soak", type=float, metavar="SECONDS", help="instead: memory at five moments of so long")
     given = parser.parse_args()
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
-    ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False)
+    RaySession(object_store_bytes=2**30).open()
+    if given.soak:
+        soak(given.soak)
+        given.kinds, given.losses = [], 0
     for kind in given.kinds:
         for shards in given.shards:
             measure(kind, shards, given.flights, given.seconds, given.pairs)

@@ -280,6 +280,14 @@ void bind_contents(ReplayClass& replay) {
 
 void bind_functions(nb::module_& module) {
     module.def("release_batch_memory", &release_batch_memory);
+    module.def(
+        "concatenate",
+        [](nb::handle arrays) {
+            const UseBatchMemory memory;
+            return nb::module_::import_("numpy").attr("concatenate")(arrays);
+        },
+        nb::arg("arrays"),
+        nb::sig("def concatenate(arrays: Sequence[numpy.typing.NDArray]) -> numpy.typing.NDArray"));
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));
     module.def("row_offsets", &row_offsets, nb::arg("fields"));
     module.def(

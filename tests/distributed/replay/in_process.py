@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import dataclass, field
 
+from replaylab.distributed.replay.shards.packing import answered, packed, unpacked
 from replaylab.distributed.replay.shards.shard import Shard
 from replaylab.distributed.replay.shards.transport import ShardLost
 
@@ -10,14 +11,14 @@ from replaylab.distributed.replay.shards.transport import ShardLost
 class Pending:
     """An answer that is made when the shard comes to it: at the latest when it is waited for."""
 
-    def __init__(self, client, method, arguments):
-        self.client, self.method, self.arguments = client, method, arguments
+    def __init__(self, client, message, parcel):
+        self.client, self.message, self.parcel = client, message, parcel
         self.answer = self.error = None
         self.made = False
 
     def make(self):
         try:
-            self.answer = pickle.loads(pickle.dumps(getattr(self.client.shard, self.method)(*self.arguments)))
+            self.answer = unpacked(pickle.loads(pickle.dumps(answered(self.client.shard, self.message, self.parcel))))
         except Exception as error:
             self.error = error
         self.made = True
@@ -42,10 +43,10 @@ class Client:
         self.number, self.epoch = declaration.number, declaration.epoch
         self.shard, self.queue, self.dead, self.stuck = Shard(declaration), [], False, False
 
-    def call(self, method, *arguments):
+    def call(self, method, *arguments, parcel=None):
         if self.dead:
             raise ShardLost("killed")
-        pending = Pending(self, method, pickle.loads(pickle.dumps(arguments)))
+        pending = Pending(self, pickle.loads(pickle.dumps(packed((method, arguments, None)))), parcel)
         self.queue.append(pending)
         return pending
 
@@ -86,6 +87,9 @@ class InProcess:
     def newest(self, number, after):
         found = [one for one in self.clients if one.number == number and one.epoch > after and not one.dead]
         return max(found, key=lambda one: one.epoch, default=None)
+
+    def parcel(self, contents):
+        return pickle.loads(pickle.dumps(packed(contents)))
 
     def batch_room(self):
         return self.room

@@ -91,7 +91,7 @@ def test_with_moving_priorities_and_stale_totals_what_is_reported_is_what_was_do
     x, shard = np.arange(len(ids), dtype=float), ids >> 40
     means, counts, expected, far = [], np.zeros(len(ids)), np.zeros(len(ids)), []
     for _ in range(250):
-        told = fleet.totals()
+        told = np.array(fleet.totals())
         priorities = random.uniform(0.2, 5, 4)[shard] * (1.1 + np.sin(x))
         for place in fleet.places:  # as another process would give it: the learner is not told
             place.client.call("update", 0, ids[shard == place.number] & STEP, priorities[shard == place.number], False)
@@ -168,7 +168,7 @@ def test_samplers_without_weights_have_none_where_totals_are_fresh():
 def test_a_portion_without_those_that_did_not_answer():
     tally = Tally(0, 1, 10, 10.0, 1.0, 10, 10, 10)
     portion = Portion(np.array([30.0, 0.0, 10.0]), {0: (np.full(3, 0.1), tally)}, {2: tally})
-    assert np.concatenate(portion.probabilities()) == pytest.approx(0.075)
+    assert np.concatenate(portion.probabilities) == pytest.approx(0.075)
     assert weights_of(Uniform(), None, [portion]) == pytest.approx(0.5 / 0.75)
 
 
@@ -223,3 +223,17 @@ def test_nothing_to_draw():
     made.update_priorities(ids, priority=np.zeros(10))
     with pytest.raises(EmptyBufferError, match="every one of the 10 stored steps has priority 0"):
         made.sample(4)
+
+
+def test_several_batches_are_asked_for_by_one_call():
+    """Half of those that are on their way, where they are small; and every batch follows the law."""
+    made, _, ids = unequal(Prioritized(alpha=1.0, beta=1.0), prefetch=7)
+    calls = [0]
+    for place in made._fleet.places:
+        call = place.client.call
+        place.client.call = lambda *given, call=call, **more: calls.append(given[0] == "draw") or call(*given, **more)
+    law, counts = made.probabilities(ids), np.zeros(len(ids))
+    for _ in range(200):
+        counts += np.bincount(made.sample(64).x.astype(int), minlength=len(ids))
+    assert sum(calls) < 4 * (200 + 8) / 3
+    assert chi_square(counts, law) > FALSE_ALARM

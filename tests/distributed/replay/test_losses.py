@@ -1,5 +1,7 @@
 """Laws 4, 6 and 7: what happens when shards die, and what comes back from snapshots."""
 
+from threading import Event
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -31,6 +33,36 @@ def test_a_batch_is_topped_up_from_live_shards_in_the_same_call():
     assert (told.losses, told.lost_steps, told.size, told.added) == (1, 100, 300, 400)
     assert 0 < told.topped_up <= 3 * 64
     assert [one.epoch for one in told.shards] == [0, 0, 1, 0]
+
+
+def test_the_learner_does_not_wait_for_the_shard_that_takes_the_place():
+    class Slow(InProcess):
+        def start(self, declaration):
+            assert declaration.epoch == 0 or may_start.wait(20)
+            return super().start(declaration)
+
+    may_start = Event()
+    made, transport = replay(shards=2, prefetch=3, transport=Slow(background=True))
+    with made:
+        made.extend(**steps(0, 100))
+        made.sample(32)
+        transport.shard(1).die()
+        for _ in range(6):
+            assert not (made.sample(32).id >> 40 == 1).any()
+        may_start.set()
+        made._fleet.places[1].begun.result()
+        assert [one.epoch for one in made.stats().shards if one.live] == [0]
+        made.tend()
+        assert [one.epoch for one in made.stats().shards if one.live] == [0, 1]
+
+
+def test_a_replay_that_is_closed_while_a_shard_starts_leaves_none():
+    made, transport = replay(shards=2, transport=InProcess(background=True))
+    transport.shard(0).die()
+    made.stats()
+    made.close()
+    assert all(client.dead for client in transport.clients)
+    assert len(transport.clients) == 3
 
 
 def test_answers_of_a_shard_that_was_given_up_are_refused():

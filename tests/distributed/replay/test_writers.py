@@ -41,10 +41,12 @@ def test_an_episode_that_is_left_ends_too():
 
 
 def test_steps_that_say_nothing_of_episodes_are_dealt_out():
-    made, transport = replay(fields={"x": Field()}, shards=2)
+    """In runs: of at most an eighth of a shard."""
+    made, transport = replay(50, fields={"x": Field()}, shards=2)
     made.extend(x=np.arange(5.0))
     made.add(x=5.0)
-    assert held(transport, 2) == [[0, 2, 4], [1, 3, 5]]
+    made.extend(x=np.arange(6.0, 16.0))
+    assert held(transport, 2) == [[0, 1, 2, 6, 7, 8, 12, 13, 14], [3, 4, 5, 9, 10, 11, 15]]
 
 
 def test_each_writer_has_its_environments():

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from replaylab.distributed.replay.law import Floats, Portion, split, weights_of
+from replaylab.distributed.replay.law import Portion, split, weights_of
 from replaylab.distributed.replay.limiter import Limiter
 from replaylab.distributed.replay.shards.fleet import Fleet, Place
 from replaylab.distributed.replay.shards.ids import global_ids
+from replaylab.distributed.replay.shards.packing import INLINE
+from replaylab.distributed.replay.shards.shard import Tally
 from replaylab.distributed.replay.shards.transport import Pending, ShardClient
-from replaylab.distributed.replay.shards.trees import joined
+from replaylab.distributed.replay.shards.trees import joined, leaves
 from replaylab.errors import EmptyBufferError, StorageError
 from replaylab.replay import Sampler
 
@@ -24,21 +26,46 @@ POLL = 0.002
 """Seconds between two looks at shards that have told nothing new."""
 
 
+class Shared:
+    """An answer with the rows of several batches; each takes its own.
+
+    Args:
+        fleet: The shards.
+        place: Which was asked.
+        pending: Its answer to come, None where it was found lost.
+    """
+
+    def __init__(self, fleet: Fleet, place: Place, pending: Pending | None) -> None:
+        self._fleet, self.place, self._client, self._pending = fleet, place, place.client, pending
+        self._answer: Any = None
+
+    def rows(self, batch: int) -> tuple[dict[str, Any] | None, Tally] | None:
+        """Return a batch's rows, and the tally; None if the shard is lost, now or since the others took theirs."""
+        if self._pending is not None:
+            self._answer = self._fleet.answer(self.place, self._client, self._pending)
+            self._pending = None
+        if self._answer is None or not self._fleet.heard(self.place, self._answer[-1]):
+            return None
+        columns, tally = self._answer
+        mine, columns[batch] = columns[batch], None  # so that nothing is kept longer than its batch
+        return mine, tally
+
+
 @dataclass
 class Asked:
     """Rows asked for at one time.
 
     Attributes:
         rows: How many.
-        totals: T̂ (S,).
-        clients: The shards there were, (S,).
-        parts: Who was asked.
+        totals: T̂ of each place.
+        clients: The shards there were.
+        parts: Who was asked, with the number of this batch among those that were asked for together.
     """
 
     rows: int
-    totals: Floats
+    totals: list[float]
     clients: list[ShardClient]
-    parts: list[tuple[Place, Pending | None]] = field(default_factory=list)
+    parts: list[tuple[Shared, int]] = field(default_factory=list)
 
 
 class Draws:
@@ -69,6 +96,7 @@ class Draws:
         self._fleet, self._sampler, self._random, self._pause = fleet, sampler, random, pause
         self._prefetch, self._limiter, self._min_size, self._strict = prefetch, limiter, min_size, strict
         self._asked: deque[Asked] = deque()
+        self._row_bytes = INLINE  # as long as it is not known
         self.drawn = 0  # rows asked for, which the limiter bounds
         self.topped_up = 0  # rows drawn from other shards than those asked first
 
@@ -83,16 +111,23 @@ class Draws:
         while True:
             if self._asked and self._asked[0].rows != rows:  # of another call, maybe of another thread's meanwhile
                 self.forget()
-            if len(self._asked) > self._prefetch or not self._may_ask(rows, wait=not self._asked):
+            together = self._together(rows) if self._asked else 1
+            if len(self._asked) + together > self._prefetch + 1:
                 break
-            self.drawn += rows
-            self._asked.append(self._sent(rows))
+            if not self._may_ask(rows * together, wait=not self._asked):
+                break
+            self.drawn += rows * together
+            self._asked.extend(self._sent(rows, together))
         return self._collected(self._asked.popleft(), beta, check)
 
     def forget(self) -> None:
         """Leave batches that are on their way."""
         self.drawn -= sum(asked.rows for asked in self._asked)
         self._asked.clear()
+
+    def _together(self, rows: int) -> int:
+        """Return how many batches a call asks for: a call costs Ray more than a small batch, but one is to be there."""
+        return max(1, min((self._prefetch + 1) // 2, INLINE // (rows * self._row_bytes)))
 
     def _may_ask(self, rows: int, wait: bool) -> bool:
         """Whether a batch may be asked for now; if there is none to wait for, wait until one may."""
@@ -123,7 +158,7 @@ class Draws:
             fleet.refresh()
 
     def _can_draw(self) -> bool:
-        return self._fleet.size >= self._min_size and bool(self._fleet.totals().any())
+        return self._fleet.size >= self._min_size and any(self._fleet.totals())
 
     def _await_steps(self) -> None:
         """Where too little can be drawn, wait for shards in place of lost ones, and for nothing else."""
@@ -147,12 +182,18 @@ class Draws:
             "positive priority with update_priorities"
         )
 
-    def _sent(self, rows: int) -> Asked:
-        places, totals = self._fleet.places, self._fleet.totals()
-        asked = Asked(rows, totals, [place.client for place in places])
-        for place, count in zip(places, split(totals, rows, self._random).tolist(), strict=True):
-            if count:
-                asked.parts.append((place, self._fleet.ask(place, "draw", count)))
+    def _sent(self, rows: int, batches: int = 1) -> list[Asked]:
+        """Ask for so many batches of so many rows."""
+        fleet = self._fleet
+        totals, clients = fleet.totals(), [place.client for place in fleet.places]
+        counts = [split(totals, rows, self._random) for _ in range(batches)]
+        asked = [Asked(rows, totals, clients) for _ in counts]
+        for place, own in zip(fleet.places, zip(*counts, strict=True), strict=True):
+            if any(own):
+                shared = Shared(fleet, place, fleet.ask(place, "draw", *own))
+                for batch, count in enumerate(own):
+                    if count:
+                        asked[batch].parts.append((shared, batch))
         return asked
 
     def _collected(self, asked: Asked, beta: float | None, check: Callable[[int, Any], None]) -> dict[str, Any]:
@@ -162,6 +203,8 @@ class Draws:
             portion, came = self._portion(asked)
             if came:
                 check(rows, came[0])
+                if self._row_bytes == INLINE:
+                    self._row_bytes = max(sum(leaf.nbytes for leaf in leaves(came[0])) // len(came[0]["id"]), 1)
                 portions.append(portion)
                 columns.extend(came)
             missing = asked.rows - sum(len(part["id"]) for part in came)
@@ -169,9 +212,9 @@ class Draws:
                 break
             self.topped_up += missing
             self._await_steps()
-            asked = self._sent(missing)
+            (asked,) = self._sent(missing)
         weight = weights_of(self._sampler, beta, portions)
-        probability = [part for portion in portions for part in portion.probabilities()]
+        probability = [part for portion in portions for part in portion.probabilities]
         for part, law in zip(columns, probability, strict=True):
             part["probability"] = law
         whole: dict[str, Any] = joined(columns)
@@ -181,19 +224,19 @@ class Draws:
     def _portion(self, asked: Asked) -> tuple[Portion, list[dict[str, Any]]]:
         """Wait for what was asked for, and return what came."""
         answers, columns = {}, []
-        for place, pending in asked.parts:
-            answer = None if pending is None else self._fleet.answer(place, asked.clients[place.number], pending)
+        for shared, batch in asked.parts:
+            place, answer = shared.place, shared.rows(batch)
             if answer is None or answer[0] is None:  # lost, or it has nothing to draw any more
                 continue
             part, tally = answer
             part["id"] = global_ids(place.epoch, place.number, part["id"])
             answers[place.number] = (part["probability"], tally)
             columns.append(part)
-        given, silent = set(answers), {place.number for place, _ in asked.parts} - set(answers)
+        given, silent = set(answers), {shared.place.number for shared, _ in asked.parts} - set(answers)
         there = {
             place.number: place.tally
             for place, client in zip(self._fleet.places, asked.clients, strict=True)
             if place.tally and place.client is client and place.number not in silent and asked.totals[place.number]
         }
-        line = [total if s in given or s in there else 0.0 for s, total in enumerate(asked.totals.tolist())]
-        return Portion(np.array(line), answers, there), columns
+        line = [total if s in given or s in there else 0.0 for s, total in enumerate(asked.totals)]
+        return Portion(line, answers, there), columns

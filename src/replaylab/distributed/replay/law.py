@@ -10,8 +10,10 @@ and it is q that is reported, and q that weights are made from. So stale totals 
 bias nothing: Σ q_i · f_i/(N·q_i) is the mean of f, whatever T̂ is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,7 @@ from replaylab.replay import Sampler
 Floats = npt.NDArray[np.float64]
 
 
-def split(totals: Floats, rows: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
+def split(totals: Sequence[float], rows: int, random: np.random.Generator) -> list[int]:
     """Return how many rows each shard gives: one draw from each of B equal strata of the line of all totals.
 
     Args:
@@ -31,16 +33,20 @@ def split(totals: Floats, rows: int, random: np.random.Generator) -> npt.NDArray
         random: Where in its stratum each draw lies.
 
     Example:
-        >>> split(np.array([3.0, 0.0, 1.0]), 8, np.random.default_rng(0)).tolist()
+        >>> split([3.0, 0.0, 1.0], 8, np.random.default_rng(0))
         [6, 0, 2]
     """
-    ends = np.cumsum(totals)
-    marks = (np.arange(rows) + random.random(rows)) * (ends[-1] / rows)
-    below = np.searchsorted(marks, ends[:-1], side="left")
-    # A mark that rounding puts at the very end belongs to the last shard that has anything.
-    last = int(np.flatnonzero(totals)[-1])
-    below[last:] = rows
-    return np.diff(below, prepend=0, append=rows)
+    line = list(accumulate(totals))
+    ends = [end * (rows / line[-1]) for end in line]
+    last = ends.index(ends[-1])  # has all that is left, however sums are rounded
+    counts, given, stratum, mark = [0] * len(ends), 0, -1, 0.0
+    for s, end in enumerate(ends[:last]):
+        if int(end) != stratum:  # where two ends lie in one stratum, its one mark is the same
+            stratum, mark = int(end), random.random()
+        below = stratum + (mark < end - stratum)  # marks before this end: those of all strata before, and maybe its own
+        counts[s], given = below - given, below
+    counts[last] = rows - given
+    return counts
 
 
 @dataclass(frozen=True)
@@ -53,17 +59,19 @@ class Portion:
         known: The newest tally of each shard that answers; of one that was not asked it is an older one.
     """
 
-    totals: Floats
+    totals: Sequence[float]
     answers: Mapping[int, tuple[Floats, Tally]]
     known: Mapping[int, Tally]
 
+    @cached_property
     def probabilities(self) -> list[Floats]:
-        """Return q of the rows, shard by shard."""
-        line = self.totals.sum()
+        """Q of the rows, shard by shard."""
+        line = sum(self.totals)
         return [law * (self.totals[s] / line) for s, (law, _) in self.answers.items()]
 
+    @cached_property
     def now(self) -> dict[int, Tally]:
-        """Return the tally of each shard that answers, that of the draw where it gave rows."""
+        """The tally of each shard that answers, that of the draw where it gave rows."""
         return {**self.known, **{s: tally for s, (_, tally) in self.answers.items()}}
 
 
@@ -75,7 +83,8 @@ def weights_of(sampler: Sampler, beta: float | None, portions: list[Portion]) ->
     """
     if beta is None:
         return np.concatenate([_staleness(one) for one in portions]).astype(np.float32)
-    scaled = [np.concatenate(one.probabilities()) * sum(tally.rows for tally in one.now().values()) for one in portions]
+    rows = [sum(tally.rows for tally in one.now.values()) for one in portions]
+    scaled = [law * count for one, count in zip(portions, rows, strict=True) for law in one.probabilities]
     values, normalize = np.concatenate(scaled), getattr(sampler, "normalize", "none")
     reference = 1.0
     if normalize == "batch":
@@ -88,8 +97,8 @@ def weights_of(sampler: Sampler, beta: float | None, portions: list[Portion]) ->
 
 def _staleness(portion: Portion) -> Floats:
     """Return P(i)/q_i, which depends on the shard alone."""
-    now = portion.now()
-    line, true_line = portion.totals.sum(), sum(tally.total for tally in now.values())
+    now = portion.now
+    line, true_line = sum(portion.totals), sum(tally.total for tally in now.values())
     return np.concatenate(
         [
             np.full(len(law), (tally.total / true_line) * (line / portion.totals[s]))
@@ -100,7 +109,7 @@ def _staleness(portion: Portion) -> Floats:
 
 def _least(portion: Portion) -> float:
     """Return the least N·q of any row that could have been drawn."""
-    now, line = portion.now(), portion.totals.sum()
+    now, line = portion.now, sum(portion.totals)
     rows = sum(tally.rows for tally in now.values())
     shares = [portion.totals[s] / line * tally.least / tally.total for s, tally in now.items() if tally.total > 0.0]
     return float(rows * min(share for share in shares if share > 0.0))

@@ -17,6 +17,9 @@ from replaylab.replay import ReplayBuffer, Sampler, Seed, Uniform
 
 AXIS = whole(most=LARGEST_AXIS)
 
+LONGEST_RUN = 256
+"""Steps that go to a shard at once: with fewer, more calls."""
+
 DECLARED = ("fields", "num_envs", "sampler", "transforms", "next_obs", "retention", "autoreset")
 """Options of a `ReplayBuffer` that it tells, and that all shards have alike."""
 
@@ -48,6 +51,7 @@ class Means:
     strict: bool
     seed: Seed
     transport: Transport | None
+    address: str | None
 
     def __post_init__(self) -> None:
         check(self, "", shards=whole(), prefetch=whole(0, 1000), strict=flag)
@@ -104,6 +108,12 @@ class RemoteOptions:
         alone = self.declared["num_envs"] is None
         given = {"num_envs": None if alone else envs, "sampler": Uniform()}
         return ReplayBuffer(envs, **{**self.declared, **given})
+
+    @property
+    def run(self) -> int:
+        """Steps of an environment that go to a shard before the next gets as many, where nothing looks around them."""
+        steps = (self.declared["num_envs"] or 1) * self.means.shards
+        return min(LONGEST_RUN, max(1, self.capacity // (8 * steps)))
 
     def _share(self, number: int) -> int:
         """Return how many steps a shard keeps."""

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, shown, whole, wholes
+from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import snapshots as saved
 from replaylab.distributed.replay.draws import Draws
 from replaylab.distributed.replay.feedback import Feedback, values_of
@@ -25,7 +26,7 @@ from replaylab.distributed.replay.shards.ids import global_ids, places_of
 from replaylab.distributed.replay.shards.transport import Transport
 from replaylab.distributed.replay.shards.trees import leaves
 from replaylab.distributed.replay.snapshots import Saver, Snapshots
-from replaylab.distributed.replay.supervisor import Supervisor
+from replaylab.distributed.replay.supervisor import PERIOD, Supervisor
 from replaylab.distributed.replay.writer import RemoteWriter
 from replaylab.errors import ConfigError, OverSizeError
 from replaylab.files.manifest import folder_of
@@ -36,8 +37,9 @@ class RemoteReplay(Declared):
     """A replay in shards, each an ordinary `ReplayBuffer` in a process of its own, drawn from by one exact law.
 
     It is a `Replay`: shapes, axes and errors are those of `ReplayBuffer`. The shards are Ray actors of the cluster that
-    this process is connected to (``ray.init()``). Environment workers store steps through a `writer` each, from
-    wherever they are; one process, which made it, learns. An episode lives in one shard, so every transform is exact.
+    this process is connected to, or else of the one at `address`, or of a Ray on this machine that `close` ends.
+    Environment workers store steps through a `writer` each, from wherever they are; one process, which made it,
+    learns. An episode lives in one shard, so every transform is exact.
 
     P(i) is as if all steps lay in one buffer; where the shards' totals have moved while a batch was on its way,
     ``probability`` and ``weight`` are those of the draw as it was really made, so that nothing is biased. Rows of a
@@ -68,6 +70,7 @@ class RemoteReplay(Declared):
         snapshot: Where shards are saved in the background; None: a shard that is lost begins empty.
         strict: Read all totals before every draw, draw none ahead, and wait for the answer to every feedback.
         transport: What carries the calls; None: Ray.
+        address: Of the Ray cluster, as for `RaySession`.
 
     Raises:
         ConfigError, FieldError: An argument is out of its range, or the sampler's law cannot be joined.
@@ -98,6 +101,7 @@ class RemoteReplay(Declared):
         snapshot: Snapshots | None = None,
         strict: bool = False,
         transport: Transport | None = None,
+        address: str | None = None,
     ) -> None:
         if replicas is not None or storage is not None:
             raise ConfigError(
@@ -111,7 +115,7 @@ class RemoteReplay(Declared):
             "transforms": transforms,
         }
         declared |= {"next_obs": next_obs, "retention": retention, "autoreset": autoreset}
-        means = Means(shards, placement, prefetch, limiter, snapshot, strict, seed, transport)
+        means = Means(shards, placement, prefetch, limiter, snapshot, strict, seed, transport, address)
         self._open(RemoteOptions(capacity, declared, count_replays, min_size, means), None)
 
     @classmethod
@@ -129,6 +133,7 @@ class RemoteReplay(Declared):
         strict: bool = False,
         seed: Seed = None,
         transport: Transport | None = None,
+        address: str | None = None,
     ) -> Self:
         """Return what `save`, or a snapshot in the background, wrote.
 
@@ -148,6 +153,7 @@ class RemoteReplay(Declared):
             strict: Likewise.
             seed: Of what is not restored.
             transport: As for the constructor.
+            address: Likewise.
 
         Raises:
             SnapshotError: There is no whole snapshot.
@@ -163,7 +169,7 @@ class RemoteReplay(Declared):
                 f"a FrameStack that is given stacks is restored onto as many shards as it was saved from, "
                 f"{about['shards']}, but got shards={shown(shards)}"
             )
-        means = Means(shards, placement, prefetch, limiter, snapshot, strict, seed, transport)
+        means = Means(shards, placement, prefetch, limiter, snapshot, strict, seed, transport, address)
         declared = {name: getattr(template, name) for name in DECLARED}
         options = RemoteOptions(about["capacity"], declared, about["count_replays"], about["min_size"], means)
         given = {"sampler": inner_sampler(template.sampler), "transforms": transforms}
@@ -336,7 +342,7 @@ class RemoteReplay(Declared):
                 added=added,
                 samples=self._draws.drawn,
                 samples_per_insert=self._draws.drawn / added if added else math.nan,
-                total_priority=float(self._fleet.totals().sum()),
+                total_priority=sum(self._fleet.totals()),
                 stale_updates=self._feedback.stale,
                 topped_up=self._draws.topped_up,
                 losses=sum(place.losses for place in self._fleet.places),
@@ -361,21 +367,35 @@ class RemoteReplay(Declared):
             saved.save(folder, self._fleet, self._template, self._about)
 
     def close(self) -> None:
-        """End the shards; what they hold is gone, but for snapshots."""
+        """End the shards, and a Ray of its own; what they hold is gone, but for snapshots."""
         with self._lock:
             if self._supervisor is not None:
                 self._supervisor.stop()
             self._fleet.stop()
+            if self._session is not None:
+                self._session.close()
 
     def tend(self) -> bool:
         """See to lost shards and to snapshots; done in the background, twice a second, and by `sample`."""
         with self._lock:
-            self._fleet.refresh()
+            self._fleet.refresh(PERIOD if self._fleet.transport.background else 0.0)
             self._saver.tend(self._fleet, self._template, self._about)
         return True
 
     def _open(self, options: RemoteOptions, restored: Restored | None) -> None:
+        self._session: RaySession | None = None
         self._options, self._template, self._lock = options, options.template, Condition()
+        if options.means.transport is None:
+            self._session = RaySession(options.means.address)
+            self._session.open()
+        try:
+            self._start(options, restored)
+        except BaseException:
+            if self._session is not None:
+                self._session.close()
+            raise
+
+    def _start(self, options: RemoteOptions, restored: Restored | None) -> None:
         if options.means.transport is None:
             from replaylab.distributed.replay.shards.ray_transport import connected  # imports Ray
 
@@ -419,7 +439,8 @@ class RemoteReplay(Declared):
 
     def _writer(self, envs: npt.NDArray[np.int64], window: int, fleet: Fleet | None) -> RemoteWriter:
         clients = [place.client for place in self._fleet.places]
-        return RemoteWriter(self._fleet.transport, clients, self._options.template_of(len(envs)), envs, window, fleet)
+        template, run = self._options.template_of(len(envs)), self._options.run
+        return RemoteWriter(self._fleet.transport, clients, template, envs, window, run, fleet)
 
     def _put(self, steps: dict[str, Any], where: Any, final_obs: Any, many: bool) -> npt.NDArray[np.int64]:
         with self._lock:

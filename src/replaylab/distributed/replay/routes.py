@@ -19,14 +19,15 @@ class Route(NamedTuple):
 
     Attributes:
         shard: Which.
-        rows: Of which of the T time steps, int64 (t,).
-        columns: Of which of the writer's environments, int64 (e,).
+        at: Of which of the T time steps and of which of the writer's environments; slices where these follow each
+            other, so that nothing need be copied.
+        columns: Which environments these are, int64 (e,).
         where: Which of these are its steps, bool (t, e).
         episodes: The number of each one's episode, int64 (t, e).
     """
 
     shard: int
-    rows: Ids
+    at: tuple[Any, Any]
     columns: Ids
     where: Flags
     episodes: Ids
@@ -35,8 +36,8 @@ class Route(NamedTuple):
 class Routes:
     """Follows the episodes of a writer's environments.
 
-    An episode ends with ``terminated`` or ``truncated``, or by `end_episode`. Without these fields every step goes to
-    the next shard where nothing looks around it, and otherwise all until `end_episode` to one.
+    An episode ends with ``terminated`` or ``truncated``, or by `end_episode`. Without these fields all steps until
+    `end_episode` go to one shard, or, where nothing looks around them, as many as `run` says.
 
     In mode "next_step" the step after an end is the environment resetting itself. It is left out here: a shard that
     takes another's place would not know of the end.
@@ -45,30 +46,43 @@ class Routes:
         template: A buffer declared as the writer's steps are.
         envs: The numbers of this writer's environments.
         shards: S.
+        run: How many steps of an environment go to a shard before the next gets as many, where nothing looks around.
     """
 
-    def __init__(self, template: ReplayBuffer, envs: Ids, shards: int) -> None:
-        self._shards, self._skips = shards, template.autoreset == "next_step"
+    def __init__(self, template: ReplayBuffer, envs: Ids, shards: int, run: int) -> None:
+        self._shards, self._run, self._skips = shards, run, template.autoreset == "next_step"
         self._told_ends = all(name in template.fields for name in ENDS)
         self._alone = not self._told_ends and not template.transforms and template.next_obs == "stored"
         self._home = envs % shards
         self._episode = np.random.default_rng().integers(2**50, size=len(envs))  # no other writer has these numbers
         self._resets = np.zeros(len(envs), np.bool_)
+        self._ran = np.zeros(len(envs), np.int64)  # steps of the run so far
 
     def route(self, columns: dict[str, Any], given: Flags) -> Iterator[Route]:
         """Yield what goes where, of columns ``T e *shape`` and of which of their steps are given, (T, e)."""
         ends = columns[ENDS[0]] | columns[ENDS[1]] if self._told_ends else np.zeros(given.shape, np.bool_)
         ends = ends.astype(np.bool_)
         stored = self._without_resets(given, ends) if self._skips else given
-        over = stored & (ends | self._alone)
+        if self._alone:
+            ran = self._ran + np.cumsum(stored, 0)
+            ends, self._ran = ran % self._run == 0, ran[-1] % self._run
+        over = stored & ends
+        if stored.all() and not over[:-1].any() and (self._home == self._home[0]).all():  # all to one shard
+            shard, episodes = int(self._home[0]), np.empty(given.shape, np.int64)
+            episodes[:] = self._episode
+            self._leave(over[-1])
+            yield Route(shard, (slice(None), slice(None)), np.arange(given.shape[1]), stored, episodes)
+            return
         before = np.cumsum(over, 0) - over  # how many episodes each environment has ended before this step
         home, episodes = (self._home + before) % self._shards, self._episode + before
         self._leave(over.sum(0))
         for shard in np.unique(home[stored]).tolist():
             mine = stored & (home == shard)
             rows, envs = np.flatnonzero(mine.any(1)), np.flatnonzero(mine.any(0))
-            at = np.ix_(rows, envs)
-            yield Route(shard, rows, envs, mine[at], episodes[at])
+            first, last = rows[0], rows[-1] + 1
+            gaps = len(rows) < last - first or len(envs) < mine.shape[1]
+            at: tuple[Any, Any] = np.ix_(rows, envs) if gaps else (slice(first, last), slice(None))
+            yield Route(shard, at, envs, mine[at], episodes[at])
 
     def end_episode(self, asked: Flags) -> list[tuple[int, Ids]]:
         """End the episodes of these environments, bool (e,); return which shards are to know it of which of them."""

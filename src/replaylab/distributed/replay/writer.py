@@ -37,14 +37,14 @@ class Message:
     Attributes:
         number: Its number among the writer's calls to this place.
         method: Of `Shard`.
-        arguments: What follows writer, number and acknowledged.
+        parcel: What follows writer, number and acknowledged.
         acknowledge: What is done with the global ids that come back.
         pending: The answer to come, None where the call was not taken.
     """
 
     number: int
     method: str
-    arguments: tuple[Any, ...]
+    parcel: Any
     acknowledge: Callable[[Ids], None]
     pending: Pending | None = None
 
@@ -82,6 +82,7 @@ class RemoteWriter:
             checked by it.
         envs: The numbers of its environments.
         window: Calls that may be unacknowledged.
+        run: See `Routes`.
         fleet: Who starts a shard in place of a lost one, if that is in this process.
     """
 
@@ -92,19 +93,21 @@ class RemoteWriter:
         template: ReplayBuffer,
         envs: Ids,
         window: int,
+        run: int,
         fleet: Fleet | None = None,
     ) -> None:
         self._transport, self._template, self._envs, self._window = transport, template, envs, window
         self._fleet = fleet
         self._name = uuid4().hex
         self._lines = [Line(client, deque()) for client in clients]
-        self._routes = Routes(template, envs, len(clients))
+        self._run, self._fields = run, template.given_fields
+        self._routes = Routes(template, envs, len(clients), run)
 
     def __reduce__(self) -> Any:
         if self.unacknowledged:
             raise ConfigError("a writer with unacknowledged steps cannot be sent elsewhere; call its flush() before")
         clients = [line.client for line in self._lines]
-        return RemoteWriter, (self._transport, clients, self._template, self._envs, self._window)
+        return RemoteWriter, (self._transport, clients, self._template, self._envs, self._window, self._run)
 
     @property
     def unacknowledged(self) -> int:
@@ -157,13 +160,12 @@ class RemoteWriter:
             array = array if many else array[None]
             return array[:, None] if alone else array
 
-        columns = as_arrays(template.given_fields, steps, with_axes)
+        columns = as_arrays(self._fields, steps, with_axes)
         final_obs = map_tree(with_axes, final_obs)
         shape = (len(next(leaves(columns))), len(self._envs))
         given = np.ones(shape, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(shape)
         ids = np.full(shape, -1)
-        for shard, rows, envs, mask, episodes in self._routes.route(columns, given):
-            at = np.ix_(rows, envs)
+        for shard, at, envs, mask, episodes in self._routes.route(columns, given):
             part, last = (map_tree(itemgetter(at), one) for one in (columns, final_obs))
             self._send(shard, "add", (self._envs[envs], part, mask, last, episodes), partial(_fill, ids, at, mask))
         return ids
@@ -173,13 +175,13 @@ class RemoteWriter:
             self._await(max(range(len(self._lines)), key=lambda s: len(self._lines[s].sent)))
         line = self._lines[shard]
         line.number += 1
-        line.sent.append(Message(line.number, method, arguments, acknowledge))
+        line.sent.append(Message(line.number, method, self._transport.parcel(arguments), acknowledge))
         self._transmit(line, line.sent[-1])
 
     def _transmit(self, line: Line, message: Message) -> None:
         about = (self._name, message.number, line.acknowledged)
         try:
-            message.pending = line.client.call(message.method, *about, *message.arguments)
+            message.pending = line.client.call(message.method, *about, parcel=message.parcel)
         except ShardLost:
             message.pending = None
 

@@ -3,11 +3,9 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from threading import Thread
 from time import monotonic
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from replaylab.distributed.replay.shards.ids import MOST_EPOCHS
 from replaylab.distributed.replay.shards.shard import Tally
@@ -26,9 +24,10 @@ class Place:
 
     Attributes:
         declaration: What the shard that is there now was made from.
-        client: It.
-        begun: The answer of its `begin`, None once it is there.
-        tally: What it last told, None until it is there.
+        client: It; where it is lost, the lost one, until the next is there.
+        begun: The next one, None once it is there.
+        tally: What it last told, None where it is lost.
+        heard_at: When that was.
         former: Steps that shards before it had stored, and that its own count does not hold.
         told: Steps stored, as far as any shard of this place has told.
         losses: How many shards were lost here.
@@ -38,8 +37,9 @@ class Place:
 
     declaration: Declaration
     client: ShardClient
-    begun: Pending | None = None
+    begun: "Starting | None" = None
     tally: Tally | None = None
+    heard_at: float = 0.0
     former: int = 0
     told: int = 0
     losses: int = 0
@@ -57,6 +57,63 @@ class Place:
         return self.declaration.epoch
 
 
+class Starting:
+    """A shard on its way: the one before it is ended, and it is started and told to begin.
+
+    Ray takes tens of milliseconds for that; where shards work beside this process a thread waits for it, no caller.
+
+    Args:
+        transport: Starts it.
+        declaration: What it is made from.
+        before: The shard before it, None where there is none.
+    """
+
+    def __init__(self, transport: Transport, declaration: Declaration, before: ShardClient | None) -> None:
+        self._transport, self._declaration, self._before = transport, declaration, before
+        self.client: ShardClient | None = None
+        self._begun: Pending | None = None
+        self._error: Exception | None = None
+        self._thread = Thread(target=self._start, name="replaylab-start", daemon=True)
+        if transport.background:
+            self._thread.start()
+        else:
+            self._start()
+
+    def ready(self) -> bool:
+        """Whether `result` would return, or raise, at once."""
+        return not self._thread.is_alive() and (self._begun is None or self._begun.ready())
+
+    def result(self) -> Tally:
+        """Wait until it has begun, and return what it tells.
+
+        Raises:
+            ShardLost: It ended before.
+        """
+        if self._transport.background:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+        assert self._begun is not None  # or there were an error
+        tally: Tally = self._begun.result()
+        return tally
+
+    def stop(self) -> None:
+        """End it, also if it is yet to start."""
+        if self._transport.background:
+            self._thread.join()
+        if self.client is not None:
+            self.client.stop()
+
+    def _start(self) -> None:
+        if self._before is not None:
+            self._before.stop()
+        try:
+            self.client = self._transport.start(self._declaration)
+            self._begun = self.client.call("begin")
+        except Exception as error:  # it is told to whoever waits
+            self._error = error
+
+
 class Fleet:
     """All shards. Not to be called by several threads at once.
 
@@ -70,19 +127,20 @@ class Fleet:
         self, transport: Transport, declarations: list[Declaration], folder: Callable[[int], str | None]
     ) -> None:
         self.transport, self._folder, self._stopped = transport, folder, False
-        self.places = [Place(one, transport.start(one)) for one in declarations]
+        self.places: list[Place] = []
+        coming = [Starting(transport, one, None) for one in declarations]
         try:
-            for place in self.places:
-                self._begin(place)
-            for place in self.places:
-                if place.begun is None:
-                    raise ShardLost("it was lost before its first call")
-                self._join(place, place.begun.result())
-        except ShardLost as error:
-            self.stop()
-            raise StorageError(f"a shard ended before it had begun: {str(error).partition(chr(10))[0]}") from error
-        except BaseException:
-            self.stop()
+            for declaration, one in zip(declarations, coming, strict=True):
+                tally = one.result()
+                assert one.client is not None  # or it had not begun
+                self.places.append(Place(declaration, one.client))
+                self._join(self.places[-1], tally)
+        except BaseException as error:
+            for one in coming:
+                one.stop()
+            if isinstance(error, ShardLost):
+                reason = str(error).partition("\n")[0]
+                raise StorageError(f"a shard ended before it had begun: {reason}") from error
             raise
 
     def stop(self) -> None:
@@ -90,14 +148,16 @@ class Fleet:
         self._stopped = True
         for place in self.places:
             place.client.stop()
+            if place.begun is not None:
+                place.begun.stop()
 
     def live(self) -> list[Place]:
         """Return the places whose shards are there."""
         return [place for place in self.places if place.tally is not None]
 
-    def totals(self) -> npt.NDArray[np.float64]:
-        """Return T̂ (S,), as last told; 0 where no shard is there."""
-        return np.array([0.0 if place.tally is None else place.tally.total for place in self.places])
+    def totals(self) -> list[float]:
+        """Return T̂ of each place, as last told; 0 where no shard is there."""
+        return [0.0 if place.tally is None else place.tally.total for place in self.places]
 
     @property
     def inserted(self) -> int:
@@ -120,6 +180,7 @@ class Fleet:
         if tally.serial > place.tally.serial:  # answers may be collected in another order than they were given
             place.tally = tally
             place.told = tally.added
+            place.heard_at = monotonic()
         return True
 
     def answer(self, place: Place, client: ShardClient, pending: Pending) -> Any:
@@ -132,10 +193,11 @@ class Fleet:
         tally = answer if isinstance(answer, Tally) else answer[-1]
         return answer if self.heard(place, tally) else None
 
-    def refresh(self) -> None:
-        """Read all tallies anew."""
+    def refresh(self, older: float = 0.0) -> None:
+        """Read all tallies anew that are older than so many seconds."""
         self.tend()
-        calls = [(place, place.client) for place in self.live()]
+        now = monotonic()
+        calls = [(place, place.client) for place in self.live() if now - place.heard_at >= older]
         asked = [(place, client, self.ask(place, "tally")) for place, client in calls]
         for place, client, pending in asked:
             if pending is not None:
@@ -151,12 +213,10 @@ class Fleet:
 
     def lose(self, place: Place, client: ShardClient, reason: ShardLost) -> None:
         """Start another shard in place of one that is lost, if that has not been done yet; do not wait for it."""
-        if place.client is not client:
+        if place.client is not client or place.tally is None:
             return
-        if place.tally is not None:
-            place.losses += 1
-            log.warning("shard %d (epoch %d) is lost: %s", place.number, place.epoch, str(reason).partition("\n")[0])
-        client.stop()
+        place.losses += 1
+        log.warning("shard %d (epoch %d) is lost: %s", place.number, place.epoch, str(reason).partition("\n")[0])
         place.tally = None
         self._start(place, self._folder(place.number))
 
@@ -171,8 +231,10 @@ class Fleet:
             try:
                 self._join(place, place.begun.result())
             except Exception as error:  # of any kind: the other shards serve meanwhile
+                if place.begun.client is None and isinstance(error, StorageError):
+                    raise  # none can be started any more
                 log.warning("shard %d (epoch %d) could not begin: %s", place.number, place.epoch, error)
-                place.client.stop()
+                place.begun.stop()
                 place.begun, place.retry_at = None, monotonic() + PAUSE
                 if not isinstance(error, ShardLost):  # then its snapshot is of no use
                     place.declaration = replace(place.declaration, folder=None)
@@ -184,17 +246,12 @@ class Fleet:
         if epoch >= MOST_EPOCHS:
             raise StorageError(f"shard {place.number} was lost {epoch} times; there are no more epochs for ids")
         place.declaration = replace(place.declaration, epoch=epoch, folder=folder, absorbs=())
-        place.client = self.transport.start(place.declaration)
-        self._begin(place)
-
-    def _begin(self, place: Place) -> None:
-        try:
-            place.begun = place.client.call("begin")
-        except ShardLost:
-            place.begun, place.retry_at = None, monotonic() + PAUSE
+        place.begun = Starting(self.transport, place.declaration, place.client)
 
     def _join(self, place: Place, tally: Tally) -> None:
         lost = max(place.told - tally.added, 0)
+        if place.begun is not None and place.begun.client is not None:
+            place.client = place.begun.client
         place.begun, place.tally = None, tally
         place.former += lost
         place.lost_steps += lost

@@ -31,7 +31,7 @@ def global_ids(epoch: int, shard: int, steps: Ids) -> Ids:
         >>> global_ids(0, 0, np.array([5, -1])).tolist()
         [5, -1]
     """
-    return np.where(steps < 0, np.int64(-1), steps | np.int64((epoch << SHARD_BITS | shard) << STEP_BITS))
+    return steps | np.int64((epoch << SHARD_BITS | shard) << STEP_BITS)  # all bits of −1 are set, and stay so
 
 
 def places_of(ids: Ids) -> Places:

@@ -114,8 +114,9 @@ class Shard:
             stored = ids >= 0
             slots = ids[stored] % self.buffer.capacity
             self._notes.episodes[slots] = episodes[stored] + (self._epoch << 51)  # an episode cut by a loss is two
-        self._notes.added += int(where.sum())
-        self._stored += int(where.sum())
+        count = int(where.sum())
+        self._notes.added += count
+        self._stored += count
         applied[number] = ids
         return ids, self.tally()
 
@@ -129,15 +130,12 @@ class Shard:
             applied[number] = np.zeros(0, np.int64)
         return np.zeros(0, np.int64), self.tally()
 
-    def draw(self, rows: int) -> tuple[dict[str, Any] | None, Tally]:
-        """Return so many rows as columns, ``probability`` that of this shard alone; None where none can be drawn."""
-        try:
-            columns = dict(self.buffer.sample(rows))
-        except EmptyBufferError:
-            return None, self.tally()
-        del columns["weight"]
-        self._drawn += rows
-        return columns, self.tally()
+    def draw(self, *counts: int) -> tuple[list[dict[str, Any] | None], Tally]:
+        """Return so many rows for each batch, as columns, ``probability`` that of this shard alone.
+
+        None where no row can be drawn, or none is asked for.
+        """
+        return [self._rows(count) if count else None for count in counts], self.tally()
 
     def update(self, epoch: int, ids: Ids, values: npt.NDArray[np.float64], td_errors: bool) -> tuple[int, Tally]:
         """Give the sampler feedback for its own ids, if they are of this epoch; return how many were still stored."""
@@ -178,6 +176,15 @@ class Shard:
         write_notes(Path(folder), self.buffer.next_id, self._notes)  # first: the buffer's manifest says which count
         self.buffer.save(folder)
         return self.tally()
+
+    def _rows(self, count: int) -> dict[str, Any] | None:
+        try:
+            columns = dict(self.buffer.sample(count))
+        except EmptyBufferError:
+            return None
+        del columns["weight"]
+        self._drawn += count
+        return columns
 
     def _applied(self, writer: str, number: int, acknowledged: int) -> dict[int, Ids]:
         """Return which of a writer's calls were applied, without those it need not be told of; the next may come."""

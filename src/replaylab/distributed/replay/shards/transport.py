@@ -68,8 +68,14 @@ class ShardClient(Protocol):
     @property
     def epoch(self) -> int: ...  # noqa: D102
 
-    def call(self, method: str, *arguments: Any) -> Pending:
-        """Call a method of the `Shard`, without waiting for its answer."""
+    def call(self, method: str, *arguments: Any, parcel: Any = None) -> Pending:
+        """Call a method of the `Shard`, without waiting for its answer.
+
+        Args:
+            method: Which.
+            arguments: Its arguments; they may change once this returns.
+            parcel: What follows them, of `Transport.parcel`; None: nothing.
+        """
         ...
 
     def stop(self) -> None:
@@ -93,6 +99,10 @@ class Transport(Protocol):
 
     def newest(self, number: int, after: int) -> ShardClient | None:
         """Return the shard of this place and of the highest epoch above `after`, None while there is none."""
+        ...
+
+    def parcel(self, contents: tuple[Any, ...]) -> Any:
+        """Return arguments so that they can be sent again, whatever becomes of their arrays."""
         ...
 
     def batch_room(self) -> int:

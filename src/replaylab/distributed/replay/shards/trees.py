@@ -6,9 +6,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab import _core
+
 
 def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
     """Return a tree with a function applied to every array; None stays None."""
+    if isinstance(tree, np.ndarray):
+        return function(tree)
     if tree is None:
         return None
     if isinstance(tree, Mapping):
@@ -55,8 +59,8 @@ def joined(parts: Sequence[Any]) -> Any:
         [0.0, 1.0, 1.0]
     """
     first = parts[0]
-    if isinstance(first, Mapping):
+    if isinstance(first, dict):
         return {name: joined([part[name] for part in parts]) for name in first}
     if isinstance(first, tuple):
         return tuple(joined(children) for children in zip(*parts, strict=True))
-    return np.concatenate(parts)
+    return _core.concatenate(parts)  # in memory that former batches have given back: fresh pages cost several copies
