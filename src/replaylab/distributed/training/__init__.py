@@ -7,10 +7,11 @@ nothing polls, an actor that was cut off steps no further, and both sides keep t
 step stored are bounded by a `Limiter` where batches are learned from, and no actor is asked for steps that the learner
 is far behind with.
 
-An actor holds E environments, a copy of the policy, a `RemoteWriter`, and random streams of its own, made of seed, number
-and life. It explores as its number says, ε^(1 + α·i/(M − 1)). A new step gets the largest priority of its shard, rather
-than the actor's own TD error: this is right for every transform and sampler as it stands (an n-step error is known n
-steps later, a relabelled one never), needs no target network on the actors, and has each step learned from soon.
+An actor holds E environments, a copy of the policy, a `RemoteWriter`, and random streams of its own, made of seed,
+number and life. It explores as its number says, ε^(1 + α·i/(M − 1)). A new step gets the largest priority of its shard,
+rather than the actor's own TD error: this is right for every transform and sampler as it stands (an n-step error is
+known n steps later, a relabelled one never), needs no target network on the actors, and has each step learned from
+soon.
 
 At an evaluation or a checkpoint the actors have answered and the learner has caught up: so evaluations come at the same
 numbers of steps and updates as in one process, and a checkpoint is a clean cut. It is the learner's own state, written

@@ -90,11 +90,11 @@ class Actor:
         self._env = env = environments(configuration, count)
         self._mode = env.metadata["autoreset_mode"]
         actions = env.single_action_space
-        made = _on_cpu(declared.learner).agents(env.single_observation_space, actions, [seed])
-        self._agents = cast("PublishedAgents", made)  # the learner made sure
         self._seeds = numbers(seed, Stream.EXPLORATION, count, *who)
+        made = _on_cpu(declared.learner).agents(env.single_observation_space, actions, self._seeds[:1])
+        self._agents = cast("PublishedAgents", made)  # the learner made sure
         self._epsilons = np.array(declared.epsilons)
-        self._explore = EpsilonGreedy(self._seeds) if isinstance(actions, spaces.Discrete) else None
+        self._explore = EpsilonGreedy(self._seeds) if isinstance(made, ValueAgents) else None
         self._first = actions.start if isinstance(actions, spaces.Discrete) else 0
         self._resets = np.zeros(count, np.bool_)
         self._returns, self._lengths = np.zeros(count), np.zeros(count)
@@ -168,6 +168,8 @@ def _stacked(parts: list[Any]) -> Any:
 
 def _on_cpu(learner: Learner) -> Learner:
     """Return a learner whose agents compute on the CPU, by the same library as where it learns."""
+    if hasattr(learner, "on_cpu"):
+        return cast("Learner", learner.on_cpu)
     if getattr(learner, "device", "cpu") == "cpu":
         return learner
     return cast("Learner", replace(cast("Any", learner), device="cpu:0"))

@@ -4,8 +4,8 @@
 * ``learner-….npz``: networks, optimiser, counts and rows so far, as arrays;
 * ``replay``: snapshots of the shards (see `RemoteReplay.save`), which they also renew in between.
 
-``distributed.json`` is replaced last, by one atomic rename, once the shards have saved what it counts. So after a kill at
-any moment a whole checkpoint is there; the shards may hold more than it counts, never less. Nothing is pickled.
+``distributed.json`` is replaced last, by one atomic rename, once the shards have saved what it counts. So after a kill
+at any moment a whole checkpoint is there; the shards may hold more than it counts, never less. Nothing is pickled.
 """
 
 from collections.abc import Callable

@@ -17,6 +17,7 @@ from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.hooks import Bools, Feedback, Hook
 from replaylab.learners.api.protocols import Agents, Learner, PublishedAgents
 from replaylab.learners.metrics.metrics_table import Metrics
+from replaylab.learners.sb3.settings import SB3
 from replaylab.learners.training.algorithm_run import with_replica
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.env_hindsight import transforms_for
@@ -86,8 +87,8 @@ class LearnerRun:
         hooks: Sequence[Hook] = (),
     ) -> None:
         self.configuration, self.env_id, self.seeds = configuration, configuration.env_id, [seed]
-        self.settings = configuration.driven_learner
-        _check(configuration, hooks)
+        self.settings = _stepped(configuration)
+        _check(configuration, self.settings, hooks)
         self.env = environments(configuration, 1)  # for its spaces, never stepped
         self.learner = _told_epsilon(self.settings, float(actors.epsilons().mean()))
         self.agents = self._made_agents(seed)
@@ -96,7 +97,7 @@ class LearnerRun:
         check_feedback(self.learner, self.agents, self.sampler, self.feedback)
         self.transforms = transforms_for(self.env, configuration.transforms)
         self.clock = Clock.of(configuration.total_steps, None, 1)
-        metrics = [one for owner in (self.settings, *hooks) for one in metrics_of(owner)]
+        metrics = [one for owner in (configuration.learner, *hooks) for one in metrics_of(owner)]
         listeners = [one.on_metrics for one in hooks if type(one).on_metrics is not Hook.on_metrics]
         self.recorder = MetricsRecorder([seed], configuration.log_every, metrics, listeners)
         self.evaluations, self._hooks = Evaluations(configuration), hooks
@@ -159,9 +160,12 @@ class LearnerRun:
         for hook in self._hooks:
             hook.after_turn(self)
 
-    def evaluate(self) -> None:
-        """Evaluate greedily, if that is due."""
+    def evaluate(self, due: int) -> None:
+        """Evaluate greedily, if that is due at so many steps; actors with several environments may store a few more."""
+        now = self.clock.state()
+        self.clock.restore({"steps": np.array(due), "now": np.array([due])})
         self.evaluations.after_turn(self)
+        self.clock.restore(now)
 
     def end(self) -> None:
         """Let the hooks end."""
@@ -195,7 +199,7 @@ class LearnerRun:
         self.recorder.restore_rows(self.seeds, Metrics(state["rows"]))
 
     def _made_agents(self, seed: int) -> Agents:
-        env, name = self.env, type(self.settings).__name__
+        env, name = self.env, type(self.configuration.learner).__name__
         try:
             agents = self.learner.agents(env.single_observation_space, env.single_action_space, [seed])
         except ConfigError as error:
@@ -208,9 +212,22 @@ class LearnerRun:
         return agents
 
 
-def _check(configuration: TrainingConfig, hooks: Sequence[Hook]) -> None:
+def _stepped(configuration: TrainingConfig) -> Learner:
+    """Return the learner whose agents act on what others step.
+
+    Raises:
+        ConfigError: It is an algorithm that steps environments itself.
+    """
+    if not isinstance(configuration.learner, SB3):
+        return configuration.driven_learner
+    from replaylab.learners.sb3.agents import SteppedSB3  # Stable-Baselines3, only now that it is needed
+
+    return SteppedSB3(configuration.learner, configuration)
+
+
+def _check(configuration: TrainingConfig, learner: Learner, hooks: Sequence[Hook]) -> None:
     """Refuse what needs a loop that steps environments itself."""
-    learner, name = configuration.driven_learner, type(configuration.learner).__name__
+    name = type(configuration.learner).__name__
     if configuration.total_steps is None:
         raise ConfigError(
             "with actors the budget must be in steps, which all of them share, but got total_episodes="

@@ -12,10 +12,10 @@ from uuid import uuid4
 import numpy as np
 
 from replaylab.arguments import POSITIVE, instance, optional, place, takes, text, tuple_of, whole
+from replaylab.distributed.own_code import modules_named, packed
 from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import RemoteReplay, RemoteWriter, Snapshots
 from replaylab.distributed.replay.shards.transport import Transport
-from replaylab.distributed.own_code import modules_named, packed
 from replaylab.distributed.training import checkpoint
 from replaylab.distributed.training.actor import ActorDeclaration, Published
 from replaylab.distributed.training.crew import Crew, Stage
@@ -50,6 +50,7 @@ class Plan:
         resume: Folder of the run to go on from; None: it begins.
         transport: Starts the shards.
         stage: Makes what starts the actors, from what they are declared as and what makes their writers.
+        tell: Is called now and then with how it is.
     """
 
     run: LearnerRun
@@ -59,6 +60,7 @@ class Plan:
     resume: Path | None
     transport: Transport
     stage: MakeStage
+    tell: Callable[[LearnerRun, Crew, RemoteReplay], None] = lambda *_: None
 
 
 @takes(
@@ -113,6 +115,7 @@ def train(
     with closing(run.env), closing(RaySession(address)) as session:
         session.open()
         from replaylab.distributed.replay.shards.ray_transport import connected  # imports Ray
+        from replaylab.distributed.training.board import Teller
         from replaylab.distributed.training.ray_stage import RayStage
 
         name, code = uuid4().hex, packed(_modules_of(configuration))
@@ -122,7 +125,8 @@ def train(
 
         transport = connected(name, shards.placement, shards.count)
         begun = None if resume is None else Path(resume)
-        return perform(Plan(run, actors, shards, saving[0] if saving else None, begun, transport, stage))
+        saver = saving[0] if saving else None
+        return perform(Plan(run, actors, shards, saver, begun, transport, stage, Teller(name)))
 
 
 def perform(plan: Plan) -> Metrics:
@@ -152,9 +156,9 @@ def perform(plan: Plan) -> Metrics:
         run.begin(remote)
         while not run.clock.over.all():
             until = _next_stop(run, plan.checkpoints)
-            _advance(run, crew, until, actors.publish_every)
-            run.evaluate()
-            if plan.checkpoints is not None and _due(run, plan.checkpoints):
+            _advance(run, crew, until, actors.publish_every, lambda: plan.tell(run, crew, remote))
+            run.evaluate(until)
+            if plan.checkpoints is not None and _due(run, plan.checkpoints, until):
                 told = [post.life for post in crew.posts]
                 checkpoint.save(plan.checkpoints.folder.resolve(), run, remote, actors.environments, told)
         run.end()
@@ -163,7 +167,7 @@ def perform(plan: Plan) -> Metrics:
         return run.recorder.table()
 
 
-def _advance(run: LearnerRun, crew: Crew, until: int, publish_every: int) -> None:
+def _advance(run: LearnerRun, crew: Crew, until: int, publish_every: int, tell: Callable[[], None]) -> None:
     """Train until so many steps are stored and all that may be learned from them is learned."""
     stage = crew.stage
     published = Published(-publish_every, None)
@@ -186,19 +190,19 @@ def _advance(run: LearnerRun, crew: Crew, until: int, publish_every: int) -> Non
             run.learn()
         if reports:
             run.after_turn()
+        tell()
 
 
 def _next_stop(run: LearnerRun, checkpoints: Checkpoints | None) -> int:
     """Return the next number of steps at which something is due."""
     now, total = run.clock.steps, run.clock.total
     periods = [run.configuration.eval_every, checkpoints and checkpoints.every]
-    return min(total, *((now // one + 1) * one for one in periods if one))
+    return min([total, *((now // one + 1) * one for one in periods if one)])
 
 
-def _due(run: LearnerRun, checkpoints: Checkpoints) -> bool:
+def _due(run: LearnerRun, checkpoints: Checkpoints, until: int) -> bool:
     """Whether the run is to be saved now."""
-    every, steps = checkpoints.every, run.clock.steps
-    return every is not None and (steps % every == 0 or bool(run.clock.over.all()))
+    return checkpoints.every is not None and (until % checkpoints.every == 0 or until == run.clock.total)
 
 
 def _new_replay(plan: Plan) -> RemoteReplay:

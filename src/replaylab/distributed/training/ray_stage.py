@@ -1,5 +1,6 @@
 """Actors as Ray actors: the one module of training that knows Ray."""
 
+import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -8,10 +9,10 @@ from typing import Any
 
 import ray
 
+from replaylab.distributed.own_code import digest_of, unpacked
 from replaylab.distributed.replay import RemoteWriter
 from replaylab.distributed.replay.shards.ray_transport import NAMESPACE, RayClient
 from replaylab.distributed.replay.shards.transport import Pending
-from replaylab.distributed.own_code import digest_of, unpacked
 from replaylab.distributed.training.actor import Actor, ActorDeclaration, Report
 from replaylab.learners.api.protocols import State
 
@@ -32,6 +33,7 @@ class RayActor:
     def step(self, version: int, weights: State, count: int) -> Report:
         """Take steps; see `Actor.step`."""
         if self._actor is None:
+            os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed
             if self._code:
                 sys.path.insert(0, str(unpacked(digest_of(self._code), lambda: self._code)))
             self._actor = Actor(pickle.loads(self._declared), self._writer)

@@ -214,6 +214,8 @@ def _one_each(metric: str, value: npt.ArrayLike, replicas: int) -> Floats:
 
 def _of_update(update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> dict[str, npt.ArrayLike]:
     error = np.abs(update.td_error)
+    if np.isnan(error).all():  # of an algorithm that does not tell
+        return {**update.metrics(), "replay/weight_mean": batch.weight.mean(1)}
     known = bool((newest >= 0).any())  # not where ids tell no age
     age = {"replay/age_mean": (newest[:, None] - batch.id).mean(1)} if known else {}
     spread = np.percentile(error, PERCENTILES, axis=1)
