@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from replaylab.files.atomic import write_text
 from replaylab.study.plan.populations import Population
 
 if TYPE_CHECKING:
-    from replaylab.learners import Hook
+    from replaylab.learners import Hook, TrainingRun
 
 FILE = "actors.json"
 """Beside population.json in the folder of a run that is saved."""
@@ -63,7 +63,7 @@ class WithActors:
     ) -> dict[str, Any]:
         """Train the population and return its columns."""
         from replaylab.distributed import Actors, Shards, train
-        from replaylab.learners import Callbacks, Checkpoints
+        from replaylab.learners import Callbacks, Checkpoints, Hook
 
         actors, shards = Actors(self.count, self.envs), Shards(self.shards)
         for hook in hooks:
@@ -71,14 +71,22 @@ class WithActors:
                 options = {name: value for name, value in asdict(self).items() if name != "address"}
                 write_text(hook.folder / FILE, json.dumps(options, indent=1))
         told = Callbacks(progress=on_step, on_metrics=on_metrics)
+
+        class Place(Hook):
+            def on_begin(self, run: TrainingRun) -> None:  # noqa: ARG002
+                import ray
+
+                address = ray.get_runtime_context().gcs_address
+                print(f"to look at it: replaylab cluster status --address {address}", flush=True)
+
         metrics = train(
-            population.configuration(),
+            replace(population.configuration(), measure_every=None),  # whose rows are in the shards
             population.seeds[0],
             actors=actors,
             shards=shards,
             samples_per_insert=self.samples_per_insert,
             address=self.address,
-            hooks=[told, *hooks],
+            hooks=[Place(), told, *hooks],
             resume=resume,
         )
         columns: dict[str, Any] = metrics.columns

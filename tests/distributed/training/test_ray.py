@@ -4,6 +4,9 @@ import logging
 import os
 import re
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from replaylab.commands.main import main
 from replaylab.distributed import Actors, Shards, cluster_status, train
 from replaylab.learners import DQN, Checkpoints, Hook, TrainingConfig
 from replaylab.replay import Prioritized
+from tests.distributed.processes import descendants
 
 pytestmark = pytest.mark.no_sanitizer
 
@@ -93,6 +97,36 @@ def test_from_the_command_line(ray_here, tmp_path, capsys):
 def test_wrong_options(ray_here, wrong, said, capsys):
     assert main(["train", "--steps", "300", *wrong]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_all_is_killed_or_interrupted_and_goes_on(end, tmp_path):
+    """By kill -9 of the learner and of every process of its Ray, and by Ctrl-C, after which none is left."""
+    pytest.importorskip("ray")
+    command = [sys.executable, "-m", "replaylab", "train"]
+    options = ["--actors", "2", "--steps", "6000", "--learner-options", "hidden=[8]", "train_period=8"]
+    saving = ["--save", str(tmp_path), "--save-every", "500"]
+    with subprocess.Popen([*command, *options, *saving], stderr=subprocess.PIPE, text=True) as training:
+        begun = time.monotonic()
+        while not (tmp_path / "distributed.json").exists():
+            assert training.poll() is None
+            assert time.monotonic() - begun < 300
+            time.sleep(0.2)
+        with_it = [training.pid, *descendants(training.pid)] if end == signal.SIGKILL else [training.pid]
+        below = list(descendants(training.pid))
+        for process in with_it:
+            os.kill(process, end)
+        said = training.communicate()[1]
+    assert training.returncode == (-9 if end == signal.SIGKILL else 130)
+    if end == signal.SIGINT:
+        assert said.endswith(
+            f"replaylab: interrupted; replaylab train --resume {tmp_path} continues from the last checkpoint.\n"
+        )
+        assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+    done = subprocess.run([*command, "--resume", str(tmp_path)], capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert "final level" in done.stdout
 
 
 @pytest.mark.slow

@@ -42,8 +42,8 @@ class Stage(Protocol):
         """Return what stands for weights in calls of `step`."""
         ...
 
-    def wait(self, pendings: list[Pending], seconds: float) -> None:
-        """Wait until one of the answers is there, or so long."""
+    def ready(self, pendings: list[Pending], seconds: float) -> list[bool]:
+        """Return which of the answers are there; where none is, wait for one, but so long at most."""
         ...
 
 
@@ -113,10 +113,12 @@ class Crew:
 
     def collect(self, seconds: float) -> list[Report]:
         """Return what actors have told since; wait so long if that is nothing."""
-        waiting = [post.calls[0][1] for post in self.posts if post.calls]
-        if seconds and waiting:
-            self.stage.wait(waiting, seconds)
-        return [report for post in self.posts for report in self._heard(post)]
+        waiting = [post for post in self.posts if post.calls]
+        if not waiting:
+            return []
+        ready = self.stage.ready([post.calls[0][1] for post in waiting], seconds)
+        heard = [self._heard(post) for post, there in zip(waiting, ready, strict=True) if there]
+        return [report for report in heard if report is not None]
 
     def stop(self) -> None:
         """End all actors."""
@@ -131,17 +133,16 @@ class Crew:
             return
         post.calls.append((count * self._envs, answer))
 
-    def _heard(self, post: Post) -> list[Report]:
-        reports: list[Report] = []
-        while post.calls and post.calls[0][1].ready():
-            try:
-                reports.append(post.calls[0][1].result())
-            except ShardLost as error:
-                self._lose(post, error)
-                break
-            post.calls.popleft()
-            post.fruitless = 0
-        return reports
+    def _heard(self, post: Post) -> Report | None:
+        """Return the oldest answer of an actor; None: it has died."""
+        try:
+            report: Report = post.calls[0][1].result()
+        except ShardLost as error:
+            self._lose(post, error)
+            return None
+        post.calls.popleft()
+        post.fruitless = 0
+        return report
 
     def _lose(self, post: Post, error: ShardLost) -> None:
         """Start another actor in place of one that died.

@@ -5,13 +5,13 @@ import pickle
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import ray
 
 from replaylab.distributed.own_code import digest_of, unpacked
 from replaylab.distributed.replay import RemoteWriter
-from replaylab.distributed.replay.shards.ray_transport import NAMESPACE, RayClient
+from replaylab.distributed.replay.shards.ray_transport import NAMESPACE, RayClient, RayPending
 from replaylab.distributed.replay.shards.transport import Pending
 from replaylab.distributed.training.actor import Actor, ActorDeclaration, Report
 from replaylab.learners.api.protocols import State
@@ -72,6 +72,10 @@ class RayStage:
         """Put weights into Ray's store, once for all actors."""
         return ray.put(weights)
 
-    def wait(self, pendings: list[Pending], seconds: float) -> None:
-        """Wait until one of the answers is there, or so long."""
-        ray.wait([one.reference for one in pendings], num_returns=1, timeout=seconds, fetch_local=False)  # type: ignore[attr-defined]  # RayPending
+    def ready(self, pendings: list[Pending], seconds: float) -> list[bool]:
+        """Return which of the answers are there; where none is, wait for one, but so long at most."""
+        references = [one.reference for one in cast("list[RayPending]", pendings)]
+        if seconds:
+            ray.wait(references, num_returns=1, timeout=seconds, fetch_local=False)
+        there = set(ray.wait(references, num_returns=len(references), timeout=0, fetch_local=False)[0])
+        return [one in there for one in references]
