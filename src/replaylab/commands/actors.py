@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -77,7 +78,8 @@ class WithActors:
                 import ray
 
                 address = ray.get_runtime_context().gcs_address
-                print(f"to look at it: replaylab cluster status --address {address}", flush=True)
+                token = "RAY_AUTH_MODE=token " if os.environ.get("RAY_AUTH_MODE") == "token" else ""
+                print(f"to look at it: {token}replaylab cluster status --address {address}", flush=True)
 
         metrics = train(
             replace(population.configuration(), measure_every=None),  # whose rows are in the shards
