@@ -172,7 +172,7 @@ class TrainCommand:
     def _trainer(self) -> Trainer:
         """Return what trains: this process alone, or actors."""
         from replaylab.commands.actors import WithActors, check_options
-        from replaylab.commands.train import train_population
+        from replaylab.study.execution.worker.training import train_population
 
         if self.resume:
             return WithActors.saved(self.resume, self.address) or train_population

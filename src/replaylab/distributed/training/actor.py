@@ -152,10 +152,10 @@ class Actor:
         """Return an action for each environment, (E, ...), as in training."""
         rows = each(lambda part: part[None], obs)
         if self._explore is None:
-            return self._agents.act(rows, explore=True)[0]
+            return np.asarray(self._agents.act(rows, explore=True)[0])
         q = cast("ValueAgents", self._agents).q_values(rows)[0]
         actions = self._explore(q, self._epsilons) + self._first
-        return actions.astype(self._env.single_action_space.dtype, copy=False)
+        return np.asarray(actions.astype(self._env.single_action_space.dtype, copy=False))
 
 
 def _stacked(parts: list[Any]) -> Any:

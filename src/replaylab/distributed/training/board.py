@@ -42,7 +42,7 @@ class Teller:
 
     def __init__(self, run: str) -> None:
         options = {"name": f"{run}/{NAME}", "namespace": NAMESPACE, "num_cpus": 0, "max_restarts": 0}
-        self._board = ray.remote(Board).options(**options).remote()
+        self._board: Any = ray.remote(Board).options(**options).remote()
         self._then, self._before = -PERIOD, (0, 0)
 
     def __call__(self, run: LearnerRun, crew: Crew, remote: RemoteReplay) -> None:

@@ -222,7 +222,7 @@ def _stepped(configuration: TrainingConfig) -> Learner:
         return configuration.driven_learner
     from replaylab.learners.sb3.agents import SteppedSB3  # Stable-Baselines3, only now that it is needed
 
-    return SteppedSB3(configuration.learner, configuration)
+    return cast("Learner", SteppedSB3(configuration.learner, configuration))
 
 
 def _check(configuration: TrainingConfig, learner: Learner, hooks: Sequence[Hook]) -> None:
@@ -256,6 +256,6 @@ def _check(configuration: TrainingConfig, learner: Learner, hooks: Sequence[Hook
 
 def _told_epsilon(learner: Learner, epsilon: float) -> Learner:
     """Return a learner that tells the actors' mean ε as its own, if it has one."""
-    if is_dataclass(learner) and any(one.name == "epsilon" for one in fields(learner)):
-        return cast("Learner", replace(cast("Any", learner), epsilon=epsilon))
-    return learner
+    settings: Any = learner
+    has_one = is_dataclass(settings) and any(one.name == "epsilon" for one in fields(settings))
+    return cast("Learner", replace(settings, epsilon=epsilon)) if has_one else learner

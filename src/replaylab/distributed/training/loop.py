@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import numpy as np
@@ -222,7 +222,7 @@ def _new_replay(plan: Plan) -> RemoteReplay:
         num_envs=environments,
         sampler=run.sampler,
         transforms=run.transforms,
-        next_obs=like.next_obs,
+        next_obs=cast("Any", like.next_obs),
         **_means(plan),
     )
 

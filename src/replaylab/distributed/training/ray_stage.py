@@ -65,7 +65,7 @@ class RayStage:
             self._shipped.append(ray.put(self.code))
         options = {"name": f"{self.run}/actor-{number}/{life}", "namespace": NAMESPACE, "max_restarts": 0}
         made = ray.remote(RayActor).options(**options, num_cpus=self.cores, scheduling_strategy="SPREAD")
-        declared = ray.cloudpickle.dumps(self.declare(number, life))
+        declared = ray.cloudpickle.dumps(self.declare(number, life))  # type: ignore[no-untyped-call]
         return RayClient(number, life, made.remote(self._shipped[0], declared, self.writer(number)))
 
     def publish(self, weights: State) -> Any:

@@ -99,8 +99,9 @@ class SteppedSB3:
                 f"{type(other[0]).__name__}"
             )
         drawing: dict[str, Any] = {"sampler": self.configuration.sampler}
-        if transforms:
-            drawing["n_steps"] = transforms[0].steps
+        for one in transforms:
+            if isinstance(one, NStep):
+                drawing["n_steps"] = one.steps
         small = replace(self.settings, arguments=self.settings.arguments | {"buffer_size": 1})
         env = _Spaces(observation_space, action_space)
         model = model_of(small, self.configuration, seeds[0], env, _Handed, drawing)
@@ -183,14 +184,14 @@ class SB3Agents:
 
     def weights(self) -> State:
         """Return the actor's parameters, copied, and the count of updates."""
-        actor = self._model.policy.actor.state_dict()  # type: ignore[union-attr, operator]  # it has one
+        actor = self._model.policy.actor.state_dict()  # type: ignore[union-attr]  # it has one
         own = {f"actor.{name}": tensor.numpy(force=True)[None].copy() for name, tensor in actor.items()}
         return own | {"updates": np.array(self.updates)}
 
     def take_weights(self, weights: State) -> None:
         """Go by the actor of another."""
         own = {name.removeprefix("actor."): torch.tensor(a[0]) for name, a in weights.items() if name != "updates"}
-        self._model.policy.actor.load_state_dict(own)  # type: ignore[union-attr, operator]
+        self._model.policy.actor.load_state_dict(own)  # type: ignore[union-attr]
         self._model._n_updates = int(weights["updates"])
 
     def state(self) -> State:
