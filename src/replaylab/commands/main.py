@@ -1,4 +1,4 @@
-"""The command line: ``replaylab study run|report|compare|export|list``, ``replaylab train``, ``watch`` and ``claims``.
+"""The command line: ``replaylab study run|report|compare|export|list``, ``train``, ``watch``, ``claims``, ``cluster``.
 
 Exit codes: 0 all went well; 1 a run failed, the rest is there; 2 the input is wrong, or the results can be neither
 read nor written; 130 interrupted.
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from replaylab.commands.cluster import ClusterCommand
+from replaylab.commands.places import check_place
 from replaylab.commands.studies import StudyCompare, StudyExport, StudyList, StudyReport, tell
+from replaylab.commands.train_command import TrainCommand
 from replaylab.errors import ReplayError, SpecError
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from replaylab.study import Executor, Study
     from replaylab.study.execution.reporter import Reporter
     from replaylab.study.execution.study_run import RunSummary
-    from replaylab.study.plan.populations import Population
 
 try:
     import tyro
@@ -161,150 +161,6 @@ class StudyRun:
 
 
 @dataclass(frozen=True)
-class TrainCommand:
-    """Train one learner on one environment with one replay strategy, over many seeds at once.
-
-    Example: replaylab train --env CartPole-v1 --strategy prioritized --seeds 10 --steps 50000
-
-    Example: replaylab train --strategy prioritized --strategy-options alpha=0.7 beta=0.5 --out run.parquet
-
-    Example: replaylab train --env Taxi-v4 --learner q_learning --learner-options batch_size=32 --episodes 500
-
-    Example: replaylab train --env ALE/Pong-v5 --seeds 1 --transforms frame_stack:stacked_input=true --video pong.mp4
-
-    Example: replaylab train --save runs/mine, and after a break: replaylab train --resume runs/mine
-    """
-
-    env: str = "CartPole-v1"
-    """Gymnasium environment id."""
-
-    strategy: str = "uniform"
-    """Replay strategy: none, uniform, prioritized, rank_based, combined, recency, any other a study takes, or your own
-    as module:Class."""
-
-    strategy_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
-    """Options of the strategy, values as in TOML: alpha=0.7."""
-
-    learner: str = "dqn"
-    """Learner: dqn, dqn_as_published, q_learning, sarsa, expected_sarsa."""
-
-    learner_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
-    """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]."""
-
-    transforms: Annotated[tuple[str, ...], arg(metavar="TYPE[:KEY=VALUE,...] ...")] = ()
-    """What a drawn step becomes: n_step:steps=3, hindsight:ratio=4, frame_stack."""
-
-    env_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
-    """Options of the environment, values as in TOML: n=10."""
-
-    seeds: int = 10
-    """How many seeds; all are trained together."""
-
-    first_seed: int = 0
-    """Number of the first seed."""
-
-    steps: int = 50_000
-    """Environment steps of each seed."""
-
-    episodes: int | None = None
-    """Episodes of each seed, as the budget in place of steps; eval-every and save-every count episodes then."""
-
-    eval_every: int | None = None
-    """Environment steps between greedy evaluations; None: a twentieth of the budget."""
-
-    eval_episodes: int = 10
-    """Episodes of one evaluation."""
-
-    held_out: int = 0
-    """States, seen by a random policy beforehand, whose mean of max Q each evaluation records."""
-
-    out: Path | None = None
-    """Write every metric to this Parquet file, in the columns of a study's results."""
-
-    save: Path | None = None
-    """Folder for checkpoints, and at the end for what each agent has learned."""
-
-    save_every: int | None = None
-    """Environment steps between checkpoints; None: a tenth of the budget, or none at all where the environment cannot
-    continue from one (Atari, EnvPool): then only what each agent has learned is saved."""
-
-    resume: Path | None = None
-    """Continue from the checkpoint in this folder, and save there; everything else is as it was when the run began."""
-
-    tensorboard: Path | None = None
-    """Write event files for TensorBoard to this folder."""
-
-    video: Path | None = None
-    """Write a greedy episode of the first seed, once it is trained, as a video: mp4, or GIF without PyAV."""
-
-    def __call__(self) -> int:
-        """Train and return the exit code."""
-        from rich.console import Console
-
-        from replaylab.commands.train import described_population, saved_population, train_and_report
-        from replaylab.study.execution.worker.preflight import check_population
-
-        self._check_saving()
-        folder = self.resume or self.save
-        population = saved_population(self.resume) if self.resume else self._population(described_population)
-        for option in ("out", "video", "tensorboard", "save"):
-            _check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
-        check_population(population)
-        try:
-            train_and_report(
-                population,
-                Console(),
-                self.out,
-                save=folder,
-                save_every=self._saves_every(population) if folder else None,
-                resume=self.resume is not None,
-                tensorboard=self.tensorboard,
-                video=self.video,
-            )
-        except ReplayError:
-            raise
-        except (Exception, SystemExit):  # the environment's or the user's own code, so with its traceback
-            print(f"FAILED {population.label}\n{traceback.format_exc().rstrip()}", file=sys.stderr)
-            return 1
-        return 0
-
-    def _check_saving(self) -> None:
-        """Raise SpecError for options of saving that would change nothing."""
-        if self.save_every is not None and not (self.save or self.resume):
-            raise SpecError("train: --save-every needs a folder; give --save, or leave it out")
-        if self.save_every is not None and self.save_every < 1:
-            raise SpecError(f"train: --save-every must be at least 1, but got {self.save_every}")
-        free = ("resume", "save_every", "out", "tensorboard", "video")
-        given = [one.name for one in fields(self) if one.name not in free and getattr(self, one.name) != one.default]
-        if self.resume and given:
-            option = f"--{given[0].replace('_', '-')}"
-            raise SpecError(f"train: {option} must be left out with --resume: the run goes on as it began")
-
-    def _saves_every(self, population: Population) -> int | None:
-        from replaylab.commands.train import default_save_period
-
-        return default_save_period(population) if self.save_every is None else self.save_every
-
-    def _population(self, described: Callable[..., Population]) -> Population:
-        budget = self.steps if self.episodes is None else self.episodes
-        return described(
-            environment=self.env,
-            strategy=self.strategy,
-            strategy_options=self.strategy_options,
-            learner=self.learner,
-            learner_options=self.learner_options,
-            seeds=range(self.first_seed, self.first_seed + self.seeds),
-            steps=self.steps,
-            episodes=self.episodes,
-            transforms=self.transforms,
-            env_options=self.env_options,
-            eval_every=max(1, budget // 20) if self.eval_every is None else self.eval_every,
-            eval_episodes=self.eval_episodes,
-            held_out=self.held_out,
-        )
-
-
-@dataclass(frozen=True)
 class WatchCommand:
     """Look at a run that was saved: what its agent does, and what its replay holds and replays most.
 
@@ -349,7 +205,7 @@ class WatchCommand:
                 raise SpecError(f"watch: --{option} must be at least 1, but got {getattr(self, name)}")
         saved = SavedRun(self.folder, self.seed)
         for option in ("sheet", "video"):
-            _check_place("watch", option, getattr(self, option), is_file=True)
+            check_place("watch", option, getattr(self, option), is_file=True)
         for line in watch(saved, self.sheet, self.video, self.places, self.max_steps):
             print(line)
         return 0
@@ -383,29 +239,12 @@ class ClaimsCommand:
         if self.all and self.numbers:
             raise SpecError("claims: --all measures every claim; leave the numbers out")
         claims = chosen(self.numbers)
-        _check_place("claims", "json", self.json, is_file=True)
+        check_place("claims", "json", self.json, is_file=True)
         say = partial(print, flush=True)
         results = reporting.rerun(claims, say, Path("results", "claims")) if self.all else reporting.run(claims, say)
         if self.json is not None:
             self.json.write_text(reporting.dump(results), encoding="utf-8")
         return 0
-
-
-def _check_place(command: str, option: str, path: Path | None, *, is_file: bool) -> None:
-    """Raise SpecError if nothing can be written there, by writing something; folders are made."""
-    if path is None:
-        return
-    folder = path.parent if is_file else path
-    if is_file and path.is_dir():
-        raise SpecError(f"{command}: --{option} must be a file, but {path} is a folder; name a file in it")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=folder):
-            pass
-        if path.is_file():
-            path.open("ab").close()
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{command}: --{option} {path} cannot be written: {error}") from error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -429,7 +268,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Annotated[study, subcommand("study", description=_STUDY)]
         | Annotated[TrainCommand, subcommand("train")]
         | Annotated[WatchCommand, subcommand("watch")]
-        | Annotated[ClaimsCommand, subcommand("claims")],
+        | Annotated[ClaimsCommand, subcommand("claims")]
+        | Annotated[ClusterCommand, subcommand("cluster")],
         prog="replaylab",
         description="The laboratory of experience replay: which replay strategy should you use?\n\n"
         "Example: replaylab study run quick",

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from replaylab.learners import Agents, Hook
     from replaylab.watch import Episode
 
+Trainer = Callable[..., dict[str, Any]]
+"""Trains a population, as `train_population` does, and returns its columns."""
+
 
 def described_population(
     *,
@@ -154,6 +157,7 @@ def train_and_report(
     resume: bool = False,
     tensorboard: Path | None = None,
     video: Path | None = None,
+    trainer: Trainer = train_population,
 ) -> statistics.Interval:
     """Train, print each evaluation and the final level, write the rows if asked, and return the final level.
 
@@ -166,6 +170,7 @@ def train_and_report(
         resume: continue from the checkpoint in that folder.
         tensorboard: folder for event files.
         video: file for a greedy episode of the first seed, once it is trained.
+        trainer: what trains a population and returns its columns.
     """
     from replaylab.learners import Callbacks, Checkpoints
 
@@ -183,7 +188,7 @@ def train_and_report(
             from replaylab.watch import TensorBoard
 
             hooks.append(open_files.enter_context(TensorBoard(tensorboard, population.seeds)))
-        columns = _train_with_progress(population, console, hooks, save if resume else None)
+        columns = _train_with_progress(population, console, hooks, save if resume else None, trainer)
     if out is not None:
         write_population(out, population, columns, provenance.versions())
     final = _final(columns, population)
@@ -197,7 +202,7 @@ def train_and_report(
 
 
 def _train_with_progress(
-    population: Population, console: Console, hooks: Sequence[Hook], resume: Path | None
+    population: Population, console: Console, hooks: Sequence[Hook], resume: Path | None, trainer: Trainer
 ) -> dict[str, Any]:
     """Train with a progress bar, print each evaluation, and return the rows."""
     bar = Progress(
@@ -227,7 +232,7 @@ def _train_with_progress(
                 found = statistics.bootstrap_interval(evaluated.pop(step), resamples=1_000)
                 _print(console, f"{step:>10,} {population.unit}   greedy return {_level(found, population)}")
 
-        return train_population(population, on_step, on_metrics, hooks=hooks, resume=resume)
+        return trainer(population, on_step, on_metrics, hooks=hooks, resume=resume)
 
 
 class _Film:

@@ -164,7 +164,7 @@ def _found(address: str) -> str:
         found = address
     host, _, port = found.rpartition(":")
     own = services.get_node_ip_address()  # type: ignore[no-untyped-call]
-    hosts = [own, host] if host in _LOOPBACK else [host]
+    hosts = [own, host] if host in _LOOPBACK else [host, "127.0.0.1"] if host == own else [host]
     for one in hosts:
         if _answers(one.strip("[]"), int(port)):
             return f"{one}:{port}"

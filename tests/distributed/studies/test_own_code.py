@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from replaylab.distributed.studies import own_code
-from replaylab.distributed.studies.own_code import digest_of, modules_named, packed, unpacked
+from replaylab.distributed import own_code
+from replaylab.distributed.own_code import digest_of, modules_named, packed, unpacked
 from replaylab.errors import ConfigError
 
 

@@ -1,5 +1,6 @@
 """Figures of a replay in shards."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,12 +90,18 @@ def _figures(place: Place, answer: Any) -> ShardFigures:
     about: dict[str, Any] = {"losses": place.losses, "lost_steps": place.lost_steps}
     if answer is None:
         return ShardFigures(place.number, place.epoch, False, **about)
+    return told_figures(place.number, answer, about)
+
+
+def told_figures(number: int, answer: Any, about: Mapping[str, Any]) -> ShardFigures:
+    """Return figures from what a shard answers, and what is known of those lost in its place before."""
     counted, tally = answer
+    counted = dict(counted)
     seconds = max(counted.pop("seconds"), 1e-9)
     here = counted.pop("stored")
     return ShardFigures(
-        place.number,
-        place.epoch,
+        number,
+        tally.epoch,
         True,
         **about,
         **counted,

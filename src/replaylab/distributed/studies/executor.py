@@ -12,8 +12,8 @@ from typing import Any
 
 import replaylab
 from replaylab.arguments import NOT_NEGATIVE, POSITIVE, Unfit, optional, takes, text, whole
+from replaylab.distributed.own_code import digest_of, modules_named, packed
 from replaylab.distributed.ray_session import RaySession, check_installed
-from replaylab.distributed.studies.own_code import digest_of, modules_named, packed
 from replaylab.errors import ConfigError
 from replaylab.study.execution.executor import Event, Handler, Lost, Progress, Task, TrainTask
 from replaylab.study.results import provenance

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import replaylab
-from replaylab.distributed.studies.own_code import unpacked
+from replaylab.distributed.own_code import unpacked
 from replaylab.errors import ConfigError
 from replaylab.study.execution.executor import Event, Lost, Progress, Task
 from replaylab.study.execution.local.worker_process import WorkerProcess

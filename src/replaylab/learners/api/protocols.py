@@ -186,6 +186,17 @@ class ProbedAgents(Agents, Protocol):
 
 
 @runtime_checkable
+class PublishedAgents(Agents, Protocol):
+    """Agents whose policy others can follow, in other processes."""
+
+    def weights(self) -> State:
+        """Return what the policy is computed from, copied."""
+
+    def take_weights(self, weights: State) -> None:
+        """Follow the policy of agents made alike, by what `weights` returned; nothing else changes."""
+
+
+@runtime_checkable
 class ValueAgents(Agents, Protocol):
     """Agents that act by the values of Discrete actions."""
 

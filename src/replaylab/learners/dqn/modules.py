@@ -98,6 +98,16 @@ class ModuleAgents(EpsilonGreedyAgents):
         for one in itertools.compress(self.learners, where):
             one.target.load_state_dict(one.online.state_dict())
 
+    def weights(self) -> State:
+        """Return the online modules' states, copied."""
+        states = [one.online.state_dict() for one in self.learners]
+        return {name: np.stack([state[name].numpy(force=True) for state in states]) for name in states[0]}
+
+    def take_weights(self, weights: State) -> None:
+        """Go by the online modules of others."""
+        for r, one in enumerate(self.learners):
+            one.online.load_state_dict({name: torch.tensor(array[r]) for name, array in weights.items()})
+
     def state(self) -> State:
         """Return the modules' states, the optimizers' averages and the count of updates, copied."""
         states = [one.state() for one in self.learners]

@@ -122,6 +122,14 @@ class PerceptronAgents(EpsilonGreedyAgents):
         """Copy the online network to the target network in some replicas, bool (R,)."""
         self.core.target[where] = self.core.online[where]
 
+    def weights(self) -> State:
+        """Return the online networks' parameters, copied."""
+        return {"online": self.core.online.copy()}
+
+    def take_weights(self, weights: State) -> None:
+        """Go by the online networks of others."""
+        self.core.online[:] = weights["online"]
+
     def state(self) -> State:
         """Return the networks' parameters, the optimizer's averages and the count of updates, copied."""
         networks = {name: getattr(self.core, name).copy() for name in _ARRAYS}

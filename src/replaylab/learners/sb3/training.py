@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from stable_baselines3.common import noise as noises
@@ -59,25 +60,47 @@ def _check(learner: SB3, configuration: TrainingConfig) -> None:
 
 def _model(learner: SB3, run: SeedRun) -> OffPolicyAlgorithm:
     """Return the algorithm with its environment and its replay, untrained."""
-    configuration: TrainingConfig = run.configuration
+    return model_of(learner, run.configuration, run.seed, run.make_env(), _Buffer, _drawing(run.configuration))
+
+
+def model_of(
+    learner: SB3,
+    configuration: TrainingConfig,
+    seed: int,
+    env: gym.Env[Any, Any],
+    buffer: type[ReplayLabBuffer],
+    drawing: Mapping[str, Any],
+) -> OffPolicyAlgorithm:
+    """Return an algorithm, untrained.
+
+    Args:
+        learner: Which.
+        configuration: What is trained.
+        seed: Of the algorithm.
+        env: Its environment.
+        buffer: The class of its replay buffer.
+        drawing: What that is made with, beside what the learner's arguments say.
+
+    Raises:
+        ConfigError: It cannot be made.
+    """
     kind = algorithms.find(learner.algorithm)
     wants_feedback = isinstance(configuration.sampler, Sampler) and configuration.sampler.wants_feedback
     if wants_feedback and not issubclass(kind, WithPriorities):
         kind = type(f"Prioritized{kind.__name__}", (WithPriorities, kind), {})
-    env = run.make_env()
     arguments = {name: _made(name, value) for name, value in learner.arguments.items()}
     if learner.arguments.get("action_noise") is not None:
         arguments["action_noise"] = _noise(learner.arguments["action_noise"], env.action_space)
-    replay: dict[str, Any] = {**(arguments.pop("replay_buffer_kwargs", None) or {}), **_drawing(configuration)}
+    replay: dict[str, Any] = {**(arguments.pop("replay_buffer_kwargs", None) or {}), **drawing}
     try:
         with warnings.catch_warnings():  # the library's, that a buffer class is not told of n_steps: this one asks
             warnings.filterwarnings("ignore", "`n_steps=")
             made: OffPolicyAlgorithm = kind(
                 learner.policy,
                 env,
-                replay_buffer_class=_Buffer,
+                replay_buffer_class=buffer,
                 replay_buffer_kwargs=replay,
-                seed=run.seed,
+                seed=seed,
                 **arguments,
             )
             return made
@@ -178,11 +201,14 @@ class _Model:
 
     def numbers(self) -> Mapping[str, npt.ArrayLike]:
         """Return what the algorithm and its buffer have logged since this was last asked, of what is registered."""
-        logger = self.model.logger
-        named = {CALLED_OTHERWISE.get(name, name): value for name, value in logger.name_to_value.items()}
-        logger.dump()
-        found = {name: float(value) for name, value in named.items() if name in self._registry and _is_number(value)}
-        return found | {"train/updates": self.updates}
+        return logged(self.model, self._registry) | {"train/updates": self.updates}
+
+
+def logged(model: OffPolicyAlgorithm, registry: MetricsRegistry) -> dict[str, float]:
+    """Return what a model has logged since this was last called, of what is registered, under our names."""
+    named = {CALLED_OTHERWISE.get(name, name): value for name, value in model.logger.name_to_value.items()}
+    model.logger.dump()
+    return {name: float(value) for name, value in named.items() if name in registry and _is_number(value)}
 
 
 def _is_number(value: Any) -> bool:

@@ -212,7 +212,7 @@ class AlgorithmRun:
         batch = model.newest_batch
         if batch is None:
             return
-        rows = _with_replica(batch)
+        rows = with_replica(batch)
         unknown = np.full(rows.id.shape, np.nan)  # of measures that need the networks, which are not taken
         self.recorder.latest = (Update(unknown), rows)
         measures.after_learning(self)
@@ -258,13 +258,14 @@ class _OneReplica:
         return [len(self._buffer)]
 
     def as_batch(self, ids: npt.NDArray[np.int64]) -> Batch:
-        return _with_replica(self._buffer.as_batch(ids[0]))
+        return with_replica(self._buffer.as_batch(ids[0]))
 
     def replay_counts(self) -> list[npt.NDArray[np.int64]]:
         return self._buffer.replay_counts()
 
 
-def _with_replica(batch: Batch) -> Batch:
+def with_replica(batch: Batch) -> Batch:
+    """Return a batch with a replica axis, of one replica."""
     return Batch({name: each(lambda part: part[None], column) for name, column in batch.items()})
 
 

@@ -61,11 +61,11 @@ def _save(path: Path, run: Run) -> None:
     try:
         run.replay.save(path / buffer)
         parts = {"run": run.state(), "recorder": run.hooks.state(), "rows": run.recorder.table().columns}
-        _write_arrays(state, flat(parts))
+        write_arrays(state, flat(parts))
         manifest = {
             "format": FORMAT,
             "version": VERSION,
-            "job": _settings(run.configuration),
+            "job": settings_of(run.configuration),
             "began_with": run.recorder.replicas,
             "seeds": run.seeds,
             "hooks": run.hooks.with_state,
@@ -101,7 +101,7 @@ def load(folder: str | os.PathLike[str], configuration: TrainingConfig, hooks: H
     """
     path = sealed.folder_of(folder, "load")
     manifest = _manifest(path)
-    ours, theirs = _settings_ever(configuration), manifest["job"]
+    ours, theirs = settings_ever_of(configuration), manifest["job"]
     if theirs in ours and manifest["began_with"] != hooks.recorder.replicas:
         began, got = manifest["began_with"], hooks.recorder.replicas
         raise SnapshotError(f"the run in {path} is another one: it began with {began} seeds, but got {got}")
@@ -192,7 +192,7 @@ def save_agents(folder: str | os.PathLike[str], agents: Agents, seeds: list[int]
         for r, seed in enumerate(seeds):
             file = path / f"agents-{seed}.npz"
             with replacing(file, file.with_name(f"{file.name}.new")) as new:
-                _write_arrays(new, {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
+                write_arrays(new, {k: v[r : r + 1] if v.ndim else v for k, v in state.items()})
         settle_folder(path)
 
 
@@ -211,12 +211,12 @@ def load_agents(folder: str | os.PathLike[str], agents: Agents, seed: int) -> No
         agents.restore(npy.read_arrays(source))
 
 
-def _settings(configuration: TrainingConfig) -> str:
+def settings_of(configuration: TrainingConfig) -> str:
     """Return what decides a run in words; functions by name, without their addresses."""
     return _nameless(configuration.learning_settings())
 
 
-def _settings_ever(configuration: TrainingConfig) -> set[str]:
+def settings_ever_of(configuration: TrainingConfig) -> set[str]:
     """Return the same, and as it was written before options were there that came later."""
     now, parts = configuration.learning_settings(), (configuration.learner, configuration.sampler)
     names = sorted({name for part in parts for name in _later(part)})
@@ -283,7 +283,8 @@ def nested(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
     return state
 
 
-def _write_arrays(file: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+def write_arrays(file: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Write arrays to an ``.npz`` file, and flush it to disk."""
     with file.open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)
         settle(out)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from replaylab.arguments import Unfit, instance, optional, place, takes, tuple_of, whole
 from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.learners.api.hooks import EnvStep, Hook
+from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
 from replaylab.learners.api.protocols import (
     TargetAgents,
     Update,
@@ -164,20 +164,20 @@ def _replay(run: Run) -> None:
             f"at step {run.clock.steps:,} there is no batch to learn from: {error}; raise `learning_starts`, "
             f"{run.learner.learning_starts:,} of {type(run.learner).__name__}"
         ) from error
-    if run.feedback == "reducible_loss":
-        update: Update = _update_by_reducible_loss(run, batch)
-    else:
-        update = run.agents.update(batch)
-        if run.feedback is not None:
-            run.replay.update_priorities(batch.id, update.td_error)
+    update = learn_from(batch, run)
     for on_update in run.hooks.on_update:
         on_update(run, update, batch)
 
 
-def _update_by_reducible_loss(run: Run, batch: Batch) -> Update:
-    """Learn from a batch whose rows' L_online − L_target goes back to the sampler."""
-    agents = cast("TargetAgents", run.agents)  # the run made sure
-    target_q = target_values(agents, batch)
-    update = cast("ValueUpdate", agents.update(batch))
-    run.replay.update_priorities(batch.id, reducible_loss(agents, update, target_q))
+def learn_from(batch: Batch, run: TrainingRun) -> Update:
+    """Learn from a batch, and give back to the sampler what it asks for."""
+    if run.feedback == "reducible_loss":  # L_online − L_target of every row
+        agents = cast("TargetAgents", run.agents)  # the run made sure
+        target_q = target_values(agents, batch)
+        seen = cast("ValueUpdate", agents.update(batch))
+        run.replay.update_priorities(batch.id, reducible_loss(agents, seen, target_q))
+        return seen
+    update = run.agents.update(batch)
+    if run.feedback is not None:
+        run.replay.update_priorities(batch.id, update.td_error)
     return update

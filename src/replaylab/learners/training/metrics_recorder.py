@@ -72,12 +72,16 @@ class MetricsRecorder(Hook):
         np.maximum(self.newest, ids, out=self.newest)
         if not ended.any():
             return
-        self.record(run.clock, "rollout/ep_rew", self.returns, ended)
-        self.record(run.clock, "rollout/ep_len", self.lengths, ended)
-        place = self.episodes[ended] % RECENT
-        self.recent[ended, :, place] = np.stack([self.returns[ended], self.lengths[ended]], 1)
-        self.episodes += ended
+        self.on_episodes(run.clock, self.returns, self.lengths, ended)
         self.returns[ended] = self.lengths[ended] = 0.0
+
+    def on_episodes(self, clock: Clock, returns: Floats, lengths: Floats, ended: Bools) -> None:
+        """Take note of the returns and lengths, (R,), of one episode of each replica where one ended, bool (R,)."""
+        self.record(clock, "rollout/ep_rew", returns, ended)
+        self.record(clock, "rollout/ep_len", lengths, ended)
+        place = self.episodes[ended] % RECENT
+        self.recent[ended, :, place] = np.stack([returns[ended], lengths[ended]], 1)
+        self.episodes += ended
 
     def count_online_update(self) -> None:
         """Take note of one online update."""
@@ -210,6 +214,10 @@ def _one_each(metric: str, value: npt.ArrayLike, replicas: int) -> Floats:
 
 def _of_update(update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> dict[str, npt.ArrayLike]:
     error = np.abs(update.td_error)
+    if np.isnan(error).all():  # of an algorithm that does not tell
+        return {**update.metrics(), "replay/weight_mean": batch.weight.mean(1)}
+    known = bool((newest >= 0).any())  # not where ids tell no age
+    age = {"replay/age_mean": (newest[:, None] - batch.id).mean(1)} if known else {}
     spread = np.percentile(error, PERCENTILES, axis=1)
     return {
         **update.metrics(),
@@ -218,6 +226,6 @@ def _of_update(update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> d
         "train/td_error_max": error.max(1),
         "train/td_error_std": error.std(1),
         **{f"train/td_error_p{p}": value for p, value in zip(PERCENTILES, spread, strict=True)},
-        "replay/age_mean": (newest[:, None] - batch.id).mean(1),
+        **age,
         "replay/weight_mean": batch.weight.mean(1),
     }

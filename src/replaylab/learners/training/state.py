@@ -13,7 +13,7 @@ from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.hooks import EnvStep, Feedback
-from replaylab.learners.api.protocols import Agents, Step, pick
+from replaylab.learners.api.protocols import Agents, Learner, Step, pick
 from replaylab.learners.api.random_streams import Stream, numbers
 from replaylab.learners.training import env_state
 from replaylab.learners.training.configuration import TrainingConfig
@@ -75,7 +75,7 @@ class Run:
         """
         for begin in self.hooks.on_begin:
             begin(self)
-        _check_feedback(self)
+        check_feedback(self.learner, self.agents, self.sampler, self.feedback)
         if self.configuration.total_episodes is not None and len(self.seeds) > 1:
             env_state.check(self.env, self.env_id, SEVERAL_IN_EPISODES)
             require(self.replay, DivisibleReplay, SEVERAL_IN_EPISODES)
@@ -199,16 +199,16 @@ def _sampler(configuration: TrainingConfig, agents: Agents) -> Sampler:
     return sampler.of(configuration.env_id, configuration.env_options or {}, agents)
 
 
-def _check_feedback(run: Run) -> None:
-    learner = run.learner
-    if not learner.batch_size or run.feedback in (None, "td_error"):
+def check_feedback(learner: Learner, agents: Agents, sampler: Sampler, feedback: Feedback | None) -> None:
+    """Raise `ConfigError` unless the agents can give the sampler the feedback that it wants."""
+    if not learner.batch_size or feedback in (None, "td_error"):
         return
-    if run.feedback != "reducible_loss":
+    if feedback != "reducible_loss":
         kinds = " or ".join(f'"{kind}"' for kind in get_args(FeedbackKind))
-        raise ConfigError(f"`feedback_kind` of {run.sampler} must be {kinds}, but got {run.feedback!r}")
-    if not (hasattr(run.agents, "target_q_values") and hasattr(run.agents, "loss")):
+        raise ConfigError(f"`feedback_kind` of {sampler} must be {kinds}, but got {feedback!r}")
+    if not (hasattr(agents, "target_q_values") and hasattr(agents, "loss")):
         raise ConfigError(
-            f"{run.sampler} wants L_online − L_target, the difference of two networks' losses, but agents of "
+            f"{sampler} wants L_online − L_target, the difference of two networks' losses, but agents of "
             f"{type(learner).__name__} have no target network (`target_q_values` and `loss`); take "
             f"`Prioritized`, or DQN"
         )

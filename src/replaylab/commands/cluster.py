@@ -1,0 +1,48 @@
+"""``replaylab cluster status``."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from replaylab.commands.places import check_place
+
+with suppress(ModuleNotFoundError):  # `main` says that the lab extra is missing
+    from tyro.conf import Positional, arg
+
+
+@dataclass(frozen=True)
+class ClusterCommand:
+    """Look at what runs in a Ray cluster: trainings with actors, and every replay in shards, shard by shard.
+
+    Example: replaylab cluster status
+
+    Example: replaylab cluster status --address head:6379 --json status.json
+    """
+
+    what: Annotated[Positional[Literal["status"]], arg(metavar="status")]
+    """What to look at: sizes, totals, rates, epochs, and what was lost so far."""
+
+    address: str = "auto"
+    """HOST:PORT of the cluster; auto: the one that runs on this machine."""
+
+    json: Path | None = None
+    """Write all that is known to this file as well, as JSON."""
+
+    def __call__(self) -> int:
+        """Print the lines and return the exit code."""
+        from replaylab.distributed import cluster_status
+
+        check_place("cluster", "json", self.json, is_file=True)
+        found = cluster_status(self.address)
+        for one in found:
+            for line in one.lines():
+                print(line)
+        if not found:
+            print("no replay in shards runs in this cluster")
+        if self.json is not None:
+            self.json.write_text(json.dumps([asdict(one) for one in found], indent=1), encoding="utf-8")
+        return 0

@@ -1,0 +1,175 @@
+"""An actor: environments, a copy of the policy, and a writer to the shards. It steps when it is asked to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+
+from replaylab.distributed.replay import RemoteWriter
+from replaylab.learners.api.exploration import EpsilonGreedy
+from replaylab.learners.api.finite import check_obs, check_step
+from replaylab.learners.api.hooks import EnvStep
+from replaylab.learners.api.protocols import Learner, PublishedAgents, State, ValueAgents, each
+from replaylab.learners.api.random_streams import Stream, numbers
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.state import environments
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ActorDeclaration:
+    """What an actor is made from.
+
+    Attributes:
+        number: Its place among the actors.
+        life: How many of this place there were before.
+        configuration: What is trained.
+        learner: What its copy of the agents is made by.
+        seed: Of the training; number and life make the actor's own streams of it.
+        epsilons: Chance of a random action in each of its E environments.
+        shards: S.
+    """
+
+    number: int
+    life: int
+    configuration: TrainingConfig
+    learner: Learner
+    seed: int
+    epsilons: tuple[float, ...]
+    shards: int
+
+
+class Published(NamedTuple):
+    """Weights on their way to actors.
+
+    Attributes:
+        version: The updates that they had had.
+        weights: They, or what stands for them until an actor has them.
+    """
+
+    version: int
+    weights: Any
+
+
+class Report(NamedTuple):
+    """What an actor tells of one call.
+
+    Attributes:
+        steps: Stored, and acknowledged by their shards.
+        returns: Of episodes that ended, (K,).
+        lengths: Likewise.
+    """
+
+    steps: int
+    returns: list[float]
+    lengths: list[float]
+
+
+class Actor:
+    """Steps E environments, each call with the weights that come with it.
+
+    A new actor's environments begin new episodes, and every shard is told that the ones before are over.
+
+    Args:
+        declared: What it is made from.
+        writer: Of its environments.
+
+    Raises:
+        ConfigError: The environments cannot be made.
+    """
+
+    def __init__(self, declared: ActorDeclaration, writer: RemoteWriter) -> None:
+        self._writer, self._version = writer, -1
+        configuration, seed, who = declared.configuration, declared.seed, (declared.number, declared.life)
+        self._env_id, count = configuration.env_id, len(declared.epsilons)
+        self._env = env = environments(configuration, count)
+        self._mode = env.metadata["autoreset_mode"]
+        actions = env.single_action_space
+        self._seeds = numbers(seed, Stream.EXPLORATION, count, *who)
+        made = _on_cpu(declared.learner).agents(env.single_observation_space, actions, self._seeds[:1])
+        self._agents = cast("PublishedAgents", made)  # the learner made sure
+        self._epsilons = np.array(declared.epsilons)
+        self._explore = EpsilonGreedy(self._seeds) if isinstance(made, ValueAgents) else None
+        self._first = actions.start if isinstance(actions, spaces.Discrete) else 0
+        self._resets = np.zeros(count, np.bool_)
+        self._returns, self._lengths = np.zeros(count), np.zeros(count)
+        for _ in range(declared.shards):  # each call tells one shard, and moves on to the next
+            writer.end_episode()
+        self._obs, _ = env.reset(seed=numbers(seed, Stream.ENV_RESET, count, *who))  # type: ignore[arg-type]  # a list
+        check_obs(self._obs, self._env_id, self._seeds, "an actor's first reset")
+
+    def step(self, version: int, weights: State, count: int) -> Report:
+        """Take so many time steps in all environments, store them, and wait until they are acknowledged.
+
+        Args:
+            version: Of the weights.
+            weights: To act by.
+            count: T.
+
+        Raises:
+            NonFiniteError: The environment gave a reward or an observation that is NaN or infinite.
+            StorageError: A shard was lost, and none has come in its place.
+        """
+        if version != self._version:
+            self._agents.take_weights(weights)
+            self._version = version
+        ends: list[tuple[float, float]] = []
+        taken = [self._step(ends) for _ in range(count)]
+        steps, where = zip(*taken, strict=True)
+        columns = {
+            name: _stacked([getattr(one, name) for one in steps])
+            for name in ("obs", "action", "reward", "terminated", "truncated")
+        }
+        columns["next_obs"] = _stacked([one.true_next_obs() for one in steps])
+        stored = np.stack(where)
+        self._writer.extend(where=stored, **columns)
+        self._writer.flush()
+        return Report(int(stored.sum()), [one for one, _ in ends], [one for _, one in ends])
+
+    def _step(self, ends: list[tuple[float, float]]) -> tuple[EnvStep, Bools]:
+        """Take one time step, and return it with where it is one, bool (E,), and no environment resetting itself."""
+        action = self._act(self._obs)
+        next_obs, reward, terminated, truncated, infos = self._env.step(action)
+        ended, final_obs, where = terminated | truncated, infos.get("final_obs"), ~self._resets
+        check_step(reward, next_obs, final_obs, ended, self._env_id, self._seeds, int(self._lengths.max()))
+        step = EnvStep(self._obs, action, reward, next_obs, terminated, truncated, final_obs, ended)
+        self._resets = ended if self._mode is AutoresetMode.NEXT_STEP else np.zeros_like(ended)
+        self._obs = next_obs
+        if self._mode is AutoresetMode.DISABLED and ended.any():
+            self._obs, _ = self._env.reset(options={"reset_mask": ended})
+        self._returns += where * reward
+        self._lengths += where
+        ends += zip(self._returns[ended].tolist(), self._lengths[ended].tolist(), strict=True)
+        self._returns[ended] = self._lengths[ended] = 0.0
+        return step, where
+
+    def _act(self, obs: Any) -> npt.NDArray[Any]:
+        """Return an action for each environment, (E, ...), as in training."""
+        rows = each(lambda part: part[None], obs)
+        if self._explore is None:
+            return np.asarray(self._agents.act(rows, explore=True)[0])
+        q = cast("ValueAgents", self._agents).q_values(rows)[0]
+        actions = self._explore(q, self._epsilons) + self._first
+        return np.asarray(actions.astype(self._env.single_action_space.dtype, copy=False))
+
+
+def _stacked(parts: list[Any]) -> Any:
+    """Return observations, or other arrays, of T time steps as one, (T, E, ...)."""
+    first = parts[0]
+    if isinstance(first, Mapping):
+        return {name: _stacked([part[name] for part in parts]) for name in first}
+    return np.stack(parts)
+
+
+def _on_cpu(learner: Learner) -> Learner:
+    """Return a learner whose agents compute on the CPU, by the same library as where it learns."""
+    if hasattr(learner, "on_cpu"):
+        return cast("Learner", learner.on_cpu)
+    if getattr(learner, "device", "cpu") == "cpu":
+        return learner
+    return cast("Learner", replace(cast("Any", learner), device="cpu:0"))

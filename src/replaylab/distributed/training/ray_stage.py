@@ -1,0 +1,81 @@
+"""Actors as Ray actors: the one module of training that knows Ray."""
+
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import ray
+
+from replaylab.distributed.own_code import digest_of, unpacked
+from replaylab.distributed.replay import RemoteWriter
+from replaylab.distributed.replay.shards.ray_transport import NAMESPACE, RayClient, RayPending
+from replaylab.distributed.replay.shards.transport import Pending
+from replaylab.distributed.training.actor import Actor, ActorDeclaration, Report
+from replaylab.learners.api.protocols import State
+
+
+class RayActor:
+    """An actor in a process of its own, made by its first call, so that errors come out of that.
+
+    Args:
+        code: The user's own modules, packed; b"": none.
+        declared: What it is made from, pickled, since that may need them.
+        writer: Of its environments.
+    """
+
+    def __init__(self, code: bytes, declared: bytes, writer: RemoteWriter) -> None:
+        self._code, self._declared, self._writer = code, declared, writer
+        self._actor: Actor | None = None
+
+    def step(self, version: int, weights: State, count: int) -> Report:
+        """Take steps; see `Actor.step`."""
+        if self._actor is None:
+            os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed
+            if self._code:
+                sys.path.insert(0, str(unpacked(digest_of(self._code), lambda: self._code)))
+            self._actor = Actor(pickle.loads(self._declared), self._writer)
+        return self._actor.step(version, weights, count)
+
+
+@dataclass(frozen=True)
+class RayStage:
+    """Starts actors in the Ray cluster that this process is connected to.
+
+    Attributes:
+        run: What tells its actors from those of other trainings.
+        cores: That are reserved for each.
+        code: The user's own modules, packed.
+        declare: Returns what an actor is made from, by number and life.
+        writer: Returns a writer for an actor, by number.
+    """
+
+    run: str
+    cores: float
+    code: bytes
+    declare: Callable[[int, int], ActorDeclaration]
+    writer: Callable[[int], RemoteWriter]
+    _shipped: list[Any] = field(default_factory=list, init=False)
+
+    def start(self, number: int, life: int) -> RayClient:
+        """Start an actor; Ray does not start it again by itself."""
+        if not self._shipped:
+            self._shipped.append(ray.put(self.code))
+        options = {"name": f"{self.run}/actor-{number}/{life}", "namespace": NAMESPACE, "max_restarts": 0}
+        made = ray.remote(RayActor).options(**options, num_cpus=self.cores, scheduling_strategy="SPREAD")
+        declared = ray.cloudpickle.dumps(self.declare(number, life))  # type: ignore[no-untyped-call]
+        return RayClient(number, life, made.remote(self._shipped[0], declared, self.writer(number)))
+
+    def publish(self, weights: State) -> Any:
+        """Put weights into Ray's store, once for all actors."""
+        return ray.put(weights)
+
+    def ready(self, pendings: list[Pending], seconds: float) -> list[bool]:
+        """Return which of the answers are there; where none is, wait for one, but so long at most."""
+        references = [one.reference for one in cast("list[RayPending]", pendings)]
+        if seconds:
+            ray.wait(references, num_returns=1, timeout=seconds, fetch_local=False)
+        there = set(ray.wait(references, num_returns=len(references), timeout=0, fetch_local=False)[0])
+        return [one in there for one in references]

@@ -1,0 +1,264 @@
+"""Algorithms of Stable-Baselines3 as agents that others drive: their own policy acts, their own `train` learns.
+
+Steps are stored and batches drawn elsewhere. A batch is handed to the algorithm's `train` by a buffer that holds no
+other, and its TD errors come back the same way.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import Space, spaces
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.noise import VectorizedActionNoise
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.save_util import recursive_getattr
+
+from replaylab.errors import ConfigError
+from replaylab.integrations.sb3 import ReplayLabBuffer
+from replaylab.learners.api.protocols import State, Step, Update, each
+from replaylab.learners.metrics.registry import MetricsRegistry
+from replaylab.learners.sb3.settings import SB3
+from replaylab.learners.sb3.training import logged, model_of
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.replay import Batch, NStep, Sampler
+
+
+@dataclass(frozen=True)
+class SteppedSB3:
+    """The settings of an algorithm whose environments are stepped elsewhere, as a `Learner`.
+
+    Attributes:
+        settings: Of the algorithm: one whose `train` does the whole update, and whose policy has an actor.
+        configuration: What is trained.
+    """
+
+    settings: SB3
+    configuration: TrainingConfig
+
+    online: ClassVar[bool] = False
+    needs_next_action: ClassVar[bool] = False
+
+    @property
+    def capacity(self) -> int:
+        """C."""
+        return int(self.settings.arguments["buffer_size"])
+
+    @property
+    def batch_size(self) -> int:
+        """B."""
+        return int(self.settings.arguments["batch_size"])
+
+    @property
+    def learning_starts(self) -> int:
+        """Steps before the first update, in which actions are random."""
+        return int(self.settings.arguments["learning_starts"])
+
+    @property
+    def train_period(self) -> int:
+        """Steps between two turns of learning.
+
+        Raises:
+            ConfigError: It counts episodes.
+        """
+        given = self.settings.arguments["train_freq"]
+        count, unit = given if isinstance(given, list) else (given, "step")
+        if unit != "step":
+            raise ConfigError(f"`train_freq` must count steps where actors step environments, but got {given}")
+        return int(count)
+
+    @property
+    def gradient_steps(self) -> int:
+        """Updates in a turn; −1 of the algorithm's own: one for each step."""
+        given = int(self.settings.arguments["gradient_steps"])
+        return self.train_period if given < 0 else given
+
+    @property
+    def on_cpu(self) -> SteppedSB3:
+        """The same, computed on the CPU."""
+        settings = replace(self.settings, arguments=self.settings.arguments | {"device": "cpu"})
+        return replace(self, settings=settings)
+
+    def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> SB3Agents:
+        """Return an untrained algorithm.
+
+        Raises:
+            ConfigError: It cannot be trained so, or does not fit the spaces.
+        """
+        transforms = self.configuration.transforms
+        if other := [one for one in transforms if not isinstance(one, NStep)]:
+            raise ConfigError(
+                "`transforms` must be NStep alone with the algorithms of Stable-Baselines3 and actors, but got "
+                f"{type(other[0]).__name__}"
+            )
+        drawing: dict[str, Any] = {"sampler": self.configuration.sampler}
+        for one in transforms:
+            if isinstance(one, NStep):
+                drawing["n_steps"] = one.steps
+        small = replace(self.settings, arguments=self.settings.arguments | {"buffer_size": 1})
+        env = _Spaces(observation_space, action_space)
+        model = model_of(small, self.configuration, seeds[0], env, _Handed, drawing)
+        name = self.settings.algorithm
+        if type(model)._on_step is not OffPolicyAlgorithm._on_step or not hasattr(model.policy, "actor"):
+            raise ConfigError(
+                f"with actors `algorithm` must be one whose `train` does the whole update, and whose policy has an "
+                f"actor, such as SAC or TD3, but got {name}; for deep Q-learning take DQN()"
+            )
+        if model.use_sde:
+            raise ConfigError(f"`use_sde` of {name} must be False with actors, which do not draw its noise anew")
+        if model.env is not None and model.env.observation_space != observation_space:
+            raise ConfigError(f"{name} would transpose the observations {observation_space}; put channels first")
+        return SB3Agents(model, self.settings)
+
+
+class SB3Agents:
+    """An algorithm as agents with R = 1; see `Agents` for the methods.
+
+    Args:
+        model: It, untrained.
+        settings: What it was made by.
+    """
+
+    def __init__(self, model: OffPolicyAlgorithm, settings: SB3) -> None:
+        model.set_logger(Logger(folder=None, output_formats=[]))
+        self._model, self._registry = model, MetricsRegistry(settings.metrics)
+        assert isinstance(model.replay_buffer, _Handed)
+        self._hand = model.replay_buffer.hand
+        self._noise: Any = model.action_noise
+
+    @property
+    def updates(self) -> int:
+        """How many there were."""
+        return int(self._model._n_updates)
+
+    def act(self, obs: Any, explore: bool) -> npt.NDArray[Any]:
+        """Return actions (1, N, ...) for observations (1, N, ...).
+
+        Exploring, N may be any, and actions are random before the first update.
+        """
+        model, rows = self._model, each(lambda part: part[0], obs)
+        if not explore:
+            return np.asarray(model.predict(rows, deterministic=True)[0])[None]
+        count = len(next(iter(rows.values())) if isinstance(rows, Mapping) else rows)
+        if self._noise is not None and getattr(model.action_noise, "n_envs", 1) != count:
+            model.action_noise = VectorizedActionNoise(self._noise, count)
+        model._last_obs = rows
+        starts = 0 if self.updates else 1  # of the library's own count of steps, which stays at 0
+        action, _ = model._sample_action(starts, model.action_noise, count)
+        return np.asarray(action)[None]
+
+    def set_progress(self, progress: float | npt.NDArray[np.float64]) -> None:
+        """Set what schedules go by."""
+        self._model._current_progress_remaining = 1.0 - float(np.max(progress))
+
+    def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:
+        """Return nothing: how it explores is in its own log."""
+        return {}
+
+    def observe(self, step: Step) -> None:
+        """Do nothing: it learns from batches."""
+
+    def update(self, batch: Batch) -> Update:
+        """Have the algorithm do one update from a batch (1, B, ...)."""
+        rows = {name: each(lambda part: part[0], column) for name, column in batch.items()}
+        action = rows["action"]
+        if isinstance(self._model.action_space, spaces.Box):
+            action = self._model.policy.scale_action(action)
+        rows["action"] = action.reshape(len(action), -1)
+        self._hand.batch, self._hand.errors = Batch(rows), None
+        self._model.train(gradient_steps=1, batch_size=len(action))
+        errors = np.full(len(action), np.nan) if self._hand.errors is None else self._hand.errors
+        return _SB3Update(errors[None], self)
+
+    def numbers(self) -> dict[str, float]:
+        """Return what the algorithm has logged since this was last called, but for its buffer's figures."""
+        found = logged(self._model, self._registry)
+        return {name: value for name, value in found.items() if name.startswith("train/") and name not in _OURS}
+
+    def weights(self) -> State:
+        """Return the actor's parameters, copied, and the count of updates."""
+        actor = self._model.policy.actor.state_dict()  # type: ignore[union-attr]  # it has one
+        own = {f"actor.{name}": tensor.numpy(force=True)[None].copy() for name, tensor in actor.items()}
+        return own | {"updates": np.array(self.updates)}
+
+    def take_weights(self, weights: State) -> None:
+        """Go by the actor of another."""
+        own = {name.removeprefix("actor."): torch.tensor(a[0]) for name, a in weights.items() if name != "updates"}
+        self._model.policy.actor.load_state_dict(own)  # type: ignore[union-attr]
+        self._model._n_updates = int(weights["updates"])
+
+    def state(self) -> State:
+        """Return networks, optimisers and the count of updates; the tensors are written by `torch.save`."""
+        names, tensors = self._model._get_torch_save_params()
+        parts = {name: recursive_getattr(self._model, name).state_dict() for name in names}
+        out = io.BytesIO()
+        torch.save([parts, {name: recursive_getattr(self._model, name) for name in tensors}], out)
+        return {"torch": np.frombuffer(out.getvalue(), np.uint8)[None].copy(), "updates": np.array(self.updates)}
+
+    def restore(self, state: State) -> None:
+        """Continue from what `state` returned."""
+        source = io.BytesIO(np.asarray(state["torch"][0]).tobytes())
+        parts, tensors = torch.load(source, map_location=self._model.device, weights_only=True)
+        for name, part in parts.items():
+            recursive_getattr(self._model, name).load_state_dict(part)
+        for name, tensor in tensors.items():
+            recursive_getattr(self._model, name).data.copy_(tensor)
+        self._model._n_updates = int(state["updates"])
+
+
+_OURS = {"train/updates", "train/td_error_mean"}
+"""Metrics that are recorded of every learner."""
+
+
+@dataclass(frozen=True)
+class _SB3Update(Update):
+    """An update, with what the algorithm logs of it."""
+
+    agents: SB3Agents
+
+    def metrics(self) -> Mapping[str, npt.ArrayLike]:
+        return self.agents.numbers()
+
+
+class _Hand:
+    """In place of a buffer's replay: the batch that it hands out, and the errors that come back."""
+
+    next_id = 0
+    batch: Batch
+    errors: npt.NDArray[Any] | None = None
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def __len__(self) -> int:
+        return 1
+
+    def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:  # noqa: ARG002
+        return self.batch
+
+    def update_priorities(self, ids: npt.NDArray[np.int64], td_error: npt.NDArray[Any]) -> int:
+        self.errors = td_error
+        return len(ids)
+
+
+class _Handed(ReplayLabBuffer):
+    """A buffer that hands out what it is given."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.hand = _Hand(self.replay.sampler)
+        self.replay = self.hand  # type: ignore[assignment]  # as much of one as `sample` asks for
+
+
+class _Spaces(gym.Env[Any, Any]):
+    """An environment that is never stepped."""
+
+    def __init__(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
+        self.observation_space, self.action_space = observation_space, action_space

@@ -1,0 +1,100 @@
+"""Actors in this process: they do what they are asked for when it is waited for, and die when a test says so."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from replaylab.distributed.replay.shards.transport import ShardLost
+from replaylab.distributed.training.actor import Actor
+from replaylab.distributed.training.learner import LearnerRun
+from replaylab.distributed.training.loop import Plan, perform
+from replaylab.distributed.training.options import Actors, Shards
+from tests.distributed.replay.in_process import InProcess
+
+
+@dataclass
+class Answer:
+    """What an actor does once it is asked for; where it is dead, nothing."""
+
+    client: object
+    arguments: tuple
+
+    def ready(self):
+        return True
+
+    def result(self):
+        client = self.client
+        if client.stage.dying(client):
+            client.dead = True
+        if client.dead:
+            raise ShardLost("killed")
+        if client.actor is None:
+            client.actor = Actor(*client.made_of)
+        report = client.actor.step(*self.arguments)
+        client.stage.versions.append(self.arguments[0])
+        return report
+
+
+@dataclass
+class Client:
+    """An actor, made by its first call."""
+
+    stage: object
+    number: int
+    life: int
+    made_of: tuple
+    actor: object = None
+    dead: bool = False
+
+    def call(self, method, *arguments):
+        assert method == "step"
+        if self.dead:
+            raise ShardLost("killed")
+        return Answer(self, arguments)
+
+    def stop(self):
+        self.dead = True
+
+
+@dataclass
+class Stage:
+    """Starts actors in this process.
+
+    Attributes:
+        dying: Says of a client, before it answers, whether it dies now.
+        versions: Of the weights of every call that was answered.
+    """
+
+    declare: object
+    writer: object
+    dying: object = lambda client: False
+    started: list = field(default_factory=list)
+    versions: list = field(default_factory=list)
+
+    def start(self, number, life):
+        self.started.append(Client(self, number, life, (self.declare(number, life), self.writer(number))))
+        return self.started[-1]
+
+    def publish(self, weights):
+        return {name: np.array(array) for name, array in weights.items()}
+
+    def ready(self, pendings, seconds):
+        assert pendings
+        return [True] * len(pendings)
+
+
+TWO = Actors(2), Shards(2)
+
+
+def trained(
+    configuration, actors=TWO[0], shards=TWO[1], *, seed=0, checkpoints=None, resume=None, dying=None, **options
+):
+    """Train in this process; return the metrics, the run and the stage."""
+    run, stages = LearnerRun(configuration, seed, actors, **options), []
+
+    def stage(declare, writer):
+        stages.append(Stage(declare, writer, *([] if dying is None else [dying])))
+        return stages[0]
+
+    metrics = perform(Plan(run, actors, shards, checkpoints, resume, InProcess(), stage))
+    return metrics, run, stages[0]
