@@ -68,7 +68,9 @@ def test_shard_and_actor_are_killed_and_the_run_goes_on_later(ray_here, tmp_path
     assert "shard 0 (epoch 0) is lost" in caplog.text
     assert "actor 1 (life 0) is lost" in caplog.text
     assert train(config, 3, actors=Actors(2), shards=Shards(1), resume=tmp_path).of("eval/mean_reward")[0][-1] == 1200
-    assert cluster_status(None) == []  # nothing is left behind
+    begun = time.monotonic()
+    while cluster_status(None):  # nothing is left behind, once Ray has taken note of it
+        assert time.monotonic() - begun < 30
 
 
 def test_from_the_command_line(ray_here, tmp_path, capsys):

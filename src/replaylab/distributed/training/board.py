@@ -1,5 +1,6 @@
 """Where a training tells how it is, for those who ask from elsewhere: a Ray actor that holds its last figures."""
 
+from contextlib import suppress
 from dataclasses import asdict
 from time import monotonic
 from typing import Any
@@ -44,6 +45,11 @@ class Teller:
         options = {"name": f"{run}/{NAME}", "namespace": NAMESPACE, "num_cpus": 0, "max_restarts": 0}
         self._board: Any = ray.remote(Board).options(**options).remote()
         self._then, self._before = -PERIOD, (0, 0)
+
+    def close(self) -> None:
+        """End the board."""
+        with suppress(Exception):  # Ray may be gone before it
+            ray.kill(self._board)
 
     def __call__(self, run: LearnerRun, crew: Crew, remote: RemoteReplay) -> None:
         """Tell it, if it is time."""

@@ -126,7 +126,8 @@ def train(
         transport = connected(name, shards.placement, shards.count)
         begun = None if resume is None else Path(resume)
         saver = saving[0] if saving else None
-        return perform(Plan(run, actors, shards, saver, begun, transport, stage, Teller(name)))
+        with closing(Teller(name)) as tell:
+            return perform(Plan(run, actors, shards, saver, begun, transport, stage, tell))
 
 
 def perform(plan: Plan) -> Metrics:
