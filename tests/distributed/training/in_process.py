@@ -46,11 +46,11 @@ class Client:
     actor: object = None
     dead: bool = False
 
-    def call(self, method, *arguments):
+    def call(self, method, *arguments, parcel):
         assert method == "step"
         if self.dead:
             raise ShardLost("killed")
-        return Answer(self, arguments)
+        return Answer(self, (*arguments, parcel))
 
     def stop(self):
         self.dead = True

@@ -103,13 +103,13 @@ class Actor:
         self._obs, _ = env.reset(seed=numbers(seed, Stream.ENV_RESET, count, *who))  # type: ignore[arg-type]  # a list
         check_obs(self._obs, self._env_id, self._seeds, "an actor's first reset")
 
-    def step(self, version: int, weights: State, count: int) -> Report:
+    def step(self, version: int, count: int, weights: State) -> Report:
         """Take so many time steps in all environments, store them, and wait until they are acknowledged.
 
         Args:
             version: Of the weights.
-            weights: To act by.
             count: T.
+            weights: To act by.
 
         Raises:
             NonFiniteError: The environment gave a reward or an observation that is NaN or infinite.

@@ -127,7 +127,7 @@ class Crew:
 
     def _call(self, post: Post, count: int, published: Published) -> None:
         try:
-            answer = post.client.call("step", *published, count)
+            answer = post.client.call("step", published.version, count, parcel=published.weights)
         except ShardLost as error:
             self._lose(post, error)
             return

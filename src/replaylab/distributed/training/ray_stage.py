@@ -11,7 +11,8 @@ import ray
 
 from replaylab.distributed.own_code import digest_of, unpacked
 from replaylab.distributed.replay import RemoteWriter
-from replaylab.distributed.replay.shards.ray_transport import NAMESPACE, RayClient, RayPending
+from replaylab.distributed.replay.shards.packing import Packed, answered
+from replaylab.distributed.replay.shards.ray_transport import NAMESPACE, RayClient, RayPending, parcel
 from replaylab.distributed.replay.shards.transport import Pending
 from replaylab.distributed.training.actor import Actor, ActorDeclaration, Report
 from replaylab.learners.api.protocols import State
@@ -30,14 +31,18 @@ class RayActor:
         self._code, self._declared, self._writer = code, declared, writer
         self._actor: Actor | None = None
 
-    def step(self, version: int, weights: State, count: int) -> Report:
+    def handle(self, message: Packed, parcel: Packed | None = None) -> Packed:
+        """Make a packed call, as `RayClient` sends it."""
+        return answered(self, message, parcel)
+
+    def step(self, version: int, count: int, weights: State) -> Report:
         """Take steps; see `Actor.step`."""
         if self._actor is None:
             os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed
             if self._code:
                 sys.path.insert(0, str(unpacked(digest_of(self._code), lambda: self._code)))
             self._actor = Actor(pickle.loads(self._declared), self._writer)
-        return self._actor.step(version, weights, count)
+        return self._actor.step(version, count, weights)
 
 
 @dataclass(frozen=True)
@@ -69,8 +74,8 @@ class RayStage:
         return RayClient(number, life, made.remote(self._shipped[0], declared, self.writer(number)))
 
     def publish(self, weights: State) -> Any:
-        """Put weights into Ray's store, once for all actors."""
-        return ray.put(weights)
+        """Return weights packed, where they are large in Ray's store, once for all actors."""
+        return parcel((weights,))
 
     def ready(self, pendings: list[Pending], seconds: float) -> list[bool]:
         """Return which of the answers are there; where none is, wait for one, but so long at most."""

@@ -135,13 +135,18 @@ class RayTransport:
             return None
 
     def parcel(self, contents: tuple[Any, ...]) -> Any:
-        """Return arguments packed: in the caller's memory, or, where they are large, in its node's object store."""
-        made = packed(contents)
-        return made if isinstance(made, bytes) else ray.put(made)
+        """Return what comes last among a call's arguments, packed."""
+        return parcel(contents)
 
     def batch_room(self) -> int:
         """Return the bytes of the smallest object store."""
         return int(min(one["Resources"].get("object_store_memory", 0) for one in _alive()))
+
+
+def parcel(contents: tuple[Any, ...]) -> Any:
+    """Return arguments packed: in the caller's memory, or, where they are large, in its node's object store."""
+    made = packed(contents)
+    return made if isinstance(made, bytes) else ray.put(made)
 
 
 def connected(run: str, placement: Any, shards: int) -> RayTransport:
