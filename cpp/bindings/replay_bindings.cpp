@@ -287,7 +287,7 @@ void bind_functions(nb::module_& module) {
             return nb::module_::import_("numpy").attr("concatenate")(arrays);
         },
         nb::arg("arrays"),
-        nb::sig("def concatenate(arrays: Sequence[numpy.typing.NDArray]) -> numpy.typing.NDArray"));
+        nb::sig("def concatenate(arrays: Sequence[numpy.typing.NDArray[Any]]) -> numpy.typing.NDArray[Any]"));
     module.def("row_nbytes", &row_nbytes, nb::arg("fields"), nb::arg("transforms"));
     module.def("row_offsets", &row_offsets, nb::arg("fields"));
     module.def(

@@ -55,7 +55,7 @@ class RaySession:
         self, address: str | None = None, *, cores: float | None = None, object_store_bytes: int | None = None
     ) -> None:
         check_installed()
-        _check_form(address)
+        check_address(address)
         self.address = address
         self._cores = cores
         self._object_store_bytes = object_store_bytes
@@ -126,8 +126,12 @@ class RaySession:
         return words if isinstance(error, _NobodyError) else f"The cluster at {self.address} cannot be joined: {words}"
 
 
-def _check_form(address: str | None) -> None:
-    """Raise ConfigError for what is no address."""
+def check_address(address: str | None) -> None:
+    """Raise where this is no address of a cluster.
+
+    Raises:
+        ConfigError: it is none.
+    """
     if address in (None, "auto"):
         return
     host, _, port = str(address).rpartition(":")

@@ -27,6 +27,7 @@ MADE = {
     "count_replays": TRUTH,
     "seed": SEED,
     "placement": ANY,
+    "address": "None",
     "prefetch": "0",
     "limiter": "None",
     "snapshot": "None",

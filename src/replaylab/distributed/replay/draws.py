@@ -225,10 +225,9 @@ class Draws:
         """Wait for what was asked for, and return what came."""
         answers, columns = {}, []
         for shared, batch in asked.parts:
-            place, answer = shared.place, shared.rows(batch)
-            if answer is None or answer[0] is None:  # lost, or it has nothing to draw any more
+            place, (part, tally) = shared.place, shared.rows(batch) or (None, None)
+            if part is None or tally is None:  # lost, or it has nothing to draw any more
                 continue
-            part, tally = answer
             part["id"] = global_ids(place.epoch, place.number, part["id"])
             answers[place.number] = (part["probability"], tally)
             columns.append(part)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from replaylab.arguments import LARGEST_AXIS, check, flag, instance, optional, whole
+from replaylab.distributed.ray_session import check_address
 from replaylab.distributed.replay.limiter import Limiter
 from replaylab.distributed.replay.shards.ids import MOST_EPOCHS, MOST_SHARDS
 from replaylab.distributed.replay.shards.transport import Declaration, Transport
@@ -56,6 +57,7 @@ class Means:
     def __post_init__(self) -> None:
         check(self, "", shards=whole(), prefetch=whole(0, 1000), strict=flag)
         check(self, "", limiter=optional(instance(Limiter, "a Limiter, or None")))
+        check_address(self.address)
         check(self, "", snapshot=optional(instance(Snapshots, "Snapshots(folder), or None")))
 
 

@@ -81,7 +81,7 @@ class Routes:
             rows, envs = np.flatnonzero(mine.any(1)), np.flatnonzero(mine.any(0))
             first, last = rows[0], rows[-1] + 1
             gaps = len(rows) < last - first or len(envs) < mine.shape[1]
-            at: tuple[Any, Any] = np.ix_(rows, envs) if gaps else (slice(first, last), slice(None))
+            at: Any = np.ix_(rows, envs) if gaps else (slice(first, last), slice(None))
             yield Route(shard, at, envs, mine[at], episodes[at])
 
     def end_episode(self, asked: Flags) -> list[tuple[int, Ids]]:

@@ -69,7 +69,7 @@ def _reduced(array: npt.NDArray[Any]) -> Any:
     if array.dtype.kind not in "biufc" or not array.size:
         return array.__reduce_ex__(4)
     whole = array if array.flags.c_contiguous else array.copy()
-    return np.ndarray, (array.shape, array.dtype.str, pickle.PickleBuffer(whole))
+    return np.ndarray, (array.shape, array.dtype.str, pickle.PickleBuffer(whole.data))
 
 
 class _Pickler(pickle.Pickler):
