@@ -288,7 +288,7 @@ class RemoteReplay(Declared):
 
         Raises:
             PriorityError, ShapeError, DtypeError, ConfigError: As for `ReplayBuffer.update_priorities`.
-            IdError: An id is of no shard there ever was.
+            IdError: An id was never given out; those of shards that are lost are not told apart.
         """
         steps = np.asarray(ids)
         if steps.dtype.kind not in "iu" and steps.size:
