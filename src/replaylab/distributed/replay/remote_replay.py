@@ -376,8 +376,13 @@ class RemoteReplay(Declared):
                 self._session.close()
 
     def tend(self) -> bool:
-        """See to lost shards and to snapshots; done in the background, twice a second, and by `sample`."""
+        """See to lost shards and to snapshots; done in the background, twice a second, and by `sample`.
+
+        False: the replay is closed.
+        """
         with self._lock:
+            if self._fleet.stopped:
+                return False
             self._fleet.refresh(PERIOD if self._fleet.transport.background else 0.0)
             self._saver.tend(self._fleet, self._template, self._about)
         return True
