@@ -101,8 +101,28 @@ def test_senseless_feedback(arguments, error):
         made.update_priorities(*arguments)
 
 
-def test_an_id_that_its_shard_never_gave_out():
-    made, _ = replay(shards=2, strict=True)
-    made.extend(**steps(0, 20))
-    with pytest.raises(IdError):
-        made.update_priorities([500], [1.0])
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_id_that_its_shard_never_gave_out_is_refused_at_once(strict):
+    made, _ = replay(shards=2, strict=strict)
+    ids = made.extend(**steps(0, 20))
+    for unknown in (ids.max() + 1, 500, 1 << 40 | 10):
+        with pytest.raises(IdError, match=f"id {unknown} was never given out"):
+            made.update_priorities([*ids, unknown], [5.0] * 21)
+    for _ in range(20):
+        assert made.update_priorities(ids, priority=np.ones(20)) == 20
+    assert made.stats().stale_updates == 0
+    assert made.probabilities(ids) == pytest.approx(np.full(20, 1 / 20))
+
+
+def test_ids_of_a_writer_elsewhere_are_known_before_the_learner_is_told():
+    made, transport = replay(shards=2)
+    writer = made.writer()
+    ids = writer.put(steps(0, 10), None, None, many=True)
+    writer.flush()
+    assert not any(place.tally.size for place in made._fleet.places)
+    assert made.update_priorities(ids, priority=np.ones((10, 1))) == 10
+    made.stats()
+    writer.extend(**steps(10, 5)), writer.flush()
+    transport.shard(0).die()  # found lost when it is asked for what it has given out
+    assert made.update_priorities([10], [1.0]) == 0
+    assert made.stats().stale_updates == 1

@@ -136,11 +136,47 @@ def test_an_equal_split_would_be_caught():
 @pytest.mark.parametrize("totals", [[3.0, 0.0, 1.0], [0.0, 5.0], [1e-300, 1e300], [1.0] * 7, [0.0, 1.0, 0.0]])
 def test_strata_give_every_row_and_the_right_shares(totals):
     random, totals = np.random.default_rng(0), np.array(totals)
-    counts = np.array([split(totals, 5, random) for _ in range(4000)])
+    counts = np.array([split(totals, 5, random, stratified=True) for _ in range(4000)])
     assert (counts.sum(1) == 5).all()
     assert (counts[:, totals == 0] == 0).all()
     assert np.abs(counts - 5 * totals / totals.sum()).max() < 2
     assert counts.mean(0) == pytest.approx(5 * totals / totals.sum(), abs=0.05)
+
+
+def as_binomial(counts, rows, p):
+    """Whether counts may be binomial: what is rare is one event."""
+    expected = stats.binom.pmf(np.arange(rows + 1), rows, p) * len(counts)
+    found, often = np.bincount(counts, minlength=rows + 1), expected > 5
+    if often.sum() == 1:
+        return found[often] == len(counts)
+    drawn, law = ([one[often][0] + one[~often].sum(), *one[often][1:]] for one in (found, expected))
+    return stats.chisquare(drawn, law).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("totals", [[3.0, 0.0, 1.0], [0.0, 5.0], [1e-300, 1e300], [1.0] * 7, [1.0, 0.0], [0.1] * 10])
+def test_shares_that_are_not_stratified_are_multinomial(totals):
+    random, totals = np.random.default_rng(0), np.array(totals)
+    counts = np.array([split(totals, 5, random, stratified=False) for _ in range(4000)])
+    assert (counts.sum(1) == 5).all()
+    assert (counts[:, totals == 0] == 0).all()
+    for own, p in zip(counts.T, totals / totals.sum(), strict=True):
+        assert as_binomial(own, 5, p)
+
+
+@pytest.mark.parametrize("sampler", [Uniform(), Prioritized(alpha=1.0, beta=0.5, stratified=False)], ids=repr)
+def test_rows_of_a_batch_are_independent_over_shards(sampler):
+    """As of one buffer: of 64 rows a shard with half of the mass gives any number, not always 32."""
+    made, _ = replay(shards=2, sampler=sampler)
+    made.extend(**steps(0, 400))
+    first = np.array([(made.sample(64).id >> 40 == 0).sum() for _ in range(400)])
+    assert as_binomial(first, 64, 0.5)
+
+
+@pytest.mark.parametrize("sampler", [Uniform(stratified=True), Prioritized(), ReLo(), LAP()], ids=repr)
+def test_rows_of_a_stratified_batch_are_shared_out_evenly(sampler):
+    made, _ = replay(shards=2, sampler=sampler)
+    made.extend(**steps(0, 400))
+    assert {(made.sample(64, progress=0.0).id >> 40 == 0).sum() for _ in range(20)} == {32}
 
 
 @pytest.mark.parametrize("normalize", ["buffer", "batch", "none"])
@@ -149,6 +185,7 @@ def test_weights_are_those_of_one_buffer(normalize):
     made, _, ids = unequal(sampler)
     errors = np.abs(np.cos(np.arange(len(ids)))) + 0.01
     made.update_priorities(ids, errors)
+    made.stats()  # with the totals as they are now
     with pytest.raises(ConfigError, match="`progress` in \\[0, 1\\] is needed"):
         made.sample(8)
     batch = made.sample(256, progress=0.5)

@@ -1,12 +1,14 @@
 """Laws 4, 6 and 7: what happens when shards die, and what comes back from snapshots."""
 
 from threading import Event
+from time import sleep
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from replaylab.distributed.replay import RemoteReplay, Snapshots
+from replaylab.distributed.replay.supervisor import PERIOD
 from replaylab.errors import ConfigError, OverSizeError, SnapshotError, StorageError
 from replaylab.replay import FrameStack, NStep, Prioritized, Replay, Reservoir, Uniform
 from tests.distributed.replay.conftest import EPISODES, episode, replay, steps
@@ -277,3 +279,24 @@ def test_a_replay_that_was_closed_says_so():
         made.sample(2)
     with pytest.raises(StorageError, match="the shards of this replay have ended"):
         made.sample(2)
+
+
+def test_shards_that_were_closed_are_not_told_as_lost(caplog):
+    """Not by the supervisor, which came to the lock while they were, nor by calls that come too late."""
+    made, _ = replay(transport=InProcess(background=True))
+    made.extend(**steps(0, 5))
+    with made._lock:
+        sleep(2 * PERIOD)  # the supervisor waits for the lock now
+        made.close()
+    made._supervisor._thread.join(10)
+    for call in (
+        made.stats,
+        made.__len__,
+        lambda: made.extend(**steps(0, 5)),
+        lambda: made.update_priorities([0], [1.0]),
+    ):
+        with pytest.raises(StorageError, match="the shards of this replay have ended"):
+            call()
+    made.close()
+    assert caplog.records == []
+    assert [place.losses for place in made._fleet.places] == [0, 0]

@@ -1,5 +1,6 @@
 """Law 4: what is acknowledged is kept while the shard lives; the rest is sent again, and stored once."""
 
+from copy import deepcopy
 from unittest.mock import patch
 
 import numpy as np
@@ -154,6 +155,119 @@ def test_an_episode_that_a_loss_has_cut_is_not_looked_across():
     made.extend(**{name: value[8:] for name, value in whole.items()})
     assert shard.buffer.as_batch([3]).next_obs[0, 0] == 4
     assert shard.buffer.as_batch([4]).next_obs[0, 0] == 11
+
+
+def looked_back_on(transport, number=0):
+    """Of each step in a shard the observation three steps on, or the last one where its episode was left before."""
+    buffer = transport.shard(number).shard.buffer
+    return buffer.as_batch(buffer.stored_ids()[0].reshape(-1)).next_obs[:, 0].tolist()
+
+
+def within(columns, first, last):
+    return {name: value[first:last] for name, value in columns.items()}
+
+
+THREE = {"fields": EPISODES, "transforms": [NStep(3, gamma=1.0)], "sampler": Uniform()}
+
+
+def test_a_writer_that_takes_over_an_environment_begins_an_episode():
+    made, transport = replay(shards=2, **THREE)
+    for first in (0, 100):
+        writer = made.writer()
+        writer.extend(**episode(first, 5, ends=False)), writer.flush()
+    assert looked_back_on(transport) == [3, 4, 5, 5, 5, 103, 104, 105, 105, 105]
+    writer.extend(**within(episode(100, 9), 5, 9)), writer.flush()  # which goes on with its own
+    assert looked_back_on(transport)[5:] == [103, 104, 105, 106, 107, 108, 109, 109, 109]
+
+
+@pytest.mark.parametrize("others", [[0], [1], [0, 1]])
+def test_of_the_environments_those_that_are_taken_over_are_cut(others):
+    made, transport = replay(shards=1, num_envs=2, **THREE)
+    both = [episode(0, 8, ends=False), episode(100, 8, ends=False)]
+    columns = {name: np.stack([part[name] for part in both], axis=1) for name in both[0]}
+    one, other = made.writer(), made.writer(others)
+    one.extend(**within(columns, 0, 4)), one.flush()
+    other.extend(**{name: value[4:8, others] for name, value in columns.items()}), other.flush()
+    before, after = [3, 4, 4, 4], [7, 8, 8, 8]
+    want = [100 * e + x for e in (0, 1) for x in (before + after if e in others else before)]
+    assert sorted(looked_back_on(transport)) == want
+
+
+def sent(writer):
+    """A writer as another process gets it; the shards are the same."""
+    make, given, state = writer.__reduce__()
+    copy = make(*given)
+    vars(copy).update(deepcopy(state))
+    return copy
+
+
+def test_a_writer_that_is_sent_elsewhere_goes_on_with_its_episode():
+    made, transport = replay(shards=3, **THREE)
+    writer = made.writer()
+    writer.extend(**episode(0, 4)), writer.flush()  # the next one is for shard 1
+    for first, last in ((0, 3), (3, 5), (5, 9)):
+        writer = sent(writer)
+        writer.extend(**within(episode(100, 9), first, last)), writer.flush()
+    assert looked_back_on(transport, 1) == [103, 104, 105, 106, 107, 108, 109, 109, 109]
+    writer.extend(**episode(200, 2)), writer.flush()
+    assert looked_back_on(transport, 2) == [202, 202]
+
+
+def test_two_copies_of_a_writer_do_not_go_on_with_each_others_episodes():
+    """As of a task with a writer that Ray runs again."""
+    made, transport = replay(shards=1, **THREE)
+    writer = made.writer()
+    writer.extend(**episode(0, 2, ends=False)), writer.flush()
+    one, other = sent(writer), sent(writer)
+    one.extend(**within(episode(0, 4, ends=False), 2, 4)), one.flush()
+    other.extend(**within(episode(100, 4, ends=False), 2, 4)), other.flush()
+    other.extend(**within(episode(100, 6), 4, 6)), other.flush()
+    assert looked_back_on(transport) == [3, 4, 4, 4, 105, 106, 106, 106]
+    assert transport.shard(0).shard._notes.episodes[:8].tolist() == [0] * 4 + [4] * 4
+
+
+def test_resets_are_left_out_by_a_writer_that_was_sent_before_them():
+    fields = {"x": Field(), "terminated": FLAG, "truncated": FLAG}
+    made, transport = replay(fields=fields, shards=1, num_envs=1, autoreset="next_step")
+    writer = made.writer()
+    for x, over in enumerate((False, True, False, False)):
+        writer.add(x=[x], terminated=[over], truncated=[False]), writer.flush()
+        writer = sent(writer)
+    assert held(transport, 1) == [[0, 1, 3]]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_whatever_is_left_out_or_sent_elsewhere_episodes_are_those_of_one_buffer(shards):
+    random = np.random.default_rng(shards)
+    for _ in range(12):
+        made, transport = replay(shards=shards, num_envs=2, **THREE)
+        one, writer = ReplayBuffer(1000, EPISODES, num_envs=2, transforms=THREE["transforms"]), made.writer()
+        for k in range(8):
+            shape = (random.integers(1, 6), 2)
+            obs = (100 * k + np.arange(2 * shape[0]).reshape(shape))[..., None] + np.zeros(2)
+            given = {"obs": obs, "next_obs": obs + 0.5, "reward": obs[..., 0], "where": random.random(shape) < 0.8}
+            given |= {"terminated": random.random(shape) < 0.2, "truncated": random.random(shape) < 0.1}
+            writer.extend(**given), one.extend(**given)
+            left = random.random(2) < 0.1
+            writer.end_episode(left), one.end_episode(left), writer.flush()
+            writer = sent(writer) if k % 3 else writer
+        want, got = rows_of(one), {}
+        for number in range(shards):
+            got |= rows_of(transport.shard(number).shard.buffer)
+        assert got == want
+
+
+def rows_of(buffer):
+    batch = buffer.as_batch(buffer.stored_ids()[0].reshape(-1))
+    return {x: (y, r) for x, y, r in zip(batch.obs[:, 0], batch.next_obs[:, 0], batch.reward, strict=True)}
+
+
+def test_no_steps_are_stored_as_by_one_buffer():
+    made, _ = replay(shards=2)
+    assert made.extend(**steps(0, 0)).tolist() == []
+    made, _ = replay(shards=2, num_envs=2)
+    nothing = {"x": np.zeros((0, 2)), "terminated": np.zeros((0, 2), bool), "truncated": np.zeros((0, 2), bool)}
+    assert made.extend(**nothing).shape == ReplayBuffer(9, made.fields, num_envs=2).extend(**nothing).shape == (0, 2)
 
 
 def flags(T, ended):

@@ -78,7 +78,7 @@ class Draws:
         limiter: How often steps may be drawn.
         min_size: Steps that must be stored.
         strict: Whether totals are read before every draw.
-        random: Where the strata's draws lie.
+        random: Of the shards' shares.
         pause: Sleeps for some seconds; what else is called from other threads may come in between.
     """
 
@@ -94,6 +94,7 @@ class Draws:
         pause: Callable[[float], Any],
     ) -> None:
         self._fleet, self._sampler, self._random, self._pause = fleet, sampler, random, pause
+        self._stratified = getattr(sampler, "stratified", True)  # those that have no such option are
         self._prefetch, self._limiter, self._min_size, self._strict = prefetch, limiter, min_size, strict
         self._asked: deque[Asked] = deque()
         self._row_bytes = INLINE  # as long as it is not known
@@ -186,7 +187,7 @@ class Draws:
         """Ask for so many batches of so many rows."""
         fleet = self._fleet
         totals, clients = fleet.totals(), [place.client for place in fleet.places]
-        counts = [split(totals, rows, self._random) for _ in range(batches)]
+        counts = [split(totals, rows, self._random, self._stratified) for _ in range(batches)]
         asked = [Asked(rows, totals, clients) for _ in counts]
         for place, own in zip(fleet.places, zip(*counts, strict=True), strict=True):
             if any(own):

@@ -14,6 +14,8 @@ from replaylab.replay import Fifo, ReplayBuffer
 
 Ids = npt.NDArray[np.int64]
 
+LARGEST = np.iinfo(np.int64).max
+
 WINDOW = 8
 """Rounds of feedback whose answers are not waited for."""
 
@@ -38,10 +40,10 @@ class Feedback:
         """Send values for ids (n,), and return how many are still stored, as far as told; if strict, now.
 
         Raises:
-            IdError: An id is of no shard there ever was.
+            IdError: An id was never given out, as far as can be known: of shards that are lost any may have been.
         """
         epoch, shard, step = places_of(ids)
-        self._check(ids, epoch, shard)
+        self._check(ids)
         sent, found, asked = 0, 0, []
         for place in self._fleet.live():
             mine = (shard == place.number) & (epoch == place.epoch)
@@ -86,13 +88,23 @@ class Feedback:
             return len(steps)
         return int((steps >= place.tally.next_id - place.tally.size).sum())
 
-    def _check(self, ids: Ids, epoch: Ids, shard: Ids) -> None:
-        epochs = np.array([place.epoch for place in self._fleet.places])
-        known = shard < len(epochs)
-        wrong = ~known | (epoch > epochs[np.where(known, shard, 0)])
-        wrong |= ids < -1
+    def _check(self, ids: Ids) -> None:
+        wrong = self._unknown(ids)
+        if wrong.any():
+            self._fleet.refresh()  # they may be newer than what was told, from a writer elsewhere
+            wrong = self._unknown(ids)
         if wrong.any():
             raise IdError(f"id {ids[wrong][0]} was never given out by this replay; pass the ids of a batch")
+
+    def _unknown(self, ids: Ids) -> npt.NDArray[np.bool_]:
+        """Return which ids no shard has given out, as far as told."""
+        epoch, shard, step = places_of(ids)
+        places = self._fleet.places
+        own = np.where(shard < len(places), shard, 0)
+        epochs = np.array([place.epoch for place in places])[own]
+        next_ids = np.array([place.tally.next_id if place.tally else LARGEST for place in places])[own]
+        unknown: npt.NDArray[np.bool_] = (shard >= len(places)) | (epoch > epochs) | (ids < -1)
+        return unknown | ((epoch == epochs) & (step >= next_ids))
 
 
 def values_of(given: Any) -> npt.NDArray[np.float64]:

@@ -24,22 +24,33 @@ from replaylab.replay import Sampler
 Floats = npt.NDArray[np.float64]
 
 
-def split(totals: Sequence[float], rows: int, random: np.random.Generator) -> list[int]:
-    """Return how many rows each shard gives: one draw from each of B equal strata of the line of all totals.
+def split(totals: Sequence[float], rows: int, random: np.random.Generator, stratified: bool) -> list[int]:
+    """Return how many rows each shard gives.
+
+    Stratified: one draw from each of B equal strata of the line of all totals. Else B independent draws from all of it,
+    so that the shares are multinomial, as those of one buffer are: P(c) = B!/Πcₛ! · Π(T̂ₛ/ΣT̂)^cₛ.
 
     Args:
         totals: T̂ (S,), their sum positive.
         rows: B.
-        random: Where in its stratum each draw lies.
+        random: Where in its stratum each draw lies, or on the line.
+        stratified: Which of both.
 
     Example:
-        >>> split([3.0, 0.0, 1.0], 8, np.random.default_rng(0))
+        >>> split([3.0, 0.0, 1.0], 8, np.random.default_rng(0), stratified=True)
         [6, 0, 2]
     """
+    counts = [0] * len(totals)
+    if not stratified:
+        there = [s for s, total in enumerate(totals) if total > 0.0]  # the last has all that is left
+        whole = sum(totals)
+        for s, count in zip(there, random.multinomial(rows, [totals[s] / whole for s in there]).tolist(), strict=True):
+            counts[s] = count
+        return counts
     line = list(accumulate(totals))
     ends = [end * (rows / line[-1]) for end in line]
     last = ends.index(ends[-1])  # has all that is left, however sums are rounded
-    counts, given, stratum, mark = [0] * len(ends), 0, -1, 0.0
+    given, stratum, mark = 0, -1, 0.0
     for s, end in enumerate(ends[:last]):
         if int(end) != stratum:  # where two ends lie in one stratum, its one mark is the same
             stratum, mark = int(end), random.random()

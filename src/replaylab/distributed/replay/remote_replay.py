@@ -288,7 +288,7 @@ class RemoteReplay(Declared):
 
         Raises:
             PriorityError, ShapeError, DtypeError, ConfigError: As for `ReplayBuffer.update_priorities`.
-            IdError: An id is of no shard there ever was.
+            IdError: An id was never given out; those of shards that are lost are not told apart.
         """
         steps = np.asarray(ids)
         if steps.dtype.kind not in "iu" and steps.size:
@@ -376,8 +376,13 @@ class RemoteReplay(Declared):
                 self._session.close()
 
     def tend(self) -> bool:
-        """See to lost shards and to snapshots; done in the background, twice a second, and by `sample`."""
+        """See to lost shards and to snapshots; done in the background, twice a second, and by `sample`.
+
+        False: the replay is closed.
+        """
         with self._lock:
+            if self._fleet.stopped:
+                return False
             self._fleet.refresh(PERIOD if self._fleet.transport.background else 0.0)
             self._saver.tend(self._fleet, self._template, self._about)
         return True

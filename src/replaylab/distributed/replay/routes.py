@@ -24,6 +24,7 @@ class Route(NamedTuple):
         columns: Which environments these are, int64 (e,).
         where: Which of these are its steps, bool (t, e).
         episodes: The number of each one's episode, int64 (t, e).
+        follows: How many stored steps of its episode each environment's first one follows, int64 (e,).
     """
 
     shard: int
@@ -31,6 +32,7 @@ class Route(NamedTuple):
     columns: Ids
     where: Flags
     episodes: Ids
+    follows: Ids
 
 
 class Routes:
@@ -38,6 +40,9 @@ class Routes:
 
     An episode ends with ``terminated`` or ``truncated``, or by `end_episode`. Without these fields all steps until
     `end_episode` go to one shard, or, where nothing looks around them, as many as `run` says.
+
+    It can be sent to other processes between two steps of an episode: a shard joins a step to the one before it only
+    if number and place in the episode say so, whatever became of copies.
 
     In mode "next_step" the step after an end is the environment resetting itself. It is left out here: a shard that
     takes another's place would not know of the end.
@@ -56,25 +61,30 @@ class Routes:
         self._home = envs % shards
         self._episode = np.random.default_rng().integers(2**50, size=len(envs))  # no other writer has these numbers
         self._resets = np.zeros(len(envs), np.bool_)
-        self._ran = np.zeros(len(envs), np.int64)  # steps of the run so far
+        self._ran = np.zeros(len(envs), np.int64)  # stored steps of the episode, or run, so far
 
     def route(self, columns: dict[str, Any], given: Flags) -> Iterator[Route]:
         """Yield what goes where, of columns ``T e *shape`` and of which of their steps are given, (T, e)."""
+        if not len(given):
+            return
         ends = columns[ENDS[0]] | columns[ENDS[1]] if self._told_ends else np.zeros(given.shape, np.bool_)
         ends = ends.astype(np.bool_)
         stored = self._without_resets(given, ends) if self._skips else given
+        ran = self._ran
         if self._alone:
-            ran = self._ran + np.cumsum(stored, 0)
-            ends, self._ran = ran % self._run == 0, ran[-1] % self._run
+            ends = (ran + np.cumsum(stored, 0)) % self._run == 0
         over = stored & ends
         if stored.all() and not over[:-1].any() and (self._home == self._home[0]).all():  # all to one shard
             shard, episodes = int(self._home[0]), np.empty(given.shape, np.int64)
             episodes[:] = self._episode
+            self._ran = np.where(over[-1], 0, ran + len(given))
             self._leave(over[-1])
-            yield Route(shard, (slice(None), slice(None)), np.arange(given.shape[1]), stored, episodes)
+            yield Route(shard, (slice(None), slice(None)), np.arange(given.shape[1]), stored, episodes, ran)
             return
         before = np.cumsum(over, 0) - over  # how many episodes each environment has ended before this step
         home, episodes = (self._home + before) % self._shards, self._episode + before
+        count = ran + np.cumsum(stored, 0)
+        self._ran = count[-1] - np.where(over, count, 0).max(0)
         self._leave(over.sum(0))
         for shard in np.unique(home[stored]).tolist():
             mine = stored & (home == shard)
@@ -82,12 +92,14 @@ class Routes:
             first, last = rows[0], rows[-1] + 1
             gaps = len(rows) < last - first or len(envs) < mine.shape[1]
             at: Any = np.ix_(rows, envs) if gaps else (slice(first, last), slice(None))
-            yield Route(shard, at, envs, mine[at], episodes[at])
+            begun = before[mine.argmax(0)[envs], envs] == 0  # before this call
+            yield Route(shard, at, envs, mine[at], episodes[at], np.where(begun, ran[envs], 0))
 
     def end_episode(self, asked: Flags) -> list[tuple[int, Ids]]:
         """End the episodes of these environments, bool (e,); return which shards are to know it of which of them."""
         told = [(shard, np.flatnonzero(asked & (self._home == shard))) for shard in np.unique(self._home[asked])]
         self._resets &= ~asked
+        self._ran = np.where(asked, 0, self._ran)
         self._leave(asked)
         return [(int(shard), columns) for shard, columns in told]
 

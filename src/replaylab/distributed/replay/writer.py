@@ -71,7 +71,8 @@ class RemoteWriter:
 
     `RemoteReplay.writer` makes it. What it is given is on its way when `add` returns; a shard that has stored a step
     acknowledges it. Where a shard is lost, what it had not acknowledged is sent again to the one in its place, and
-    stored once. An episode lives in one shard, the environment's next one in the next.
+    stored once. An episode lives in one shard, the environment's next one in the next. Sent elsewhere after `flush`, a
+    writer goes on with its episodes; a new one for the same environments begins others.
 
     Back-pressure: with `window` calls unacknowledged, the next one waits.
 
@@ -107,7 +108,8 @@ class RemoteWriter:
         if self.unacknowledged:
             raise ConfigError("a writer with unacknowledged steps cannot be sent elsewhere; call its flush() before")
         clients = [line.client for line in self._lines]
-        return RemoteWriter, (self._transport, clients, self._template, self._envs, self._window, self._run)
+        given = (self._transport, clients, self._template, self._envs, self._window, self._run)
+        return RemoteWriter, given, {"_routes": self._routes}  # under a name of its own, in the midst of its episodes
 
     @property
     def unacknowledged(self) -> int:
@@ -165,9 +167,9 @@ class RemoteWriter:
         shape = (len(next(leaves(columns))), len(self._envs))
         given = np.ones(shape, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(shape)
         ids = np.full(shape, -1)
-        for shard, at, envs, mask, episodes in self._routes.route(columns, given):
+        for shard, at, envs, mask, *episodes in self._routes.route(columns, given):
             part, last = (map_tree(itemgetter(at), one) for one in (columns, final_obs))
-            self._send(shard, "add", (self._envs[envs], part, mask, last, episodes), partial(_fill, ids, at, mask))
+            self._send(shard, "add", (self._envs[envs], part, mask, last, *episodes), partial(_fill, ids, at, mask))
         return ids
 
     def _send(self, shard: int, method: str, arguments: tuple[Any, ...], acknowledge: Callable[[Ids], None]) -> None:

@@ -126,7 +126,7 @@ class Fleet:
     def __init__(
         self, transport: Transport, declarations: list[Declaration], folder: Callable[[int], str | None]
     ) -> None:
-        self.transport, self._folder, self._stopped = transport, folder, False
+        self.transport, self._folder, self.stopped = transport, folder, False
         self.places: list[Place] = []
         coming = [Starting(transport, one, None) for one in declarations]
         try:
@@ -145,7 +145,7 @@ class Fleet:
 
     def stop(self) -> None:
         """End all shards; none is started any more."""
-        self._stopped = True
+        self.stopped = True
         for place in self.places:
             place.client.stop()
             if place.begun is not None:
@@ -213,6 +213,7 @@ class Fleet:
 
     def lose(self, place: Place, client: ShardClient, reason: ShardLost) -> None:
         """Start another shard in place of one that is lost, if that has not been done yet; do not wait for it."""
+        self._check_going()
         if place.client is not client or place.tally is None:
             return
         place.losses += 1
@@ -222,6 +223,7 @@ class Fleet:
 
     def tend(self) -> None:
         """See which shards have come, and start those again that could not be started; waits for none."""
+        self._check_going()
         for place in self.places:
             if place.retry_at is not None and monotonic() >= place.retry_at:
                 place.retry_at = None
@@ -239,9 +241,11 @@ class Fleet:
                 if not isinstance(error, ShardLost):  # then its snapshot is of no use
                     place.declaration = replace(place.declaration, folder=None)
 
-    def _start(self, place: Place, folder: str | None) -> None:
-        if self._stopped:
+    def _check_going(self) -> None:
+        if self.stopped:
             raise StorageError("the shards of this replay have ended; make it again, or load a snapshot")
+
+    def _start(self, place: Place, folder: str | None) -> None:
         epoch = place.epoch + 1
         if epoch >= MOST_EPOCHS:
             raise StorageError(f"shard {place.number} was lost {epoch} times; there are no more epochs for ids")

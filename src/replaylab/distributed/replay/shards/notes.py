@@ -24,7 +24,7 @@ class ShardNotes:
     """What a shard remembers beside its buffer.
 
     Attributes:
-        episodes: int64 (C,): by the slot of a `Fifo`, the number of its step's episode.
+        episodes: int64 (C,): by the slot of a `Fifo`, the id of its episode's first step here.
         added: Steps that writers have stored.
         applied: Of each writer, by number, the ids of the last add that was applied, and of those before it that the
             writer did not know to be acknowledged then.

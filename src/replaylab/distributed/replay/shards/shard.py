@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes, write_notes
+from replaylab.distributed.replay.shards.open_episodes import OpenEpisodes
 from replaylab.distributed.replay.shards.reinsertion import absorb
 from replaylab.distributed.replay.shards.transport import Declaration
 from replaylab.distributed.replay.shards.trees import map_tree, spread
@@ -73,6 +74,7 @@ class Shard:
             seed = np.random.SeedSequence((given.seed, given.number, given.epoch))
             self.buffer = ReplayBuffer(**given.options, seed=seed)
             absorb(self.buffer, self._notes, given)
+        self._open = OpenEpisodes(self.buffer.num_envs or 1)
         self._begun = True
         return self.tally()
 
@@ -86,8 +88,12 @@ class Shard:
         where: npt.NDArray[np.bool_],
         final_obs: Any,
         episodes: Ids,
+        follows: Ids,
     ) -> tuple[Ids, Tally]:
         """Store T steps of some environments, once, however often they are sent.
+
+        An environment's first step is joined to the one before it only if it is the next one of the same episode, and
+        not where another writer has taken the environment over.
 
         Args:
             writer: Whose steps.
@@ -98,6 +104,7 @@ class Shard:
             where: bool (T, e): what is stored.
             final_obs: As for `ReplayBuffer.extend`.
             episodes: int64 (T, e): the number of each step's episode.
+            follows: int64 (e,): how many stored steps of its episode each environment's first one follows.
 
         Returns:
             The shard's own ids, int64 (T, e), −1 where nothing was stored; and the tally.
@@ -109,11 +116,14 @@ class Shard:
         if number <= max(applied):
             self._repeated += 1
             return applied.get(number, np.full(where.shape, -1)), self.tally()
+        goes_on = self._open.goes_on(envs, where, episodes, follows)
+        if not goes_on.all():
+            self._end_episode(envs[~goes_on])
         ids = self._store(envs, steps, where, final_obs)
+        first = self._open.note(envs, where, episodes, follows, ids)
         if isinstance(self.buffer.retention, Fifo):
             stored = ids >= 0
-            slots = ids[stored] % self.buffer.capacity
-            self._notes.episodes[slots] = episodes[stored] + (self._epoch << 51)  # an episode cut by a loss is two
+            self._notes.episodes[ids[stored] % self.buffer.capacity] = first[stored]
         count = int(where.sum())
         self._notes.added += count
         self._stored += count
@@ -124,9 +134,7 @@ class Shard:
         """Say that environments were reset separately; numbered as `add` is."""
         applied = self._applied(writer, number, acknowledged)
         if number > max(applied):
-            over = np.zeros(self.buffer.num_envs or 1, np.bool_)
-            over[envs] = True
-            self.buffer.end_episode(None if self.buffer.num_envs is None else over)
+            self._end_episode(envs)
             applied[number] = np.zeros(0, np.int64)
         return np.zeros(0, np.int64), self.tally()
 
@@ -176,6 +184,11 @@ class Shard:
         write_notes(Path(folder), self.buffer.next_id, self._notes)  # first: the buffer's manifest says which count
         self.buffer.save(folder)
         return self.tally()
+
+    def _end_episode(self, envs: Ids) -> None:
+        over = np.zeros(self.buffer.num_envs or 1, np.bool_)
+        over[envs] = True
+        self.buffer.end_episode(over[0] if self.buffer.num_envs is None else over)
 
     def _rows(self, count: int) -> dict[str, Any] | None:
         try:
