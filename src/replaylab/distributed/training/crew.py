@@ -22,8 +22,14 @@ MOST_LOSSES = 5
 class ActorClient(Protocol):
     """An actor, as the crew sees it. It answers calls in the order in which they came."""
 
-    def call(self, method: str, *arguments: Any) -> Pending:
-        """Call a method of the `Actor`, without waiting for its answer; raise `ShardLost` where it is known dead."""
+    def call(self, method: str, *arguments: Any, parcel: Any) -> Pending:
+        """Call a method of the `Actor`, without waiting for its answer; raise `ShardLost` where it is known dead.
+
+        Args:
+            method: Which.
+            arguments: Its arguments but the last.
+            parcel: The last, of `Stage.publish`.
+        """
         ...
 
     def stop(self) -> None:

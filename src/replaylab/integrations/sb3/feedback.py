@@ -57,7 +57,7 @@ class Draw:
         """Return |δ| of every row, the mean over critics (B,); None where no difference was seen."""
         found = [_array(apart).reshape(len(self.ids), -1) for apart in self._apart]
         if len(found) == 1 and found[0].shape[1] == 1:
-            return np.abs(found[0][:, 0])
+            return cast("npt.NDArray[Any]", np.abs(found[0][:, 0]))
         return np.mean([np.abs(one).mean(1) for one in found], axis=0, dtype=found[0].dtype) if found else None
 
     def met(self, first: torch.Tensor, second: torch.Tensor, by: str) -> None:
