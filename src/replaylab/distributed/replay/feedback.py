@@ -103,8 +103,8 @@ class Feedback:
         own = np.where(shard < len(places), shard, 0)
         epochs = np.array([place.epoch for place in places])[own]
         next_ids = np.array([place.tally.next_id if place.tally else LARGEST for place in places])[own]
-        unknown: npt.NDArray[np.bool_] = (shard >= len(places)) | (epoch > epochs) | (ids < -1)
-        return unknown | ((epoch == epochs) & (step >= next_ids))
+        never: npt.NDArray[np.bool_] = (epoch > epochs) | ((epoch == epochs) & (step >= next_ids))
+        return never | (shard >= len(places)) | (ids < -1)
 
 
 def values_of(given: Any) -> npt.NDArray[np.float64]:
