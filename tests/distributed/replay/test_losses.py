@@ -115,7 +115,7 @@ def test_a_snapshot_that_is_damaged_costs_the_shard_and_no_more(tmp_path, monkey
     made.extend(**steps(0, 100))
     for _ in range(8):
         made.tend()
-    for file in (tmp_path / "shard-0-of-2").glob("state-*"):
+    for file in tmp_path.glob("run-*/shard-0/state-*"):
         file.write_bytes(b"")
     monkeypatch.setattr("replaylab.distributed.replay.shards.fleet.PAUSE", 0.0)
     transport.shard(0).die()
@@ -176,8 +176,46 @@ def test_saving_again_onto_another_number_leaves_nothing_of_the_former(tmp_path)
     made.save(tmp_path)
     loaded = RemoteReplay.load(tmp_path, shards=2, transport=InProcess())
     loaded.save(tmp_path)
-    names = sorted(one.name for one in tmp_path.iterdir())
-    assert names == ["replay.json", "shard-0-of-2", "shard-1-of-2", "template"]
+    run, manifest = sorted(tmp_path.iterdir(), key=lambda one: one.suffix)
+    assert manifest.name == "replay.json"
+    assert sorted(one.name for one in run.iterdir()) == ["shard-0", "shard-1", "template"]
+
+
+def test_a_folder_that_is_used_again_never_mixes_two_replays(tmp_path):
+    """The former one's is there until the next one's is whole, and what begins with it is kept."""
+    former, _ = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e9))
+    former.extend(**steps(0, 100))
+    former.save(tmp_path)
+    made, _ = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e-9))
+    made.extend(**steps(1000, 100))
+    made.tend(), made.tend()
+    assert len(list(tmp_path.glob("run-*/shard-0"))) == 2
+
+    def stored(loaded):
+        return set(loaded.sample(2000).x.tolist())
+
+    loaded = RemoteReplay.load(tmp_path, transport=InProcess())
+    assert stored(loaded) == set(range(100))
+    elsewhere = Snapshots(tmp_path / "elsewhere")
+    loaded = RemoteReplay.load(tmp_path, transport=(dies := InProcess()), snapshot=elsewhere)
+    for number in range(2):
+        dies.shard(number).die()
+    loaded.stats(), loaded.tend()
+    assert stored(loaded) == set(range(100))
+    for _ in range(3):
+        made.tend()
+    assert len(list(tmp_path.glob("run-*"))) == 1
+    assert stored(RemoteReplay.load(tmp_path, transport=InProcess())) == set(range(1000, 1100))
+
+
+def test_a_shard_that_is_missing_is_no_empty_one(tmp_path):
+    made, _ = replay(shards=2)
+    made.extend(**steps(0, 20))
+    made.save(tmp_path)
+    (missing,) = tmp_path.glob("run-*/shard-1/manifest.json")
+    missing.unlink()
+    with pytest.raises(SnapshotError, match="is not complete: it lacks shard 1;"):
+        RemoteReplay.load(tmp_path, transport=InProcess())
 
 
 def test_environments_keep_their_episodes(tmp_path):

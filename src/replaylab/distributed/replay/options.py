@@ -39,6 +39,11 @@ class Restored:
     about: Mapping[str, Any]
     given: Mapping[str, Any]
 
+    @property
+    def shard_folders(self) -> tuple[str, ...]:
+        """Where each shard's is."""
+        return tuple(shard_folder(self.folder, self.about["run"], k) for k in range(self.about["shards"]))
+
 
 @dataclass(frozen=True, eq=False)
 class Means:
@@ -128,7 +133,7 @@ class RemoteOptions:
         epoch = (max(epochs) if old != self.means.shards else epochs[declared.number]) + 1
         if epoch >= MOST_EPOCHS:
             raise StorageError(f"the snapshot in {restored.folder} is of epoch {epoch - 1}; there are no more for ids")
-        folders = tuple(shard_folder(restored.folder, k, old) for k in range(old))
+        folders = restored.shard_folders
         given = {"epoch": epoch, "given": restored.given}
         if old == self.means.shards:
             return replace(declared, **given, folder=folders[declared.number])

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
 from os import PathLike
-from pathlib import Path
 from threading import Condition
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -162,7 +161,7 @@ class RemoteReplay(Declared):
         """
         folder = folder_of(path, "load")
         about = saved.read(folder)
-        template = ReplayBuffer.load(folder / saved.TEMPLATE, sampler=sampler, transforms=transforms)
+        template = ReplayBuffer.load(folder / about["run"] / saved.TEMPLATE, sampler=sampler, transforms=transforms)
         shards = about["shards"] if shards is None else shards
         if shards != about["shards"] and template.given_fields != template.fields:
             raise ConfigError(
@@ -364,7 +363,7 @@ class RemoteReplay(Declared):
             self._own.flush()
             self._feedback.flush()
             self._fleet.refresh()
-            saved.save(folder, self._fleet, self._template, self._about)
+            self._saver.save(folder, self._fleet, self._template, self._about)
 
     def close(self) -> None:
         """End the shards, and a Ray of its own; what they hold is gone, but for snapshots."""
@@ -402,13 +401,9 @@ class RemoteReplay(Declared):
             transport: Transport = connected(uuid4().hex, options.means.placement, options.means.shards)
         else:
             transport = options.means.transport
-        here = (
-            options.means.snapshot is not None
-            and restored is not None
-            and restored.about["shards"] == options.means.shards
-        )
-        here = here and Path(options.means.snapshot.folder).resolve() == restored.folder  # type: ignore[union-attr]  # above
-        self._saver = Saver(options.means.snapshot, options.means.shards, saved=here)
+        begun = () if restored is None else restored.shard_folders
+        begun = begun if len(begun) == options.means.shards else ()
+        self._saver = Saver(options.means.snapshot, options.means.shards, dict(enumerate(begun)))
         self._fleet = Fleet(transport, options.declarations(restored), self._saver.folder)
         self._draws = Draws(
             *(self._fleet, self.sampler, 0 if options.means.strict else options.means.prefetch, options.means.limiter),
