@@ -208,6 +208,41 @@ def test_a_folder_that_is_used_again_never_mixes_two_replays(tmp_path):
     assert stored(RemoteReplay.load(tmp_path, transport=InProcess())) == set(range(1000, 1100))
 
 
+@pytest.mark.parametrize("shards", [2, 3])
+def test_ids_from_before_a_restore_are_of_lost_shards(tmp_path, shards):
+    """Of shards that were lost after the snapshot, too, and of what was loaded from the same one before."""
+    made, transport = replay(shards=2)
+    ids = [made.extend(**steps(0, 100))]
+    made.save(tmp_path)
+    for _ in range(12):
+        transport.shard(0).die()
+        made.stats(), made.tend()
+        ids.append(made.extend(**steps(0, 100)))
+    assert made._fleet.places[0].epoch == 12
+    for _ in range(3):
+        loaded = RemoteReplay.load(tmp_path, shards=shards, transport=InProcess())
+        for before in ids:
+            assert loaded.update_priorities(before, np.ones(100)) == 0
+            assert not loaded.probabilities(before).any()
+        assert loaded.stats().stale_updates == 100 * len(ids)
+        ids.append(loaded.extend(**steps(0, 100)))
+
+
+def test_a_snapshot_that_cannot_be_written_to_is_loaded_with_a_warning(tmp_path, monkeypatch, caplog):
+    made, _ = replay(shards=2)
+    made.extend(**steps(0, 100))
+    made.save(tmp_path)
+
+    def refused(*_):
+        raise StorageError("read only")
+
+    monkeypatch.setattr("replaylab.distributed.replay.snapshots._write_manifest", refused)
+    loaded = RemoteReplay.load(tmp_path, transport=InProcess())
+    loaded.tend()
+    assert loaded.size == 100
+    assert caplog.messages == [f"what is loaded from {tmp_path} again may give out the same ids: read only"]
+
+
 def test_a_shard_that_is_missing_is_no_empty_one(tmp_path):
     made, _ = replay(shards=2)
     made.extend(**steps(0, 20))

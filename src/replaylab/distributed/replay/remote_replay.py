@@ -19,12 +19,12 @@ from replaylab.distributed.replay.draws import Draws
 from replaylab.distributed.replay.feedback import Feedback, values_of
 from replaylab.distributed.replay.figures import RemoteReplayStats, shard_figures
 from replaylab.distributed.replay.limiter import Limiter
-from replaylab.distributed.replay.options import DECLARED, Declared, Means, RemoteOptions, Restored, inner_sampler
+from replaylab.distributed.replay.options import DECLARED, Declared, Means, RemoteOptions, inner_sampler
 from replaylab.distributed.replay.shards.fleet import Fleet
 from replaylab.distributed.replay.shards.ids import global_ids, places_of
 from replaylab.distributed.replay.shards.transport import Transport
 from replaylab.distributed.replay.shards.trees import leaves
-from replaylab.distributed.replay.snapshots import Saver, Snapshots
+from replaylab.distributed.replay.snapshots import Restored, Saver, Snapshots
 from replaylab.distributed.replay.supervisor import PERIOD, Supervisor
 from replaylab.distributed.replay.writer import RemoteWriter
 from replaylab.errors import ConfigError, OverSizeError
@@ -401,9 +401,7 @@ class RemoteReplay(Declared):
             transport: Transport = connected(uuid4().hex, options.means.placement, options.means.shards)
         else:
             transport = options.means.transport
-        begun = () if restored is None else restored.shard_folders
-        begun = begun if len(begun) == options.means.shards else ()
-        self._saver = Saver(options.means.snapshot, options.means.shards, dict(enumerate(begun)))
+        self._saver = Saver(options.means.snapshot, options.means.shards, restored)
         self._fleet = Fleet(transport, options.declarations(restored), self._saver.folder)
         self._draws = Draws(
             *(self._fleet, self.sampler, 0 if options.means.strict else options.means.prefetch, options.means.limiter),
@@ -429,7 +427,7 @@ class RemoteReplay(Declared):
             "count_replays": options.count_replays,
             "inserted": self._fleet.inserted,
             "drawn": self._draws.drawn,
-            "epochs": [place.epoch for place in self._fleet.places],
+            "epoch": max(place.epoch for place in self._fleet.places),
         }
 
     def _writer(self, envs: npt.NDArray[np.int64], window: int, fleet: Fleet | None) -> RemoteWriter:

@@ -29,7 +29,10 @@ log = logging.getLogger("replaylab.distributed")
 FORMAT, VERSION = "replaylab-remote-replay", 1
 MANIFEST, TEMPLATE = "replay.json", "template"
 RUN = re.compile(r"run-[0-9a-f]{32}")
-COUNTS = ("shards", "capacity", "min_size", "inserted", "drawn")
+COUNTS = ("shards", "capacity", "min_size", "inserted", "drawn", "epoch")
+
+SPARE = 8
+"""Epochs beyond those in use that a manifest claims: a place may lose so many shards before it is written anew."""
 
 
 @dataclass(frozen=True)
@@ -57,22 +60,53 @@ def shard_folder(folder: Path, run: str, number: int) -> str:
     return str(folder / run / f"shard-{number}")
 
 
+@dataclass(frozen=True)
+class Restored:
+    """A snapshot to begin from.
+
+    Attributes:
+        folder: Where it is.
+        about: Its manifest.
+        given: Arguments of `ReplayBuffer.load`, for what no snapshot holds.
+    """
+
+    folder: Path
+    about: Mapping[str, Any]
+    given: Mapping[str, Any]
+
+    @property
+    def epoch(self) -> int:
+        """The first that no id was given out of."""
+        return int(self.about["epoch"]) + 1
+
+    @property
+    def shard_folders(self) -> tuple[str, ...]:
+        """Where each shard's is."""
+        return tuple(shard_folder(self.folder, self.about["run"], k) for k in range(self.about["shards"]))
+
+
 class Saver:
     """Saves the shards: all at once, and, if so asked, one every period/S seconds.
 
     Args:
         snapshots: Where and how often; None: only when it is told to.
         shards: S.
-        begun: Where each shard's snapshot is already, by number, if there are any.
+        restored: What they begin with, None: with nothing.
     """
 
-    def __init__(self, snapshots: Snapshots | None, shards: int, begun: Mapping[int, str]) -> None:
+    def __init__(self, snapshots: Snapshots | None, shards: int, restored: Restored | None) -> None:
         self._folder = None if snapshots is None else Path(snapshots.folder).resolve()
         self._pause = 0.0 if snapshots is None else snapshots.period / shards
         self._shards, self._run = shards, f"run-{uuid4().hex}"
-        self._begins, self._saved = dict(begun), set[int]()
+        begun = () if restored is None else restored.shard_folders
+        self._begins = dict(enumerate(begun)) if len(begun) == shards else {}
+        self._saved = set[int]()
         self._next, self._due = 0, monotonic()
         self._pending: tuple[Place, ShardClient, Pending] | None = None
+        self._claims: dict[Path, tuple[str, int]] = {}  # manifests: whose they are, and up to which epoch
+        if restored is not None:
+            self._claims[restored.folder] = (restored.about["run"], restored.about["epoch"])
+            self._claim(restored.epoch)
 
     def folder(self, number: int) -> str | None:
         """Return where a shard that is lost begins again, None: it begins empty."""
@@ -80,6 +114,7 @@ class Saver:
 
     def tend(self, fleet: Fleet, template: ReplayBuffer, about: Mapping[str, Any]) -> None:
         """Ask the next shard to save itself, if it is time; see whether the last has; wait for neither."""
+        self._claim(about["epoch"])
         if self._folder is None:
             return
         if self._pending is not None:
@@ -91,7 +126,7 @@ class Saver:
                 if fleet.answer(place, client, pending) is not None:
                     self._has_saved(place.number)
                 if place.number == self._shards - 1 and len(self._saved) == self._shards:
-                    write(self._folder, self._run, template, about)
+                    self._write(self._folder, template, about)
             except (ReplayError, OSError) as error:
                 log.warning("shard %d could not be saved: %s", place.number, error)
         if monotonic() < self._due:
@@ -121,7 +156,28 @@ class Saver:
         if folder == self._folder:
             for number in range(self._shards):
                 self._has_saved(number)
-        write(folder, self._run, template, about)
+        self._write(folder, template, about)
+
+    def _write(self, folder: Path, template: ReplayBuffer, about: Mapping[str, Any]) -> None:
+        epoch = about["epoch"] + SPARE
+        write(folder, self._run, template, {**about, "epoch": epoch})
+        self._claims[folder] = (self._run, epoch)
+
+    def _claim(self, epoch: int) -> None:
+        """Write into all manifests that there may be ids of this epoch, so that what is loaded begins above it."""
+        for folder, (run, claimed) in list(self._claims.items()):
+            if epoch <= claimed:
+                continue
+            if not (folder / MANIFEST).exists():
+                del self._claims[folder]
+                continue
+            self._claims[folder] = (run, epoch + SPARE)
+            try:
+                about = read(folder)
+                if about["run"] == run:
+                    _write_manifest(folder, {**about, "epoch": epoch + SPARE})
+            except (ReplayError, OSError) as error:
+                log.warning("what is loaded from %s again may give out the same ids: %s", folder, error)
 
     def _has_saved(self, number: int) -> None:
         assert self._folder is not None  # or nobody asks where a shard begins
@@ -132,12 +188,16 @@ class Saver:
 def write(folder: Path, run: str, template: ReplayBuffer, about: Mapping[str, Any]) -> None:
     """Write what the shards are, whose snapshots are there; remove those of other replays."""
     template.save(folder / run / TEMPLATE)
-    with whole_file(folder / MANIFEST) as temporary:
-        manifest.write(temporary, {"format": FORMAT, "version": VERSION, "run": run, **about})
+    _write_manifest(folder, {"format": FORMAT, "version": VERSION, "run": run, **about})
     with writing(folder):
         for other in folder.iterdir():
             if RUN.fullmatch(other.name) and other.name != run:
                 shutil.rmtree(other)
+
+
+def _write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
+    with whole_file(folder / MANIFEST) as temporary:
+        manifest.write(temporary, dict(about))
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -155,10 +215,8 @@ def read(folder: Path) -> dict[str, Any]:
         manifest.check_seal(file, about)
         for name in COUNTS:
             manifest.whole(about[name], 2**62)
-        if not isinstance(about["count_replays"], bool) or not all(type(one) is int for one in about["epochs"]):
-            raise TypeError("epochs, and whether replays are counted")
-        if len(about["epochs"]) != about["shards"] or about["shards"] < 1:
-            raise ValueError("one epoch for each shard")
+        if not isinstance(about["count_replays"], bool) or about["shards"] < 1:
+            raise ValueError("whether replays are counted, and one shard at least")
         if not RUN.fullmatch(about["run"]):
             raise ValueError(f"a run is called {about['run']!r:.80}")
     for number in range(about["shards"]):
