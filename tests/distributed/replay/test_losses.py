@@ -1,6 +1,7 @@
 """Laws 4, 6 and 7: what happens when shards die, and what comes back from snapshots."""
 
 from threading import Event
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from scipy import stats
 
 from replaylab.distributed.replay import RemoteReplay, Snapshots
 from replaylab.errors import ConfigError, OverSizeError, SnapshotError, StorageError
-from replaylab.replay import FrameStack, NStep, Prioritized, Replay, Reservoir, Uniform
+from replaylab.replay import FrameStack, NStep, Prioritized, Replay, ReplayBuffer, Reservoir, Uniform
 from tests.distributed.replay.conftest import EPISODES, episode, replay, steps
 from tests.distributed.replay.in_process import InProcess
 
@@ -169,6 +170,28 @@ def test_onto_as_many_shards_and_onto_others(tmp_path, shards):
     again = tmp_path / "again"
     loaded.save(again)
     assert rows(RemoteReplay.load(again, shards=2, transport=InProcess())).keys() == want.keys()
+
+
+@pytest.mark.parametrize("episodes", [True, False])
+def test_a_new_shard_holds_one_old_one_at_a_time(tmp_path, monkeypatch, episodes):
+    made, _ = filled(4) if episodes else replay(400, shards=4)
+    if not episodes:
+        made.extend(**steps(0, 100))
+    made.save(tmp_path)
+    held = []
+
+    class Loaded(ReplayBuffer):
+        @classmethod
+        def load(cls, folder, **given):
+            assert not any(one() for one in held)
+            loaded = ReplayBuffer.load(folder, **given)
+            held.append(ref(loaded))
+            return loaded
+
+    monkeypatch.setattr("replaylab.distributed.replay.shards.reinsertion.ReplayBuffer", Loaded)
+    loaded = RemoteReplay.load(tmp_path, shards=3, transport=InProcess())
+    assert loaded.size == made.size
+    assert len(held) == 2 * 4 * 3
 
 
 def test_saving_again_onto_another_number_leaves_nothing_of_the_former(tmp_path):
