@@ -1,10 +1,13 @@
 """What goes wrong with Ray is one line, within seconds; none of these starts Ray."""
 
+import contextlib
+import re
 import socket
 import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,6 +55,46 @@ def test_what_is_no_address(address):
     pytest.importorskip("ray")
     with pytest.raises(ConfigError, match=r'^`address` must be "host:port" or "auto", but got '):
         RayExecutor(address)
+
+
+@pytest.mark.parametrize(
+    ("asked", "joined", "same"),
+    [
+        ("10.0.0.99:6379", "10.0.0.7:6379", False),
+        ("10.0.0.7:6380", "10.0.0.7:6379", False),
+        ("10.0.0.7:6379", "10.0.0.7:6379", True),
+        ("localhost:6379", "127.0.0.1:6379", True),
+        ("127.0.0.1:6379", "10.0.0.7:6379", False),
+        ("127.0.0.1:6379", "192.0.2.3:6379", True),
+        ("[::1]:6379", "192.0.2.3:6379", True),
+        ("head:6379", "10.0.0.7:6379", True),
+        ("unknown:6379", "10.0.0.7:6379", False),
+    ],
+)
+def test_another_cluster_than_the_one_that_is_joined(monkeypatch, asked, joined, same):
+    """This machine is 192.0.2.3, and `head` is 10.0.0.7."""
+    ray = pytest.importorskip("ray")
+    names = {"localhost": "127.0.0.1", "head": "10.0.0.7"}
+
+    def resolved(host, _):
+        number = names.get(host, host)
+        if number.strip("0123456789.:"):
+            raise socket.gaierror(host)
+        return [(0, 0, 0, "", (number, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(ray_session, "_is_here", lambda number: number in ("127.0.0.1", "::1", "192.0.2.3"))
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address=joined))
+    refused = rf"which this process is connected to, {joined}, but got '{re.escape(asked)}'"
+    with contextlib.nullcontext() if same else pytest.raises(ConfigError, match=refused):
+        RaySession(asked).open()
+
+
+def test_addresses_of_this_machine():
+    assert ray_session._numbers("localhost") & {"127.0.0.1", "::1"}
+    assert ray_session._numbers("no such host") == ray_session._numbers("x" * 70) == set()
+    assert [ray_session._is_here(one) for one in ("127.0.0.1", "203.0.113.9", "2001:db8::9")] == [True, False, False]
 
 
 def test_an_address_of_ray_client():

@@ -1,16 +1,19 @@
 """The user's own modules, on their way to machines that lack them: found, packed into bytes, and unpacked there.
 
 A study names them as ``"module:Class"`` or ``"module:Environment-v0"``. What lies neither in the standard library nor
-among the installed packages travels: the file of a module, the folder of a package, and whatever these import of the
-same kind. The files are the same bytes there, so is their hash in the ids of the runs (`study.spec.custom_components`).
+among the installed packages travels: the file of a module, the folder of a package (of one without ``__init__.py``,
+which any folder is, its modules alone), and whatever these import of the same kind. The files are the same bytes there,
+so is their hash in the ids of the runs (`study.spec.custom_components`).
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import os
 import re
+import shutil
 import sys
 import sysconfig
 import tempfile
@@ -26,10 +29,8 @@ LARGEST = 100 * 2**20
 """Bytes that may travel, before they are packed."""
 
 _NAMED = re.compile(r"([A-Za-z_]\w*)(?:\.\w+)*:[^:]")
-_FROM = re.compile(rb"^[ \t]*from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b", re.MULTILINE)
-_IMPORT = re.compile(rb"^[ \t]*import[ \t]+([\w., \t]+)", re.MULTILINE)
-_FIRST = re.compile(rb"(?:^|,)[ \t]*([A-Za-z_]\w*)")
 _INSTALLED = ("site-packages", "dist-packages")
+_LEFT = ("__pycache__", *_INSTALLED)
 
 
 def modules_named(value: Any) -> set[str]:
@@ -93,12 +94,13 @@ def unpacked(digest: str, content: Callable[[], bytes]) -> Path:
     target = ours / digest
     if not target.is_dir():
         made = Path(tempfile.mkdtemp(dir=ours))
-        with zipfile.ZipFile(io.BytesIO(content())) as archive:
-            archive.extractall(made)
         try:
+            with zipfile.ZipFile(io.BytesIO(content())) as archive:
+                archive.extractall(made)
             made.rename(target)
-        except OSError:  # another worker was first
-            if not target.is_dir():
+        except BaseException as error:
+            shutil.rmtree(made, ignore_errors=True)
+            if not (isinstance(error, OSError) and target.is_dir()):  # or another worker was first
                 raise
     return target
 
@@ -122,10 +124,10 @@ def _files_of(name: str) -> Iterator[tuple[str, bytes]]:
         return
     for place in map(Path, spec.submodule_search_locations):
         for folder, inner, found in os.walk(place) if _is_own(place) else ():
-            inner[:] = sorted(one for one in inner if not one.startswith((".", "__pycache__")))
+            inner[:] = sorted(one for one in inner if not one.startswith((".", *_LEFT)))
             for file in sorted(found):
                 path = Path(folder, file)
-                if path.is_file():
+                if path.is_file() and (spec.origin or path.suffix == ".py"):
                     yield str(Path(name, path.relative_to(place)).as_posix()), path.read_bytes()
 
 
@@ -138,8 +140,11 @@ def _is_own(path: Path) -> bool:
 
 
 def _imported(source: bytes) -> set[str]:
-    """Return the first parts of the names of all modules that a module imports, and perhaps words of its texts."""
-    found = {one.decode() for one in _FROM.findall(source)}
-    for names in _IMPORT.findall(source):
-        found |= {one.decode().strip() for one in _FIRST.findall(names)}
-    return found
+    """Return the first parts of the names of all modules that a module imports; none of what is not Python."""
+    try:
+        parts = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    found = {alias.name for part in parts if isinstance(part, ast.Import) for alias in part.names}
+    found |= {part.module for part in parts if isinstance(part, ast.ImportFrom) and part.module and not part.level}
+    return {name.partition(".")[0] for name in found}

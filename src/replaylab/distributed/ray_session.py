@@ -110,7 +110,7 @@ class RaySession:
         import ray
 
         here = ray.get_runtime_context().gcs_address
-        if self.address in (None, "auto", here) or _port(str(self.address)) == _port(here):
+        if self.address in (None, "auto", here) or _same(str(self.address), here):
             return
         raise ConfigError(
             f"`address` must be that of the cluster which this process is connected to, {here}, but got "
@@ -189,8 +189,31 @@ def _answers(host: str, port: int) -> bool:
     return len(frame) > 3 and frame[3] == _SETTINGS
 
 
-def _port(address: str) -> str:
-    return address.rpartition(":")[2]
+def _same(one: str, other: str) -> bool:
+    """Whether two addresses are of one cluster: the same port of one machine, whatever it is called."""
+    (host, _, port), (other_host, _, other_port) = one.rpartition(":"), other.rpartition(":")
+    if port != other_port:
+        return False
+    first, second = _numbers(host), _numbers(other_host)
+    return bool(first & second) or (any(map(_is_here, first)) and any(map(_is_here, second)))
+
+
+def _numbers(host: str) -> set[str]:
+    """Return the numerical addresses of a host, none where it has none."""
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(host.strip("[]"), None)}
+    except (OSError, UnicodeError):
+        return set()
+
+
+def _is_here(number: str) -> bool:
+    """Whether a numerical address is one of this machine's own, which alone can be listened at."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in number else socket.AF_INET, socket.SOCK_DGRAM) as own:
+            own.bind((number, 0))
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager

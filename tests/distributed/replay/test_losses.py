@@ -2,6 +2,7 @@
 
 from threading import Event
 from time import sleep
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy import stats
 from replaylab.distributed.replay import RemoteReplay, Snapshots
 from replaylab.distributed.replay.supervisor import PERIOD
 from replaylab.errors import ConfigError, OverSizeError, SnapshotError, StorageError
-from replaylab.replay import FrameStack, NStep, Prioritized, Replay, Reservoir, Uniform
+from replaylab.replay import FrameStack, NStep, Prioritized, Replay, ReplayBuffer, Reservoir, Uniform
 from tests.distributed.replay.conftest import EPISODES, episode, replay, steps
 from tests.distributed.replay.in_process import InProcess
 
@@ -117,7 +118,7 @@ def test_a_snapshot_that_is_damaged_costs_the_shard_and_no_more(tmp_path, monkey
     made.extend(**steps(0, 100))
     for _ in range(8):
         made.tend()
-    for file in (tmp_path / "shard-0-of-2").glob("state-*"):
+    for file in tmp_path.glob("run-*/shard-0/state-*"):
         file.write_bytes(b"")
     monkeypatch.setattr("replaylab.distributed.replay.shards.fleet.PAUSE", 0.0)
     transport.shard(0).die()
@@ -173,13 +174,108 @@ def test_onto_as_many_shards_and_onto_others(tmp_path, shards):
     assert rows(RemoteReplay.load(again, shards=2, transport=InProcess())).keys() == want.keys()
 
 
+@pytest.mark.parametrize("episodes", [True, False])
+def test_a_new_shard_holds_one_old_one_at_a_time(tmp_path, monkeypatch, episodes):
+    made, _ = filled(4) if episodes else replay(400, shards=4)
+    if not episodes:
+        made.extend(**steps(0, 100))
+    made.save(tmp_path)
+    held = []
+
+    class Loaded(ReplayBuffer):
+        @classmethod
+        def load(cls, folder, **given):
+            assert not any(one() for one in held)
+            loaded = ReplayBuffer.load(folder, **given)
+            held.append(ref(loaded))
+            return loaded
+
+    monkeypatch.setattr("replaylab.distributed.replay.shards.reinsertion.ReplayBuffer", Loaded)
+    loaded = RemoteReplay.load(tmp_path, shards=3, transport=InProcess())
+    assert loaded.size == made.size
+    assert len(held) == 2 * 4 * 3
+
+
 def test_saving_again_onto_another_number_leaves_nothing_of_the_former(tmp_path):
     made, _ = filled(3)
     made.save(tmp_path)
     loaded = RemoteReplay.load(tmp_path, shards=2, transport=InProcess())
     loaded.save(tmp_path)
-    names = sorted(one.name for one in tmp_path.iterdir())
-    assert names == ["replay.json", "shard-0-of-2", "shard-1-of-2", "template"]
+    run, manifest = sorted(tmp_path.iterdir(), key=lambda one: one.suffix)
+    assert manifest.name == "replay.json"
+    assert sorted(one.name for one in run.iterdir()) == ["shard-0", "shard-1", "template"]
+
+
+def test_a_folder_that_is_used_again_never_mixes_two_replays(tmp_path):
+    """The former one's is there until the next one's is whole, and what begins with it is kept."""
+    former, _ = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e9))
+    former.extend(**steps(0, 100))
+    former.save(tmp_path)
+    made, _ = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e-9))
+    made.extend(**steps(1000, 100))
+    made.tend(), made.tend()
+    assert len(list(tmp_path.glob("run-*/shard-0"))) == 2
+
+    def stored(loaded):
+        return set(loaded.sample(2000).x.tolist())
+
+    loaded = RemoteReplay.load(tmp_path, transport=InProcess())
+    assert stored(loaded) == set(range(100))
+    elsewhere = Snapshots(tmp_path / "elsewhere")
+    loaded = RemoteReplay.load(tmp_path, transport=(dies := InProcess()), snapshot=elsewhere)
+    for number in range(2):
+        dies.shard(number).die()
+    loaded.stats(), loaded.tend()
+    assert stored(loaded) == set(range(100))
+    for _ in range(3):
+        made.tend()
+    assert len(list(tmp_path.glob("run-*"))) == 1
+    assert stored(RemoteReplay.load(tmp_path, transport=InProcess())) == set(range(1000, 1100))
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_ids_from_before_a_restore_are_of_lost_shards(tmp_path, shards):
+    """Of shards that were lost after the snapshot, too, and of what was loaded from the same one before."""
+    made, transport = replay(shards=2)
+    ids = [made.extend(**steps(0, 100))]
+    made.save(tmp_path)
+    for _ in range(12):
+        transport.shard(0).die()
+        made.stats(), made.tend()
+        ids.append(made.extend(**steps(0, 100)))
+    assert made._fleet.places[0].epoch == 12
+    for _ in range(3):
+        loaded = RemoteReplay.load(tmp_path, shards=shards, transport=InProcess())
+        for before in ids:
+            assert loaded.update_priorities(before, np.ones(100)) == 0
+            assert not loaded.probabilities(before).any()
+        assert loaded.stats().stale_updates == 100 * len(ids)
+        ids.append(loaded.extend(**steps(0, 100)))
+
+
+def test_a_snapshot_that_cannot_be_written_to_is_loaded_with_a_warning(tmp_path, monkeypatch, caplog):
+    made, _ = replay(shards=2)
+    made.extend(**steps(0, 100))
+    made.save(tmp_path)
+
+    def refused(*_):
+        raise StorageError("read only")
+
+    monkeypatch.setattr("replaylab.distributed.replay.snapshots._write_manifest", refused)
+    loaded = RemoteReplay.load(tmp_path, transport=InProcess())
+    loaded.tend()
+    assert loaded.size == 100
+    assert caplog.messages == [f"what is loaded from {tmp_path} again may give out the same ids: read only"]
+
+
+def test_a_shard_that_is_missing_is_no_empty_one(tmp_path):
+    made, _ = replay(shards=2)
+    made.extend(**steps(0, 20))
+    made.save(tmp_path)
+    (missing,) = tmp_path.glob("run-*/shard-1/manifest.json")
+    missing.unlink()
+    with pytest.raises(SnapshotError, match="is not complete: it lacks shard 1;"):
+        RemoteReplay.load(tmp_path, transport=InProcess())
 
 
 def test_environments_keep_their_episodes(tmp_path):

@@ -1,6 +1,8 @@
 """The user's own modules are found, packed, and the same files elsewhere."""
 
+import io
 import sys
+import zipfile
 
 import pytest
 
@@ -23,9 +25,14 @@ def mine(tmp_path, monkeypatch):
         "mine_c.py": "def late():\n    import mine_d\n",
         "mine_d.py": "import replaylab\nimport no_such_module\nnot Python(\n",
         "mine_e.py": "",
+        "mine_f.py": '"""Words:\n\nimport mine_data with care\nfrom mine_data import it\n"""\nimport mine_g.inner\n',
+        "mine_data/keys.txt": "secret",
+        "mine_g/inner.py": "",
+        "mine_g/keys.txt": "secret",
+        "mine_g/lib/site-packages/theirs.py": "",
     }
     for path, content in files.items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / path).write_text(content)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -43,6 +50,27 @@ def test_what_travels_is_the_same_elsewhere(mine):
         assert (made / path).read_bytes() == (mine / path).read_bytes()
     assert unpacked(digest_of(content), lambda: pytest.fail("it is there")) == made
     assert made.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_is_no_package_keeps_its_data(mine):
+    """Any folder beside the code could be imported, and words of a text import nothing."""
+    with zipfile.ZipFile(io.BytesIO(packed({"mine_f"}))) as archive:
+        assert archive.namelist() == ["mine_f.py", "mine_g/inner.py"]
+
+
+def test_what_is_not_unpacked_leaves_nothing(mine):
+    content = packed({"mine_e"})
+
+    def slow():
+        made = unpacked("1", lambda: content)  # another worker, meanwhile
+        assert (made / "mine_e.py").exists()
+        return content
+
+    made = unpacked("1", slow)
+    assert (made / "mine_e.py").exists()
+    with pytest.raises(zipfile.BadZipFile):
+        unpacked("2", lambda: b"damaged")
+    assert [one.name for one in made.parent.iterdir()] == ["1"]
 
 
 def test_what_is_installed_stays():

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from replaylab.distributed.ray_session import check_address
 from replaylab.distributed.replay.limiter import Limiter
 from replaylab.distributed.replay.shards.ids import MOST_EPOCHS, MOST_SHARDS
 from replaylab.distributed.replay.shards.transport import Declaration, Transport
-from replaylab.distributed.replay.snapshots import Snapshots, shard_folder
+from replaylab.distributed.replay.snapshots import Restored, Snapshots
 from replaylab.errors import ConfigError, StorageError
 from replaylab.replay import ReplayBuffer, Sampler, Seed, Uniform
 
@@ -23,21 +22,6 @@ LONGEST_RUN = 256
 
 DECLARED = ("fields", "num_envs", "sampler", "transforms", "next_obs", "retention", "autoreset")
 """Options of a `ReplayBuffer` that it tells, and that all shards have alike."""
-
-
-@dataclass(frozen=True)
-class Restored:
-    """A snapshot to begin from.
-
-    Attributes:
-        folder: Where it is.
-        about: Its manifest.
-        given: Arguments of `ReplayBuffer.load`, for what no snapshot holds.
-    """
-
-    folder: Path
-    about: Mapping[str, Any]
-    given: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,13 +108,11 @@ class RemoteOptions:
 
     def _restoring(self, declared: Declaration, restored: Restored) -> Declaration:
         """Return a declaration that begins with what was saved, under a new epoch."""
-        epochs, old = restored.about["epochs"], restored.about["shards"]
-        epoch = (max(epochs) if old != self.means.shards else epochs[declared.number]) + 1
+        epoch, folders = restored.epoch, restored.shard_folders
         if epoch >= MOST_EPOCHS:
             raise StorageError(f"the snapshot in {restored.folder} is of epoch {epoch - 1}; there are no more for ids")
-        folders = tuple(shard_folder(restored.folder, k, old) for k in range(old))
         given = {"epoch": epoch, "given": restored.given}
-        if old == self.means.shards:
+        if len(folders) == self.means.shards:
             return replace(declared, **given, folder=folders[declared.number])
         return replace(declared, **given, absorbs=folders)
 

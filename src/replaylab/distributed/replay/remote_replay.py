@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
 from os import PathLike
-from pathlib import Path
 from threading import Condition
 from typing import Any, Literal, Self
 from uuid import uuid4
@@ -20,12 +19,12 @@ from replaylab.distributed.replay.draws import Draws
 from replaylab.distributed.replay.feedback import Feedback, values_of
 from replaylab.distributed.replay.figures import RemoteReplayStats, shard_figures
 from replaylab.distributed.replay.limiter import Limiter
-from replaylab.distributed.replay.options import DECLARED, Declared, Means, RemoteOptions, Restored, inner_sampler
+from replaylab.distributed.replay.options import DECLARED, Declared, Means, RemoteOptions, inner_sampler
 from replaylab.distributed.replay.shards.fleet import Fleet
 from replaylab.distributed.replay.shards.ids import global_ids, places_of
 from replaylab.distributed.replay.shards.transport import Transport
 from replaylab.distributed.replay.shards.trees import leaves
-from replaylab.distributed.replay.snapshots import Saver, Snapshots
+from replaylab.distributed.replay.snapshots import Restored, Saver, Snapshots
 from replaylab.distributed.replay.supervisor import PERIOD, Supervisor
 from replaylab.distributed.replay.writer import RemoteWriter
 from replaylab.errors import ConfigError, OverSizeError
@@ -162,7 +161,7 @@ class RemoteReplay(Declared):
         """
         folder = folder_of(path, "load")
         about = saved.read(folder)
-        template = ReplayBuffer.load(folder / saved.TEMPLATE, sampler=sampler, transforms=transforms)
+        template = ReplayBuffer.load(folder / about["run"] / saved.TEMPLATE, sampler=sampler, transforms=transforms)
         shards = about["shards"] if shards is None else shards
         if shards != about["shards"] and template.given_fields != template.fields:
             raise ConfigError(
@@ -364,7 +363,7 @@ class RemoteReplay(Declared):
             self._own.flush()
             self._feedback.flush()
             self._fleet.refresh()
-            saved.save(folder, self._fleet, self._template, self._about)
+            self._saver.save(folder, self._fleet, self._template, self._about)
 
     def close(self) -> None:
         """End the shards, and a Ray of its own; what they hold is gone, but for snapshots."""
@@ -407,13 +406,7 @@ class RemoteReplay(Declared):
             transport: Transport = connected(uuid4().hex, options.means.placement, options.means.shards)
         else:
             transport = options.means.transport
-        here = (
-            options.means.snapshot is not None
-            and restored is not None
-            and restored.about["shards"] == options.means.shards
-        )
-        here = here and Path(options.means.snapshot.folder).resolve() == restored.folder  # type: ignore[union-attr]  # above
-        self._saver = Saver(options.means.snapshot, options.means.shards, saved=here)
+        self._saver = Saver(options.means.snapshot, options.means.shards, restored)
         self._fleet = Fleet(transport, options.declarations(restored), self._saver.folder)
         self._draws = Draws(
             *(self._fleet, self.sampler, 0 if options.means.strict else options.means.prefetch, options.means.limiter),
@@ -439,7 +432,7 @@ class RemoteReplay(Declared):
             "count_replays": options.count_replays,
             "inserted": self._fleet.inserted,
             "drawn": self._draws.drawn,
-            "epochs": [place.epoch for place in self._fleet.places],
+            "epoch": max(place.epoch for place in self._fleet.places),
         }
 
     def _writer(self, envs: npt.NDArray[np.int64], window: int, fleet: Fleet | None) -> RemoteWriter:

@@ -12,7 +12,7 @@ import ray
 from replaylab.distributed.own_code import digest_of, unpacked
 from replaylab.distributed.replay import RemoteWriter
 from replaylab.distributed.replay.shards.packing import Packed, answered
-from replaylab.distributed.replay.shards.ray_transport import NAMESPACE, RayClient, RayPending, parcel
+from replaylab.distributed.replay.shards.ray_transport import NAMESPACE, PATIENCE, RayClient, RayPending, parcel
 from replaylab.distributed.replay.shards.transport import Pending
 from replaylab.distributed.training.actor import Actor, ActorDeclaration, Report
 from replaylab.learners.api.protocols import State
@@ -71,7 +71,7 @@ class RayStage:
         options = {"name": f"{self.run}/actor-{number}/{life}", "namespace": NAMESPACE, "max_restarts": 0}
         made = ray.remote(RayActor).options(**options, num_cpus=self.cores, scheduling_strategy="SPREAD")
         declared = ray.cloudpickle.dumps(self.declare(number, life))  # type: ignore[no-untyped-call]
-        return RayClient(number, life, made.remote(self._shipped[0], declared, self.writer(number)))
+        return RayClient(number, life, made.remote(self._shipped[0], declared, self.writer(number)), PATIENCE)
 
     def publish(self, weights: State) -> Any:
         """Return weights packed, where they are large in Ray's store, once for all actors."""

@@ -1,8 +1,9 @@
 """Shards as Ray actors: the one module of the replay that knows Ray."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from replaylab.distributed.replay.shards.packing import Packed, answered, packed, unpacked
@@ -19,17 +20,19 @@ except ModuleNotFoundError as error:
         'RemoteReplay needs ray, which is not installed. Run: pip install "replaylab[ray]"'
     ) from error
 
+log = logging.getLogger("replaylab.distributed")
+
 NAMESPACE = "replaylab"
 
 PATIENCE = 120.0
 """Seconds until a shard that neither answers nor is known to be dead counts as lost; a later answer is refused."""
 
 LONG = ("begin", "save")
-"""Calls that may take any time."""
+"""Calls that may take any time, and with them those that came after."""
 
 LOST = (
     *(exceptions.RayActorError, exceptions.ActorUnavailableError, exceptions.ObjectLostError),
-    *(exceptions.NodeDiedError, exceptions.WorkerCrashedError, exceptions.GetTimeoutError),
+    *(exceptions.NodeDiedError, exceptions.WorkerCrashedError),
     *(exceptions.RaySystemError, exceptions.TaskCancelledError),
 )
 
@@ -49,10 +52,17 @@ class RayShard(Shard):
 
 @dataclass(frozen=True)
 class RayPending:
-    """An answer of an actor to come."""
+    """An answer of an actor to come.
+
+    Attributes:
+        reference: Ray's.
+        patience: Seconds until the actor counts as lost, None: as long as Ray does not know it to be dead.
+        behind: Unanswered calls before it that may take any time.
+    """
 
     reference: Any
     patience: float | None
+    behind: Sequence[Any] = ()
 
     def ready(self) -> bool:
         """Whether it is there."""
@@ -60,8 +70,20 @@ class RayPending:
 
     def result(self) -> Any:
         """Return it: large arrays in it are views of Ray's object store, to be copied out at once."""
+        while True:
+            waiting = _unanswered(self.behind)
+            try:
+                return self._got()
+            except exceptions.GetTimeoutError as error:
+                if not waiting:
+                    raise ShardLost(str(error)) from error
+                log.warning("a shard that is being saved or made has not answered for %.0f s", self.patience)
+
+    def _got(self) -> Any:
         try:
             return unpacked(ray.get(self.reference, timeout=self.patience))
+        except exceptions.GetTimeoutError:
+            raise
         except exceptions.ActorUnschedulableError as error:
             raise StorageError(f"a shard cannot be placed: {str(error).splitlines()[0]}") from None
         except LOST as error:
@@ -72,21 +94,41 @@ class RayPending:
 
 @dataclass(frozen=True)
 class RayClient:
-    """A shard that is a Ray actor."""
+    """A shard that is a Ray actor.
+
+    Where it is sent to, it is patient without end: only who knows what else the shard does, and starts another in its
+    place, counts it as lost; by then it is killed, and Ray says so to everybody.
+
+    Attributes:
+        number: The shard's place.
+        epoch: Its epoch.
+        actor: Ray's handle.
+        patience: See `RayPending`.
+    """
 
     number: int
     epoch: int
     actor: Any
+    patience: float | None = None
+    _long: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __reduce__(self) -> Any:
+        return RayClient, (self.number, self.epoch, self.actor)
 
     def call(self, method: str, *arguments: Any, parcel: Any = None) -> RayPending:
         """Call a method of the actor."""
-        patience = None if method in LONG else PATIENCE
         small = parcel if isinstance(parcel, bytes) else None  # one argument costs Ray less than two
         message = packed((method, arguments, small))
         try:
-            return RayPending(self.actor.handle.remote(message, *([parcel] if parcel is not small else [])), patience)
+            reference = self.actor.handle.remote(message, *([parcel] if parcel is not small else []))
         except LOST as error:
             raise ShardLost(str(error)) from error
+        if self._long:
+            self._long[:] = _unanswered(self._long)
+        if method in LONG:
+            self._long.append(reference)
+            return RayPending(reference, None)
+        return RayPending(reference, self.patience, tuple(self._long))
 
     def stop(self) -> None:
         """Kill the actor."""
@@ -106,6 +148,10 @@ class RayTransport:
     run: str
     placement: str | tuple[str, ...] | None
     background: bool = True
+    _started: dict[int, RayClient] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __reduce__(self) -> Any:
+        return RayTransport, (self.run, self.placement, self.background)
 
     def start(self, declaration: Declaration) -> RayClient:
         """Start an actor; Ray does not start it again by itself."""
@@ -120,7 +166,9 @@ class RayTransport:
             node = self.placement[number]
             if node in _nodes():  # a shard of a node that died is started elsewhere
                 options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
-        return RayClient(number, epoch, ray.remote(RayShard).options(**options).remote(declaration))
+        actor = ray.remote(RayShard).options(**options).remote(declaration)
+        self._started[number] = RayClient(number, epoch, actor, PATIENCE)
+        return self._started[number]
 
     def newest(self, number: int, after: int) -> RayClient | None:
         """Return the actor of this place and of the highest epoch above `after`."""
@@ -129,6 +177,8 @@ class RayTransport:
         epochs = [int(name.removeprefix(begin)) for name in named if name.startswith(begin)]
         if not epochs or max(epochs) <= after:
             return None
+        if number in self._started and self._started[number].epoch == max(epochs):
+            return self._started[number]
         try:
             return RayClient(number, max(epochs), ray.get_actor(f"{begin}{max(epochs)}", NAMESPACE))
         except ValueError:  # it has died since
@@ -165,6 +215,12 @@ def connected(run: str, placement: Any, shards: int) -> RayTransport:
     if unknown := [str(node) for node in placement if node not in _nodes()]:
         raise ConfigError(f"`placement` names nodes that the cluster has not: {', '.join(unknown)}; see ray list nodes")
     return RayTransport(run, tuple(placement))
+
+
+def _unanswered(references: Sequence[Any]) -> list[Any]:
+    if not references:
+        return []
+    return list(ray.wait(list(references), num_returns=len(references), timeout=0, fetch_local=False)[1])
 
 
 def _alive() -> list[dict[str, Any]]:

@@ -40,31 +40,40 @@ class Run(NamedTuple):
 def absorb(buffer: ReplayBuffer, notes: ShardNotes, declaration: Declaration) -> None:
     """Store this shard's part of the steps in other shards' snapshots, with their priorities, oldest first.
 
-    Every new shard reads all the snapshots, and finds by the same rule which steps are its own.
+    Every new shard reads all the snapshots, and finds by the same rule which steps are its own. It reads them twice, so
+    that it never holds more than one of them, and its own part.
     """
     if not declaration.absorbs:
         return
-    folders = [Path(folder) for folder in declaration.absorbs]
-    old = [ReplayBuffer.load(folder, **declaration.given or {}) for folder in folders]
-    if not buffer.transforms and buffer.next_obs == "stored":
-        runs = _dealt(old, declaration)
-    else:
-        runs = _episodes(old, [read_notes(*one).episodes for one in zip(folders, map(_next_id, old), strict=True)])
-        runs = _own(runs, declaration)
+    alone = not buffer.transforms and buffer.next_obs == "stored"
+    runs = _dealt(declaration) if alone else _own(_episodes(declaration), declaration)
+    taken: dict[int, tuple[dict[str, Any], Floats]] = {}
+    for shard in range(len(declaration.absorbs)):
+        taken |= _taken(_old(declaration, shard), {k: run.ids for k, run in enumerate(runs) if run.shard == shard})
     ids, priorities = [], []
-    for number, run in enumerate(runs):
-        stored = _store(buffer, old[run.shard].get(run.ids))
+    for number in range(len(runs)):
+        columns, own = taken.pop(number)
+        stored = _store(buffer, columns)
         if isinstance(buffer.retention, Fifo):
             notes.episodes[stored % buffer.capacity] = number + (declaration.epoch << 51)
         ids.append(stored)
-        priorities.append(_priorities(old[run.shard], run.ids))
+        priorities.append(own)
     if ids and buffer.sampler.wants_feedback:
         buffer.update_priorities(np.concatenate(ids), priority=np.concatenate(priorities))
 
 
-def _dealt(old: list[ReplayBuffer], declaration: Declaration) -> list[Run]:
+def _old(declaration: Declaration, shard: int) -> ReplayBuffer:
+    return ReplayBuffer.load(declaration.absorbs[shard], **declaration.given or {})
+
+
+def _taken(old: ReplayBuffer, runs: dict[int, Ids]) -> dict[int, tuple[dict[str, Any], Floats]]:
+    """Return the rows of runs, and their priorities."""
+    return {number: (old.get(ids), _priorities(old, ids)) for number, ids in runs.items()}
+
+
+def _dealt(declaration: Declaration) -> list[Run]:
     """Return this shard's steps where nothing looks around them: dealt out by age, so that all shards get as many."""
-    stored = [buffer.stored_ids()[0] for buffer in old]
+    stored = [_old(declaration, shard).stored_ids()[0] for shard in range(len(declaration.absorbs))]
     ages = [np.arange(len(ids)) / max(len(ids), 1) for ids in stored]
     ranks = np.argsort(np.argsort(np.concatenate(ages), kind="stable"), kind="stable")
     borders = np.cumsum([len(ids) for ids in stored])[:-1]
@@ -76,16 +85,19 @@ def _dealt(old: list[ReplayBuffer], declaration: Declaration) -> list[Run]:
     return sorted(runs)
 
 
-def _episodes(old: list[ReplayBuffer], episodes: list[Ids]) -> list[Run]:
+def _episodes(declaration: Declaration) -> list[Run]:
     """Return all shards' steps episode by episode, oldest first."""
-    runs = []
-    for shard, (buffer, whose) in enumerate(zip(old, episodes, strict=True)):
-        (ids,) = buffer.stored_ids()
-        number = whose[ids % buffer.capacity]
-        order = np.argsort(number, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
-        runs += [Run(float(places[0]) / len(ids), shard, ids[places]) for places in parts if len(places)]
-    return sorted(runs)
+    return sorted(run for shard in range(len(declaration.absorbs)) for run in _episodes_of(declaration, shard))
+
+
+def _episodes_of(declaration: Declaration, shard: int) -> list[Run]:
+    """Return a shard's steps episode by episode."""
+    old = _old(declaration, shard)
+    (ids,) = old.stored_ids()
+    number = read_notes(Path(declaration.absorbs[shard]), old.next_id).episodes[ids % old.capacity]
+    order = np.argsort(number, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
+    return [Run(float(places[0]) / len(ids), shard, ids[places]) for places in parts if len(places)]
 
 
 def _own(runs: list[Run], declaration: Declaration) -> list[Run]:
@@ -97,10 +109,6 @@ def _own(runs: list[Run], declaration: Declaration) -> list[Run]:
         if part == declaration.number:
             mine.append(run)
     return mine
-
-
-def _next_id(buffer: ReplayBuffer) -> int:
-    return int(buffer.next_id)
 
 
 def _store(buffer: ReplayBuffer, columns: dict[str, Any]) -> Ids:

@@ -1,0 +1,88 @@
+"""When a shard counts as lost that neither answers nor is dead; Ray's clock is this file's."""
+
+import pickle
+
+import pytest
+
+from replaylab.distributed.replay.shards.packing import packed
+from replaylab.distributed.replay.shards.transport import ShardLost
+
+ray = pytest.importorskip("ray")
+from replaylab.distributed.replay.shards.ray_transport import PATIENCE, RayClient, RayTransport  # noqa: E402 - it is Ray's
+
+NEVER = float("inf")
+
+
+class Actor:
+    """Answers each call so many seconds after the one before; it is its own method, and can be sent."""
+
+    def __init__(self, *takes):
+        self.takes, self.at = list(takes), 0.0
+        self.handle = self
+
+    def remote(self, _message, *_parcel):
+        self.at += self.takes.pop(0)
+        return self.at
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds that have passed, in a list; a reference is the second at which its answer is there."""
+    now = [0.0]
+
+    def get(reference, timeout=None):
+        if timeout is not None and reference > now[0] + timeout:
+            now[0] += timeout
+            raise ray.exceptions.GetTimeoutError("no answer")
+        assert reference < NEVER, "waits for ever"
+        now[0] = max(now[0], reference)
+        return packed(reference)
+
+    def wait(references, num_returns, timeout, fetch_local):
+        assert (num_returns, timeout, fetch_local) == (len(references), 0, False)
+        return [one for one in references if one <= now[0]], [one for one in references if one > now[0]]
+
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(ray, "wait", wait)
+    return now
+
+
+@pytest.mark.parametrize("seconds", [1, PATIENCE + 1, 2 * PATIENCE - 1, 10 * PATIENCE])
+@pytest.mark.parametrize("long", ["save", "begin"])
+def test_a_shard_that_is_saved_for_long_is_not_lost(clock, long, seconds):
+    client = RayClient(0, 0, Actor(seconds, 2, 2), PATIENCE)
+    saving = client.call(long, "folder")
+    assert [client.call("tally").result(), client.call("draw", 3).result()] == [seconds + 2, seconds + 4]
+    assert saving.result() == seconds
+
+
+def test_a_shard_that_hangs_is_lost(clock):
+    client = RayClient(0, 0, Actor(1, NEVER), PATIENCE)
+    assert client.call("save", "folder").result() == 1
+    with pytest.raises(ShardLost, match="no answer"):
+        client.call("tally").result()
+    assert clock == [1 + PATIENCE]
+
+
+def test_a_shard_that_hangs_after_it_was_saved_is_lost(clock):
+    client = RayClient(0, 0, Actor(PATIENCE * 1.5, NEVER), PATIENCE)
+    client.call("save", "folder")
+    with pytest.raises(ShardLost, match="no answer"):
+        client.call("tally").result()
+    assert clock == [3 * PATIENCE]
+
+
+def test_writers_elsewhere_wait_until_the_learner_has_judged(clock):
+    """They do not know what it has asked for."""
+    elsewhere = pickle.loads(pickle.dumps(RayClient(0, 0, Actor(5 * PATIENCE), PATIENCE)))
+    assert elsewhere.call("add").result() == 5 * PATIENCE
+
+
+def test_there_is_one_client_of_a_shard_where_it_was_started(monkeypatch):
+    transport = RayTransport("mine", None)
+    started = transport._started[1] = RayClient(1, 4, None, PATIENCE)
+    monkeypatch.setattr(ray.util, "list_named_actors", lambda all_namespaces: [{"name": "mine/1/4"}])
+    monkeypatch.setattr(ray, "get_actor", lambda name, namespace: name)
+    assert transport.newest(1, 3) is started
+    assert transport.newest(1, 4) is None
+    assert pickle.loads(pickle.dumps(transport)).newest(1, 3) == RayClient(1, 4, "mine/1/4")
