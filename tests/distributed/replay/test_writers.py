@@ -1,6 +1,5 @@
 """Law 4: what is acknowledged is kept while the shard lives; the rest is sent again, and stored once."""
 
-from copy import deepcopy
 from unittest.mock import patch
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from replaylab import Field
 from replaylab.distributed.replay import writer as writing
 from replaylab.distributed.replay.shards import fleet
+from replaylab.distributed.replay.shards.packing import packed, unpacked
 from replaylab.errors import ConfigError, FieldError, ShapeError
 from replaylab.replay import NStep, ReplayBuffer, Uniform
 from tests.distributed.replay.conftest import EPISODES, FLAG, episode, replay, steps
@@ -194,10 +194,10 @@ def test_of_the_environments_those_that_are_taken_over_are_cut(others):
 
 
 def sent(writer):
-    """A writer as another process gets it; the shards are the same."""
+    """A writer as another process gets it, with views of what was sent; the shards are the same."""
     make, given, state = writer.__reduce__()
     copy = make(*given)
-    vars(copy).update(deepcopy(state))
+    vars(copy).update(unpacked(packed(state)))
     return copy
 
 

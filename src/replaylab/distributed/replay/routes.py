@@ -63,6 +63,10 @@ class Routes:
         self._resets = np.zeros(len(envs), np.bool_)
         self._ran = np.zeros(len(envs), np.int64)  # stored steps of the episode, or run, so far
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take arrays over that may be views of what was received, which cannot be written to."""
+        vars(self).update({name: np.copy(one) if isinstance(one, np.ndarray) else one for name, one in state.items()})
+
     def route(self, columns: dict[str, Any], given: Flags) -> Iterator[Route]:
         """Yield what goes where, of columns ``T e *shape`` and of which of their steps are given, (T, e)."""
         if not len(given):
