@@ -111,7 +111,7 @@ class RemoteOptions:
         epoch, folders = restored.epoch, restored.shard_folders
         if epoch >= MOST_EPOCHS:
             raise StorageError(f"the snapshot in {restored.folder} is of epoch {epoch - 1}; there are no more for ids")
-        given = {"epoch": epoch, "given": restored.given}
+        given: dict[str, Any] = {"epoch": epoch, "given": restored.given}
         if len(folders) == self.means.shards:
             return replace(declared, **given, folder=folders[declared.number])
         return replace(declared, **given, absorbs=folders)
