@@ -60,6 +60,7 @@ def test_no_function_is_too_long():
 
 
 OF_THE_CORE = {
+    "distributed/replay/shards/trees.py": {"concatenate"},  # a copy of arrays, for the replay in shards
     "envs/pixels/minatar.py": {"MinAtar"},
     "learners/dqn/perceptrons.py": {"QLearners"},
     "learners/tabular/temporal_difference.py": {"update_tables"},

@@ -48,6 +48,7 @@ def test_commands_are_accepted(command, monkeypatch):
         cli.TrainCommand,
         cli.WatchCommand,
         cli.ClaimsCommand,
+        cli.ClusterCommand,
     ):
         monkeypatch.setattr(kind, "__call__", read)
     assert cli.main(shlex.split(command)) == 0

@@ -127,7 +127,7 @@ class TestCalls:
             TrainingConfig("FrozenLake-v1", DQN, Uniform(), 3)
 
 
-PROTOCOLS = {"Agents", "Hook", "Learner", "Policy", "ProbedAgents", "TrainingRun", "ValueAgents"} | {
+PROTOCOLS = {"Agents", "Hook", "Learner", "Policy", "ProbedAgents", "PublishedAgents", "TrainingRun", "ValueAgents"} | {
     *("ReplayedModel", "SeedRun", "TrainedModel", "WholeAlgorithm")
 }
 MADE = PROTOCOLS | {"fresh_feedback", "EnvStep", "Metric", "Metrics", "Step", "Stream", "Update", "ValueUpdate"}

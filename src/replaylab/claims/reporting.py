@@ -5,10 +5,10 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from replaylab import _core
 from replaylab.claims.claim import Claim, ReplicatedFigure, overall
 from replaylab.files.atomic import write_text
 from replaylab.number_format import significant
@@ -65,8 +65,10 @@ def rerun(claims: Iterable[Claim], say: Say, folder: Path) -> list[dict[str, Any
 def code_digest() -> str:
     """Return 12 hexadecimal digits that tell this code, its compiled core and its studies from others."""
     digest = hashlib.sha256()
-    package = Path(__file__).parents[1]
-    for file in [*sorted(package.rglob("*.py")), Path(_core.__file__), *catalog.shipped().values()]:
+    package, core = Path(__file__).parents[1], find_spec("replaylab._core")
+    assert core is not None
+    assert core.origin is not None
+    for file in [*sorted(package.rglob("*.py")), Path(core.origin), *catalog.shipped().values()]:
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:12]
 

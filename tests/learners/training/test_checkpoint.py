@@ -313,7 +313,7 @@ class TestOptionsThatCameLater:
 
     def saved(self, monkeypatch, folder, *absent):
         """Train to step 40 and save, without these options in what is kept of the settings."""
-        settings = checkpoint._settings
+        settings = checkpoint.settings_of
 
         def before(configuration):
             text = settings(configuration)
@@ -323,7 +323,7 @@ class TestOptionsThatCameLater:
             return text
 
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "_settings", before)
+            patch.setattr(checkpoint, "settings_of", before)
             train(*self.RUN, save=folder, save_every=40, **OPTIONS)
 
     @pytest.mark.parametrize("absent", [ABSENT[:1], ABSENT[1:], ABSENT], ids=["one", "two", "all"])

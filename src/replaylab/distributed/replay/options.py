@@ -1,12 +1,14 @@
 """The options of a replay in shards: checked, and made into what each shard is declared as."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence as ListOf
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from replaylab.arguments import LARGEST_AXIS, check, flag, instance, optional, whole
+from replaylab.arguments import LARGEST_AXIS, check, checked, flag, instance, optional, shown, whole, wholes
 from replaylab.distributed.ray_session import check_address
 from replaylab.distributed.replay.limiter import Limiter
 from replaylab.distributed.replay.shards.ids import MOST_EPOCHS, MOST_SHARDS
@@ -223,3 +225,16 @@ REASONS = {
     "ShuffledEpochs": "what an epoch has not shown yet is known within each shard alone",
 }
 """Why the laws of shards do not join, where it is not the steps' order."""
+
+
+def environments(envs: ListOf[int] | None, count: int) -> npt.NDArray[np.int64]:
+    """Return the numbers of a writer's environments, of so many; None: all.
+
+    Raises:
+        ConfigError: They are none.
+    """
+    picked = np.arange(count) if envs is None else checked("envs", envs, wholes("e"))
+    sound = picked.ndim == 1 and len(set(picked.tolist())) == len(picked)
+    if not sound or ((picked < 0) | (picked >= count)).any():
+        raise ConfigError(f"`envs` must be different numbers from 0 to {count - 1}, but got {shown(envs)}")
+    return picked

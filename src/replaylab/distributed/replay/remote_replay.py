@@ -12,14 +12,14 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, shown, whole, wholes
+from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, shown, whole
 from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import snapshots as saved
 from replaylab.distributed.replay.draws import Draws
 from replaylab.distributed.replay.feedback import Feedback, values_of
 from replaylab.distributed.replay.figures import RemoteReplayStats, shard_figures
 from replaylab.distributed.replay.limiter import Limiter
-from replaylab.distributed.replay.options import DECLARED, Declared, Means, RemoteOptions, inner_sampler
+from replaylab.distributed.replay.options import DECLARED, Declared, Means, RemoteOptions, environments, inner_sampler
 from replaylab.distributed.replay.shards.fleet import Fleet
 from replaylab.distributed.replay.shards.ids import global_ids, places_of
 from replaylab.distributed.replay.shards.transport import Transport
@@ -188,12 +188,8 @@ class RemoteReplay(Declared):
         """A number above every id given out so far."""
         with self._lock:
             self._fleet.refresh()
-            ids = [
-                int(global_ids(place.epoch, place.number, np.array([place.tally.next_id]))[0])
-                for place in self._fleet.places
-                if place.tally
-            ]
-            return max(ids, default=0)
+            known = [(one.epoch, one.number, np.array([one.tally.next_id])) for one in self._fleet.places if one.tally]
+            return max((int(global_ids(*one)[0]) for one in known), default=0)
 
     def __len__(self) -> int:
         """Return how many steps are stored now, in all shards."""
@@ -206,8 +202,8 @@ class RemoteReplay(Declared):
         self.close()
 
     def __repr__(self) -> str:
-        options = self._options
-        return f"RemoteReplay(capacity={options.capacity:,}, shards={options.means.shards}, sampler={self.sampler})"
+        shards = self._options.means.shards
+        return f"RemoteReplay(capacity={self._options.capacity:,}, shards={shards}, sampler={self.sampler})"
 
     def writer(self, envs: ListOf[int] | None = None, *, window: int = 8) -> RemoteWriter:
         """Return a writer for an environment worker; it can be sent to other processes.
@@ -219,14 +215,9 @@ class RemoteReplay(Declared):
         Raises:
             ConfigError: There are no such environments.
         """
-        count = self.num_envs or 1
-        picked = np.arange(count) if envs is None else checked("envs", envs, wholes("e"))
-        sound = picked.ndim == 1 and len(set(picked.tolist())) == len(picked)
-        if not sound or ((picked < 0) | (picked >= count)).any():
-            raise ConfigError(f"`envs` must be different numbers from 0 to {count - 1}, but got {shown(envs)}")
-        window = checked("window", window, whole(most=1_000))
+        given = environments(envs, self.num_envs or 1), checked("window", window, whole(most=1_000))
         with self._lock:
-            return self._writer(picked, window, None)
+            return self._writer(*given, None)
 
     def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store one time step of every environment, wait until it is acknowledged, and return the ids.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab import _core
+from replaylab._core import concatenate
 
 
 def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
@@ -63,4 +63,4 @@ def joined(parts: Sequence[Any]) -> Any:
         return {name: joined([part[name] for part in parts]) for name in first}
     if isinstance(first, tuple):
         return tuple(joined(children) for children in zip(*parts, strict=True))
-    return _core.concatenate(parts)  # in memory that former batches have given back: fresh pages cost several copies
+    return concatenate(parts)  # in memory that former batches have given back: fresh pages cost several copies
