@@ -1,6 +1,5 @@
 """An actor: environments, a copy of the policy, and a writer to the shards. It steps when it is asked to."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -13,7 +12,7 @@ from replaylab.distributed.replay import RemoteWriter
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.hooks import EnvStep
-from replaylab.learners.api.protocols import Learner, PublishedAgents, State, ValueAgents, each
+from replaylab.learners.api.protocols import Learner, PublishedAgents, State, ValueAgents, each, stack_each
 from replaylab.learners.api.random_streams import Stream, numbers
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.state import environments
@@ -32,7 +31,6 @@ class ActorDeclaration:
         learner: What its copy of the agents is made by.
         seed: Of the training; number and life make the actor's own streams of it.
         epsilons: Chance of a random action in each of its E environments.
-        shards: S.
     """
 
     number: int
@@ -41,7 +39,6 @@ class ActorDeclaration:
     learner: Learner
     seed: int
     epsilons: tuple[float, ...]
-    shards: int
 
 
 class Published(NamedTuple):
@@ -73,7 +70,7 @@ class Report(NamedTuple):
 class Actor:
     """Steps E environments, each call with the weights that come with it.
 
-    A new actor's environments begin new episodes, and every shard is told that the ones before are over.
+    A new actor's environments begin new episodes, which shards join to no step of another writer's.
 
     Args:
         declared: What it is made from.
@@ -98,8 +95,6 @@ class Actor:
         self._first = actions.start if isinstance(actions, spaces.Discrete) else 0
         self._resets = np.zeros(count, np.bool_)
         self._returns, self._lengths = np.zeros(count), np.zeros(count)
-        for _ in range(declared.shards):  # each call tells one shard, and moves on to the next
-            writer.end_episode()
         self._obs, _ = env.reset(seed=numbers(seed, Stream.ENV_RESET, count, *who))  # type: ignore[arg-type]  # a list
         check_obs(self._obs, self._env_id, self._seeds, "an actor's first reset")
 
@@ -122,10 +117,10 @@ class Actor:
         taken = [self._step(ends) for _ in range(count)]
         steps, where = zip(*taken, strict=True)
         columns = {
-            name: _stacked([getattr(one, name) for one in steps])
+            name: stack_each([getattr(one, name) for one in steps])  # (T, E, ...)
             for name in ("obs", "action", "reward", "terminated", "truncated")
         }
-        columns["next_obs"] = _stacked([one.true_next_obs() for one in steps])
+        columns["next_obs"] = stack_each([one.true_next_obs() for one in steps])
         stored = np.stack(where)
         self._writer.extend(where=stored, **columns)
         self._writer.flush()
@@ -156,14 +151,6 @@ class Actor:
         q = cast("ValueAgents", self._agents).q_values(rows)[0]
         actions = self._explore(q, self._epsilons) + self._first
         return np.asarray(actions.astype(self._env.single_action_space.dtype, copy=False))
-
-
-def _stacked(parts: list[Any]) -> Any:
-    """Return observations, or other arrays, of T time steps as one, (T, E, ...)."""
-    first = parts[0]
-    if isinstance(first, Mapping):
-        return {name: _stacked([part[name] for part in parts]) for name in first}
-    return np.stack(parts)
 
 
 def _on_cpu(learner: Learner) -> Learner:

@@ -145,9 +145,7 @@ def perform(plan: Plan) -> Metrics:
 
         def declare(number: int, life: int) -> ActorDeclaration:
             epsilons = tuple(actors.epsilons()[number].tolist())
-            return ActorDeclaration(
-                number, life, run.configuration, run.settings, run.seeds[0], epsilons, plan.shards.count
-            )
+            return ActorDeclaration(number, life, run.configuration, run.settings, run.seeds[0], epsilons)
 
         def writer(number: int) -> RemoteWriter:
             return remote.writer(range(number * actors.envs, (number + 1) * actors.envs))

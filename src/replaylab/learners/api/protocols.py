@@ -36,6 +36,13 @@ def each(function: Callable[[npt.NDArray[Any]], Any], obs: Obs) -> Any:
     return function(obs)
 
 
+def stack_each(parts: Sequence[Any], axis: int = 0) -> Any:
+    """Return arrays, or mappings of them, as one, along a new axis."""
+    if isinstance(parts[0], Mapping):
+        return {name: stack_each([part[name] for part in parts], axis) for name in parts[0]}
+    return np.stack(parts, axis)
+
+
 def pick(state: Mapping[str, Any], rows: npt.NDArray[Any]) -> dict[str, Any]:
     """Return the state, nested or not, of some of its replicas: rows int or bool (R,) of every array that has any."""
     picked = {}

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from replaylab.envs import make_vector_env
 from replaylab.learners.api.actions import random_actions
-from replaylab.learners.api.protocols import Obs, ValueAgents
+from replaylab.learners.api.protocols import Obs, ValueAgents, stack_each
 from replaylab.learners.api.random_streams import Stream, generator, numbers
 
 GAP = 10
@@ -43,20 +43,13 @@ class HeldOut:
                 obs = env.step(action)[0]
             seen.append(obs)
         env.close()
-        self._obs = _stacked(seen)
+        self._obs: Obs = stack_each(seen, 1)  # (R, N, ...)
 
     def __call__(self, agents: ValueAgents, seeds: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the mean of max_a Q(s, a) over the states of each of these seeds, float64 (R,)."""
         rows = np.array([self._row[seed] for seed in seeds])
         mean: npt.NDArray[np.float64] = agents.q_values(_rows(self._obs, rows)).max(-1).mean(-1, dtype=np.float64)
         return mean
-
-
-def _stacked(seen: list[Obs]) -> Obs:
-    """Return N observations (R, ...) as one (R, N, ...)."""
-    if isinstance(seen[0], Mapping):
-        return {name: _stacked([obs[name] for obs in seen]) for name in seen[0]}
-    return np.stack(seen, 1)
 
 
 def _rows(obs: Obs, rows: npt.NDArray[np.intp]) -> Obs:

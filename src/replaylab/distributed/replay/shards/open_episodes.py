@@ -36,7 +36,7 @@ class OpenEpisodes:
         same: Flags = (number == self._number[envs]) & (follows == self._count[envs])
         return same
 
-    def note(self, envs: Ids, where: Flags, episodes: Ids, follows: Ids, ids: Ids) -> Ids:
+    def note(self, envs: Ids, where: Flags, episodes: Ids, follows: Ids, goes_on: Flags, ids: Ids) -> Ids:
         """Take note of steps that are stored now, and return the id of the first step of each one's episode, (T, e).
 
         Args:
@@ -44,9 +44,10 @@ class OpenEpisodes:
             where: Likewise.
             episodes: Likewise.
             follows: Likewise.
+            goes_on: What that returned.
             ids: The steps' ids, int64 (T, e), which rise.
         """
-        known = np.where(self.goes_on(envs, where, episodes, follows), self._number[envs], -1)
+        known = np.where(goes_on, self._number[envs], -1)
         numbers = np.maximum.accumulate(np.vstack([known, np.where(where, episodes, -1)]), axis=0)
         begun = np.where(where & (episodes != numbers[:-1]), ids, -1)
         first: Ids = np.maximum.accumulate(np.vstack([self._first[envs], begun]), axis=0)[1:]

@@ -55,7 +55,7 @@ def absorb(buffer: ReplayBuffer, notes: ShardNotes, declaration: Declaration) ->
         columns, own = taken.pop(number)
         stored = _store(buffer, columns)
         if isinstance(buffer.retention, Fifo):
-            notes.episodes[stored % buffer.capacity] = number + (declaration.epoch << 51)
+            notes.episodes[stored % buffer.capacity] = stored[0]
         ids.append(stored)
         priorities.append(own)
     if ids and buffer.sampler.wants_feedback:

@@ -120,7 +120,7 @@ class Shard:
         if not goes_on.all():
             self._end_episode(envs[~goes_on])
         ids = self._store(envs, steps, where, final_obs)
-        first = self._open.note(envs, where, episodes, follows, ids)
+        first = self._open.note(envs, where, episodes, follows, goes_on, ids)
         if isinstance(self.buffer.retention, Fifo):
             stored = ids >= 0
             self._notes.episodes[ids[stored] % self.buffer.capacity] = first[stored]
