@@ -1,11 +1,12 @@
 """What running a study on Ray costs beside worker processes of the same machine, as ratios in one run.
 
     python -m benchmarks.ray_studies --study quick --rounds 5
-    python -m benchmarks.ray_studies --study classic-control --share 3
+    python -m benchmarks.ray_studies --study classic-control --share 3 --seeds 10
 
 Each round runs the same populations with both executors, in turns that change from round to round; a ratio is that of
 the times within one round, of which the median and the extremes are printed. Each round starts a Ray of its own, which
-is not timed; both executors start their worker processes anew, which is.
+is not timed; both executors start their worker processes anew, which is. The rows that they leave must be the same to
+the last bit, or the benchmark ends with an error.
 """
 
 import argparse
@@ -26,16 +27,14 @@ EXECUTORS: dict[str, Callable[[int], Executor]] = {
 }
 
 
-def some(name: str, share: int) -> Spec:
-    """Return a study with one in ``share`` of its environments, and of its seeds where it has only one environment."""
+def some(name: str, share: int, seeds: int | None) -> Spec:
+    """Return a study with one in ``share`` of its environments, and its first seeds, at most ``seeds``."""
     spec = Spec.from_toml(find(name))
-    kept = spec.environments[::share]
-    seeds = spec.seeds if len(spec.environments) > 1 else spec.seeds[::share]
-    return spec.model_copy(update={"environments": kept, "seeds": seeds})
+    return spec.model_copy(update={"environments": spec.environments[::share], "seeds": spec.seeds[:seeds]})
 
 
-def seconds(spec: Spec, name: str, workers: int) -> float:
-    """Run a study from nothing, and return how long that took."""
+def run(spec: Spec, name: str, workers: int) -> tuple[float, dict[str, bytes]]:
+    """Run a study from nothing, and return how many seconds that took, and the files of its rows."""
     session = RaySession(cores=workers) if name == "ray" else None
     if session is not None:
         session.open()
@@ -43,7 +42,8 @@ def seconds(spec: Spec, name: str, workers: int) -> float:
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()
             assert Study(spec, Path(folder)).run(executor=EXECUTORS[name](workers), checkpoint_every=None).complete
-            return time.perf_counter() - began
+            passed = time.perf_counter() - began
+            return passed, {path.name: path.read_bytes() for path in Path(folder, "runs").iterdir()}
     finally:
         if session is not None:
             session.close()
@@ -53,17 +53,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", default="quick", help="a shipped study, or a file")
     parser.add_argument("--share", type=int, default=1, help="run one in so many of its environments")
+    parser.add_argument("--seeds", type=int, help="run so many of its seeds; else all")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     given = parser.parse_args()
-    spec = some(given.study, given.share)
-    ratios = []
+    spec = some(given.study, given.share, given.seeds)
+    ratios, files = [], 0
     for round_ in range(given.rounds):
         names = list(EXECUTORS)[:: -1 if round_ % 2 else 1]
-        took = {name: seconds(spec, name, given.workers) for name in names}
-        ratios.append(took["ray"] / took["local"])
-        print(f"round {round_ + 1}: local {took['local']:.1f} s, ray {took['ray']:.1f} s, ratio {ratios[-1]:.3f}")
-    print(f"{spec.name}: ray / local {median(ratios):.3f} (median), {min(ratios):.3f} to {max(ratios):.3f}")
+        found = {name: run(spec, name, given.workers) for name in names}
+        (local, rows), (on_ray, same) = found["local"], found["ray"]
+        if rows != same:
+            raise SystemExit(f"{sum(rows[name] != same.get(name) for name in rows)} of {len(rows)} files of rows differ.")
+        ratios.append(on_ray / local)
+        files += len(rows)
+        print(f"round {round_ + 1}: local {local:.1f} s, ray {on_ray:.1f} s, ratio {ratios[-1]:.3f}", flush=True)
+    print(
+        f"{spec.name}: ray / local {median(ratios):.3f} (median), {min(ratios):.3f} to {max(ratios):.3f}; "
+        f"{files} pairs of files of rows, all equal"
+    )
 
 
 if __name__ == "__main__":
