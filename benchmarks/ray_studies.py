@@ -4,8 +4,8 @@
     python -m benchmarks.ray_studies --study classic-control --share 3 --seeds 10
 
 Each round runs the same populations with both executors, in turns that change from round to round; a ratio is that of
-the times within one round, of which the median and the extremes are printed. Each round starts a Ray of its own, which
-is not timed; both executors start their worker processes anew, which is. The rows that they leave must be the same to
+the times within one round, of which the median and the extremes are printed. Each round starts a Ray of its own with
+its worker processes, which is not timed; both executors start the processes that train anew, which is. The rows that they leave must be the same to
 the last bit, or the benchmark ends with an error.
 """
 
@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+
+import ray
 
 from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.studies import RayExecutor
@@ -33,12 +35,18 @@ def some(name: str, share: int, seeds: int | None) -> Spec:
     return spec.model_copy(update={"environments": spec.environments[::share], "seeds": spec.seeds[:seeds]})
 
 
+def started(session: RaySession, workers: int) -> None:
+    """Open a session, and wait until so many of Ray's worker processes are there."""
+    session.open()
+    ray.get([ray.remote(num_cpus=1)(time.sleep).remote(1.0) for _ in range(workers)])
+
+
 def run(spec: Spec, name: str, workers: int) -> tuple[float, dict[str, bytes]]:
     """Run a study from nothing, and return how many seconds that took, and the files of its rows."""
     session = RaySession(cores=workers) if name == "ray" else None
-    if session is not None:
-        session.open()
     try:
+        if session is not None:
+            started(session, workers)
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()
             assert Study(spec, Path(folder)).run(executor=EXECUTORS[name](workers), checkpoint_every=None).complete

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from replaylab.arguments import INSIDE, one_of, reals, takes
 from replaylab.errors import ConfigError
@@ -55,5 +55,5 @@ def look_levels(shares: ArrayLike, spending: Spending = "obrien_fleming", alpha:
     if spending == "pocock":
         spent = alpha * np.log1p((np.e - 1.0) * t)
     else:
-        spent = 2.0 * norm.sf(norm.isf(alpha / 2.0) / np.sqrt(t))
+        spent = 2.0 * ndtr(ndtri(alpha / 2.0) / np.sqrt(t))
     return np.diff(spent, prepend=0.0)

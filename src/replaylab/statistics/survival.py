@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from replaylab.arguments import FINITE, INSIDE, check, instance, optional, reals, takes, truths, whole
 from replaylab.errors import ConfigError, ShapeError
@@ -40,6 +40,8 @@ class Times:
 
     def censored(self) -> Any:
         """Return them as SciPy's ``CensoredData``."""
+        from scipy import stats  # as below: takes a second, which a worker would wait for
+
         return stats.CensoredData.right_censored(self.steps, ~self.reached)
 
 
@@ -79,6 +81,8 @@ def survival_curve(times: Times, *, level: float = 0.95) -> tuple[Floats, Band]:
     S(t) = product over event times t_i <= t of (1 - d_i / n_i), d_i runs that reach it at t_i of n_i still
     followed. Intervals are pointwise, log(-log)-transformed, from Greenwood's variance (``scipy.stats.ecdf``).
     """
+    from scipy import stats
+
     found = stats.ecdf(times.censored()).sf
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The confidence interval is undefined", RuntimeWarning)  # at S = 0 and S = 1
@@ -136,7 +140,7 @@ def restricted_mean(times: Times, horizon: float | None = None, *, level: float 
     runs = len(times.steps)
     if runs == 1:
         return Interval(float(areas.sum()), float("-inf"), float("inf"))
-    half = stats.t.ppf((1 + level) / 2, runs - 1) * np.sqrt(terms.sum() * runs / (runs - 1))
+    half = stdtrit(runs - 1, (1 + level) / 2) * np.sqrt(terms.sum() * runs / (runs - 1))
     return Interval(float(areas.sum()), float(areas.sum() - half), float(areas.sum() + half))
 
 
@@ -155,6 +159,8 @@ def logrank_test(first: Times, second: Times) -> float:
     It treats the groups as independent: with paired seeds that correlate it is cautious. It is a large-sample
     test. Where no run of either group reached the threshold, p is 1.
     """
+    from scipy import stats
+
     if not (first.reached.any() or second.reached.any()):
         return 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
