@@ -38,7 +38,8 @@ def some(name: str, share: int, seeds: int | None) -> Spec:
 def started(session: RaySession, workers: int) -> None:
     """Open a session, and wait until so many of Ray's worker processes are there."""
     session.open()
-    ray.get([ray.remote(num_cpus=1)(time.sleep).remote(1.0) for _ in range(workers)])
+    held = ray.remote(num_cpus=1)(lambda: time.sleep(3.0))  # and Ray's own services, which start beside them
+    ray.get([held.remote() for _ in range(workers)])
 
 
 def run(spec: Spec, name: str, workers: int) -> tuple[float, dict[str, bytes]]:

@@ -23,6 +23,7 @@ from replaylab.distributed.replay import RemoteReplay
 from replaylab.replay import Prioritized, ReplayBuffer
 
 BATCH = 256
+TICKS = os.sysconf("SC_CLK_TCK")
 FLAG = Field((), bool)
 STATE = {"obs": Field((17,)), "action": Field((6,)), "reward": Field(), "next_obs": Field((17,)), "terminated": FLAG}
 FRAMES = Field((4, 84, 84), np.uint8)
@@ -52,8 +53,8 @@ class Bare:
 
 
 def processor_time(pid):
-    """Seconds that all threads of a process have run."""
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()) / 1e9
+    """Seconds that a process has run, all its threads together."""
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])) / TICKS
 
 
 def rate(call, seconds, pids):

@@ -1,5 +1,8 @@
 """Law 4: what is acknowledged is kept while the shard lives; the rest is sent again, and stored once."""
 
+import gc
+import weakref
+from time import monotonic, sleep
 from unittest.mock import patch
 
 import numpy as np
@@ -11,6 +14,7 @@ from replaylab import Field
 from replaylab.distributed.replay import writer as writing
 from replaylab.distributed.replay.shards import fleet
 from replaylab.distributed.replay.shards.packing import packed, unpacked
+from replaylab.distributed.replay.shards.shard import Shard
 from replaylab.errors import ConfigError, FieldError, ShapeError
 from replaylab.replay import NStep, ReplayBuffer, Uniform
 from tests.distributed.replay.conftest import EPISODES, FLAG, episode, replay, steps
@@ -85,6 +89,68 @@ def test_a_writer_waits_where_too_much_is_unacknowledged():
     assert len(made) == 10
 
 
+def test_steps_that_come_while_others_are_on_their_way_go_together():
+    made, transport = replay(shards=1)
+    writer = made.writer(window=8)
+    with patch.object(writing, "LINGER", 60.0):
+        for k in range(8):
+            writer.extend(**steps(2 * k, 2, length=100))
+    names = [unpacked(one.message)[0] for one in transport.shard(0).queue]
+    assert names == ["add", "several"]  # one at once, then four; three are held
+    assert writer.unacknowledged == 8
+    writer.flush()
+    assert held(transport, 1) == [list(range(16))]
+
+
+def test_what_is_held_is_sent_though_the_writer_says_nothing_more():
+    made, transport = replay(shards=1)
+    writer = made.writer()
+    for k in range(3):
+        writer.add(**{name: value[0] for name, value in steps(k, 1).items()})
+    until = monotonic() + 30.0
+    while writer._lines[0].held and monotonic() < until:
+        sleep(0.001)
+    shard = transport.shard(0)
+    shard.work()
+    assert len(shard.shard.buffer) == 3
+    reminder = weakref.ref(writer._reminder)
+    del writer
+    gc.collect()
+    while reminder() is not None and reminder().is_alive() and monotonic() < until:
+        sleep(0.001)
+    assert reminder() is None or not reminder().is_alive()
+
+
+def test_large_steps_go_alone():
+    made, transport = replay(fields={"x": Field((100_000,), np.uint8)}, capacity=100, shards=1, sampler=Uniform())
+    writer = made.writer()
+    for k in range(3):
+        writer.add(x=np.full(100_000, k))
+    assert len(transport.shard(0).queue) == 3
+    writer.flush()
+    assert transport.shard(0).shard.buffer.get([0, 1, 2])["x"][:, 0].tolist() == [0, 1, 2]
+
+
+def test_of_steps_that_go_together_those_that_the_shard_refuses_are_left_out(monkeypatch):
+    """What the template cannot know: here that the third message's rows are refused."""
+    made, transport = replay(shards=1, sampler=Uniform())
+    store = Shard._store
+
+    def refusing(self, envs, steps, where, final_obs):
+        if 4.0 in steps["x"]:
+            raise ShapeError("refused")
+        return store(self, envs, steps, where, final_obs)
+
+    monkeypatch.setattr(Shard, "_store", refusing)
+    writer = made.writer(window=10)
+    for k in range(6):
+        writer.extend(**steps(2 * k, 2, length=100))
+    with pytest.raises(ShapeError, match="refused"):
+        writer.flush()
+    writer.flush()
+    assert held(transport, 1) == [[0, 1, 2, 3, 6, 7, 8, 9, 10, 11]]
+
+
 def test_what_is_given_may_be_overwritten_at_once():
     made, transport = replay(shards=2)
     writer, given = made.writer(), steps(0, 5)
@@ -108,8 +174,7 @@ def test_every_step_is_stored_once_whatever_is_sent_again(calls):
             shard = transport.shard(first % 2)  # None: dead, and the writer does not know it yet
             line = writer._lines[first % 2]
             if event == "twice":
-                for message in [*line.sent]:
-                    writer._transmit(line, message)
+                line.resend(line.client)
             if event == "lost" and shard is not None:
                 shard.die(answered)
                 lost += shard.shard.buffer.size
@@ -127,6 +192,7 @@ def test_a_call_before_those_that_it_follows_is_refused():
     writer = made.writer()
     for k in range(3):
         writer.extend(**steps(4 * k, 4))
+        writer._lines[0].transmit()  # none together
     transport.shard(0).queue.reverse()  # as no carrier may do
     writer.flush()
     assert held(transport, 1) == [list(range(12))]

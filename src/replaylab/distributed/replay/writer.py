@@ -1,10 +1,10 @@
 """How steps come into the shards: numbered, acknowledged, sent again where a shard is lost, applied once."""
 
-from collections import deque
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
+from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
@@ -15,8 +15,9 @@ import numpy.typing as npt
 from replaylab.distributed.replay.routes import Routes
 from replaylab.distributed.replay.shards.fleet import Fleet
 from replaylab.distributed.replay.shards.ids import global_ids
+from replaylab.distributed.replay.shards.lines import Line
 from replaylab.distributed.replay.shards.shard import OutOfOrder
-from replaylab.distributed.replay.shards.transport import Pending, ShardClient, ShardLost, Transport
+from replaylab.distributed.replay.shards.transport import ShardClient, ShardLost, Transport
 from replaylab.distributed.replay.shards.trees import as_arrays, leaves, map_tree
 from replaylab.errors import ConfigError, ReplayError, StorageError
 from replaylab.replay import ReplayBuffer
@@ -29,52 +30,19 @@ PATIENCE = 120.0
 
 POLL = 0.02
 
-
-@dataclass
-class Message:
-    """A call that is not acknowledged yet.
-
-    Attributes:
-        number: Its number among the writer's calls to this place.
-        method: Of `Shard`.
-        parcel: What follows writer, number and acknowledged.
-        acknowledge: What is done with the global ids that come back.
-        pending: The answer to come, None where the call was not taken.
-    """
-
-    number: int
-    method: str
-    parcel: Any
-    acknowledge: Callable[[Ids], None]
-    pending: Pending | None = None
-
-
-@dataclass
-class Line:
-    """What a writer has sent to one place.
-
-    Attributes:
-        client: The shard there, as far as the writer knows.
-        sent: What is not acknowledged, oldest first.
-        number: The last number given.
-        acknowledged: The last number acknowledged.
-    """
-
-    client: ShardClient
-    sent: deque[Message]
-    number: int = 0
-    acknowledged: int = 0
+LINGER = 0.005
+"""Seconds that a message is held back at most."""
 
 
 class RemoteWriter:
     """Stores one environment worker's steps in the shards of a `RemoteReplay`, from whatever process it is sent to.
 
-    `RemoteReplay.writer` makes it. What it is given is on its way when `add` returns; a shard that has stored a step
-    acknowledges it. Where a shard is lost, what it had not acknowledged is sent again to the one in its place, and
+    `RemoteReplay.writer` makes it. What it is given is on its way when `add` returns, or, where earlier steps are on
+    theirs, some milliseconds later, together with what comes meanwhile; a shard that has stored a step acknowledges it. Where a shard is lost, what it had not acknowledged is sent again to the one in its place, and
     stored once. An episode lives in one shard, the environment's next one in the next. Sent elsewhere after `flush`, a
     writer goes on with its episodes; a new one for the same environments begins others.
 
-    Back-pressure: with `window` calls unacknowledged, the next one waits.
+    Back-pressure: with `window` calls of `add` or `extend` unacknowledged, the next one waits.
 
     Args:
         transport: Finds the shards.
@@ -99,8 +67,9 @@ class RemoteWriter:
     ) -> None:
         self._transport, self._template, self._envs, self._window = transport, template, envs, window
         self._fleet = fleet
-        self._name = uuid4().hex
-        self._lines = [Line(client, deque()) for client in clients]
+        name = uuid4().hex
+        self._lines = [Line(name, client, max(1, window // 2)) for client in clients]
+        self._reminder: Reminder | None = None
         self._run, self._fields = run, template.given_fields
         self._routes = Routes(template, envs, len(clients), run)
 
@@ -114,7 +83,7 @@ class RemoteWriter:
     @property
     def unacknowledged(self) -> int:
         """Calls that are on their way."""
-        return sum(len(line.sent) for line in self._lines)
+        return sum(map(len, self._lines))
 
     def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> None:
         """Store one time step of every environment of this writer; see `ReplayBuffer.add`.
@@ -147,7 +116,7 @@ class RemoteWriter:
             StorageError: A shard was lost, and none has come in its place.
         """
         for shard, line in enumerate(self._lines):
-            while line.sent:
+            while len(line):
                 self._await(shard)
 
     def put(self, steps: dict[str, Any], where: Any, final_obs: Any, many: bool) -> Ids:
@@ -174,39 +143,35 @@ class RemoteWriter:
 
     def _send(self, shard: int, method: str, arguments: tuple[Any, ...], acknowledge: Callable[[Ids], None]) -> None:
         while self.unacknowledged >= self._window:
-            self._await(max(range(len(self._lines)), key=lambda s: len(self._lines[s].sent)))
+            self._await(max(range(len(self._lines)), key=lambda s: len(self._lines[s])))
         line = self._lines[shard]
-        line.number += 1
-        line.sent.append(Message(line.number, method, self._transport.parcel(arguments), acknowledge))
-        self._transmit(line, line.sent[-1])
-
-    def _transmit(self, line: Line, message: Message) -> None:
-        about = (self._name, message.number, line.acknowledged)
-        try:
-            message.pending = line.client.call(message.method, *about, parcel=message.parcel)
-        except ShardLost:
-            message.pending = None
+        line.put(method, self._transport.parcel(arguments), acknowledge)
+        if line.held:
+            if self._reminder is None:
+                self._reminder = Reminder(self._lines)
+                weakref.finalize(self, self._reminder.end)
+                self._reminder.start()
+            self._reminder.held.set()
 
     def _await(self, shard: int) -> None:
-        """Wait until a place's oldest call is acknowledged, sending it again as long as it is not."""
+        """Wait until a place's oldest message is acknowledged, sending it again as long as it is not."""
         line = self._lines[shard]
-        message = line.sent[0]
+        message = line.oldest()
         try:
-            if message.pending is None:
+            if message.call is None:
                 raise ShardLost("it was lost before the call")
-            ids, tally = message.pending.result()
-        except (ShardLost, OutOfOrder) as error:
-            if isinstance(error, ShardLost):
-                line.client = self._successor(shard, line.client, error)
-            else:
-                sleep(POLL)  # it has not begun yet
-            for one in line.sent:
-                self._transmit(line, one)
+            ids, tally = message.call.answer(message.at)
+        except ShardLost as error:
+            line.resend(self._successor(shard, line.client, error))
+            return
+        except OutOfOrder:
+            sleep(POLL)  # it has not begun yet
+            line.resend(line.client)
             return
         except ReplayError:
-            line.acknowledged = line.sent.popleft().number
+            line.acknowledged()
             raise
-        line.acknowledged = line.sent.popleft().number
+        line.acknowledged()
         message.acknowledge(global_ids(line.client.epoch, shard, ids))
         if self._fleet:
             self._fleet.heard(self._fleet.places[shard], tally)
@@ -228,6 +193,37 @@ class RemoteWriter:
             f"shard {shard} was lost, and in {PATIENCE:.0f} s none has come in its place; is the process that made the "
             "RemoteReplay still there?"
         )
+
+
+class Reminder(Thread):
+    """Sends what is held and nothing else sends: the writer may have nothing more to say, and wait for the learner.
+
+    Args:
+        lines: A writer's.
+    """
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        super().__init__(name="replaylab-writer", daemon=True)
+        self.held = Event()
+        self._lines, self._over = lines, False
+
+    def run(self) -> None:
+        """Wait for something that is held, and send it if it still is."""
+        while self.held.wait() and not self._over:
+            sleep(LINGER)
+            self.held.clear()
+            for line in self._lines:
+                try:
+                    line.transmit(LINGER)
+                except Exception:  # it is still held, so that the writer, when it sends, meets the same
+                    return
+                if line.held:
+                    self.held.set()
+
+    def end(self) -> None:
+        """Let the thread end: the writer is gone."""
+        self._over = True
+        self.held.set()
 
 
 def _fill(ids: Ids, at: Any, mask: Flags, found: Ids) -> None:

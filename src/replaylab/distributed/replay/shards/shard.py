@@ -1,6 +1,6 @@
 """A shard: an ordinary `ReplayBuffer`, and what makes calls from elsewhere safe: epoch, numbered adds, totals told."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from time import monotonic
@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes, write_notes
 from replaylab.distributed.replay.shards.open_episodes import OpenEpisodes
+from replaylab.distributed.replay.shards.packing import Packed, unpacked
 from replaylab.distributed.replay.shards.reinsertion import absorb
 from replaylab.distributed.replay.shards.transport import Declaration
 from replaylab.distributed.replay.shards.trees import map_tree, spread
-from replaylab.errors import EmptyBufferError
+from replaylab.errors import EmptyBufferError, ReplayError
 from replaylab.replay import Fifo, ReplayBuffer
 
 Ids = npt.NDArray[np.int64]
@@ -137,6 +138,26 @@ class Shard:
             self._end_episode(envs)
             applied[number] = np.zeros(0, np.int64)
         return np.zeros(0, np.int64), self.tally()
+
+    def several(
+        self, writer: str, acknowledged: int, heads: Sequence[tuple[int, str]], *parcels: Packed
+    ) -> tuple[list[Ids | ReplayError], Tally]:
+        """Make several of a writer's calls, which follow one another, and return the ids, or the error, of each.
+
+        Args:
+            writer: Whose.
+            acknowledged: As for `add`.
+            heads: Of each call, its number and the method's name.
+            parcels: Of each call, what follows `acknowledged`.
+        """
+        answers = list[Ids | ReplayError]()
+        for (number, method), parcel in zip(heads, parcels, strict=True):
+            try:
+                answers.append(getattr(self, method)(writer, number, acknowledged, *unpacked(parcel))[0])
+            except ReplayError as error:
+                answers.append(error)
+                acknowledged = number  # as the writer will say: it does not send it again
+        return answers, self.tally()
 
     def draw(self, *counts: int) -> tuple[list[dict[str, Any] | None], Tally]:
         """Return so many rows for each batch, as columns, ``probability`` that of this shard alone.

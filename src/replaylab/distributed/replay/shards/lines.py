@@ -1,0 +1,166 @@
+"""What a writer has on its way to one place: in order, several steps' calls in one where they come faster than answers.
+
+A call costs Ray more than most steps' bytes. So a call goes out at once where none is on its way, and is held back
+where one is, until an answer comes, enough of them have gathered, or a moment has passed.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import RLock
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.distributed.replay.shards.packing import INLINE, packed
+from replaylab.distributed.replay.shards.shard import Tally
+from replaylab.distributed.replay.shards.transport import Pending, ShardClient, ShardLost
+from replaylab.errors import ReplayError
+
+Ids = npt.NDArray[np.int64]
+
+
+class Call:
+    """A call that is on its way, with one message or several.
+
+    Args:
+        pending: Its answer to come.
+        several: Whether it is that of `Shard.several`.
+    """
+
+    def __init__(self, pending: Pending, several: bool) -> None:
+        self._pending, self._several = pending, several
+        self._answer: tuple[list[Any], Tally] | None = None
+
+    def answer(self, at: int) -> tuple[Ids, Tally]:
+        """Wait for it, and return what a message brought.
+
+        Raises:
+            ShardLost: There will be none.
+            OutOfOrder, ReplayError: What the shard raised.
+        """
+        if self._answer is None:
+            found, tally = self._pending.result()
+            self._answer = found if self._several else [found], tally
+        found, tally = self._answer
+        if isinstance(found[at], ReplayError):
+            raise found[at]
+        return found[at], tally
+
+
+@dataclass
+class Message:
+    """Steps, or an episode's end, that are not acknowledged yet.
+
+    Attributes:
+        number: Its number among the writer's messages to this place.
+        method: Of `Shard`.
+        parcel: What follows writer, number and acknowledged.
+        acknowledge: What is done with the global ids that come back.
+        call: What it is on its way with, None where it is held, or the shard was lost at once.
+        at: Which of that call's messages it is.
+    """
+
+    number: int
+    method: str
+    parcel: Any
+    acknowledge: Callable[[Ids], None]
+    call: Call | None = None
+    at: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """What it adds to a call; more than any call takes where it lies beside it."""
+        return len(self.parcel) if isinstance(self.parcel, bytes) else INLINE
+
+
+class Line:
+    """A writer's messages to one place. Its methods may be called by several threads.
+
+    Args:
+        writer: The writer's name.
+        client: The shard there, as far as the writer knows.
+        most: How many messages may be held.
+    """
+
+    def __init__(self, writer: str, client: ShardClient, most: int) -> None:
+        self.client, self._writer, self._most = client, writer, most
+        self._lock = RLock()
+        self._sent: deque[Message] = deque()  # what is not acknowledged, oldest first
+        self._held = 0  # how many of them, the newest, are not on their way
+        self._since = 0.0  # when the oldest of these came
+        self._number = self._acknowledged = 0  # the last number given, and the last one acknowledged
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    @property
+    def held(self) -> bool:
+        """Whether something waits to be sent."""
+        return self._held > 0
+
+    def put(self, method: str, parcel: Any, acknowledge: Callable[[Ids], None]) -> None:
+        """Send a message, now or soon."""
+        with self._lock:
+            self._number += 1
+            message = Message(self._number, method, parcel, acknowledge)
+            waiting = list(self._sent)[len(self._sent) - self._held :]
+            if sum(one.nbytes for one in waiting) + message.nbytes > INLINE:
+                self.transmit()
+            self._sent.append(message)
+            self._since = self._since if self._held else monotonic()
+            self._held += 1
+            if self._held in (len(self._sent), self._most) or message.nbytes >= INLINE:
+                self.transmit()
+
+    def transmit(self, older: float = 0.0) -> None:
+        """Send what is held, if the oldest of it is older than so many seconds."""
+        with self._lock:
+            if monotonic() - self._since < older:
+                return
+            while self._held:
+                waiting = list(self._sent)[len(self._sent) - self._held :]
+                count, nbytes = 1, waiting[0].nbytes
+                while count < len(waiting) and nbytes + waiting[count].nbytes <= INLINE:
+                    nbytes += waiting[count].nbytes
+                    count += 1
+                self._send(waiting[:count])
+                self._held -= count
+
+    def resend(self, client: ShardClient) -> None:
+        """Send all that is not acknowledged once more, to this shard."""
+        with self._lock:
+            self.client, self._held = client, len(self._sent)
+            self.transmit()
+
+    def oldest(self) -> Message:
+        """Return the oldest message that is not acknowledged; it is on its way, unless the shard is lost."""
+        with self._lock:
+            if self._held == len(self._sent):
+                self.transmit()
+            return self._sent[0]
+
+    def acknowledged(self) -> None:
+        """Let the oldest message go: its shard has answered."""
+        with self._lock:
+            self._acknowledged = self._sent.popleft().number
+            if self._held == len(self._sent):
+                self.transmit()
+
+    def _send(self, messages: list[Message]) -> None:
+        (first, *more), acknowledged = messages, self._acknowledged
+        try:
+            if more:
+                heads = [(one.number, one.method) for one in messages]
+                together = packed(tuple(one.parcel for one in messages))
+                pending = self.client.call("several", self._writer, acknowledged, heads, parcel=together)
+            else:
+                about = (self._writer, first.number, acknowledged)
+                pending = self.client.call(first.method, *about, parcel=first.parcel)
+            call = Call(pending, bool(more))
+        except ShardLost:
+            call = None
+        for at, one in enumerate(messages):
+            one.call, one.at = call, at
