@@ -5,8 +5,8 @@
 
 Each round runs the same populations with both executors, in turns that change from round to round; a ratio is that of
 the times within one round, of which the median and the extremes are printed. Each round starts a Ray of its own with
-its worker processes, which is not timed; both executors start the processes that train anew, which is. The rows that they leave must be the same to
-the last bit, or the benchmark ends with an error.
+its worker processes, which is not timed; both executors start the processes that train anew, which is. The rows that
+they leave must be the same to the last bit, or the benchmark ends with an error.
 """
 
 import argparse
@@ -73,7 +73,9 @@ def main() -> None:
         found = {name: run(spec, name, given.workers) for name in names}
         (local, rows), (on_ray, same) = found["local"], found["ray"]
         if rows != same:
-            raise SystemExit(f"{sum(rows[name] != same.get(name) for name in rows)} of {len(rows)} files of rows differ.")
+            raise SystemExit(
+                f"{sum(rows[name] != same.get(name) for name in rows)} of {len(rows)} files of rows differ."
+            )
         ratios.append(on_ray / local)
         files += len(rows)
         print(f"round {round_ + 1}: local {local:.1f} s, ray {on_ray:.1f} s, ratio {ratios[-1]:.3f}", flush=True)

@@ -97,16 +97,19 @@ def compare(ours, bare, seconds, pairs, pids):
     return [statistics.median(column) for column in zip(*found, strict=True)]
 
 
-def show(what, flight, shards, found):
+def show(what, flight, shards, found, alone=float("inf")):
+    """One line; the limit is a bare actor that does the buffer's own work, so many times a second, besides."""
     ours, bare, ratio, work = found
-    rates = f"{ours:8.1f}/s, bare {bare:8.1f}/s, {ratio:.2f}; by processors' time {work:.2f}"
-    print(f"{what:15} {flight} in flight, {shards} shards: {rates}", flush=True)
+    limit = 1.0 / (1.0 / bare + 1.0 / alone)
+    rates = f"{ours:8.1f}/s, bare {bare:8.1f}/s, {ratio:.2f}; of the limit {ours / limit:.2f}"
+    print(f"{what:15} {flight} in flight, {shards} shards: {rates}; by processors' time {work:.2f}", flush=True)
 
 
-def alone(fields, capacity, columns, seconds):
-    """Batches a second of one buffer in this process."""
+def draws_alone(fields, capacity, columns, seconds):
+    """Batches a second that one buffer draws in this process."""
     buffer = ReplayBuffer(capacity, fields, sampler=Prioritized(beta=0.4))
-    buffer.extend(**columns)
+    for _ in range(capacity // BATCH):
+        buffer.extend(**columns)
     return rate(lambda: buffer.sample(BATCH), seconds, [os.getpid()])[0]
 
 
@@ -115,7 +118,8 @@ def measure(kind, shards, flights, seconds, pairs):
     columns = rows(fields)
     own = columns | {"probability": np.ones(BATCH), "id": np.zeros(BATCH, np.int64)}
     actor = ray.remote(num_cpus=0)(Bare).remote(own, capacity)
-    print(f"{kind} batches of one buffer in this process: {alone(fields, capacity, columns, seconds / 4):8.1f}/s")
+    alone = draws_alone(fields, capacity, columns, seconds / 4)
+    print(f"{kind} batches of one buffer in this process: {alone:8.1f}/s")
     with RemoteReplay(capacity, fields, shards=shards, sampler=Prioritized(beta=0.4), seed=0) as replay:
         for _ in range(min(capacity // BATCH, 8) * 2):
             replay.extend(**columns)
@@ -124,7 +128,8 @@ def measure(kind, shards, flights, seconds, pairs):
         for flight in flights:
             replay._draws._prefetch = flight - 1
             call = in_flight(actor.give.remote, copied, flight)
-            show(f"{kind} batches", flight, shards, compare(lambda: replay.sample(BATCH), call, seconds, pairs, pids))
+            found = compare(lambda: replay.sample(BATCH), call, seconds, pairs, pids)
+            show(f"{kind} batches", flight, shards, found, alone)
             writer = replay.writer(window=flight)
             call = in_flight(lambda: actor.take.remote(columns), ray.get, flight)
             found = compare(lambda writer=writer: writer.extend(**columns), call, seconds, pairs, pids)

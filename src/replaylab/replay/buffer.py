@@ -200,6 +200,22 @@ class ReplayBuffer(Episodic):
         values, length = self._layout.steps(self._core, steps, final_obs, where, many=True)
         return self._recorded(values, length, lambda: self._core.extend(values, where, length))
 
+    def check_steps(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> None:
+        """Raise what `extend` would raise of these steps; store nothing, and let nothing follow them.
+
+        For steps that are stored elsewhere. It copies no value that has its field's dtype. With a `FrameStack` of
+        stacked input, steps are checked as those that follow the last stored ones.
+
+        Example:
+            >>> from replaylab import Field, ReplayBuffer
+            >>> buffer = ReplayBuffer(10, {"x": Field((2,))})
+            >>> buffer.check_steps(x=[[1.0, 2.0], [3.0, 4.0]]), len(buffer)
+            (None, 0)
+        """
+        values, length = self._layout.steps(self._core, steps, final_obs, where, many=True)
+        axes = [n for n in (self.replicas, length, self.num_envs) if n is not None]
+        self._core.extend(values, np.zeros(axes, np.bool_) if where is None else np.zeros_like(where), length)
+
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
         """Say that environments were reset separately: their next step does not follow a stored step.
 

@@ -52,8 +52,6 @@ def look_levels(shares: ArrayLike, spending: Spending = "obrien_fleming", alpha:
     t = np.asarray(shares, dtype=np.float64)
     if not len(t) or t[0] <= 0.0 or t[-1] > 1.0 or (np.diff(t) <= 0.0).any():
         raise ConfigError(f"`shares` must be increasing numbers in (0, 1], but got {t.tolist()}")
-    if spending == "pocock":
-        spent = alpha * np.log1p((np.e - 1.0) * t)
-    else:
-        spent = 2.0 * ndtr(ndtri(alpha / 2.0) / np.sqrt(t))
+    pocock = spending == "pocock"
+    spent = alpha * np.log1p((np.e - 1.0) * t) if pocock else 2.0 * ndtr(ndtri(alpha / 2.0) / np.sqrt(t))
     return np.diff(spent, prepend=0.0)

@@ -223,6 +223,7 @@ CALLS = [
     Call(ReplayBuffer, {"capacity": 8, "fields": {"x": Field()}}, NEW),
     Call("add", {"x": 1.0, "y": [1, 2]}, {"where": "None True", "final_obs": "None", "x": ARRAY}, buffer),
     Call("extend", {"x": [1.0], "y": [[1, 2]]}, {"where": "None", "final_obs": "None"}, buffer),
+    Call("check_steps", {"x": [1.0], "y": [[1, 2]]}, {"where": "None", "final_obs": "None"}, buffer),
     Call("end_episode", {}, {"where": "None True"}, buffer),
     Call("extend_episode", {"obs": [0.0, 1.0]}, EPISODE, lambda: ReplayBuffer(8, SEEN)),
     Call(

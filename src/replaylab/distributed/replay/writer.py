@@ -38,8 +38,9 @@ class RemoteWriter:
     """Stores one environment worker's steps in the shards of a `RemoteReplay`, from whatever process it is sent to.
 
     `RemoteReplay.writer` makes it. What it is given is on its way when `add` returns, or, where earlier steps are on
-    theirs, some milliseconds later, together with what comes meanwhile; a shard that has stored a step acknowledges it. Where a shard is lost, what it had not acknowledged is sent again to the one in its place, and
-    stored once. An episode lives in one shard, the environment's next one in the next. Sent elsewhere after `flush`, a
+    theirs, some milliseconds later, together with what comes meanwhile; a shard that has stored a step acknowledges it.
+    Where a shard is lost, what it had not acknowledged is sent again to the one in its place, and stored once. An
+    episode lives in one shard, the environment's next one in the next. Sent elsewhere after `flush`, a
     writer goes on with its episodes; a new one for the same environments begins others.
 
     Back-pressure: with `window` calls of `add` or `extend` unacknowledged, the next one waits.
@@ -71,6 +72,8 @@ class RemoteWriter:
         self._lines = [Line(name, client, max(1, window // 2)) for client in clients]
         self._reminder: Reminder | None = None
         self._run, self._fields = run, template.given_fields
+        follows = template.given_fields != template.fields  # stacks are checked by the steps before them
+        self._check = template.extend if follows else template.check_steps
         self._routes = Routes(template, envs, len(clients), run)
 
     def __reduce__(self) -> Any:
@@ -122,8 +125,8 @@ class RemoteWriter:
     def put(self, steps: dict[str, Any], where: Any, final_obs: Any, many: bool) -> Ids:
         """Send steps, and return an array (T, e) of their global ids, which are filled in as they are acknowledged."""
         template = self._template
-        store = template.extend if many else template.add
-        store(where=where, final_obs=final_obs, **steps)  # which checks them
+        check = self._check if many else template.add
+        check(where=where, final_obs=final_obs, **steps)
         alone = template.num_envs is None
 
         def with_axes(leaf: Any) -> npt.NDArray[Any]:

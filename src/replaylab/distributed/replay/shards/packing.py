@@ -16,6 +16,9 @@ import numpy.typing as npt
 INLINE = 100_000
 """Bytes that are sent within a message: what Ray sends so, less a little for what it adds."""
 
+ALIGNED = 16
+"""Where arrays begin: at multiples of so many bytes, as the contents of a ``bytes`` do in CPython."""
+
 Packed = bytes | list[Any]
 
 
@@ -34,7 +37,11 @@ def packed(value: Any) -> Packed:
     head = file.getvalue()
     if sum(sizes) + len(head) > INLINE:
         return [head, *(np.frombuffer(one, np.uint8) for one in raw)]
-    return b"".join((pack(f"<{len(raw) + 2}q", len(raw), len(head), *sizes), head, *raw))
+    counts = pack(f"<{len(raw) + 2}q", len(raw), len(head), *sizes)
+    parts = [counts, head, bytes(-(len(counts) + len(head)) % ALIGNED)]
+    for one in raw:
+        parts += one, bytes(-one.nbytes % ALIGNED)
+    return b"".join(parts)
 
 
 def unpacked(given: Packed) -> Any:
@@ -43,12 +50,13 @@ def unpacked(given: Packed) -> Any:
         return pickle.loads(given[0], buffers=given[1:])
     count, start = unpack_from("<2q", given)
     sizes = unpack_from(f"<{count}q", given, 16)
-    view = memoryview(given)[16 + 8 * count :]
-    buffers = []
+    view, at = memoryview(given), 16 + 8 * count
+    head, buffers, at = view[at:], list[memoryview](), at + start
     for size in sizes:
-        buffers.append(view[start : start + size])
-        start += size
-    return pickle.loads(view, buffers=buffers)  # reads the head, and stops there
+        at += -at % ALIGNED
+        buffers.append(view[at : at + size])
+        at += size
+    return pickle.loads(head, buffers=buffers)  # and stops where it ends
 
 
 def answered(shard: Any, message: Packed, parcel: Packed | None = None) -> Packed:
