@@ -7,10 +7,12 @@ Ray worker does. So the rows are the same, and a task that ends its process is t
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import queue
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +29,9 @@ _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM) if hasattr(signal, "SIGKILL")
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 """How often a worker that waits looks whether its task was cancelled."""
+
+_SECONDS_BETWEEN_STEPS_TOLD = 1.0
+"""How often a task's progress travels: each time wakes several of Ray's processes, which the training ones wait for."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Ev
         )
     process = _Process.of(code)
     process.worker.send(task)
-    ended = False
+    ended, told = False, -math.inf
     try:
         while not ended:
             try:
@@ -96,6 +101,10 @@ def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Ev
             except queue.Empty:
                 continue
             ended = not isinstance(event, Progress)
+            if not ended:
+                if time.monotonic() - told < _SECONDS_BETWEEN_STEPS_TOLD:
+                    continue
+                told = time.monotonic()
             if isinstance(event, Lost):
                 event = replace(event, retriable=process.worker.exit_code in _FROM_OUTSIDE)
                 _Process.end()

@@ -39,9 +39,7 @@ def packed(value: Any) -> Packed:
         return [head, *(np.frombuffer(one, np.uint8) for one in raw)]
     counts = pack(f"<{len(raw) + 2}q", len(raw), len(head), *sizes)
     parts = [counts, head, bytes(-(len(counts) + len(head)) % ALIGNED)]
-    for one in raw:
-        parts += one, bytes(-one.nbytes % ALIGNED)
-    return b"".join(parts)
+    return b"".join((*parts, *(part for one in raw for part in (one, bytes(-one.nbytes % ALIGNED)))))
 
 
 def unpacked(given: Packed) -> Any:
