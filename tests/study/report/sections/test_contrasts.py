@@ -96,3 +96,14 @@ def test_the_terminal_tells_the_verdicts(reported, capsys):
     told = capsys.readouterr().out
     assert re.search(r"^choice: Higher \(better\): \+4", told, re.MULTILINE)
     assert re.search(r"^updates: Undecided: 0 of train/updates", told, re.MULTILINE)
+
+
+def test_the_primary_contrast_s_answer_stands_first(tmp_path, page):
+    first = CONTRASTS[0] | {"primary": True}
+    made = study(tmp_path, seeds=6, population=6, contrasts=[*CONTRASTS[1:2], first])
+    pretend(made, 60.0)
+    text = made.report(figure_files=False).read_text()
+    asked, answer = "<strong>What does &lt;choosing&gt; by TD error do?</strong>", "Higher (better): "
+    assert text.index("<h1>") < text.index(asked) < text.index(answer) < text.index("What the study asked")
+    assert "the study&#39;s one primary contrast" in text[text.index(answer) : text.index("What the study asked")]
+    assert asked not in page  # without a primary one the matrix is the answer

@@ -55,6 +55,10 @@ class ContrastSection:
     picture: ReportFigure | None
     """The primary contrast; None where no contrast has a result."""
 
+    question: str
+    answer: str
+    """To the primary contrast's question, in words; both are empty without one."""
+
     sentences: Sequence[str]
     warnings: Sequence[str]
     figures: Sequence[ReportFigure]
@@ -77,10 +81,13 @@ def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Contrast
         _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key, _reading(evaluated.results))
         for unit, key in zip(units, keys_of("contrasts", units), strict=True)
     ]
+    primary = next((f for f in evaluated.results if f.contrast.primary), None)
     return ContrastSection(
         evaluated.results,
         _matrix(evaluated.results),
         _picture(page, evaluated.results),
+        (primary.contrast.question or primary.contrast.name) if primary else "",
+        sentence(primary) if primary else "",
         [sentence(f) for f in evaluated.results],
         evaluated.warnings,
         shown,
