@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
-MOST = 4_000_000
-"""Bytes of one file: a page of 8,640 runs takes 3.8 MB, those of up to a thousand runs half of that."""
+MOST = 2_000_000
+"""Bytes of one file."""
 
 
 def too_large(folder):
     return [str(file) for file in sorted(folder.rglob("*")) if file.is_file() and file.stat().st_size > MOST]
 
 
-def test_no_file_of_the_results_is_larger_than_four_megabytes():
+def test_no_file_of_the_results_is_larger_than_two_megabytes():
     assert list(RESULTS.rglob("report.html"))
     assert too_large(RESULTS) == []
 

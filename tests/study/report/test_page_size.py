@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from replaylab.study.report import page as page_of_report
 from tests.study.tiny import pretend, study
 
 ENVIRONMENTS = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0"]
@@ -46,6 +47,20 @@ def test_panels_take_few_bytes(page, figure, bytes_each):
     sizes = [len(one) for one in panels(page, figure)]
     assert sizes
     assert max(sizes) <= bytes_each, sizes
+
+
+@pytest.mark.parametrize("figure_files", [False, True])
+def test_a_large_figure_stands_beside_the_page(tmp_path, monkeypatch, figure_files):
+    made = study(tmp_path, environments=ENVIRONMENTS, seeds=6, population=6)
+    pretend(made, 10.0)
+    assert panels(made.report(figure_files=False).read_text(), "levels")
+    assert not (made.folder / "figures").exists()
+    monkeypatch.setattr(page_of_report, "MOST_ON_PAGE", 0)
+    text = made.report(figure_files=figure_files).read_text()
+    assert '<a href="figures/levels.svg">' in text
+    assert not panels(text, "levels")
+    assert "<svg" in (made.folder / "figures" / "levels.svg").read_text()
+    assert (made.folder / "figures" / "levels.csv").exists() == figure_files
 
 
 def test_the_whole_page_is_light(page):

@@ -101,10 +101,10 @@ def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Ev
             except queue.Empty:
                 continue
             ended = not isinstance(event, Progress)
-            if not ended:
-                if time.monotonic() - told < _SECONDS_BETWEEN_STEPS_TOLD:
-                    continue
-                told = time.monotonic()
+            now = time.monotonic()
+            if not ended and now - told < _SECONDS_BETWEEN_STEPS_TOLD:
+                continue
+            told = now
             if isinstance(event, Lost):
                 event = replace(event, retriable=process.worker.exit_code in _FROM_OUTSIDE)
                 _Process.end()

@@ -37,6 +37,9 @@ BAND = ("environment", "learner", "strategy", "step", "iqm", "low", "high")
 WORD_COLUMNS = frozenset(("Contrast", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict", "Compared"))
 """Heads of columns that hold words; the others' numbers stand to the right."""
 
+MOST_ON_PAGE = 600_000
+"""Bytes of a figure on the page; a larger one stands beside it, as a picture of its own."""
+
 KEYS = ("environment", "learner", "strategy")
 """First columns of every CSV file of a report."""
 
@@ -71,6 +74,9 @@ class ReportFigure:
 
     files: Sequence[str] = ("svg", "png", "csv")
     """Kinds of the files beside the page, if there are any."""
+
+    beside: bool = False
+    """Whether the page only says where its picture is; it has no panels and no numbers then."""
 
     @property
     def panels(self) -> int:
@@ -135,7 +141,7 @@ class PageFiles:
     ) -> ReportFigure:
         """Write a figure's files (SVG, PNG, and its numbers as CSV), if wanted, and return it for the page.
 
-        A folded one is shown only when asked for.
+        A folded one is shown only when asked for. The SVG file of one that is too large for the page is always written.
         """
         if self.figure_files:
             self._write_files(key, drawing, _csv(header, numbers))
@@ -152,11 +158,20 @@ class PageFiles:
         axes = f" {drawing.axes[0].upper()}{drawing.axes[1:]}." if drawing.axes else ""
         numbers_of = [one.readout for group in drawing.groups for one in group.panels]
         read = Markup(readout.to_json(numbers_of)) if any(numbers_of) else None
-        return ReportFigure(key, title, caption + axes, drawing.legend, groups, _KINDS[drawing.width], folded, read)
+        beside = sum(len(panel) for _, panels in groups for panel in panels) + len(read or "") > MOST_ON_PAGE
+        if beside:
+            groups, read = [], None
+            if not self.figure_files:
+                self._write_svg(key, drawing)
+        kind = _KINDS[drawing.width]
+        return ReportFigure(key, title, caption + axes, drawing.legend, groups, kind, folded, read, beside=beside)
+
+    def _write_svg(self, key: str, drawing: Drawing) -> None:
+        write_text(self.out / "figures" / f"{key}.svg", drawing.sheet.svg())
 
     def _write_files(self, key: str, drawing: Drawing, numbers: str) -> None:
         sheet = drawing.sheet
-        write_text(self.out / "figures" / f"{key}.svg", sheet.svg())
+        self._write_svg(key, drawing)
         with whole_file(self.out / "figures" / f"{key}.png") as temporary:
             dense = (svg.PIXELS_PER_INCH, svg.PIXELS_PER_INCH)
             Image.fromarray(sheet.pixels()).save(temporary, format="png", dpi=dense)

@@ -106,8 +106,7 @@ class Line:
         with self._lock:
             self._number += 1
             message = Message(self._number, method, parcel, acknowledge)
-            waiting = list(self._sent)[len(self._sent) - self._held :]
-            if sum(one.nbytes for one in waiting) + message.nbytes > INLINE:
+            if sum(one.nbytes for one in self._waiting()) + message.nbytes > INLINE:
                 self.transmit()
             self._sent.append(message)
             self._since = self._since if self._held else monotonic()
@@ -121,7 +120,7 @@ class Line:
             if monotonic() - self._since < older:
                 return
             while self._held:
-                waiting = list(self._sent)[len(self._sent) - self._held :]
+                waiting = self._waiting()
                 count, nbytes = 1, waiting[0].nbytes
                 while count < len(waiting) and nbytes + waiting[count].nbytes <= INLINE:
                     nbytes += waiting[count].nbytes
@@ -148,6 +147,10 @@ class Line:
             self._acknowledged = self._sent.popleft().number
             if self._held == len(self._sent):
                 self.transmit()
+
+    def _waiting(self) -> list[Message]:
+        """Return what is held."""
+        return list(self._sent)[len(self._sent) - self._held :]
 
     def _send(self, messages: list[Message]) -> None:
         (first, *more), acknowledged = messages, self._acknowledged

@@ -55,10 +55,6 @@ class ContrastSection:
     picture: ReportFigure | None
     """The primary contrast; None where no contrast has a result."""
 
-    question: str
-    answer: str
-    """To the primary contrast's question, in words; both are empty without one."""
-
     sentences: Sequence[str]
     warnings: Sequence[str]
     figures: Sequence[ReportFigure]
@@ -69,6 +65,12 @@ class ContrastSection:
         "says which is the good one, else higher and lower. ≈ equivalent: within the bounds that were declared not to "
         "matter. ○ undecided: none of these, which does not mean that there is no difference."
     )
+
+    @property
+    def answer(self) -> tuple[str, str] | None:
+        """The primary contrast's question and, in words, what came out; None without one."""
+        primary = next((f for f in self.results if f.contrast.primary), None)
+        return None if primary is None else (primary.contrast.question or primary.contrast.name, sentence(primary))
 
 
 def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastSection | None:
@@ -81,13 +83,10 @@ def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Contrast
         _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key, _reading(evaluated.results))
         for unit, key in zip(units, keys_of("contrasts", units), strict=True)
     ]
-    primary = next((f for f in evaluated.results if f.contrast.primary), None)
     return ContrastSection(
         evaluated.results,
         _matrix(evaluated.results),
         _picture(page, evaluated.results),
-        (primary.contrast.question or primary.contrast.name) if primary else "",
-        sentence(primary) if primary else "",
         [sentence(f) for f in evaluated.results],
         evaluated.warnings,
         shown,
