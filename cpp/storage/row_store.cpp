@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "support/prefetch.hpp"
+#include "support/stream.hpp"
 
 namespace replaylab {
 
@@ -21,7 +22,7 @@ constexpr std::int64_t kPrefetch = 16 * kLine;  // past this the hardware's own 
 // A column of a block of rows moves between the rows and the caller's packed values, value places[k] for
 // row k: into the rows for Scatter, out of them for Gather.
 struct Scatter {
-    static void move(char* row, char* packed, std::size_t bytes) { std::memcpy(row, packed, bytes); }
+    static void move(char* row, char* packed, std::size_t bytes) { stream(row, packed, bytes); }
 };
 struct Gather {
     static void move(char* row, char* packed, std::size_t bytes) { std::memcpy(packed, row, bytes); }
@@ -170,7 +171,7 @@ RowStore::RowStore(std::vector<Column> columns, std::int64_t capacity, std::int6
 void RowStore::fill(char* row, std::int64_t place, const char* const* sources) const {
     for (std::size_t c = 0; c < columns_.size(); ++c) {
         const auto bytes = static_cast<std::size_t>(columns_[c].bytes);
-        std::memcpy(row + columns_[c].offset, sources[c] + place * columns_[c].bytes, bytes);
+        stream(row + columns_[c].offset, sources[c] + place * columns_[c].bytes, bytes);
     }
 }
 
