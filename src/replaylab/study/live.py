@@ -1,7 +1,7 @@
 """A study's report while the study runs: a page for this machine alone, which fills up as populations end.
 
-The server listens on 127.0.0.1 and answers three addresses: the page, the newest report, and the progress as a stream
-of events. A process of its own writes that report again after populations have ended, so that training waits for
+The server listens on 127.0.0.1 and answers with the page, the newest report, the figures that are too large for it, and
+the progress as a stream of events. A process of its own writes that report again after populations have ended, so that training waits for
 nothing; it rests at least three times as long as the last one took.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -39,6 +40,8 @@ _REST = 2.0
 
 _GOODBYE = 3.0
 """Seconds that an ended study waits for open pages to fetch the last report."""
+
+_FIGURE = re.compile(r"/figures/(\w+)\.svg")
 
 _NO_REPORT = "the report could not be written"
 
@@ -82,6 +85,7 @@ class LivePage:
         self._wanted = self._stopped = False
         self._streams = 0
         self._report = b""
+        self._figures: Path | None = None  # of that report
         self._fetched_last = False
         self._writer: subprocess.Popen[bytes] | None = None
         self._server = _listening(port, self)
@@ -111,7 +115,7 @@ class LivePage:
     def finish(self, report: Path) -> None:
         """Show the last report, and wait a little until the pages that are open have it."""
         with self._changed:
-            self._report = report.read_bytes()
+            self._report, self._figures = report.read_bytes(), report.parent / "figures"
             self._tell(text=f"The study has ended. Its report: {report}", share=1.0, over=True, new_report=True)
             if self._streams:
                 self._changed.wait_for(lambda: self._fetched_last, timeout=_GOODBYE)
@@ -195,7 +199,7 @@ class LivePage:
         """Show a report that a process has written, or what it said in place of one; the lock is held."""
         wrong = self._writer is None or self._writer.returncode != 0
         if not wrong:
-            self._report = report.read_bytes()
+            self._report, self._figures = report.read_bytes(), report.parent / "figures"
         lines = said.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         failed = tuple(line for line in self._state.failed if not line.startswith(_NO_REPORT))
         if wrong:
@@ -215,6 +219,12 @@ class LivePage:
         """The newest report, empty before the first, and whether it is the last."""
         with self._changed:
             return self._report, self._state.over
+
+    def figure(self, name: str) -> bytes | None:
+        """A figure beside the newest report, None if it has none of that name."""
+        with self._changed:
+            path = self._figures and self._figures / f"{name}.svg"
+        return path.read_bytes() if path and path.exists() else None
 
     def fetched_last(self) -> None:
         """Take note that a page has the last report."""
@@ -268,6 +278,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(content, "text/html; charset=utf-8")
             if last:
                 server.live.fetched_last()
+        elif (asked := _FIGURE.fullmatch(self.path)) and (figure := server.live.figure(asked[1])) is not None:
+            self._send(figure, "image/svg+xml")
         elif self.path == "/events":
             self._head("text/event-stream")
             server.live.stream(self)

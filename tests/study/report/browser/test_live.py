@@ -58,6 +58,27 @@ def test_it_answers_this_machine_and_no_foreign_name(tmp_path):
         status("/", f"127.0.0.1:{port}")
 
 
+def test_figures_beside_the_report_are_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "every_run.svg").write_text("another")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "report.html").write_text("r")
+    (tmp_path / "figures" / "every_run.svg").write_bytes(b"<svg/>")
+    (tmp_path / "secret.svg").write_text("s")
+    with LivePage(study(tmp_path), Silent(), 0) as shown:
+
+        def answer(path):
+            connection = http.client.HTTPConnection("127.0.0.1", port_of(shown), timeout=60)
+            connection.request("GET", path)
+            found = connection.getresponse()
+            return found.status, found.headers["Content-Type"], found.read()
+
+        assert answer("/figures/every_run.svg")[0] == 404  # no report yet
+        shown.finish(tmp_path / "report.html")
+        assert answer("/figures/every_run.svg") == (200, "image/svg+xml", b"<svg/>")
+        assert answer("/figures/measures.svg")[0] == answer("/figures/../secret.svg")[0] == 404
+
+
 def wait_for(happened):
     until = time.monotonic() + 60
     while not happened():
