@@ -1,8 +1,8 @@
 """A study's report while the study runs: a page for this machine alone, which fills up as populations end.
 
 The server listens on 127.0.0.1 and answers with the page, the newest report, the figures that are too large for it, and
-the progress as a stream of events. A process of its own writes that report again after populations have ended, so that training waits for
-nothing; it rests at least three times as long as the last one took.
+the progress as a stream of events. A process of its own writes that report again after populations have ended, so that
+training waits for nothing; it rests at least three times as long as the last one took.
 """
 
 from __future__ import annotations
