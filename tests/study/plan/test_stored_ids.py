@@ -15,8 +15,8 @@ FIRST_AND_LAST = {
         "CliffWalking-v1.q_learning.both.f15b278bc7602e22",
     ),
     "classic-control": (
-        "CartPole-v1.dqn.none.2709d80f45b8f482",
-        "replaylab-AcrobotGoal-v0.dqn.hindsight.dcf36a7b0b983588",
+        "CartPole-v1.pole.none.61113bd2b9780dcc",
+        "replaylab-AcrobotGoal-v0.dqn.hindsight.b543dacb5e1ca250",
     ),
     "decorrelation-first": (
         "CartPole-v1.base.uniform.239bb5b0edbdc1d7",
