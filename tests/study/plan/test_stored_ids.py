@@ -15,8 +15,8 @@ FIRST_AND_LAST = {
         "CliffWalking-v1.q_learning.both.f15b278bc7602e22",
     ),
     "classic-control": (
-        "CartPole-v1.pole.none.61113bd2b9780dcc",
-        "replaylab-AcrobotGoal-v0.dqn.hindsight.b543dacb5e1ca250",
+        "CartPole-v1.pole.none.7ae26e21633e2e4b",
+        "replaylab-AcrobotGoal-v0.dqn.hindsight.ce06387b9a9d786a",
     ),
     "decorrelation-first": (
         "CartPole-v1.base.uniform.239bb5b0edbdc1d7",
