@@ -56,6 +56,23 @@ def test_a_shard_that_is_saved_for_long_is_not_lost(clock, long, seconds):
     assert saving.result() == seconds
 
 
+def test_a_save_that_another_thread_asks_for_meanwhile_is_waited_for(clock, monkeypatch):
+    client = RayClient(0, 0, Actor(1, 2, 3 * PATIENCE, 1), PATIENCE)
+    client.call("save", "folder")
+    wait, asked = ray.wait, []
+
+    def meanwhile(*arguments, **options):
+        if not asked:
+            asked.append(1)
+            client.call("save", "folder")
+        return wait(*arguments, **options)
+
+    clock[0] = 1.0  # the first save is over
+    monkeypatch.setattr(ray, "wait", meanwhile)
+    client.call("tally")
+    assert client.call("draw", 3).result() == 3 * PATIENCE + 4
+
+
 def test_a_shard_that_hangs_is_lost(clock):
     client = RayClient(0, 0, Actor(1, NEVER), PATIENCE)
     assert client.call("save", "folder").result() == 1

@@ -11,11 +11,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from replaylab import Field
+from replaylab.distributed.replay import Snapshots
 from replaylab.distributed.replay import writer as writing
 from replaylab.distributed.replay.shards import fleet
 from replaylab.distributed.replay.shards.packing import packed, unpacked
 from replaylab.distributed.replay.shards.shard import Shard
-from replaylab.errors import ConfigError, FieldError, ShapeError
+from replaylab.errors import ConfigError, FieldError, ReplayError, ShapeError
 from replaylab.replay import NStep, ReplayBuffer, Uniform
 from tests.distributed.replay.conftest import EPISODES, FLAG, episode, replay, steps
 
@@ -131,24 +132,135 @@ def test_large_steps_go_alone():
     assert transport.shard(0).shard.buffer.get([0, 1, 2])["x"][:, 0].tolist() == [0, 1, 2]
 
 
-def test_of_steps_that_go_together_those_that_the_shard_refuses_are_left_out(monkeypatch):
-    """What the template cannot know: here that the third message's rows are refused."""
-    made, transport = replay(shards=1, sampler=Uniform())
+def refuse(monkeypatch, refused, error):
+    """Let shards refuse rows that hold this x."""
     store = Shard._store
 
     def refusing(self, envs, steps, where, final_obs):
-        if 4.0 in steps["x"]:
-            raise ShapeError("refused")
+        if refused in steps["x"]:
+            raise error
         return store(self, envs, steps, where, final_obs)
 
     monkeypatch.setattr(Shard, "_store", refusing)
+
+
+@pytest.mark.parametrize("error", [ShapeError("refused"), RuntimeError("refused")], ids=["told", "odd"])
+def test_of_steps_that_go_together_those_that_the_shard_refuses_are_left_out(monkeypatch, error):
+    """What the template cannot know: here that the third message's rows are refused."""
+    made, transport = replay(shards=1, sampler=Uniform())
+    refuse(monkeypatch, 4.0, error)
     writer = made.writer(window=10)
     for k in range(6):
         writer.extend(**steps(2 * k, 2, length=100))
-    with pytest.raises(ShapeError, match="refused"):
+    with pytest.raises(type(error), match="refused"):
         writer.flush()
+    assert writer.unacknowledged == 0
     writer.flush()
     assert held(transport, 1) == [[0, 1, 2, 3, 6, 7, 8, 9, 10, 11]]
+
+
+def test_an_add_that_tells_of_an_earlier_refusal_stores_its_own_steps(monkeypatch):
+    made, transport = replay(shards=1, sampler=Uniform())
+    refuse(monkeypatch, 4.0, ShapeError("refused"))
+    writer = made.writer(window=4)
+    told = 0
+    for k in range(20):
+        try:
+            writer.add(**{name: value[0] for name, value in steps(k, 1, length=100).items()})
+        except ShapeError:
+            told += 1
+    writer.flush()
+    assert told == 1
+    assert held(transport, 1) == [[k for k in range(20) if k != 4]]
+
+
+def test_a_refusal_whose_answer_was_lost_is_told_and_ids_stay(monkeypatch, tmp_path):
+    """The shard's snapshot knows all that was applied and what was refused."""
+    refuse(monkeypatch, 6.0, ShapeError("refused"))
+    with patch.object(writing, "LINGER", 60.0), patch.object(fleet, "PAUSE", 0.0):
+        made, transport = replay(shards=1, sampler=Uniform(), snapshot=Snapshots(tmp_path, period=0.001))
+        shard, writer = transport.shard(0), made._own
+        told = [writer.put(steps(2 * k, 2, length=100), None, None, True) for k in range(5)]  # the first one alone
+        sent = list(shard.queue)
+        made.tend(), made.tend()  # saved
+        for pending in sent:
+            pending.made = False  # answered, and nobody heard it
+        shard.die()
+        with pytest.raises(ReplayError, match="refused"):
+            writer.flush()
+    stored = transport.shard(0).shard.buffer
+    assert stored.get(stored.stored_ids()[0])["x"].tolist() == [0, 1, 2, 3, 4, 5, 8, 9]
+    assert (told[3] == -1).all()
+    assert all((ids >= 0).all() for k, ids in enumerate(told) if k != 3)
+
+
+def broken_once(shard):
+    """Let the next call of a shard raise, on its way."""
+    call = shard.call
+
+    def broken(*arguments, **options):
+        shard.call = call
+        raise MemoryError("once")
+
+    shard.call = broken
+
+
+def test_a_call_that_could_not_be_sent_costs_no_number():
+    """The caller is told, and tries again; what was held before goes with it, once."""
+    made, transport = replay(fields={"x": Field((60_000,), np.uint8)}, capacity=100, shards=1, sampler=Uniform())
+    shard = transport.shard(0)
+    with patch.object(writing, "LINGER", 60.0):
+        writer = made.writer()
+        for k in range(2):
+            writer.add(x=np.full(60_000, k))  # the second is held
+        broken_once(shard)
+        with pytest.raises(MemoryError):  # since it must go before the third
+            writer.add(x=np.full(60_000, 2))
+        writer.add(x=np.full(60_000, 2))
+        writer.flush()
+        broken_once(shard)
+        with pytest.raises(MemoryError):  # itself
+            writer.add(x=np.full(60_000, 3))
+        writer.add(x=np.full(60_000, 3))
+        writer.flush()
+    buffer = shard.shard.buffer
+    assert buffer.get(buffer.stored_ids()[0])["x"][:, 0].tolist() == [0, 1, 2, 3]
+
+
+def one_held(made):
+    """A writer that holds back one step, after one that is on its way."""
+    writer = made.writer()
+    for k in range(2):
+        writer.add(**{name: value[0] for name, value in steps(k, 1).items()})
+    assert writer._lines[0].held
+    return writer
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.02], ids=["at once", "in the midst of a pause"])
+def test_what_a_writer_holds_that_is_dropped_is_sent(pause):
+    made, transport = replay(shards=1)
+    with patch.object(writing, "LINGER", 0.3):
+        writer = one_held(made)
+        reminder = writer._reminder
+        sleep(pause)
+        del writer
+        gc.collect()
+    reminder.join(30.0)
+    assert not reminder.is_alive()
+    transport.shard(0).work()
+    assert len(transport.shard(0).shard.buffer) == 2
+
+
+def test_a_reminder_that_could_not_send_tries_again():
+    made, transport = replay(shards=1)
+    with patch.object(writing, "LINGER", 0.05):
+        writer = one_held(made)
+        broken_once(transport.shard(0))
+        until = monotonic() + 30.0
+        while writer._lines[0].held and monotonic() < until:
+            sleep(0.001)
+    transport.shard(0).work()
+    assert len(transport.shard(0).shard.buffer) == 2
 
 
 def test_what_is_given_may_be_overwritten_at_once():

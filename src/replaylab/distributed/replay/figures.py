@@ -24,7 +24,7 @@ class ShardFigures:
         draws_per_second: Of these.
         feedback: Ids that took feedback.
         stale_feedback: Ids whose step was not stored any more.
-        repeated_adds: Adds that came again, and were not applied again.
+        repeated_adds: Adds, and ends of episodes, that came again, and were not applied again.
         nbytes: Bytes of memory.
         losses: Shards of this place that were lost.
         lost_steps: Steps stored, as the learner knew, that were lost with them.

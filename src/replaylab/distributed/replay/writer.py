@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
@@ -19,7 +19,7 @@ from replaylab.distributed.replay.shards.lines import Line
 from replaylab.distributed.replay.shards.shard import OutOfOrder
 from replaylab.distributed.replay.shards.transport import ShardClient, ShardLost, Transport
 from replaylab.distributed.replay.shards.trees import as_arrays, leaves, map_tree
-from replaylab.errors import ConfigError, ReplayError, StorageError
+from replaylab.errors import ConfigError, StorageError
 from replaylab.replay import ReplayBuffer
 
 Ids = npt.NDArray[np.int64]
@@ -32,6 +32,9 @@ POLL = 0.02
 
 LINGER = 0.005
 """Seconds that a message is held back at most."""
+
+LONGEST_PAUSE = 1.0
+"""Seconds between two attempts to send what is held, where they fail."""
 
 
 class RemoteWriter:
@@ -71,6 +74,7 @@ class RemoteWriter:
         name = uuid4().hex
         self._lines = [Line(name, client, max(1, window // 2)) for client in clients]
         self._reminder: Reminder | None = None
+        self._refused: list[Exception] = []  # what shards raised, and nobody was told of yet
         self._run, self._fields = run, template.given_fields
         follows = template.given_fields != template.fields  # stacks are checked by the steps before them
         self._check = template.extend if follows else template.check_steps
@@ -111,6 +115,7 @@ class RemoteWriter:
         asked = np.ones(len(self._envs), np.bool_) if where is None else np.asarray(where, np.bool_).reshape(-1)
         for shard, columns in self._routes.end_episode(asked):
             self._send(shard, "end_episode", (self._envs[columns],), lambda _: None)
+        self._tell()
 
     def flush(self) -> None:
         """Wait until everything is acknowledged.
@@ -121,6 +126,7 @@ class RemoteWriter:
         for shard, line in enumerate(self._lines):
             while len(line):
                 self._await(shard)
+        self._tell()
 
     def put(self, steps: dict[str, Any], where: Any, final_obs: Any, many: bool) -> Ids:
         """Send steps, and return an array (T, e) of their global ids, which are filled in as they are acknowledged."""
@@ -142,6 +148,7 @@ class RemoteWriter:
         for shard, at, envs, mask, *episodes in self._routes.route(columns, given):
             part, last = (map_tree(itemgetter(at), one) for one in (columns, final_obs))
             self._send(shard, "add", (self._envs[envs], part, mask, last, *episodes), partial(_fill, ids, at, mask))
+        self._tell()
         return ids
 
     def _send(self, shard: int, method: str, arguments: tuple[Any, ...], acknowledge: Callable[[Ids], None]) -> None:
@@ -150,10 +157,11 @@ class RemoteWriter:
         line = self._lines[shard]
         line.put(method, self._transport.parcel(arguments), acknowledge)
         if line.held:
-            if self._reminder is None:
-                self._reminder = Reminder(self._lines)
-                weakref.finalize(self, self._reminder.end)
-                self._reminder.start()
+            if self._reminder is None or not self._reminder.is_alive():  # a forked process has none
+                reminder = Reminder(self._lines)
+                reminder.start()
+                weakref.finalize(self, reminder.end)
+                self._reminder = reminder
             self._reminder.held.set()
 
     def _await(self, shard: int) -> None:
@@ -171,13 +179,22 @@ class RemoteWriter:
             sleep(POLL)  # it has not begun yet
             line.resend(line.client)
             return
-        except ReplayError:
+        except Exception as error:  # the shard will not take it, nor come to what follows it before it is told
             line.acknowledged()
-            raise
+            self._refused.append(error)
+            return
         line.acknowledged()
         message.acknowledge(global_ids(line.client.epoch, shard, ids))
         if self._fleet:
             self._fleet.heard(self._fleet.places[shard], tally)
+
+    def _tell(self) -> None:
+        """Raise what shards have refused, once everything else was done."""
+        if self._refused:
+            (first, *more), self._refused = self._refused, []
+            if more:
+                first.add_note(f"and {len(more)} more calls were refused")
+            raise first
 
     def _successor(self, shard: int, lost: ShardClient, error: ShardLost) -> ShardClient:
         begun = monotonic()
@@ -211,22 +228,34 @@ class Reminder(Thread):
         self._lines, self._over = lines, False
 
     def run(self) -> None:
-        """Wait for something that is held, and send it if it still is."""
-        while self.held.wait() and not self._over:
-            sleep(LINGER)
-            self.held.clear()
-            for line in self._lines:
-                try:
-                    line.transmit(LINGER)
-                except Exception:  # it is still held, so that the writer, when it sends, meets the same
-                    return
-                if line.held:
-                    self.held.set()
+        """Wait for something that is held, and send it if it still is; at the end, send all."""
+        pause = LINGER
+        while not self._over:
+            self.held.wait()
+            if not self._over:
+                sleep(pause)
+                self.held.clear()
+                pause = LINGER if self._transmit(LINGER) else min(2 * pause, LONGEST_PAUSE)
+        self._transmit()
+
+    def _transmit(self, older: float = 0.0) -> bool:
+        """Send what is held for so many seconds, and return whether that could be sent."""
+        sent = True
+        for line in self._lines:
+            try:
+                line.transmit(older)
+            except Exception:  # it is still held: the writer, when it sends, meets the same
+                sent = False
+            if line.held:
+                self.held.set()
+        return sent
 
     def end(self) -> None:
-        """Let the thread end: the writer is gone."""
+        """Let the thread end: the writer is gone, perhaps with the program, which waits a moment for what is held."""
         self._over = True
         self.held.set()
+        if current_thread() is not self:
+            self.join(LONGEST_PAUSE)
 
 
 def _fill(ids: Ids, at: Any, mask: Flags, found: Ids) -> None:

@@ -17,7 +17,6 @@ import numpy.typing as npt
 from replaylab.distributed.replay.shards.packing import INLINE, packed
 from replaylab.distributed.replay.shards.shard import Tally
 from replaylab.distributed.replay.shards.transport import Pending, ShardClient, ShardLost
-from replaylab.errors import ReplayError
 
 Ids = npt.NDArray[np.int64]
 
@@ -39,13 +38,13 @@ class Call:
 
         Raises:
             ShardLost: There will be none.
-            OutOfOrder, ReplayError: What the shard raised.
+            Exception: What the shard raised.
         """
         if self._answer is None:
             found, tally = self._pending.result()
             self._answer = found if self._several else [found], tally
         found, tally = self._answer
-        if isinstance(found[at], ReplayError):
+        if isinstance(found[at], Exception):
             raise found[at]
         return found[at], tally
 
@@ -104,15 +103,22 @@ class Line:
     def put(self, method: str, parcel: Any, acknowledge: Callable[[Ids], None]) -> None:
         """Send a message, now or soon."""
         with self._lock:
-            self._number += 1
-            message = Message(self._number, method, parcel, acknowledge)
+            message = Message(self._number + 1, method, parcel, acknowledge)
             if sum(one.nbytes for one in self._waiting()) + message.nbytes > INLINE:
                 self.transmit()
             self._sent.append(message)
+            self._number += 1
             self._since = self._since if self._held else monotonic()
             self._held += 1
             if self._held in (len(self._sent), self._most) or message.nbytes >= INLINE:
-                self.transmit()
+                try:
+                    self.transmit()
+                except Exception:
+                    if self._held:  # it, too: the caller is told that it was not sent
+                        self._sent.pop()
+                        self._held -= 1
+                        self._number -= 1
+                    raise
 
     def transmit(self, older: float = 0.0) -> None:
         """Send what is held, if the oldest of it is older than so many seconds."""

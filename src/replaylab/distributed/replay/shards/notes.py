@@ -26,13 +26,13 @@ class ShardNotes:
     Attributes:
         episodes: int64 (C,): by the slot of a `Fifo`, the id of its episode's first step here.
         added: Steps that writers have stored.
-        applied: Of each writer, by number, the ids of the last add that was applied, and of those before it that the
-            writer did not know to be acknowledged then.
+        applied: Of each writer, by number, the ids of the last call that was applied, and of those before it that the
+            writer did not know to be acknowledged then; of one that was refused, why.
     """
 
     episodes: Ids
     added: int = 0
-    applied: dict[str, dict[int, Ids]] = field(default_factory=dict)
+    applied: dict[str, dict[int, Ids | str]] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, capacity: int) -> "ShardNotes":
@@ -46,7 +46,8 @@ def write_notes(folder: Path, next_id: int, notes: ShardNotes) -> None:
     given = [(writer, number, ids) for writer, own in notes.applied.items() for number, ids in own.items()]
     counts = json.dumps([notes.added, [[writer, number] for writer, number, _ in given]])
     arrays = {"episodes": notes.episodes, "counts": np.frombuffer(counts.encode(), np.uint8)}
-    arrays |= {f"ids{i}": np.ascontiguousarray(ids) for i, (_, _, ids) in enumerate(given)}
+    for i, (_, _, found) in enumerate(given):
+        arrays[f"ids{i}"] = np.frombuffer(found.encode(), np.uint8) if isinstance(found, str) else found.copy()
     file = folder / f"notes-{next_id}.npz"
     with whole_file(file) as temporary, temporary.open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)  # type: ignore[arg-type]  # arrays by name
@@ -66,7 +67,8 @@ def read_notes(folder: Path, next_id: int) -> ShardNotes:
     with reading(file), file.open("rb") as source:
         arrays = read_arrays(source)
         added, given = json.loads(arrays["counts"].tobytes())
-        applied: dict[str, dict[int, Ids]] = {}
+        applied: dict[str, dict[int, Ids | str]] = {}
         for i, (writer, number) in enumerate(given):
-            applied.setdefault(writer, {})[number] = arrays[f"ids{i}"]
+            found = arrays[f"ids{i}"]
+            applied.setdefault(writer, {})[number] = found.tobytes().decode() if found.dtype == np.uint8 else found
         return ShardNotes(arrays["episodes"], added, applied)

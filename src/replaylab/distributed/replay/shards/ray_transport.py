@@ -124,7 +124,12 @@ class RayClient:
         except LOST as error:
             raise ShardLost(str(error)) from error
         if self._long:
-            self._long[:] = _unanswered(self._long)
+            known = list(self._long)
+            unanswered = _unanswered(known)
+            for one in known:  # one by one: another thread may put another one in meanwhile
+                if one not in unanswered:
+                    with suppress(ValueError):
+                        self._long.remove(one)
         if method in LONG:
             self._long.append(reference)
             return RayPending(reference, None)

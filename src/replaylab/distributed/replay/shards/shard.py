@@ -1,6 +1,7 @@
 """A shard: an ordinary `ReplayBuffer`, and what makes calls from elsewhere safe: epoch, numbered adds, totals told."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from time import monotonic
@@ -113,10 +114,23 @@ class Shard:
         Raises:
             OutOfOrder: A call between them has not come, or the shard has not begun.
         """
-        applied = self._applied(writer, number, acknowledged)
-        if number <= max(applied):
-            self._repeated += 1
-            return applied.get(number, np.full(where.shape, -1)), self.tally()
+        return self._once(
+            writer,
+            number,
+            acknowledged,
+            where.shape,
+            partial(self._add, envs, steps, where, final_obs, episodes, follows),
+        )
+
+    def _add(
+        self,
+        envs: Ids,
+        steps: Mapping[str, Any],
+        where: npt.NDArray[np.bool_],
+        final_obs: Any,
+        episodes: Ids,
+        follows: Ids,
+    ) -> Ids:
         goes_on = self._open.goes_on(envs, where, episodes, follows)
         if not goes_on.all():
             self._end_episode(envs[~goes_on])
@@ -128,20 +142,15 @@ class Shard:
         count = int(where.sum())
         self._notes.added += count
         self._stored += count
-        applied[number] = ids
-        return ids, self.tally()
+        return ids
 
     def end_episode(self, writer: str, number: int, acknowledged: int, envs: Ids) -> tuple[Ids, Tally]:
         """Say that environments were reset separately; numbered as `add` is."""
-        applied = self._applied(writer, number, acknowledged)
-        if number > max(applied):
-            self._end_episode(envs)
-            applied[number] = np.zeros(0, np.int64)
-        return np.zeros(0, np.int64), self.tally()
+        return self._once(writer, number, acknowledged, (0,), partial(self._end_episode, envs))
 
     def several(
         self, writer: str, acknowledged: int, heads: Sequence[tuple[int, str]], *parcels: Packed
-    ) -> tuple[list[Ids | ReplayError], Tally]:
+    ) -> tuple[list[Ids | Exception], Tally]:
         """Make several of a writer's calls, which follow one another, and return the ids, or the error, of each.
 
         Args:
@@ -150,13 +159,14 @@ class Shard:
             heads: Of each call, its number and the method's name.
             parcels: Of each call, what follows `acknowledged`.
         """
-        answers = list[Ids | ReplayError]()
+        answers = list[Ids | Exception]()
         for (number, method), parcel in zip(heads, parcels, strict=True):
             try:
                 answers.append(getattr(self, method)(writer, number, acknowledged, *unpacked(parcel))[0])
-            except ReplayError as error:
+            except OutOfOrder:
+                raise
+            except Exception as error:
                 answers.append(error)
-                acknowledged = number  # as the writer will say: it does not send it again
         return answers, self.tally()
 
     def draw(self, *counts: int) -> tuple[list[dict[str, Any] | None], Tally]:
@@ -206,10 +216,11 @@ class Shard:
         self.buffer.save(folder)
         return self.tally()
 
-    def _end_episode(self, envs: Ids) -> None:
+    def _end_episode(self, envs: Ids) -> Ids:
         over = np.zeros(self.buffer.num_envs or 1, np.bool_)
         over[envs] = True
         self.buffer.end_episode(over[0] if self.buffer.num_envs is None else over)
+        return np.zeros(0, np.int64)
 
     def _rows(self, count: int) -> dict[str, Any] | None:
         try:
@@ -220,11 +231,29 @@ class Shard:
         self._drawn += count
         return columns
 
-    def _applied(self, writer: str, number: int, acknowledged: int) -> dict[int, Ids]:
+    def _once(
+        self, writer: str, number: int, acknowledged: int, shape: tuple[int, ...], apply: Callable[[], Ids]
+    ) -> tuple[Ids, Tally]:
+        """Apply a writer's call unless it was, and return the ids that it brought then, or raise what it raised."""
+        applied = self._applied(writer, number, acknowledged)
+        if number > max(applied):
+            try:
+                applied[number] = apply()
+            except Exception as error:
+                applied[number] = f"{error}"
+                raise
+        else:
+            self._repeated += 1
+        found = applied.get(number, np.full(shape, -1))
+        if isinstance(found, str):
+            raise ReplayError(found)
+        return found, self.tally()
+
+    def _applied(self, writer: str, number: int, acknowledged: int) -> dict[int, Ids | str]:
         """Return which of a writer's calls were applied, without those it need not be told of; the next may come."""
         if not self._begun:
             raise OutOfOrder
-        before = self._notes.applied.get(writer, {0: np.zeros(0, np.int64)})
+        before = self._notes.applied.get(writer) or {0: np.zeros(0, np.int64)}
         last = max(before)
         if number > max(last, acknowledged) + 1:
             raise OutOfOrder
