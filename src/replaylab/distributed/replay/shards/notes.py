@@ -47,7 +47,8 @@ def write_notes(folder: Path, next_id: int, notes: ShardNotes) -> None:
     counts = json.dumps([notes.added, [[writer, number] for writer, number, _ in given]])
     arrays = {"episodes": notes.episodes, "counts": np.frombuffer(counts.encode(), np.uint8)}
     for i, (_, _, found) in enumerate(given):
-        arrays[f"ids{i}"] = np.frombuffer(found.encode(), np.uint8) if isinstance(found, str) else found.copy()
+        content = np.frombuffer(found.encode(), np.uint8) if isinstance(found, str) else found
+        arrays[f"ids{i}"] = np.ascontiguousarray(content)
     file = folder / f"notes-{next_id}.npz"
     with whole_file(file) as temporary, temporary.open("wb") as out:
         np.savez(out, allow_pickle=False, **arrays)  # type: ignore[arg-type]  # arrays by name

@@ -1,7 +1,6 @@
 """A shard: an ordinary `ReplayBuffer`, and what makes calls from elsewhere safe: epoch, numbered adds, totals told."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from time import monotonic
@@ -114,39 +113,31 @@ class Shard:
         Raises:
             OutOfOrder: A call between them has not come, or the shard has not begun.
         """
-        return self._once(
-            writer,
-            number,
-            acknowledged,
-            where.shape,
-            partial(self._add, envs, steps, where, final_obs, episodes, follows),
-        )
 
-    def _add(
-        self,
-        envs: Ids,
-        steps: Mapping[str, Any],
-        where: npt.NDArray[np.bool_],
-        final_obs: Any,
-        episodes: Ids,
-        follows: Ids,
-    ) -> Ids:
-        goes_on = self._open.goes_on(envs, where, episodes, follows)
-        if not goes_on.all():
-            self._end_episode(envs[~goes_on])
-        ids = self._store(envs, steps, where, final_obs)
-        first = self._open.note(envs, where, episodes, follows, goes_on, ids)
-        if isinstance(self.buffer.retention, Fifo):
-            stored = ids >= 0
-            self._notes.episodes[ids[stored] % self.buffer.capacity] = first[stored]
-        count = int(where.sum())
-        self._notes.added += count
-        self._stored += count
-        return ids
+        def apply() -> Ids:
+            goes_on = self._open.goes_on(envs, where, episodes, follows)
+            if not goes_on.all():
+                self._end_episode(envs[~goes_on])
+            ids = self._store(envs, steps, where, final_obs)
+            first = self._open.note(envs, where, episodes, follows, goes_on, ids)
+            if isinstance(self.buffer.retention, Fifo):
+                stored = ids >= 0
+                self._notes.episodes[ids[stored] % self.buffer.capacity] = first[stored]
+            count = int(where.sum())
+            self._notes.added += count
+            self._stored += count
+            return ids
+
+        return self._once(writer, number, acknowledged, where.shape, apply)
 
     def end_episode(self, writer: str, number: int, acknowledged: int, envs: Ids) -> tuple[Ids, Tally]:
         """Say that environments were reset separately; numbered as `add` is."""
-        return self._once(writer, number, acknowledged, (0,), partial(self._end_episode, envs))
+
+        def apply() -> Ids:
+            self._end_episode(envs)
+            return np.zeros(0, np.int64)
+
+        return self._once(writer, number, acknowledged, (0,), apply)
 
     def several(
         self, writer: str, acknowledged: int, heads: Sequence[tuple[int, str]], *parcels: Packed
@@ -216,11 +207,10 @@ class Shard:
         self.buffer.save(folder)
         return self.tally()
 
-    def _end_episode(self, envs: Ids) -> Ids:
+    def _end_episode(self, envs: Ids) -> None:
         over = np.zeros(self.buffer.num_envs or 1, np.bool_)
         over[envs] = True
         self.buffer.end_episode(over[0] if self.buffer.num_envs is None else over)
-        return np.zeros(0, np.int64)
 
     def _rows(self, count: int) -> dict[str, Any] | None:
         try:
@@ -240,7 +230,7 @@ class Shard:
             try:
                 applied[number] = apply()
             except Exception as error:
-                applied[number] = f"{error}"
+                applied[number] = f"{type(error).__name__}: {error}"
                 raise
         else:
             self._repeated += 1
@@ -253,7 +243,7 @@ class Shard:
         """Return which of a writer's calls were applied, without those it need not be told of; the next may come."""
         if not self._begun:
             raise OutOfOrder
-        before = self._notes.applied.get(writer) or {0: np.zeros(0, np.int64)}
+        before = self._notes.applied.get(writer, {0: np.zeros(0, np.int64)})
         last = max(before)
         if number > max(last, acknowledged) + 1:
             raise OutOfOrder
