@@ -255,7 +255,7 @@ class Study:
 
     @takes(metric=text)
     def differences(self, metric: str = "eval/mean_reward") -> list[Difference]:
-        """Return each strategy's difference from the baseline, paired over seeds and Holm-corrected.
+        """Return each strategy's difference from the baseline, paired over seeds, its p-value corrected by max-T.
 
         With planned looks the p-values are those of the present one, comparable with 0.05.
 

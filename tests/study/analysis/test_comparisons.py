@@ -1,11 +1,13 @@
 """From rows to levels, differences and words, on made-up results whose truth is known."""
 
+from dataclasses import replace
 from io import StringIO
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from replaylab import statistics
 from replaylab.number_format import decimals, p_value
 from replaylab.plotting import palette
 from replaylab.statistics import Band, Interval
@@ -42,7 +44,7 @@ def test_a_gain_is_found_and_said(tmp_path):
     assert (final.measure, area.measure) == ("final", "area")
     assert final.iqm.low < 30 < final.iqm.high + 1
     assert final.iqm.high - final.iqm.low < 4  # seeds vary by 5, but pairs by 1
-    assert final.p == final.p_holm == 2 / 2**10
+    assert final.p == final.p_max_t == 2 / 2**10
     assert sentences.verdict(final) == "higher"
     (answer,) = sentences.answers([final, area], comparisons.levels(curves), found.spec)
     assert answer.startswith("On CartPole-v1, by the final level, prioritized (+")
@@ -71,13 +73,33 @@ def test_no_gain_is_said_as_no_difference_shown(tmp_path):
 def test_a_comparison_in_words(interval, p, ending):
     difference = Difference("e", "l", "per", "uniform", "final", 10, Interval(*interval), p / 3, p)
     sentence = sentences.comparison(difference)
-    assert sentence.endswith(f"10 pairs; p = {p:.3f} after Holm’s correction): {ending}")
+    assert sentence.endswith(f"10 pairs; p = {p:.3f}, corrected): {ending}")
 
 
-def test_holm_is_over_all_comparisons_of_a_measure(tmp_path):
+def test_the_correction_is_over_all_comparisons_of_a_measure(tmp_path):
+    """Of three copies of one strategy each is as sure as it alone; with others beside it none is surer."""
     _, curves = made(tmp_path, 30.0, strategies__none={"type": "online"})
     finals = [d for d in comparisons.differences(curves, "uniform") if d.measure == "final"]
-    assert [d.p_holm for d in finals] == [2 * d.p for d in finals]
+    base, other, none = (curves[k] for k in (0, 1, 2))
+    table = np.stack([np.subtract(*comparisons.paired_values(one, base, "final")) for one in (other, none)], axis=1)
+    limits = [statistics.interval_t(d.iqm, d.pairs) for d in finals]
+    assert [d.p_max_t for d in finals] == np.maximum(
+        [d.p for d in finals], statistics.max_t(table, limits=limits)
+    ).tolist()
+    copies = [base, *(replace(other, environment=where, strategy="per") for where in "abc")]
+    copies += [replace(base, environment=where) for where in "abc"]
+    many = [d for d in comparisons.differences(copies, "uniform") if d.measure == "final"]
+    assert [d.p_max_t for d in many] == [finals[0].p] * 3
+    assert all(d.p_max_t >= d.p for d in finals)
+
+
+def test_a_comparison_of_one_seed_takes_no_part(tmp_path):
+    _, curves = made(tmp_path, 30.0, strategies__none={"type": "online"})
+    base, other, none = curves
+    one = replace(none, seeds=none.seeds[:1], values=none.values[:1])
+    alone, both = (comparisons.differences([base, other, *more], "uniform") for more in ([], [one]))
+    assert [d for d in both if d.strategy != "none"] == alone
+    assert {d.p_max_t for d in both if d.strategy == "none"} == {1.0}
 
 
 def test_only_seeds_both_have_are_paired():
@@ -122,8 +144,8 @@ def test_budgets_say_what_is_not_matched(tmp_path):
 def test_too_few_seeds_are_told(tmp_path):
     assert sentences.few_seeds(study(tmp_path, seeds=10).spec) is None
     assert sentences.few_seeds(study(tmp_path, seeds=3).spec) == (
-        "With 3 seeds and 1 comparison the corrected test cannot reach p < 0.05 whatever the data "
-        "(its smallest p is 0.25): read the intervals, or add seeds."
+        "With 3 seeds no test of differences or contrasts can reach p < 0.05 whatever the data (its smallest p is "
+        "0.25): read the intervals, or add seeds."
     )
 
 

@@ -90,8 +90,8 @@ def test_differences_are_judged_at_the_level_of_their_look():
     for gain in np.linspace(0.0, 2.0, 13):
         plain = comparisons.differences(curves(20, gain=gain), "uniform")
         for one, looked in zip(plain, differences_at_look(plain, study()), strict=True):
-            assert looked.shown == (one.p_holm < level)
-            assert looked.p_holm == pytest.approx(min(1.0, one.p_holm * 0.05 / level))
+            assert looked.shown == (one.p_max_t < level)
+            assert looked.p_max_t == pytest.approx(min(1.0, one.p_max_t * 0.05 / level))
             verdicts.add((one.shown, looked.shown))
     assert verdicts == {(False, False), (True, False), (True, True)}, "some are shown by a single look alone"
 

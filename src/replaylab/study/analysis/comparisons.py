@@ -7,7 +7,8 @@ Two measures of a run, both in the unit of the return:
   curve).
 
 Differences are against the study's baseline, within one environment and learner, over the seeds both have.
-Holm's correction is over all comparisons of one measure in the study.
+The correction, by max-T, is over all comparisons of one measure in the study: a seed's runs of all strategies and
+environments change sides together.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.study.analysis.planned_looks import differences_at_look
+from replaylab.study.analysis.seed_values import SeedValues, corrected
 from replaylab.study.plan.populations import Population
 from replaylab.study.spec.contrasts import RETURN as RETURN
 from replaylab.study.spec.planned_looks import SIGNIFICANCE as SIGNIFICANCE
@@ -92,12 +94,13 @@ class Difference:
     pairs: int
     iqm: statistics.Interval
     p: float
-    p_holm: float
+    p_max_t: float
+    """Corrected over all comparisons of the measure."""
 
     @property
     def shown(self) -> bool:
-        """Whether the data show a difference at all, by Holm's adjusted p-value."""
-        return self.p_holm < SIGNIFICANCE
+        """Whether the data show a difference at all, by the corrected p-value."""
+        return self.p_max_t < SIGNIFICANCE
 
     @property
     def covers_zero(self) -> bool:
@@ -205,16 +208,23 @@ def finite(runs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def differences(curves: Sequence[Curve], baseline: str) -> list[Difference]:
-    """Return every strategy's difference from the baseline by every measure, Holm-corrected per measure."""
+    """Return every strategy's difference from the baseline by every measure, corrected per measure."""
     return [d for m in MEASURES for d in _family(curves, baseline, m)]
 
 
 def paired_values(curve: Curve, base: Curve, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return both strategies' measure on the seeds that have a number of both, row by row; each of shape (pairs,)."""
-    _, ours, theirs = np.intersect1d(curve.seeds, base.seeds, return_indices=True)
+    _, ours, theirs = _paired(curve, base, measure)
+    return ours, theirs
+
+
+def _paired(
+    curve: Curve, base: Curve, measure: Measure
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    seeds, ours, theirs = np.intersect1d(curve.seeds, base.seeds, return_indices=True)
     pair = curve.of_runs(measure)[ours], base.of_runs(measure)[theirs]
     both = np.isfinite(pair).all(axis=0)
-    return pair[0][both], pair[1][both]
+    return seeds[both], pair[0][both], pair[1][both]
 
 
 def pairs_with_baseline(curves: Sequence[Curve], baseline: str) -> Iterator[tuple[Curve, Curve]]:
@@ -227,15 +237,16 @@ def pairs_with_baseline(curves: Sequence[Curve], baseline: str) -> Iterator[tupl
 
 
 def _family(curves: Sequence[Curve], baseline: str, measure: Measure) -> list[Difference]:
-    found = []
+    found, each = [], []
     for curve, base in pairs_with_baseline(curves, baseline):
-        ours, theirs = paired_values(curve, base, measure)
+        seeds, ours, theirs = _paired(curve, base, measure)
         if not len(ours):
             continue
         size, p = statistics.paired_test(ours, theirs)
         found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p))
-    corrected = statistics.holm([d.p for d in found])
-    return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
+        each.append(SeedValues(seeds, ours - theirs))
+    family = corrected(each, [d.iqm for d in found])
+    return [replace(d, p_max_t=max(d.p, float(p))) for d, p in zip(found, family, strict=True)]
 
 
 def budgets_spent(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[BudgetSpent]:

@@ -32,6 +32,7 @@ from replaylab.statistics import Bounds, Equivalence, Interval, Verdict
 from replaylab.statistics.equivalence import EQUIVALENCE_SEEDS
 from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve
+from replaylab.study.analysis.seed_values import SeedValues, corrected, table_of
 from replaylab.study.spec.contrasts import Cell, MatchedGroup, ResolvedContrast, Score, resolve_contrasts
 from replaylab.study.spec.study_file import Spec
 
@@ -40,21 +41,6 @@ ContrastVerdict = Verdict | Literal["not interpretable", "passed", "failed"]
 
 LEAST_SEEDS = 2
 """Fewer tell nothing of spread."""
-
-
-@dataclass(frozen=True)
-class SeedValues:
-    """A number of each seed: a contrast's c_s, or a cell's runs."""
-
-    seeds: NDArray[np.int64]
-    """Shape (N,), increasing."""
-
-    values: NDArray[np.float64]
-    """Shape (N,)."""
-
-    def at(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the values of some of the seeds."""
-        return self.values[np.searchsorted(self.seeds, seeds)]
 
 
 @dataclass(frozen=True)
@@ -192,15 +178,6 @@ def _alone(one: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> 
     return ContrastResult(one, each, groups, cells, size, within, p, p)
 
 
-def table_of(each: Sequence[SeedValues]) -> NDArray[np.float64]:
-    """Return contrasts as one array, seeds by contrasts, NaN where one lacks a seed."""
-    seeds = np.unique(np.concatenate([one.seeds for one in each]))
-    table = np.full((len(seeds), len(each)), np.nan)
-    for column, one in zip(table.T, each, strict=True):
-        column[np.searchsorted(seeds, one.seeds)] = one.values
-    return table
-
-
 def _values(curves: Sequence[Curve], one: ResolvedContrast, scores: Mapping[str, Score]) -> dict[Cell, SeedValues]:
     """Return each cell's runs by their measure, scored; a run whose number is not finite is left out."""
     found = {}
@@ -264,14 +241,3 @@ def _finding(one: ResolvedContrast, each: SeedValues, groups: int, cells: int) -
 def _corrected(found: Sequence[ContrastResult]) -> tuple[ContrastResult, ...]:
     p = corrected([f.each for f in found], [f.size for f in found])
     return tuple(replace(f, p_max_t=max(f.p, float(each))) for f, each in zip(found, p, strict=True))
-
-
-def corrected(each: Sequence[SeedValues], sizes: Sequence[Interval]) -> NDArray[np.float64]:
-    """Return the max-T p-values of contrasts, shape (K,), each |t| being at most what its interval says.
-
-    One that lacks a seed takes part with those it has.
-    """
-    if not each:
-        return np.empty(0)
-    limits = [statistics.interval_t(size, len(one.seeds)) for one, size in zip(each, sizes, strict=True)]
-    return statistics.max_t(table_of(each), limits=limits)

@@ -30,7 +30,7 @@ def differences_at_look(found: Sequence[Difference], spec: Spec) -> list[Differe
     if spec.looks is None:
         return list(found)
     times = SIGNIFICANCE / spec.look_level
-    return [replace(one, p=min(1.0, one.p * times), p_holm=min(1.0, one.p_holm * times)) for one in found]
+    return [replace(one, p=min(1.0, one.p * times), p_max_t=min(1.0, one.p_max_t * times)) for one in found]
 
 
 def contrasts_at_look(found: ContrastResults, spec: Spec) -> ContrastResults:

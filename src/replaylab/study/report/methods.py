@@ -149,14 +149,15 @@ def _statistics(spec: Spec) -> list[str]:
         f"strategies’ runs are swapped or not, and it is the share of patterns with at least the difference seen, in "
         f"either direction (all patterns up to {statistics.EXACT_SEEDS} pairs, {statistics.PERMUTATIONS:,} random ones "
         f"beyond). It alone calls equal levels of unequal spread different too often; the other is the interval’s, "
-        f"which is below {comparisons.SIGNIFICANCE} only where the interval leaves out 0. Holm’s "
-        f"correction is over all comparisons of one measure, so that the chance of even one false alarm in that family "
-        f"is about {100 * comparisons.SIGNIFICANCE:.0f} % or less.",
+        f"which is below {comparisons.SIGNIFICANCE} only where the interval leaves out 0. All comparisons of one "
+        f"measure are a family: its p-values are corrected by the step-down max-T method, in which a seed’s "
+        f"differences change sign together, so that the chance of even one false alarm in it is about "
+        f"{100 * comparisons.SIGNIFICANCE:.0f} % or less.",
         *contrasts,
         *looks,
-        "Sources: Agarwal et al. 2021, Deep reinforcement learning at the edge of the statistical precipice; Holm "
-        "1979, A simple sequentially rejective multiple test procedure; Phipson & Smyth 2010, Permutation p-values "
-        "should never be zero.",
+        "Sources: Agarwal et al. 2021, Deep reinforcement learning at the edge of the statistical precipice; "
+        "Westfall & Young 1993, Resampling-based multiple testing; Phipson & Smyth 2010, Permutation p-values should "
+        "never be zero.",
     ]
 
 

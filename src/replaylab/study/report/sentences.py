@@ -1,6 +1,6 @@
 """Sentences made from the numbers: what was compared, and what came out.
 
-A difference is called higher or lower only where the Holm-adjusted p-value is below 0.05. Everything else is
+A difference is called higher or lower only where the corrected p-value is below 0.05. Everything else is
 "no difference shown", which is not "no difference": the sentence gives the interval, so the reader sees what
 is still open.
 """
@@ -132,7 +132,7 @@ def comparison(difference: Difference) -> str:
     numbers = (
         f"{d.strategy} against {d.baseline}, {MEASURE_PHRASES[d.measure]}: {effect(d.iqm)} "
         f"(95 % interval {effect_interval(d.iqm)}; {counted(d.pairs, 'pair')}; "
-        f"p {equals_p(d.p_holm)} after Holm’s correction)"
+        f"p {equals_p(d.p_max_t)}, corrected)"
     )
     if d.shown:
         return f"{numbers}: {verdict(d)}."
@@ -170,11 +170,10 @@ def few_seeds(spec: Spec) -> str | None:
     """Return a warning where the seeds cannot carry a verdict, or None."""
     compared = [s for s in spec.strategies if s != spec.baseline]
     others = sum(len(spec.environments_of(s, learner)) for s in compared for learner in spec.learners_of(s))
-    least = float(least_p(len(spec.seeds), others)) * SIGNIFICANCE / spec.look_level
+    least = float(least_p(len(spec.seeds))) * SIGNIFICANCE / spec.look_level
     if least < 0.05 or not others:
         return None
     return (
-        f"With {counted(len(spec.seeds), 'seed')} and {counted(others, 'comparison')} the corrected test "
-        f"cannot reach p < 0.05 whatever the data (its smallest p is {min(least, 1.0):.2g}): "
-        f"read the intervals, or add seeds."
+        f"With {counted(len(spec.seeds), 'seed')} no test of differences or contrasts can reach p < 0.05 whatever the "
+        f"data (its smallest p is {min(least, 1.0):.2g}): read the intervals, or add seeds."
     )

@@ -47,8 +47,8 @@ def difference_table(
         key,
         f"{metric}{': a' if metric else 'A'}gainst {page.spec.baseline}, in pairs of the same seed",
         "Difference of interquartile means with its paired 95 % bootstrap interval; p from the paired "
-        "sign-flip permutation test or of the interval, whichever is larger, then Holm-corrected over all comparisons "
-        "of the same measure.",
+        "sign-flip permutation test or of the interval, whichever is larger, then corrected by max-T over all "
+        "comparisons of the same measure.",
         (
             "Environment",
             "Learner",
@@ -58,7 +58,7 @@ def difference_table(
             "Difference",
             "95 %",
             "p",
-            "p (Holm)",
+            "p (max-T)",
             "Verdict",
         ),
         [
@@ -71,16 +71,16 @@ def difference_table(
                 sentences.effect(d.iqm),
                 sentences.effect_interval(d.iqm),
                 p_value(d.p),
-                p_value(d.p_holm),
+                p_value(d.p_max_t),
                 sentences.verdict(d),
             )
             for d in differences
         ],
-        (*KEYS, "baseline", "measure", "pairs", "difference", "low", "high", "p", "p_holm", "verdict"),
+        (*KEYS, "baseline", "measure", "pairs", "difference", "low", "high", "p", "p_max_t", "verdict"),
         (
             (
                 *(d.environment, d.learner, d.strategy, d.baseline, d.measure, d.pairs),
-                *(*d.iqm, d.p, d.p_holm, sentences.verdict(d)),
+                *(*d.iqm, d.p, d.p_max_t, sentences.verdict(d)),
             )
             for d in differences
         ),

@@ -25,7 +25,7 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         "Differences in other metrics",
         shown,
         [
-            "Each metric is a family of its own in Holm’s correction. “Higher” says nothing of better or worse, and of "
+            "Each metric is a family of its own in the correction. “Higher” says nothing of better or worse, and of "
             "several metrics one may come out by chance: what the study is to answer belongs into a contrast."
         ],
         points=absent,

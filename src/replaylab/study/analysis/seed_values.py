@@ -1,0 +1,49 @@
+"""A number of each seed, several of these as a table, and what is left of their p-values when they are one family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from replaylab import statistics
+from replaylab.statistics import Interval
+
+
+@dataclass(frozen=True)
+class SeedValues:
+    """A number of each seed: a contrast's c_s, a cell's runs, or how two strategies differ."""
+
+    seeds: NDArray[np.int64]
+    """Shape (N,), increasing."""
+
+    values: NDArray[np.float64]
+    """Shape (N,)."""
+
+    def at(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the values of some of the seeds."""
+        return self.values[np.searchsorted(self.seeds, seeds)]
+
+
+def table_of(each: Sequence[SeedValues]) -> NDArray[np.float64]:
+    """Return them as one array, seeds by comparisons, NaN where one lacks a seed."""
+    seeds = np.unique(np.concatenate([one.seeds for one in each]))
+    table = np.full((len(seeds), len(each)), np.nan)
+    for column, one in zip(table.T, each, strict=True):
+        column[np.searchsorted(seeds, one.seeds)] = one.values
+    return table
+
+
+def corrected(each: Sequence[SeedValues], sizes: Sequence[Interval]) -> NDArray[np.float64]:
+    """Return the max-T p-values of a family, shape (K,), each |t| being at most what its interval says.
+
+    One that lacks a seed takes part with those it has; one with a single seed does not, and has 1.
+    """
+    p = np.ones(len(each))
+    told = [k for k, one in enumerate(each) if len(one.seeds) > 1]
+    if told:
+        limits = [statistics.interval_t(sizes[k], len(each[k].seeds)) for k in told]
+        p[told] = statistics.max_t(table_of([each[k] for k in told]), limits=limits)
+    return p
