@@ -134,6 +134,16 @@ def test_without_replay_each_step_is_learned_from_once_with_its_whole_return(nam
             assert batch["n_steps"].tolist() == [n] * 4
 
 
+def test_verdicts_hang_on_nothing_else_in_the_folder_and_it_stays_the_whole_studys(tmp_path):
+    study = with_scores(tmp_path, {}, scatter=0.1)
+    whole = list(minatar_components.measure(study))
+    (other,) = (one for one in study.populations if one.strategy == "lap" and "Freeway" in one.environment)
+    study.file_of(other).unlink()
+    assert list(minatar_components.measure(study)) == whole
+    left = Study.from_folder(tmp_path)
+    assert (left.spec, len(left.present)) == (study.spec, len(study.populations) - 1)
+
+
 def test_of_a_study_that_is_not_there_whole_only_what_the_claim_needs_is_run(tmp_path):
     study = Study(Spec.from_toml(catalog.find("minatar")), tmp_path)
     needed = only_for(study, SAID)

@@ -1,6 +1,7 @@
 """What goes wrong with Ray is one line, within seconds; none of these starts Ray."""
 
 import contextlib
+import os
 import re
 import socket
 import subprocess
@@ -107,6 +108,17 @@ def test_numbers_of_cores_and_gpus(wrong):
     (name,) = wrong
     with pytest.raises(ConfigError, match=rf"^`{name}` must be "):
         RayExecutor(**wrong)
+
+
+@pytest.mark.parametrize("given", [None, "5"])
+def test_workers_of_ones_own_ray_do_not_stand_behind(given, monkeypatch):
+    name = "RAY_worker_niceness"
+    monkeypatch.delenv(name, raising=False)
+    if given is not None:
+        monkeypatch.setenv(name, given)
+    with ray_session._not_behind():
+        assert os.environ[name] == (given or "0")
+    assert os.environ.get(name) == given
 
 
 def test_ray_is_not_installed(monkeypatch, capsys):

@@ -36,7 +36,7 @@ def measure(study: Study) -> Iterator[ReplicatedFigure]:
     Raises:
         ConfigError: A run failed.
     """
-    yield from contrast_findings(complete(only_for(study, SAID)), SAID)
+    yield from contrast_findings(complete(only_for(study, SAID), study), SAID)
 
 
 CLAIM = Claim(

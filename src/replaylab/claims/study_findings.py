@@ -10,6 +10,7 @@ from typing import NamedTuple
 from replaylab.claims.claim import ReplicatedFigure, ReplicationOutcome
 from replaylab.errors import ConfigError
 from replaylab.study import Study
+from replaylab.study.results.folder import StudyFolder
 from replaylab.study.spec.contrasts import resolve_contrasts
 from replaylab.study.spec.study_file import Origins
 
@@ -26,24 +27,32 @@ class Said(NamedTuple):
     agreeing: tuple[str, ...]
 
 
-def complete(study: Study) -> Study:
+def complete(study: Study, within: Study | None = None) -> Study:
     """Run what is missing of the study, and return it.
+
+    Args:
+        study: What must be there.
+        within: A study of the same folder that it is a part of; where more of that is there, the folder stays its.
 
     Raises:
         ConfigError: A run failed.
     """
-    if not study.run().complete:
+    more = within is not None and len(within.present) > len(study.present)
+    try:
+        done = study.run().complete
+    finally:
+        if within is not None and more:
+            StudyFolder(within.spec, within.folder).write_records()
+    if not done:
         raise ConfigError(f"runs of {study.spec.name} failed; their tracebacks are in {study.folder / 'failures'}")
     return study
 
 
 def only_for(study: Study, said: Mapping[str, Said]) -> Study:
-    """Return a study in the same folder with these contrasts alone, and the strategies that they compare.
+    """Return a study in the same folder with these contrasts alone, one family, and the strategies that they compare.
 
-    A study that is there whole is returned as it is.
+    So a verdict hangs on nothing else that may be in the folder.
     """
-    if len(study.present) == len(study.populations):
-        return study
     wanted = [one for one in resolve_contrasts(study.spec) if one.name in said]
     strategies = {cell.strategy for one in wanted for cell in one.cells}
     parts = {name: part for name, part in study.spec.strategies.items() if name in strategies}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from replaylab.commands.places import check_place
 
@@ -44,5 +45,15 @@ class ClusterCommand:
         if not found:
             print("no replay in shards runs in this cluster")
         if self.json is not None:
-            self.json.write_text(json.dumps([asdict(one) for one in found], indent=1), encoding="utf-8")
+            known = json.dumps([_plain(asdict(one)) for one in found], indent=1, allow_nan=False)
+            self.json.write_text(known, encoding="utf-8")
         return 0
+
+
+def _plain(value: Any) -> Any:
+    """Return figures with None for those that are not there yet, which JSON has no other word for."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

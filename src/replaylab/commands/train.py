@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from replaylab import statistics
+from replaylab.commands import actors
 from replaylab.errors import SnapshotError, SpecError
 from replaylab.files.atomic import write_text
 from replaylab.study.analysis import comparisons
@@ -182,6 +183,7 @@ def train_and_report(
         hooks.append(Checkpoints(save, save_every))
         if not resume:
             save.mkdir(parents=True, exist_ok=True)
+            (save / actors.FILE).unlink(missing_ok=True)  # of a run that was there before; `trainer` writes its own
             write_text(save / "population.json", population.model_dump_json(indent=1))
     with ExitStack() as open_files:
         if tensorboard is not None:

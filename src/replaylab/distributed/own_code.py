@@ -19,8 +19,10 @@ import sysconfig
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from replaylab.errors import ConfigError
@@ -34,10 +36,14 @@ _LEFT = ("__pycache__", *_INSTALLED)
 
 
 def modules_named(value: Any) -> set[str]:
-    """Return the first parts of all module names in plain data: ``"lab.parts:Mine"`` names lab."""
+    """Return the first parts of all module names in plain data: ``"lab.parts:Mine"``, or that class, names lab."""
     if isinstance(value, str):
         found = _NAMED.match(value)
         return {found[1]} if found else set()
+    if isinstance(value, type | FunctionType):
+        return {value.__module__.partition(".")[0]}
+    if isinstance(value, partial):
+        return modules_named([value.func, value.args, value.keywords])
     inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     return {name for one in inside for name in modules_named(one)}
 

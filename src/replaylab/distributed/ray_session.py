@@ -81,7 +81,7 @@ class RaySession:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             if self.address is None:
-                with _on_loopback():
+                with _on_loopback(), _not_behind():
                     ray.init(
                         "local",
                         num_cpus=self._cores,  # type: ignore[arg-type]  # a whole number, if it is given
@@ -214,6 +214,22 @@ def _is_here(number: str) -> bool:
     except OSError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def _not_behind() -> Iterator[None]:
+    """Have Ray's workers run at this process's own priority, unless the environment says at which.
+
+    Ray starts them with a niceness of 15, behind its own services and whatever else runs on the machine.
+    """
+    name = "RAY_worker_niceness"
+    given = os.environ.get(name)
+    os.environ.setdefault(name, "0")
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[name]
 
 
 @contextlib.contextmanager

@@ -49,10 +49,11 @@ class ReplayStatus:
             )
         yield line
         for one in self.shards:
+            lost = "" if one.losses is None else f"lost {one.losses} times with {one.lost_steps:,} steps, "
             yield (
                 f"  shard {one.number}: epoch {one.epoch}, {one.size:,} steps, total {one.total:.6g}, "
-                f"{one.adds_per_second:,.0f} adds and {one.draws_per_second:,.0f} draws a second, lost {one.losses} "
-                f"times with {one.lost_steps:,} steps, {one.nbytes / 2**20:,.1f} MiB on node {one.node[:8]}"
+                f"{one.adds_per_second:,.0f} adds and {one.draws_per_second:,.0f} draws a second, {lost}"
+                f"{one.nbytes / 2**20:,.1f} MiB on node {one.node[:8]}"
             )
         for number in self.silent:
             yield f"  shard {number}: no answer within {SECONDS_TO_ANSWER:.0f} seconds"
@@ -103,7 +104,10 @@ def _status(run: str, places: dict[str, str]) -> ReplayStatus:
     ready = (
         set(ray.wait(references, num_returns=len(references), timeout=SECONDS_TO_ANSWER)[0]) if references else set()
     )
-    training = ray.get(board) if board in ready else None
+    training = None
+    if board in ready:
+        with suppress(ray.exceptions.RayError):  # the training has ended since
+            training = ray.get(board)
     lost = {one["number"]: one for one in training["replay"]["shards"]} if training else {}
     shards, silent = [], []
     for number, reference in sorted(asked.items()):
@@ -114,7 +118,7 @@ def _status(run: str, places: dict[str, str]) -> ReplayStatus:
         if answer is None:
             silent.append(number)
             continue
-        about = {name: lost.get(number, {}).get(name, 0) for name in ("losses", "lost_steps")}
+        about = {name: lost.get(number, {}).get(name) for name in ("losses", "lost_steps")}
         shards.append(told_figures(number, answer, about))
     return ReplayStatus(run, tuple(shards), tuple(silent), training or None)
 

@@ -1,5 +1,6 @@
 """Laws 4, 6 and 7: what happens when shards die, and what comes back from snapshots."""
 
+from dataclasses import replace
 from threading import Event
 from time import sleep
 from weakref import ref
@@ -9,6 +10,7 @@ import pytest
 from scipy import stats
 
 from replaylab.distributed.replay import RemoteReplay, Snapshots
+from replaylab.distributed.replay.shards.transport import ShardLost
 from replaylab.distributed.replay.supervisor import PERIOD
 from replaylab.errors import ConfigError, OverSizeError, SnapshotError, StorageError
 from replaylab.replay import FrameStack, NStep, Prioritized, Replay, ReplayBuffer, Reservoir, Uniform
@@ -316,6 +318,7 @@ def test_what_cannot_be_restored(tmp_path):
 
 
 def test_a_shard_that_dies_while_it_is_saved(tmp_path):
+    """The one that comes in its place is saved."""
     made, transport = replay(shards=2)
     made.extend(**steps(0, 20))
     call = transport.shard(1).call
@@ -326,11 +329,88 @@ def test_a_shard_that_dies_while_it_is_saved(tmp_path):
         return call(method, *arguments)
 
     transport.shard(1).call = dies
-    with pytest.raises(StorageError, match="a shard was lost while it was to be saved"):
+    made.save(tmp_path)
+    assert made.stats().lost_steps == 10
+    assert RemoteReplay.load(tmp_path, transport=InProcess()).size == 10
+
+
+def test_a_shard_in_whose_place_none_comes_cannot_be_saved(tmp_path, monkeypatch):
+    made, transport = replay(shards=2)
+    made.extend(**steps(0, 20))
+    monkeypatch.setattr("replaylab.distributed.replay.snapshots.SECONDS_TO_COME", 0.1)
+    monkeypatch.setattr(transport, "start", unable(transport.start, ShardLost("no room")))
+    transport.shard(1).die()
+    with pytest.raises(StorageError, match=r"was lost while it was to be saved to .*, and none has come in its place"):
         made.save(tmp_path)
-    made.tend()
+    monkeypatch.undo()
+    monkeypatch.setattr("replaylab.distributed.replay.shards.fleet.PAUSE", 0.0)
     made.save(tmp_path)
     assert RemoteReplay.load(tmp_path, transport=InProcess()).size == 10
+
+
+def unable(start, error):
+    """Return `start` of shards whose `begin` raises an error."""
+
+    def started(declaration):
+        client = start(declaration)
+
+        def begin():
+            raise error
+
+        client.shard.begin = begin
+        return client
+
+    return started
+
+
+@pytest.mark.parametrize("error", [StorageError("no answer of the disk"), OSError("stale file handle"), MemoryError()])
+def test_what_passes_costs_no_snapshot(tmp_path, monkeypatch, error):
+    made, transport = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e-9))
+    made.extend(**steps(0, 100))
+    for _ in range(8):
+        made.tend()
+    monkeypatch.setattr("replaylab.distributed.replay.shards.fleet.PAUSE", 0.0)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(transport, "start", unable(transport.start, error))
+        transport.shard(0).die()
+        for _ in range(5):
+            made.stats(), made.tend()
+        assert not made.stats().shards[0].live
+    for _ in range(3):
+        made.tend()
+    assert (made.stats().size, made.stats().lost_steps) == (100, 0)
+
+
+def test_a_shard_that_can_never_begin_from_its_snapshot_begins_empty(tmp_path, monkeypatch):
+    made, transport = replay(shards=2, snapshot=Snapshots(tmp_path, period=1e-9))
+    made.extend(**steps(0, 100))
+    for _ in range(8):
+        made.tend()
+    monkeypatch.setattr("replaylab.distributed.replay.shards.fleet.PAUSE", 0.0)
+    monkeypatch.setattr("replaylab.distributed.replay.shards.fleet.MOST_FAILURES", 3)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr("replaylab.replay.ReplayBuffer.load", unreadable)
+        transport.shard(0).die()
+        for _ in range(6):
+            made.stats(), made.tend()
+    assert made.stats().shards[0].live
+    assert (made.stats().size, made.stats().lost_steps) == (50, 50)
+
+
+def unreadable(*_arguments, **_options):
+    raise StorageError("no answer of the disk")
+
+
+def test_a_shard_of_another_version_is_refused(monkeypatch):
+    transport = InProcess()
+    begin = transport.start
+
+    def older(declaration):
+        return begin(replace(declaration, version="0.0.1"))
+
+    monkeypatch.setattr(transport, "start", older)
+    with pytest.raises(ConfigError, match=r"^Node .* has replaylab .*, but 0\.0\.1 asks it for work; install that"):
+        replay(transport=transport)
 
 
 def test_wrong_options():

@@ -6,6 +6,7 @@ import pytest
 
 from replaylab.distributed.replay.shards.packing import packed
 from replaylab.distributed.replay.shards.transport import ShardLost
+from replaylab.errors import ConfigError, StorageError
 
 ray = pytest.importorskip("ray")
 from replaylab.distributed.replay.shards.ray_transport import PATIENCE, RayClient, RayTransport  # noqa: E402 - it is Ray's
@@ -93,6 +94,51 @@ def test_writers_elsewhere_wait_until_the_learner_has_judged(clock):
     """They do not know what it has asked for."""
     elsewhere = pickle.loads(pickle.dumps(RayClient(0, 0, Actor(5 * PATIENCE), PATIENCE)))
     assert elsewhere.call("add").result() == 5 * PATIENCE
+
+
+LOSSES = [
+    ray.exceptions.OutOfMemoryError("ended by the memory monitor"),
+    ray.exceptions.LocalRayletDiedError(),
+    ray.exceptions.WorkerCrashedError(),
+    ray.exceptions.ActorDiedError(),
+]
+
+
+@pytest.mark.parametrize("error", LOSSES, ids=lambda one: type(one).__name__)
+def test_a_shard_that_ray_has_ended_is_lost(monkeypatch, error):
+    monkeypatch.setattr(ray, "get", raising(error))
+    with pytest.raises(ShardLost):
+        RayClient(0, 0, Actor(1), PATIENCE).call("tally").result()
+
+
+def raising(error):
+    def get(*_arguments, **_options):
+        raise error
+
+    return get
+
+
+def test_what_else_ray_says_is_an_error_of_this_library(monkeypatch):
+    monkeypatch.setattr(ray, "get", raising(ray.exceptions.ObjectStoreFullError("no room")))
+    with pytest.raises(StorageError, match="Ray has no answer of a shard or an actor: no room"):
+        RayClient(0, 0, Actor(1), PATIENCE).call("tally").result()
+
+
+def test_an_error_tells_where_it_was_raised(monkeypatch):
+    elsewhere = ray.exceptions.RayTaskError("step", "File mine.py, line 3, in step", ZeroDivisionError("by zero"))
+    monkeypatch.setattr(ray, "get", raising(elsewhere))
+    with pytest.raises(ZeroDivisionError, match="by zero") as told:
+        RayClient(0, 0, Actor(1), PATIENCE).call("step").result()
+    assert "File mine.py, line 3, in step" in told.value.__notes__[0]
+
+
+def test_a_node_without_this_library_is_told_in_one_line(monkeypatch):
+    words = "The actor failed to import: ModuleNotFoundError: No module named 'replaylab'"
+    monkeypatch.setattr(ray, "get", raising(ray.exceptions.RayTaskError("begin", words, RuntimeError(words))))
+    with pytest.raises(
+        ConfigError, match=r"^Every node of the Ray cluster needs replaylab \S+, but one cannot import it"
+    ):
+        RayClient(0, 0, Actor(1), PATIENCE).call("begin").result()
 
 
 def test_there_is_one_client_of_a_shard_where_it_was_started(monkeypatch):

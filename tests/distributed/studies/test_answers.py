@@ -34,6 +34,12 @@ def test_what_came_from_outside_is_tried_again(monkeypatch, error, reason):
     assert "\n" not in event.reason
 
 
+def test_a_node_with_a_full_disk_is_not_asked_alone(monkeypatch):
+    error = ray.exceptions.RayTaskError("perform_task", "Traceback", OSError(28, "No space left on device"))
+    reason = "The node of the Ray worker could not begin ([Errno 28] No space left on device)"
+    assert answer(monkeypatch, error) == Lost(reason, retriable=True)
+
+
 def test_a_stream_that_ends_without_an_answer():
     assert _next_event(iter([])) == Lost("The Ray worker ended without an answer", retriable=True)
 

@@ -7,6 +7,7 @@ import textwrap
 import numpy as np
 import pytest
 
+from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.studies import RayExecutor
 from replaylab.errors import ConfigError
 from replaylab.study import InProcess
@@ -60,9 +61,30 @@ def test_no_node_is_large_enough(ray_here, tmp_path):
         study(tmp_path, **TABLES).run(executor=RayExecutor(cores=64))
 
 
+def test_gpus_that_a_ray_of_ones_own_has_not_are_not_waited_for(ray_here, tmp_path, monkeypatch):
+    monkeypatch.setattr(RaySession, "owned", True)
+    with pytest.raises(
+        ConfigError, match=r"must have 1 cores and 1 GPUs, .* more than 2 cores and 0 GPUs; ask for less"
+    ):
+        study(tmp_path, **TABLES).run(executor=RayExecutor(workers=2, gpus=1))
+
+
+def test_a_task_without_gpus_sees_none(ray_here):
+    def seen():
+        import os
+
+        from replaylab.distributed.studies import worker
+
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+        worker._hide_unassigned_gpus()
+        return os.environ["CUDA_VISIBLE_DEVICES"]
+
+    assert ray_here.get(ray_here.remote(num_cpus=0)(seen).remote()) == ""
+
+
 def test_another_version_of_replaylab_on_a_node_ends_the_study_in_one_line(ray_here, tmp_path, monkeypatch):
     monkeypatch.setattr("replaylab.__version__", "9.9.9")
-    with pytest.raises(ConfigError, match=r"^Node \S+ of the Ray cluster has replaylab .*, but the study is run by 9"):
+    with pytest.raises(ConfigError, match=r"^Node \S+ of the Ray cluster has replaylab .*, but 9\.9\.9 asks"):
         study(tmp_path, **TABLES).run(executor=RayExecutor())
 
 

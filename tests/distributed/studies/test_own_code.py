@@ -1,8 +1,11 @@
 """The user's own modules are found, packed, and the same files elsewhere."""
 
 import io
+import json
 import sys
 import zipfile
+from functools import partial
+from xml.etree import ElementTree
 
 import pytest
 
@@ -106,6 +109,8 @@ def test_a_folder_of_somebody_else_is_not_trusted(mine, monkeypatch):
         ({"type": "mine:A", "options": [{"x": ["other.b:C"]}, 3, None]}, {"mine", "other"}),
         (["ALE/Pong-v5", "CartPole-v1", "a b:c", "http://x", ":x", "x:", 7, ("deep:er",)], {"deep", "http"}),
         ("3a:b", set()),
+        ([json.loads, {"policy": ElementTree.Element}], {"json", "xml"}),
+        (partial(json.dumps, cls=ElementTree.Element), {"json", "xml"}),
     ],
 )
 def test_names_in_settings(value, names):

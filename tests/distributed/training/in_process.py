@@ -14,7 +14,7 @@ from tests.distributed.replay.in_process import InProcess
 
 @dataclass
 class Answer:
-    """What an actor does once it is asked for; where it is dead, nothing."""
+    """What an actor does once it is asked for, begin if that has no arguments; where it is dead, nothing."""
 
     client: object
     arguments: tuple
@@ -24,12 +24,14 @@ class Answer:
 
     def result(self):
         client = self.client
-        if client.stage.dying(client):
+        assert not client.stage.never(client)
+        if self.arguments and client.stage.dying(client):
             client.dead = True
         if client.dead:
             raise ShardLost("killed")
-        if client.actor is None:
+        if not self.arguments:
             client.actor = Actor(*client.made_of)
+            return None
         report = client.actor.step(*self.arguments)
         client.stage.versions.append(self.arguments[0])
         return report
@@ -37,7 +39,7 @@ class Answer:
 
 @dataclass
 class Client:
-    """An actor, made by its first call."""
+    """An actor, made by its first call, `begin`."""
 
     stage: object
     number: int
@@ -46,11 +48,11 @@ class Client:
     actor: object = None
     dead: bool = False
 
-    def call(self, method, *arguments, parcel):
-        assert method == "step"
+    def call(self, method, *arguments, parcel=None):
+        assert method == ("step" if arguments else "begin")
         if self.dead:
             raise ShardLost("killed")
-        return Answer(self, (*arguments, parcel))
+        return Answer(self, (*arguments, parcel) if arguments else ())
 
     def stop(self):
         self.dead = True
@@ -62,12 +64,16 @@ class Stage:
 
     Attributes:
         dying: Says of a client, before it answers, whether it dies now.
+        never: Says of a client whether it never begins.
+        busy: Says of a client, each time one looks, whether its answer is yet to come.
         versions: Of the weights of every call that was answered.
     """
 
     declare: object
     writer: object
     dying: object = lambda client: False
+    never: object = lambda client: False
+    busy: object = lambda client: False
     started: list = field(default_factory=list)
     versions: list = field(default_factory=list)
 
@@ -80,20 +86,21 @@ class Stage:
 
     def ready(self, pendings, seconds):
         assert pendings
-        return [True] * len(pendings)
+        return [not (self.never(one.client) or self.busy(one.client)) for one in pendings]
 
 
 TWO = Actors(2), Shards(2)
 
 
 def trained(
-    configuration, actors=TWO[0], shards=TWO[1], *, seed=0, checkpoints=None, resume=None, dying=None, **options
+    configuration, actors=TWO[0], shards=TWO[1], *, seed=0, checkpoints=None, resume=None, made=Stage, **options
 ):
     """Train in this process; return the metrics, the run and the stage."""
+    fates = {name: options.pop(name) for name in ("dying", "never", "busy") if name in options}
     run, stages = LearnerRun(configuration, seed, actors, **options), []
 
     def stage(declare, writer):
-        stages.append(Stage(declare, writer, *([] if dying is None else [dying])))
+        stages.append(made(declare, writer, **fates))
         return stages[0]
 
     metrics = perform(Plan(run, actors, shards, checkpoints, resume, InProcess(), stage))

@@ -1,15 +1,20 @@
 """Training by actors, with actors and shards in this process."""
 
+import shutil
+from itertools import count
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from replaylab.distributed.training import Actors, Shards
+from replaylab.distributed.training import Actors, Shards, train
+from replaylab.distributed.training.checkpoint import load
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.errors import ConfigError, NonFiniteError, SnapshotError, StorageError
 from replaylab.learners import DQN, SB3, Callbacks, Checkpoints, Hook, QLearning, TrainingConfig
 from replaylab.replay import NStep, Prioritized, RankBased, ReLo, Uniform
-from tests.distributed.training.in_process import trained
+from tests.distributed.replay.conftest import replay
+from tests.distributed.training.in_process import Stage, trained
 
 LEARNER = DQN(hidden=(8,), batch_size=16, capacity=400, learning_starts=40, train_period=4)
 
@@ -145,6 +150,101 @@ def test_actors_that_die_are_started_anew_and_their_episodes_are_not_joined():
 def test_an_actor_that_cannot_live_ends_training():
     with pytest.raises(StorageError, match=r"actor 1 died 6 times before it had stored a step, .* of: killed"):
         trained(config(), dying=lambda client: client.number == 1)
+
+
+def test_training_goes_on_without_an_actor_that_gets_no_place(monkeypatch, caplog):
+    monkeypatch.setattr("replaylab.distributed.training.crew.SILENCE", 0.0)
+    metrics, run, stage = trained(config(), Actors(3), never=lambda client: client.number == 1)
+    assert run.clock.steps == 200
+    assert metrics.of("eval/mean_reward")[0].tolist() == [100, 200]
+    assert [client.actor is None for client in stage.started] == [False, True, False]
+    assert [one.getMessage() for one in caplog.records if "actor 1" in one.getMessage()] == [
+        "actor 1 has not begun within 0 s, and training goes on without it: its environment takes long to make, or no "
+        "node has the cores free that it is to get (see ray status)"
+    ]
+
+
+def test_an_actor_that_hangs_is_told(monkeypatch, caplog):
+    monkeypatch.setattr("replaylab.distributed.training.crew.SILENCE", 0.0)
+    asked = count()
+
+    def busy(client):
+        return client.number == 1 and client.actor is not None and next(asked) < 3
+
+    trained(config(), busy=busy)
+    assert "actor 1 has not answered for 0 s, and what it was asked for is waited for" in caplog.text
+
+
+def test_actors_that_were_started_end_where_another_cannot_be():
+    started = []
+
+    class Full(Stage):
+        def start(self, number, life):
+            if number == 2:
+                raise StorageError("no more")
+            started.append(super().start(number, life))
+            return started[-1]
+
+    with pytest.raises(StorageError, match="no more"):
+        trained(config(), Actors(3), made=Full)
+    assert [client.dead for client in started] == [True, True]
+
+
+def test_nothing_is_skipped_where_actors_store_more_than_was_due(tmp_path):
+    """An actor of eight environments stores up to seven steps more."""
+    metrics, run, _ = trained(
+        config(total_steps=303, eval_every=101), Actors(1, envs=8), checkpoints=Checkpoints(tmp_path, 100)
+    )
+    assert metrics.of("eval/mean_reward")[0].tolist() == [101, 202, 303]
+    assert run.clock.steps >= 303
+    again = LearnerRun(config(total_steps=303, eval_every=101), 0, Actors(1, envs=8))
+    load(tmp_path, again, 8)
+    assert (again.clock.steps, again.until) == (run.clock.steps, 303)
+
+
+def test_hooks_go_on_from_a_checkpoint(tmp_path):
+    class Batches(Hook):
+        seen = 0
+
+        def on_update(self, run, update, batch):
+            self.seen += 1
+
+        def state(self):
+            return {"seen": np.array(self.seen)}
+
+        def restore(self, state):
+            self.seen = int(state["seen"])
+
+    trained(config(), checkpoints=Checkpoints(tmp_path, 100), hooks=[Batches()])
+    hook = Batches()
+    _, run, _ = trained(config(), resume=tmp_path, hooks=[hook])
+    assert hook.seen == run.agents.updates == 40
+
+    class Others(Batches):
+        def restore(self, state):
+            self.seen = int(state["others"])
+
+    with pytest.raises(SnapshotError, match="Others finds nothing of its own in the checkpoint"):
+        trained(config(), resume=tmp_path, hooks=[Others()])
+
+
+def test_a_replay_of_another_run_is_not_taken_for_ones_own(tmp_path):
+    trained(config(), checkpoints=Checkpoints(tmp_path, 100))
+    shutil.rmtree(tmp_path / "replay")
+    with pytest.raises(SnapshotError, match="holds no snapshot of a RemoteReplay"):
+        trained(config(), resume=tmp_path)
+    other, _ = replay(50, shards=2)
+    other.save(tmp_path / "replay")
+    with pytest.raises(SnapshotError, match="has lost its replay to another one, which was begun in the same folder"):
+        trained(config(), resume=tmp_path)
+
+
+def test_checkpoints_that_cannot_be_are_refused_before_ray_is_started(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="`folder` must be a folder"):
+        train(config(), hooks=[Checkpoints(tmp_path / "file")])
+    with pytest.raises(ConfigError, match="`hooks` must have one Checkpoints at most with actors, but got 2"):
+        train(config(), hooks=[Checkpoints(tmp_path / "a"), Checkpoints(tmp_path / "b")])
 
 
 def test_what_an_environment_does_wrong_comes_out():

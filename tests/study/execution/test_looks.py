@@ -74,8 +74,10 @@ def test_the_report_shows_them(minatar):
     assert len(lines) == 1 + 4 * (2 + 3)
     with Image.open(file.with_suffix(".png")) as image:
         assert image.width > 1_000
-    assert not list(minatar.folder.glob("figures/greedy_play*"))
-    assert 'href="figures/greedy_play' not in page
+    for population in minatar.present:
+        name = f"greedy_play_replaylab_MinAtar_Breakout_v1_dqn_{population.strategy}_0.webp"
+        assert f'<a href="figures/{name}">seed 0</a>' in page
+        assert (minatar.folder / "figures" / name).read_bytes() == read_looks(minatar.file_of(population))[VIDEO]
 
 
 def test_a_moving_picture_is_no_longer_than_asked_for(minatar, tmp_path):
@@ -89,8 +91,21 @@ def test_a_moving_picture_is_no_longer_than_asked_for(minatar, tmp_path):
 def test_what_would_make_the_page_heavy_is_counted(minatar, monkeypatch):
     monkeypatch.setattr(looks, "MOST_BYTES", 100)
     page = minatar.report(figure_files=False).read_text()
-    assert "2 more figures would make this page heavy." in page
+    assert "1 more figure would make this page heavy." in page
     assert "replayed_frames" not in page
+    assert page.count('<a href="figures/greedy_play_') == 2
+    assert "data:image/webp" not in page
+
+
+def test_what_each_seed_plays_is_a_file_and_the_first_ones_on_the_page(tmp_path):
+    made = of(GAME, tmp_path, watch={"steps": 0, "video": 12})
+    made.run(executor=InProcess())
+    page = made.report(tmp_path / "page", figure_files=False).read_text()
+    assert page.count('<img alt="Greedy play of ') == 2
+    written = {file.name: file.read_bytes() for file in (tmp_path / "page" / "figures").iterdir()}
+    assert len(written) == 4
+    assert sorted(written.values()) == sorted(read_looks(made.file_of(one))[VIDEO] for one in made.present)
+    assert set(re.findall(r'<a href="figures/([^"]*)">seed [01]</a>', page)) == set(written)
 
 
 def test_frames_in_a_stack_and_no_sheet_where_none_is_wanted(tmp_path):

@@ -26,15 +26,15 @@ class ShardFigures:
         stale_feedback: Ids whose step was not stored any more.
         repeated_adds: Adds, and ends of episodes, that came again, and were not applied again.
         nbytes: Bytes of memory.
-        losses: Shards of this place that were lost.
-        lost_steps: Steps stored, as the learner knew, that were lost with them.
+        losses: Shards of this place that were lost; None: who asks cannot know.
+        lost_steps: Steps stored, as the learner knew, that were lost with them; likewise.
     """
 
     number: int
     epoch: int
     live: bool
-    losses: int
-    lost_steps: int
+    losses: int | None
+    lost_steps: int | None
     node: str = ""
     size: int = 0
     total: float = 0.0

@@ -1,8 +1,9 @@
 """Snapshots of all shards: each shard's own, then one manifest; by call, and in the background.
 
 A folder holds ``replay.json``, which is written last, and names the folder ``run-*`` beside it that it is of: one for
-each replay, so that those of two are never mixed, and an older one is there until the next is whole. In it are
-``shard-K`` for each shard and ``template``, an empty buffer of the same declaration, which says what the replay is.
+each replay, so that those of two are never mixed, and an older one is there until the next is whole; and ``origin``,
+the first of the replays that were each loaded from the one before. In the folder are ``shard-K`` for each shard and
+``template``, an empty buffer of the same declaration, which says what the replay is.
 """
 
 import logging
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
 
@@ -30,6 +31,12 @@ FORMAT, VERSION = "replaylab-remote-replay", 1
 MANIFEST, TEMPLATE = "replay.json", "template"
 RUN = re.compile(r"run-[0-9a-f]{32}")
 COUNTS = ("shards", "capacity", "min_size", "inserted", "drawn", "epoch")
+
+SECONDS_TO_COME = 60.0
+"""How long `Saver.save` waits for a shard in place of one that was lost."""
+
+POLL = 0.02
+"""Seconds between two looks whether it has come."""
 
 SPARE = 8
 """Epochs beyond those in use that a manifest claims: a place may lose so many shards before it is written anew."""
@@ -98,6 +105,7 @@ class Saver:
         self._folder = None if snapshots is None else Path(snapshots.folder).resolve()
         self._pause = 0.0 if snapshots is None else snapshots.period / shards
         self._shards, self._run = shards, f"run-{uuid4().hex}"
+        self._origin = self._run if restored is None else restored.about["origin"]
         begun = () if restored is None else restored.shard_folders
         self._begins = dict(enumerate(begun)) if len(begun) == shards else {}
         self._saved = set[int]()
@@ -144,23 +152,37 @@ class Saver:
         """Save all shards, and then what they are.
 
         Raises:
-            StorageError: A shard is lost, or the folder cannot be written to.
+            StorageError: A shard is lost, and none has come in its place, or the folder cannot be written to.
         """
-        asked = [
-            (place, place.client, fleet.ask(place, "save", shard_folder(folder, self._run, place.number)))
-            for place in fleet.live()
-        ]
-        done = [pending is not None and fleet.answer(place, client, pending) for place, client, pending in asked]
-        if len(done) < self._shards or not all(done):
-            raise StorageError(f"a shard was lost while it was to be saved to {folder}; save again once it is there")
+        begun = monotonic()
+        while not self._all_saved(folder, fleet):
+            if monotonic() - begun > SECONDS_TO_COME:
+                raise StorageError(
+                    f"a shard was lost while it was to be saved to {folder}, and none has come in its place within "
+                    f"{SECONDS_TO_COME:.0f} seconds; save again once it is there"
+                )
+            sleep(POLL)
+            fleet.tend()
         if folder == self._folder:
             for number in range(self._shards):
                 self._has_saved(number)
         self._write(folder, template, about)
 
+    def _all_saved(self, folder: Path, fleet: Fleet) -> bool:
+        """Save all shards, if all are there; return whether that was done."""
+        live = fleet.live()
+        if len(live) < self._shards:
+            return False
+        asked = [
+            (place, place.client, fleet.ask(place, "save", shard_folder(folder, self._run, place.number)))
+            for place in live
+        ]
+        done = [pending is not None and fleet.answer(place, client, pending) for place, client, pending in asked]
+        return all(done)
+
     def _write(self, folder: Path, template: ReplayBuffer, about: Mapping[str, Any]) -> None:
         epoch = about["epoch"] + SPARE
-        write(folder, self._run, template, {**about, "epoch": epoch})
+        write(folder, self._run, template, {**about, "epoch": epoch, "origin": self._origin})
         self._claims[folder] = (self._run, epoch)
 
     def _claim(self, epoch: int) -> None:
@@ -217,8 +239,10 @@ def read(folder: Path) -> dict[str, Any]:
             manifest.whole(about[name], 2**62)
         if not isinstance(about["count_replays"], bool) or about["shards"] < 1:
             raise ValueError("whether replays are counted, and one shard at least")
-        if not RUN.fullmatch(about["run"]):
-            raise ValueError(f"a run is called {about['run']!r:.80}")
+        about.setdefault("origin", about["run"])
+        for name in ("run", "origin"):
+            if not RUN.fullmatch(about[name]):
+                raise ValueError(f"a run is called {about[name]!r:.80}")
     for number in range(about["shards"]):
         if not Path(shard_folder(folder, about["run"], number), "manifest.json").exists():
             raise SnapshotError(f"the snapshot in {folder} is not complete: it lacks shard {number}; use another copy")

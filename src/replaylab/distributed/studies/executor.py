@@ -14,7 +14,8 @@ import replaylab
 from replaylab.arguments import NOT_NEGATIVE, POSITIVE, Unfit, optional, takes, text, whole
 from replaylab.distributed.own_code import digest_of, modules_named, packed
 from replaylab.distributed.ray_session import RaySession, check_installed
-from replaylab.errors import ConfigError
+from replaylab.distributed.versions import lacking
+from replaylab.errors import ConfigError, ReplayError
 from replaylab.study.execution.executor import Event, Handler, Lost, Progress, Task, TrainTask
 from replaylab.study.results import provenance
 
@@ -154,6 +155,8 @@ class RayExecutor:
             self._perform = ray.remote(
                 num_cpus=self._cores, num_gpus=self._gpus, max_retries=0, num_returns="streaming"
             )(perform_task)
+            if self._session.owned and self._address is None:
+                self._count()  # no node will ever join it
 
     def _count(self) -> int:
         """Count what the nodes have room for."""
@@ -207,6 +210,8 @@ def _next_event(stream: Any) -> Event:
     except StopIteration:
         return Lost("The Ray worker ended without an answer", retriable=True)
     except exceptions.RayTaskError as error:
+        if isinstance(error.cause, OSError) and not isinstance(error.cause, ReplayError):
+            return Lost(f"The node of the Ray worker could not begin ({error.cause})", retriable=True)
         raise ConfigError(_unable(error)) from error
     except exceptions.RayError as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
@@ -226,12 +231,7 @@ def _unable(error: Any) -> str:
     if isinstance(error.cause, ConfigError):
         return str(error.cause)
     words = str(error)
-    if "No module named 'replaylab" in words:
-        return (
-            f"Every node of the Ray cluster needs replaylab {replaylab.__version__}, but one cannot import it; install "
-            f"it there, and run the same command again"
-        )
-    return f"A Ray worker could not perform a task: {words.strip().splitlines()[-1]}"
+    return lacking(words) or f"A Ray worker could not perform a task: {words.strip().splitlines()[-1]}"
 
 
 def _cancel(stream: Any) -> None:

@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import replaylab
 from replaylab.distributed.own_code import unpacked
-from replaylab.errors import ConfigError
+from replaylab.distributed.versions import check_version
 from replaylab.study.execution.executor import Event, Lost, Progress, Task
 from replaylab.study.execution.local.worker_process import WorkerProcess
 
@@ -56,6 +55,7 @@ class _Process:
     @classmethod
     def of(cls, code: Shipment | None) -> _Process:
         """Return the process that is there, where it has this code and these GPUs; otherwise a new one."""
+        _hide_unassigned_gpus()
         key = (code and code.digest, os.environ.get("CUDA_VISIBLE_DEVICES"))
         if cls.current is None or cls.current.key != key or not cls.current.worker.alive:
             cls.end()
@@ -85,12 +85,7 @@ def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Ev
     Raises:
         ConfigError: this machine has another version of replaylab.
     """
-    if version != replaylab.__version__:
-        raise ConfigError(
-            f"Node {os.uname().nodename if hasattr(os, 'uname') else ''} of the Ray cluster has replaylab "
-            f"{replaylab.__version__}, but the study is run by {version}; install that version there, and run the same "
-            f"command again"
-        )
+    check_version(version)
     process = _Process.of(code)
     process.worker.send(task)
     ended, told = False, -math.inf
@@ -112,6 +107,14 @@ def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Ev
     finally:
         if not ended:  # it was cancelled
             _Process.end()
+
+
+def _hide_unassigned_gpus() -> None:
+    """Let a task that no GPU was asked for see none; Ray lets it see all."""
+    import ray
+
+    if not ray.get_runtime_context().get_accelerator_ids().get("GPU"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def _shipped(code: Shipment | None) -> list[str]:

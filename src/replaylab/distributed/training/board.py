@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from replaylab.distributed.replay import RemoteReplay
 from replaylab.distributed.replay.shards.ray_transport import NAMESPACE
@@ -42,7 +43,9 @@ class Teller:
     """
 
     def __init__(self, run: str) -> None:
-        options = {"name": f"{run}/{NAME}", "namespace": NAMESPACE, "num_cpus": 0, "max_restarts": 0}
+        options: dict[str, Any] = {"name": f"{run}/{NAME}", "namespace": NAMESPACE, "num_cpus": 0, "max_restarts": 0}
+        here = ray.get_runtime_context().get_node_id()  # elsewhere it might end before the training does
+        options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(here, soft=True)
         self._board: Any = ray.remote(Board).options(**options).remote()
         self._then, self._before = -PERIOD, (0, 0)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from replaylab.distributed.replay import RemoteReplay
+from replaylab.distributed.replay import RemoteReplay, snapshots
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.errors import SnapshotError
 from replaylab.files import manifest as sealed
@@ -51,6 +51,7 @@ def save(folder: Path, run: LearnerRun, remote: RemoteReplay, environments: int,
         "seed": run.seeds[0],
         "environments": environments,
         "lives": lives,
+        "replay": snapshots.read(folder / REPLAY)["origin"],
         "steps": run.clock.steps,
         "updates": run.agents.updates,
         "state": sealed.listed(state),
@@ -80,6 +81,11 @@ def load(folder: Path, run: LearnerRun, environments: int) -> tuple[Callable[...
             raise SnapshotError(
                 f"the run in {folder} is another one: it began with {name}={about[name]}, but got {ours}"
             )
+    if about.get("replay") not in (None, snapshots.read(folder / REPLAY)["origin"]):
+        raise SnapshotError(
+            f"the run in {folder} has lost its replay to another one, which was begun in the same folder later and not "
+            f"saved; begin anew, with a folder for each run"
+        )
     with sealed.reading(folder, "run"):
         run.restore(nested(sealed.read_arrays(folder, about["state"], "checkpoint")))
 

@@ -4,7 +4,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from time import monotonic
+from typing import Any, Protocol, cast
 
 from replaylab.distributed.replay.shards.transport import Pending, ShardLost
 from replaylab.distributed.training.actor import Published, Report
@@ -18,17 +19,20 @@ DEPTH = 2
 MOST_LOSSES = 5
 """Actors of one place that may die one after the other without having stored a step."""
 
+SILENCE = 60.0
+"""Seconds after which the log says of an actor that it has not answered."""
+
 
 class ActorClient(Protocol):
     """An actor, as the crew sees it. It answers calls in the order in which they came."""
 
-    def call(self, method: str, *arguments: Any, parcel: Any) -> Pending:
+    def call(self, method: str, *arguments: Any, parcel: Any = None) -> Pending:
         """Call a method of the `Actor`, without waiting for its answer; raise `ShardLost` where it is known dead.
 
         Args:
             method: Which.
             arguments: Its arguments but the last.
-            parcel: The last, of `Stage.publish`.
+            parcel: The last, of `Stage.publish`; None: there is none.
         """
         ...
 
@@ -41,7 +45,7 @@ class Stage(Protocol):
     """Starts actors, in Ray or, in tests, in this process."""
 
     def start(self, number: int, life: int) -> ActorClient:
-        """Start an actor, without waiting for it; what goes wrong is raised by its first call."""
+        """Start an actor, without waiting for it; what goes wrong is raised by its first call, `begin`."""
         ...
 
     def publish(self, weights: Any) -> Any:
@@ -61,15 +65,26 @@ class Post:
         number: Which.
         life: How many actors there were before this one.
         client: The actor.
+        beginning: Its answer to `begin`, None once it has come. In a cluster without room for it, it does not.
         calls: What it was asked for and has not answered, oldest first: steps, and the answer to come.
-        fruitless: Actors that died one after the other without an answer.
+        fruitless: Actors that died one after the other without having taken a step.
+        heard_at: When it was started, or has last answered.
+        told: Whether the log says that it is silent.
     """
 
     number: int
     life: int
     client: ActorClient
+    beginning: Pending | None = None
     calls: deque[tuple[int, Pending]] = field(default_factory=deque)
     fruitless: int = 0
+    heard_at: float = field(default_factory=monotonic)
+    told: bool = False
+
+    @property
+    def awaited(self) -> Pending | None:
+        """The answer that comes next, None where there is none to come."""
+        return self.beginning or (self.calls[0][1] if self.calls else None)
 
 
 class Crew:
@@ -89,9 +104,16 @@ class Crew:
 
     def __init__(self, stage: Stage, lives: list[int], envs: int, unroll: int) -> None:
         self.stage, self._envs, self._unroll = stage, envs, unroll
-        self.posts = [Post(number, life, stage.start(number, life)) for number, life in enumerate(lives)]
+        self.posts: list[Post] = []
         self.losses = self.lost_steps = 0
         self._turn = 0
+        try:
+            for number, life in enumerate(lives):
+                self.posts.append(Post(number, life, stage.start(number, life)))
+                self._begin(self.posts[-1])
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def in_flight(self) -> int:
@@ -99,7 +121,7 @@ class Crew:
         return sum(steps for post in self.posts for steps, _ in post.calls)
 
     def ask(self, room: int, published: Callable[[], Published]) -> None:
-        """Ask those that have least to do for steps, as long as there is room for more.
+        """Ask those that have begun, and have least to do, for steps, as long as there is room for more.
 
         Args:
             room: Steps that may be asked for; each actor steps all its environments, so it may be E − 1 more.
@@ -111,7 +133,7 @@ class Crew:
                 if room <= 0:
                     return
                 self._turn += 1
-                if len(post.calls) > depth:
+                if post.beginning is not None or len(post.calls) > depth:
                     continue
                 count = min(self._unroll, -(-room // self._envs))
                 room -= count * self._envs
@@ -119,17 +141,28 @@ class Crew:
 
     def collect(self, seconds: float) -> list[Report]:
         """Return what actors have told since; wait so long if that is nothing."""
-        waiting = [post for post in self.posts if post.calls]
+        waiting = {post.number: post.awaited for post in self.posts if post.awaited is not None}
         if not waiting:
             return []
-        ready = self.stage.ready([post.calls[0][1] for post in waiting], seconds)
-        heard = [self._heard(post) for post, there in zip(waiting, ready, strict=True) if there]
-        return [report for report in heard if report is not None]
+        reports = list[Report]()
+        for number, there in zip(waiting, self.stage.ready(list(waiting.values()), seconds), strict=True):
+            if not there:
+                _watch(self.posts[number])
+            elif (report := self._heard(self.posts[number])) is not None:
+                reports.append(report)
+        return reports
 
     def stop(self) -> None:
         """End all actors."""
         for post in self.posts:
             post.client.stop()
+
+    def _begin(self, post: Post) -> None:
+        post.heard_at, post.told = monotonic(), False
+        try:
+            post.beginning = post.client.call("begin")
+        except ShardLost as error:
+            self._lose(post, error)
 
     def _call(self, post: Post, count: int, published: Published) -> None:
         try:
@@ -137,14 +170,21 @@ class Crew:
         except ShardLost as error:
             self._lose(post, error)
             return
+        if not post.calls:
+            post.heard_at = monotonic()
         post.calls.append((count * self._envs, answer))
 
     def _heard(self, post: Post) -> Report | None:
-        """Return the oldest answer of an actor; None: it has died."""
+        """Return the oldest answer of an actor; None: it has died, or only begun."""
+        begins = post.beginning is not None
         try:
-            report: Report = post.calls[0][1].result()
+            report: Report | None = cast("Pending", post.awaited).result()
         except ShardLost as error:
             self._lose(post, error)
+            return None
+        post.heard_at, post.told = monotonic(), False
+        if begins:
+            post.beginning = None
             return None
         post.calls.popleft()
         post.fruitless = 0
@@ -158,6 +198,7 @@ class Crew:
         """
         untold = sum(steps for steps, _ in post.calls)
         reason = str(error).partition("\n")[0]
+        post.beginning = None
         post.calls.clear()
         post.client.stop()
         self.losses += 1
@@ -174,3 +215,23 @@ class Crew:
             *(post.number, post.life - 1, untold, reason),
         )
         post.client = self.stage.start(post.number, post.life)
+        self._begin(post)
+
+
+def _watch(post: Post) -> None:
+    """Say once of an actor that it has been silent for long."""
+    if post.told or monotonic() - post.heard_at < SILENCE:
+        return
+    post.told = True
+    if post.beginning is not None:
+        log.warning(
+            "actor %d has not begun within %.0f s, and training goes on without it: its environment takes long to "
+            "make, or no node has the cores free that it is to get (see ray status)",
+            *(post.number, SILENCE),
+        )
+    else:
+        log.warning(
+            "actor %d has not answered for %.0f s, and what it was asked for is waited for: its environment takes "
+            "long, or hangs",
+            *(post.number, SILENCE),
+        )

@@ -22,7 +22,7 @@ from replaylab.learners.training.algorithm_run import with_replica
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.env_hindsight import transforms_for
 from replaylab.learners.training.evaluations import Evaluations
-from replaylab.learners.training.hook_rules import check_different, hooks_of, metrics_of
+from replaylab.learners.training.hook_rules import check_different, hooks_of, metrics_of, restore_all, states_of
 from replaylab.learners.training.loop import learn_from
 from replaylab.learners.training.metrics_recorder import MetricsRecorder
 from replaylab.learners.training.state import check_feedback, environments
@@ -71,6 +71,7 @@ class LearnerRun:
 
     Attributes:
         skipped: Updates that were due while the shards held nothing.
+        until: The last number of steps at which something was due; a few more may be stored.
 
     Raises:
         ConfigError: Something does not fit training by actors.
@@ -106,7 +107,7 @@ class LearnerRun:
         self.limiter = Limiter(asked if samples_per_insert is None else samples_per_insert)
         self.steps_per_update = rows / self.limiter.samples_per_insert
         self.ahead = actors.environments * actors.unroll * DEPTH + int(self.steps_per_update) + 1
-        self.skipped = 0
+        self.skipped = self.until = 0
 
     def begin(self, remote: RemoteReplay) -> None:
         """Take the replay, and let the hooks begin."""
@@ -186,6 +187,8 @@ class LearnerRun:
             "agents": self.agents.state(),
             "clock": self.clock.state(),
             "skipped": np.array(self.skipped),
+            "until": np.array(self.until),
+            "hooks": states_of(self._hooks),
             "recorder": self.recorder.state(),
             "rows": self.recorder.table().columns,
         }
@@ -195,6 +198,8 @@ class LearnerRun:
         self.agents.restore(state["agents"])
         self.clock.restore(state["clock"])
         self.skipped = int(state["skipped"])
+        self.until = int(state.get("until", self.clock.steps))  # not there in what an earlier release has saved
+        restore_all(self._hooks, state.get("hooks", {}))
         self.recorder.restore(state["recorder"])
         self.recorder.restore_rows(self.seeds, Metrics(state["rows"]))
 

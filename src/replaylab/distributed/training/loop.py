@@ -21,6 +21,7 @@ from replaylab.distributed.training.actor import ActorDeclaration, Published
 from replaylab.distributed.training.crew import Crew, Stage
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.distributed.training.options import Actors, Shards
+from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import Hook
 from replaylab.learners.api.random_streams import Stream, sequence
 from replaylab.learners.metrics.metrics_table import Metrics
@@ -111,6 +112,10 @@ def train(
     """
     saving = [hook for hook in hooks if isinstance(hook, Checkpoints)]
     watching = [hook for hook in hooks if not isinstance(hook, Checkpoints)]
+    if len(saving) > 1:
+        raise ConfigError(f"`hooks` must have one Checkpoints at most with actors, but got {len(saving)}")
+    for one in saving:
+        one.check_folder()
     run = LearnerRun(configuration, seed, actors, samples_per_insert, watching)
     with closing(run.env), closing(RaySession(address)) as session:
         session.open()
@@ -153,8 +158,8 @@ def perform(plan: Plan) -> Metrics:
         crew = Crew(plan.stage(declare, writer), lives, actors.envs, actors.unroll)
         running.callback(crew.stop)
         run.begin(remote)
-        while not run.clock.over.all():
-            until = _next_stop(run, plan.checkpoints)
+        while run.until < run.clock.total:
+            until = run.until = _next_stop(run, plan.checkpoints)
             _advance(run, crew, until, actors.publish_every, lambda: plan.tell(run, crew, remote))
             run.evaluate(until)
             if plan.checkpoints is not None and _due(run, plan.checkpoints, until):
@@ -181,7 +186,7 @@ def _advance(run: LearnerRun, crew: Crew, until: int, publish_every: int, tell: 
     while True:
         crew.ask(min(until, run.wanted) - run.clock.steps - crew.in_flight, newest)
         may_learn = run.may_learn()
-        if not may_learn and not crew.in_flight:
+        if run.clock.steps >= until and not may_learn and not crew.in_flight:
             return
         reports = crew.collect(0.0 if may_learn else SECONDS_TO_WAIT)
         run.take(reports)
@@ -193,8 +198,8 @@ def _advance(run: LearnerRun, crew: Crew, until: int, publish_every: int, tell: 
 
 
 def _next_stop(run: LearnerRun, checkpoints: Checkpoints | None) -> int:
-    """Return the next number of steps at which something is due."""
-    now, total = run.clock.steps, run.clock.total
+    """Return the next number of steps at which something is due, after the last such, whatever is stored by now."""
+    now, total = run.until, run.clock.total
     periods = [run.configuration.eval_every, checkpoints and checkpoints.every]
     return min([total, *((now // one + 1) * one for one in periods if one)])
 
@@ -247,6 +252,5 @@ def _means(plan: Plan) -> dict[str, Any]:
 def _modules_of(configuration: TrainingConfig) -> set[str]:
     """Return the first parts of the names of all modules that a configuration is made of."""
     parts = (configuration.learner, *configuration.transforms)
-    named = {type(one).__module__.partition(".")[0] for one in parts}
-    given = [configuration.env_id, dict(configuration.env_options or {}), vars(configuration.learner)]
-    return named.union(*map(modules_named, given))
+    settings = [getattr(one, "__dict__", {}) for one in parts]
+    return modules_named([configuration.env_id, dict(configuration.env_options or {}), *map(type, parts), *settings])

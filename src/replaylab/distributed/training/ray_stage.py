@@ -9,39 +9,44 @@ from typing import Any, cast
 
 import ray
 
+import replaylab
 from replaylab.distributed.own_code import digest_of, unpacked
 from replaylab.distributed.replay import RemoteWriter
 from replaylab.distributed.replay.shards.packing import Packed, answered
 from replaylab.distributed.replay.shards.ray_transport import NAMESPACE, PATIENCE, RayClient, RayPending, parcel
 from replaylab.distributed.replay.shards.transport import Pending
 from replaylab.distributed.training.actor import Actor, ActorDeclaration, Report
+from replaylab.distributed.versions import check_version
 from replaylab.learners.api.protocols import State
 
 
 class RayActor:
-    """An actor in a process of its own, made by its first call, so that errors come out of that.
+    """An actor in a process of its own, made by its first call, `begin`, so that errors come out of that.
 
     Args:
         code: The user's own modules, packed; b"": none.
         declared: What it is made from, pickled, since that may need them.
         writer: Of its environments.
+        version: Of replaylab, where it is started.
     """
 
-    def __init__(self, code: bytes, declared: bytes, writer: RemoteWriter) -> None:
-        self._code, self._declared, self._writer = code, declared, writer
-        self._actor: Actor | None = None
+    def __init__(self, code: bytes, declared: bytes, writer: RemoteWriter, version: str) -> None:
+        self._code, self._declared, self._writer, self._version = code, declared, writer, version
 
     def handle(self, message: Packed, parcel: Packed | None = None) -> Packed:
         """Make a packed call, as `RayClient` sends it."""
         return answered(self, message, parcel)
 
+    def begin(self) -> None:
+        """Make its environments and its copy of the policy."""
+        check_version(self._version)
+        os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed
+        if self._code:
+            sys.path.insert(0, str(unpacked(digest_of(self._code), lambda: self._code)))
+        self._actor = Actor(pickle.loads(self._declared), self._writer)
+
     def step(self, version: int, count: int, weights: State) -> Report:
         """Take steps; see `Actor.step`."""
-        if self._actor is None:
-            os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed
-            if self._code:
-                sys.path.insert(0, str(unpacked(digest_of(self._code), lambda: self._code)))
-            self._actor = Actor(pickle.loads(self._declared), self._writer)
         return self._actor.step(version, count, weights)
 
 
@@ -71,7 +76,8 @@ class RayStage:
         options = {"name": f"{self.run}/actor-{number}/{life}", "namespace": NAMESPACE, "max_restarts": 0}
         made = ray.remote(RayActor).options(**options, num_cpus=self.cores, scheduling_strategy="SPREAD")
         declared = ray.cloudpickle.dumps(self.declare(number, life))  # type: ignore[no-untyped-call]
-        return RayClient(number, life, made.remote(self._shipped[0], declared, self.writer(number)), PATIENCE)
+        actor = made.remote(self._shipped[0], declared, self.writer(number), replaylab.__version__)
+        return RayClient(number, life, actor, PATIENCE)
 
     def publish(self, weights: State) -> Any:
         """Return weights packed, where they are large in Ray's store, once for all actors."""

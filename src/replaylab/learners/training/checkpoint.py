@@ -150,13 +150,21 @@ class Checkpoints(Hook):
             StorageError: Something is in the way of the folder.
             ConfigError: The environment or the replay cannot continue from a checkpoint.
         """
-        there = next(one for one in (self.folder.absolute(), *self.folder.absolute().parents) if one.exists())
-        if not there.is_dir():
-            raise StorageError(f"`folder` must be a folder, but {there} is a file: give another place, or move it away")
+        self.check_folder()
         if self.every is not None:
             env_state.check(run.env, run.env_id, "a checkpoint")
             require(run.replay, RestorableReplay, "a checkpoint")
             self._next = self._after(run, self.every)
+
+    def check_folder(self) -> None:
+        """Raise where no folder can be made.
+
+        Raises:
+            StorageError: Something is in the way of it.
+        """
+        there = next(one for one in (self.folder.absolute(), *self.folder.absolute().parents) if one.exists())
+        if not there.is_dir():
+            raise StorageError(f"`folder` must be a folder, but {there} is a file: give another place, or move it away")
 
     def before_turn(self, run: TrainingRun) -> None:
         """Save the run where that is due.

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from replaylab.arguments import checked, instance, shown, tuple_of
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, SnapshotError
 from replaylab.learners.api.hooks import EnvStep, Hook, HookSource, TrainingRun
 from replaylab.learners.metrics.registry import Metric
 
@@ -73,6 +73,41 @@ def check_state(hook: Hook, replicas: int | None = None) -> dict[str, Any]:
                 "`restore` must take what it is given, or `keep` say how the hook goes on with fewer"
             )
     return state
+
+
+def states_of(hooks: Sequence[Hook]) -> dict[str, Any]:
+    """Return what all hooks need in a checkpoint.
+
+    Raises:
+        ConfigError: Two use the same name, or one has what no checkpoint holds.
+    """
+    state: dict[str, Any] = {}
+    for hook in hooks:
+        own = check_state(hook)
+        if twice := own.keys() & state.keys():
+            raise ConfigError(
+                f"`state` of {type(hook).__name__} must have names of its own, but `{min(twice)}` is another hook's"
+            )
+        state |= own
+    return state
+
+
+def restore_all(hooks: Sequence[Hook], state: Mapping[str, Any]) -> None:
+    """Continue from what `states_of` returned.
+
+    Raises:
+        SnapshotError: A hook finds nothing of its own in it.
+    """
+    for hook in hooks:
+        if type(hook).restore is Hook.restore:
+            continue
+        try:
+            hook.restore(state)
+        except KeyError as error:
+            raise SnapshotError(
+                f"{type(hook).__name__} finds nothing of its own in the checkpoint ({error}); continue with the "
+                "settings and the hooks that the run began with"
+            ) from error
 
 
 def _leaves(state: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:

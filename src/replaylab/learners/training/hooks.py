@@ -4,13 +4,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from replaylab.arguments import function, optional, takes
-from replaylab.errors import ConfigError, SnapshotError
 from replaylab.learners.api.hooks import Bools, Floats, Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents
 from replaylab.learners.training.batch_measures import BatchMeasures
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.evaluations import Evaluations
-from replaylab.learners.training.hook_rules import check_different, check_state, hooks_of, metrics_of, storing
+from replaylab.learners.training.hook_rules import (
+    check_different,
+    check_state,
+    hooks_of,
+    metrics_of,
+    restore_all,
+    states_of,
+    storing,
+)
 from replaylab.learners.training.metrics_recorder import MetricsRecorder
 from replaylab.learners.training.visits import Visits
 
@@ -74,15 +81,7 @@ class Hooks:
         Raises:
             ConfigError: Two use the same name, or one has what no checkpoint holds.
         """
-        state: dict[str, Any] = {}
-        for hook in self._all:
-            own = check_state(hook)
-            if twice := own.keys() & state.keys():
-                raise ConfigError(
-                    f"`state` of {type(hook).__name__} must have names of its own, but `{min(twice)}` is another hook's"
-                )
-            state |= own
-        return state
+        return states_of(self._all)
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned.
@@ -90,16 +89,7 @@ class Hooks:
         Raises:
             SnapshotError: A hook finds nothing of its own in it.
         """
-        for hook in self._all:
-            if type(hook).restore is Hook.restore:
-                continue
-            try:
-                hook.restore(state)
-            except KeyError as error:
-                raise SnapshotError(
-                    f"{type(hook).__name__} finds nothing of its own in the checkpoint ({error}); continue with the "
-                    "settings and the hooks that the run began with"
-                ) from error
+        restore_all(self._all, state)
 
     @property
     def with_state(self) -> list[str]:

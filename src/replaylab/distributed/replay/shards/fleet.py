@@ -10,12 +10,15 @@ from typing import Any
 from replaylab.distributed.replay.shards.ids import MOST_EPOCHS
 from replaylab.distributed.replay.shards.shard import Tally
 from replaylab.distributed.replay.shards.transport import Declaration, Pending, ShardClient, ShardLost, Transport
-from replaylab.errors import StorageError
+from replaylab.errors import SnapshotError, StorageError
 
 log = logging.getLogger("replaylab.distributed")
 
 PAUSE = 1.0
 """Seconds before a shard that could not be started is started again."""
+
+MOST_FAILURES = 60
+"""Times in a row that a shard may fail to begin from its snapshot, whole as that may be, before it begins empty."""
 
 
 @dataclass
@@ -33,6 +36,7 @@ class Place:
         losses: How many shards were lost here.
         lost_steps: Steps that were lost with them, as far as they had told.
         retry_at: When to start one again, where that has failed.
+        failures: How often in a row it has failed in a shard that was there.
     """
 
     declaration: Declaration
@@ -45,6 +49,7 @@ class Place:
     losses: int = 0
     lost_steps: int = 0
     retry_at: float | None = None
+    failures: int = 0
 
     @property
     def number(self) -> int:
@@ -238,7 +243,8 @@ class Fleet:
                 log.warning("shard %d (epoch %d) could not begin: %s", place.number, place.epoch, error)
                 place.begun.stop()
                 place.begun, place.retry_at = None, monotonic() + PAUSE
-                if not isinstance(error, ShardLost):  # then its snapshot is of no use
+                place.failures += not isinstance(error, ShardLost)
+                if isinstance(error, SnapshotError) or place.failures >= MOST_FAILURES:
                     place.declaration = replace(place.declaration, folder=None)
 
     def _check_going(self) -> None:
@@ -256,7 +262,7 @@ class Fleet:
         lost = max(place.told - tally.added, 0)
         if place.begun is not None and place.begun.client is not None:
             place.client = place.begun.client
-        place.begun, place.tally = None, tally
+        place.begun, place.tally, place.failures = None, tally, 0
         place.former += lost
         place.lost_steps += lost
         place.told = tally.added

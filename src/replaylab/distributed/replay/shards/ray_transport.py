@@ -9,7 +9,8 @@ from typing import Any
 from replaylab.distributed.replay.shards.packing import Packed, answered, packed, unpacked
 from replaylab.distributed.replay.shards.shard import Shard, Tally
 from replaylab.distributed.replay.shards.transport import Declaration, ShardLost
-from replaylab.errors import ConfigError, MissingExtraError, StorageError
+from replaylab.distributed.versions import lacking
+from replaylab.errors import ConfigError, MissingExtraError, ReplayError, StorageError
 
 try:
     import ray
@@ -34,6 +35,7 @@ LOST = (
     *(exceptions.RayActorError, exceptions.ActorUnavailableError, exceptions.ObjectLostError),
     *(exceptions.NodeDiedError, exceptions.WorkerCrashedError),
     *(exceptions.RaySystemError, exceptions.TaskCancelledError),
+    *(exceptions.OutOfMemoryError, exceptions.LocalRayletDiedError),  # Ray ends workers where memory runs short
 )
 
 
@@ -89,7 +91,19 @@ class RayPending:
         except LOST as error:
             raise ShardLost(str(error)) from error
         except exceptions.RayTaskError as error:
-            raise error.cause from None
+            raise _cause(error) from None
+        except exceptions.RayError as error:
+            raise StorageError(f"Ray has no answer of a shard or an actor: {str(error).strip()}") from error
+
+
+def _cause(error: Any) -> BaseException:
+    """Return what was raised elsewhere, with where that was if it is no error of this library's."""
+    if said := lacking(str(error)):
+        return ConfigError(said)
+    cause: BaseException = error.cause
+    if not isinstance(cause, ReplayError):
+        cause.add_note(f"raised in another process of the Ray cluster:\n{error.traceback_str}")
+    return cause
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from replaylab.distributed.replay.shards.packing import Packed, unpacked
 from replaylab.distributed.replay.shards.reinsertion import absorb
 from replaylab.distributed.replay.shards.transport import Declaration
 from replaylab.distributed.replay.shards.trees import map_tree, spread
+from replaylab.distributed.versions import check_version
 from replaylab.errors import EmptyBufferError, ReplayError
 from replaylab.replay import Fifo, ReplayBuffer
 
@@ -64,6 +65,7 @@ class Shard:
     def begin(self) -> Tally:
         """Make the buffer: empty, from this place's snapshot, or from a part of other shards' steps."""
         given = self._declared
+        check_version(given.version)
         self._started = monotonic()
         self._serial = self._stored = self._drawn = self._fed = self._stale = self._repeated = 0
         self._notes = ShardNotes.empty(given.options["capacity"])

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import replaylab
+
 
 class ShardLost(Exception):  # noqa: N818 - callers never see it: the call is made good elsewhere
     """A shard does not answer any more."""
@@ -26,6 +28,7 @@ class Declaration:
         given: Arguments of `ReplayBuffer.load`.
         absorbs: Folders of other shards' snapshots; it takes its part of their steps in.
         parts: Of how many parts.
+        version: Of replaylab, where the replay is.
     """
 
     number: int
@@ -36,6 +39,7 @@ class Declaration:
     given: Mapping[str, Any] | None = None
     absorbs: tuple[str, ...] = ()
     parts: int = 1
+    version: str = replaylab.__version__
 
 
 class Pending(Protocol):

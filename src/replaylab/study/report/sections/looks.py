@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from replaylab.files.atomic import whole_file
 from replaylab.number_format import counted
 from replaylab.study.analysis.comparisons import ComparisonResults
-from replaylab.study.report.page import KEYS, Page, ReportFigure, Section
+from replaylab.study.report.page import KEYS, Page, ReportFigure, Section, keys_of
 from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO, read_looks
 
 if TYPE_CHECKING:
@@ -44,16 +45,16 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     found = list(_looked(page))
     if not found:
         return None
-    figures = [*_sheets(page, found), *_videos(page, found)]
-    shown, left, used = [], 0, 0
-    for figure in figures:
+    shown, left, used = list[ReportFigure](), 0, 0
+    for figure in _sheets(page, found):
         size = sum(len(one) for _, panels in figure.groups for one in panels)
         if used + size > MOST_BYTES:
             left += 1
             continue
         shown.append(figure)
         used += size
-    beside = " The files beside it have those of sheets." if page.figure_files else ""
+    shown += _videos(page, MOST_BYTES - used)
+    beside = " The files beside it have them." if page.figure_files else ""
     note = f"{counted(left, 'more figure')} would make this page heavy.{beside}" if left else ""
     about = "Of the first seed of each strategy, when its training had ended."
     return Section("To look at", shown, [about], points=list(_not_made(page, found)), note=note)
@@ -114,19 +115,47 @@ def _sheet_rows(sheet: ReplaySheet) -> Iterator[tuple[Any, ...]]:
             yield (row.title, *numbers)
 
 
-def _videos(page: Page, found: Sequence[Looked]) -> Iterator[ReportFigure]:
+def _videos(page: Page, room: int) -> Iterator[ReportFigure]:
+    """Yield the moving pictures of each environment and learner, each of which is a file beside the page, too.
+
+    Args:
+        page: The page.
+        room: Bytes of them that the page may hold: the first seed's of a strategy, where it fits.
+    """
+    found = [
+        Looked(one, looks)
+        for one in page.study.present
+        if one.watch.video and VIDEO in (looks := read_looks(page.study.file_of(one)))
+    ]
+    files = dict(zip(map(id, found), keys_of("greedy_play", [_named(one.population) for one in found]), strict=True))
     for number, (cell, own) in enumerate(_cells(found, VIDEO).items()):
+        panels: dict[str, list[Markup]] = {}
+        for one in own:
+            population, file = one.population, f"figures/{files[id(one)]}.webp"
+            with whole_file(page.out / file) as temporary:
+                temporary.write_bytes(one.looks[VIDEO])
+            there = panels.setdefault(population.strategy, [])
+            moving = _moving(one.looks[VIDEO], population)
+            if not there and len(moving) <= room:
+                room -= len(moving)
+                there.append(moving)
+            there.append(Markup('<p><a href="{}">seed {}</a></p>').format(file, population.seeds[0]))
         steps = max(one.population.watch.video for one in own)
         yield ReportFigure(
             f"greedy_play{f'_{number + 1}' if number else ''}",
             f"Greedy play: {page.heading(*cell)}",
-            f"One episode without exploration, its first {steps:,} steps at most.",
+            f"One episode without exploration, its first {steps:,} steps at most; each seed’s is in a file beside this "
+            f"page.",
             (),
-            [(one.population.strategy, [_moving(one.looks[VIDEO], one.population)]) for one in own],
+            list(panels.items()),
             "small",
             folded=False,
             files=(),
         )
+
+
+def _named(population: Population) -> str:
+    return f"{population.environment} {population.learner} {population.strategy} {population.seeds[0]}"
 
 
 def _moving(content: bytes, population: Population) -> Markup:
