@@ -126,7 +126,7 @@ def test_what_else_ray_says_is_an_error_of_this_library(monkeypatch):
 
 def test_an_error_tells_where_it_was_raised(monkeypatch):
     elsewhere = ray.exceptions.RayTaskError("step", "File mine.py, line 3, in step", ZeroDivisionError("by zero"))
-    monkeypatch.setattr(ray, "get", raising(elsewhere))
+    monkeypatch.setattr(ray, "get", raising(elsewhere.as_instanceof_cause()))  # as Ray raises it
     with pytest.raises(ZeroDivisionError, match="by zero") as told:
         RayClient(0, 0, Actor(1), PATIENCE).call("step").result()
     assert "File mine.py, line 3, in step" in told.value.__notes__[0]
@@ -134,7 +134,9 @@ def test_an_error_tells_where_it_was_raised(monkeypatch):
 
 def test_a_node_without_this_library_is_told_in_one_line(monkeypatch):
     words = "The actor failed to import: ModuleNotFoundError: No module named 'replaylab'"
-    monkeypatch.setattr(ray, "get", raising(ray.exceptions.RayTaskError("begin", words, RuntimeError(words))))
+    monkeypatch.setattr(
+        ray, "get", raising(ray.exceptions.RayTaskError("begin", words, RuntimeError(words)).as_instanceof_cause())
+    )
     with pytest.raises(
         ConfigError, match=r"^Every node of the Ray cluster needs replaylab \S+, but one cannot import it"
     ):

@@ -102,7 +102,7 @@ def _cause(error: Any) -> BaseException:
         return ConfigError(said)
     cause: BaseException = error.cause
     if not isinstance(cause, ReplayError):
-        cause.add_note(f"raised in another process of the Ray cluster:\n{error.traceback_str}")
+        cause.add_note(f"raised in another process of the Ray cluster:\n{error}")
     return cause
 
 
