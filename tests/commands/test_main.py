@@ -233,6 +233,20 @@ def test_train_saves_and_goes_on(tmp_path, capsys):
     assert "holds no run" in capsys.readouterr().err
 
 
+def test_what_is_there_is_not_overwritten(tmp_path, capsys):
+    run, mine = tmp_path / "run", tmp_path / "mine.py"
+    options = ["train", "--env", "FrozenLake-v1", "--learner", "sarsa", "--episodes", "20", "--seeds", "1"]
+    assert cli.main([*options, "--save", str(run)]) == 0
+    saved = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    assert cli.main([*options, "--strategy", "prioritized", "--save", str(run)]) == 2
+    assert f"--save must be a folder without a run, but {run} holds one; go on with it" in capsys.readouterr().err
+    mine.write_text("precious")
+    assert cli.main([*options, "--out", str(mine)]) == 2
+    assert "--out must be a new file, or one of Parquet to replace, but" in capsys.readouterr().err
+    assert mine.read_text() == "precious"
+    assert saved == {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+
+
 def test_tables_are_trained_without_pytorch(tmp_path):
     options = ["train", "--env", "FrozenLake-v1", "--learner", "sarsa", "--steps", "60", "--seeds", "2"]
     code = f"import sys; from replaylab.commands import main; assert main.main({options}) == 0; "

@@ -23,3 +23,27 @@ def check_place(command: str, option: str, path: Path | None, *, is_file: bool) 
             path.open("ab").close()
     except (OSError, ValueError) as error:
         raise SpecError(f"{command}: --{option} {path} cannot be written: {error}") from error
+
+
+def check_no_run(command: str, folder: Path | None) -> None:
+    """Raise SpecError where a folder to save in holds what another run has saved."""
+    if folder is None or not (folder / "population.json").is_file():
+        return
+    saved = [folder / "run.json", folder / "distributed.json", *folder.glob("agents-*.npz")]
+    if any(one.is_file() for one in saved):
+        raise SpecError(
+            f"{command}: --save must be a folder without a run, but {folder} holds one; go on with it (--resume "
+            f"{folder}), or give another folder"
+        )
+
+
+def check_replaceable(command: str, option: str, path: Path | None, begins: bytes, kind: str) -> None:
+    """Raise SpecError where a file to write is there, and is of another kind than what is written to it."""
+    if path is None or not path.is_file() or not path.stat().st_size:
+        return
+    with path.open("rb") as file:
+        if file.read(len(begins)) != begins:
+            raise SpecError(
+                f"{command}: --{option} must be a new file, or one of {kind} to replace, but {path} is another one; "
+                f"give another name, or move it away"
+            )

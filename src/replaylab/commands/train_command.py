@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from replaylab.commands.places import check_place
+from replaylab.commands.places import check_no_run, check_place, check_replaceable
 from replaylab.errors import ReplayError, SpecError
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ class TrainCommand:
         population = saved_population(self.resume) if self.resume else self._population(described_population)
         for option in ("out", "video", "tensorboard", "save"):
             check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
+        check_no_run("train", self.save)
+        check_replaceable("train", "out", self.out, b"PAR1", "Parquet")
         check_population(population)
         try:
             train_and_report(

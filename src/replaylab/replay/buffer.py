@@ -374,9 +374,14 @@ class ReplayBuffer(Episodic):
         if (td_error is None) == (priority is None):
             raise ConfigError("`update_priorities` takes either `td_error` or `priority`; pass exactly one of them")
         values = priority if td_error is None else td_error
+        name = "priority" if td_error is None else "td_error"
         if self._custom is None:
-            return self._core.update(ids, values, td_error is not None)
-        rows, fed = ids_array(ids), values_array("priority" if td_error is None else "td_error", values)
+            try:
+                return self._core.update(ids, values, td_error is not None)
+            except TypeError:
+                values_array(name, values)  # which says of PyTorch's error, of bfloat16, what to do
+                raise
+        rows, fed = ids_array(ids), values_array(name, values)
         found = self._core.update(rows, fed, td_error is not None)
         shape = (self.replicas or 1, -1)
         rows, fed = rows.reshape(shape), fed.reshape(shape)

@@ -70,13 +70,13 @@ def single_frames(fields: dict[str, Tree], stack: FrameStack) -> dict[str, Tree]
 
 
 def autoreset_of_env(env: Any) -> str | None:
-    """Return the autoreset mode a vector environment declares, None for a single environment.
+    """Return the autoreset mode a vector environment declares; of a single one None, unless a wrapper resets it.
 
     Raises:
         ConfigError: A vector environment declares none.
     """
     if not hasattr(env, "single_observation_space"):
-        return None
+        return "next_step" if _resets_itself(env) else None
     mode = (env.metadata or {}).get("autoreset_mode")
     if mode is None:
         raise ConfigError(
@@ -84,3 +84,12 @@ def autoreset_of_env(env: Any) -> str | None:
             "set it there to a gymnasium.vector.AutoresetMode"
         )
     return mode_name(mode)
+
+
+def _resets_itself(env: Any) -> bool:
+    """Whether a single environment has Gymnasium's wrapper `Autoreset` around it, anywhere."""
+    while hasattr(env, "env"):
+        if type(env).__name__ == "Autoreset" and type(env).__module__.startswith("gymnasium."):
+            return True
+        env = env.env
+    return False

@@ -19,11 +19,16 @@ def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
     Args:
         steps: shape (T,), increasing.
         values: shape (..., T).
+
+    Raises:
+        ConfigError: the steps decrease somewhere, or are all the same.
     """
-    x = np.asarray(steps, dtype=np.float64)
+    x = _in_order(steps)
     y = np.asarray(values, dtype=np.float64)
     if len(x) == 1:
         return np.asarray(y[..., 0])
+    if x[-1] == x[0]:
+        raise ConfigError(f"`steps` must increase, but are all {x[0]:g}.")
     return np.asarray(np.trapezoid(y, x, axis=-1) / (x[-1] - x[0]))
 
 
@@ -37,10 +42,21 @@ def on_grid(steps: ArrayLike, values: ArrayLike, grid: ArrayLike) -> Floats:
         steps: shape (n,), non-decreasing, n >= 1.
         values: shape (n,).
         grid: shape (T,).
+
+    Raises:
+        ConfigError: the steps decrease somewhere.
     """
-    x = np.asarray(steps)
+    x = _in_order(steps)
     newest = np.searchsorted(x, np.asarray(grid), side="right") - 1
     return np.asarray(values, dtype=np.float64)[np.maximum(newest, 0)]
+
+
+def _in_order(steps: ArrayLike) -> Floats:
+    x = np.asarray(steps, dtype=np.float64)
+    if not (np.diff(x) >= 0).all():
+        at = int(np.argmin(np.diff(x) >= 0))
+        raise ConfigError(f"`steps` must not decrease, but {x[at]:g} is followed by {x[at + 1]:g}; sort them before.")
+    return x
 
 
 @takes(values=NUMBERS, low=FINITE, high=FINITE)

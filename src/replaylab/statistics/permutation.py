@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from replaylab.arguments import optional, seed_number, takes
-from replaylab.errors import ShapeError
+from replaylab.arguments import optional, reals, seed_number, takes
+from replaylab.errors import ConfigError, ShapeError
 from replaylab.statistics.interquartile_means import interquartile_mean, iqm_difference
 from replaylab.statistics.resampling import COUNT, NUMBERS, Floats, as_pairs
 
@@ -140,17 +140,23 @@ def _abs_t(means: Floats, differences: Floats, runs: NDArray[np.intp]) -> Floats
     return np.asarray(np.divide(size, np.sqrt(variance / runs), out=np.zeros_like(size), where=variance > 0))
 
 
-@takes(p_values=NUMBERS)
+@takes(p_values=reals(finite=True))
 def holm(p_values: ArrayLike) -> Floats:
     """Return Holm's step-down adjusted p-values, shape (K,): reject where adjusted <= alpha.
 
     With p_(1) <= ... <= p_(K), adjusted p_(j) = max over i <= j of min(1, (K - i + 1) p_(i)). The chance
     of even one false alarm in the family is at most alpha, whatever the dependence (Holm 1979, Scand. J.
     Statist. 6, 65-70).
+
+    Raises:
+        ShapeError: they are not (K,).
+        ConfigError: one is no chance.
     """
     p = np.asarray(p_values, dtype=np.float64)
     if p.ndim != 1:
         raise ShapeError(f"P-values must be of shape (K,), but got shape {p.shape}.")
+    if not ((p >= 0.0) & (p <= 1.0)).all():
+        raise ConfigError(f"P-values must be from 0 to 1, but got {p[(p < 0.0) | (p > 1.0)][0]:g}.")
     order = np.argsort(p, kind="stable")
     adjusted = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
     result = np.empty_like(adjusted)

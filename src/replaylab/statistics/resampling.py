@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, stdtr, stdtrit
 
 from replaylab.arguments import INSIDE, instance, reals, takes, whole
-from replaylab.errors import ShapeError
+from replaylab.errors import NonFiniteError, ShapeError
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ RESAMPLES = 10_000
 NUMBERS = reals()
 """What values must be whose shape the function looks at itself."""
 
-VALUES = reals("N")
+VALUES = reals("N", finite=True)
 """What values, one for each run or more, must be."""
 
 COUNT = whole(most=2**31 - 1)
@@ -59,12 +59,20 @@ def as_strata(values: ArrayLike) -> Floats:
 
     Raises:
         ShapeError: they have another shape, or no run.
+        NonFiniteError: one is NaN or infinite.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or 0 in array.shape:
         raise ShapeError(f"Values must be of shape (N,) or (N, M) with N >= 1, but got shape {array.shape}.")
+    wrong = np.argwhere(~np.isfinite(array))
+    if len(wrong):
+        at = tuple(wrong[0].tolist())
+        raise NonFiniteError(
+            f"Values must be finite, but got {array[at]} for run {at[0]}: leave a run without a number out, of both "
+            f"groups where they are paired."
+        )
     return array
 
 

@@ -137,7 +137,40 @@ def test_a_module_sees_a_box_in_its_shape_and_dtype():
     for space in (PIXELS, spaces.Box(-1, 1, (2, 3), np.float64), spaces.Discrete(7)):
         obs = np.zeros((1, 5, *space.shape), space.dtype)
         assert learner.agents(space, ACTIONS, [0]).q_values(obs).shape == (1, 5, 3)
-    assert seen == [((5, 4, 40, 36), torch.uint8), ((5, 2, 3), torch.float32), ((5, 7), torch.float32)]
+    kinds = [((4, 40, 36), torch.uint8), ((2, 3), torch.float32), ((7,), torch.float32)]
+    assert seen == [((count, *shape), dtype) for shape, dtype in kinds for count in (2, 5)]  # checked, and asked
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        (lambda *_: None, r"^`module` of DQN must return a torch\.nn\.Module, but returned None$"),
+        (lambda *_: nn.Linear(4, 1), r"of float32 to Q-values \(B, 3\), but returned shape \(2, 1\) of two$"),
+        (lambda *_: nn.Linear(4, 4), r"to Q-values \(B, 3\), but returned shape \(2, 4\) of two$"),
+        (lambda *_: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), r"returned shape \(2,\) of two$"),
+        (lambda *_: nn.LSTM(4, 3), r"\(B, 3\), but returned \(tensor"),
+        (lambda *_: nn.Linear(5, 3), r"must map observations \(B, 4\) of float32 .*, but it raised RuntimeError: mat1"),
+        (lambda *_: nn.Linear(4, 3).double(), r"but it raised RuntimeError: "),
+    ],
+)
+def test_a_module_that_gives_no_q_values_is_told_before_training(module, said):
+    with pytest.raises(ConfigError, match=said):
+        settings(module=module).agents(BOX, ACTIONS, [0])
+
+
+def test_looking_at_a_module_leaves_no_trace():
+    """Neither in statistics of its own nor in PyTorch's generator, which dropout draws from."""
+    made = []
+
+    def module(space, num_actions):
+        made.append(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, num_actions)))
+        return made[0]
+
+    before = torch.random.get_rng_state()
+    settings(module=module).agents(BOX, ACTIONS, [0])
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert made[0].training
+    assert made[0][1].num_batches_tracked == 0
 
 
 def test_dueling_values_are_the_states_value_plus_centred_advantages():

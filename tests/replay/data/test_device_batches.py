@@ -155,6 +155,13 @@ class TestFeedback:
         plain.update_priorities(plain.sample(8).id, td_error.detach().numpy())
         np.testing.assert_array_equal(plain.sample(8).id, buffer.sample(8).id)
 
+    def test_of_what_pytorch_alone_knows_is_refused(self):
+        buffer = make()
+        with pytest.raises(DtypeError, match=r"`td_error` must be .*BFloat16; give .* `\.float\(\)` of bfloat16"):
+            buffer.update_priorities([39], torch.ones(1, dtype=torch.bfloat16))
+        with pytest.raises(DtypeError, match=r"`x` must be an array, .*requires grad.*; give `\.detach\(\)`"):
+            ReplayBuffer(4, {"x": Field()}).add(x=torch.tensor(1.0, requires_grad=True))
+
     @pytest.mark.parametrize("dtype", [bool, jnp.bfloat16])
     def test_of_what_numpy_does_not_know_as_numbers_is_refused(self, dtype):
         buffer = make()

@@ -346,3 +346,37 @@ def test_no_stored_transition_of_cartpole_crosses_a_reset(kind, mode):
     assert fallen.sum() > 20
     if mode != AutoresetMode.NEXT_STEP:
         assert n == 1000
+
+
+class ThreeSteps(gym.Env):
+    """Shows its episode and how far it is; three steps long."""
+
+    observation_space = gym.spaces.Box(-9, 99, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    episode = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.episode, self.t = self.episode + 1, 0
+        return np.array([self.episode, 0], np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.array([self.episode, self.t], np.float32), 1.0, self.t == 3, False, {}
+
+
+@pytest.mark.parametrize("outer", [lambda env: env, gym.wrappers.RecordEpisodeStatistics])
+def test_a_single_environment_that_a_wrapper_resets(outer):
+    env = outer(gym.wrappers.Autoreset(ThreeSteps()))
+    buffer = ReplayBuffer.for_env(env, 100, seed=0)
+    assert buffer.autoreset == "next_step"
+    assert ReplayBuffer.for_env(ThreeSteps(), 100).autoreset is None
+    obs, _ = env.reset()
+    for _ in range(20):
+        next_obs, reward, terminated, truncated, _ = env.step(0)
+        buffer.add(obs=obs, action=0, reward=reward, next_obs=next_obs, terminated=terminated, truncated=truncated)
+        obs = next_obs
+    batch = buffer.sample(200)
+    assert len(buffer) == 15
+    assert (batch.next_obs[:, 0] == batch.obs[:, 0]).all()
+    assert (batch.next_obs[:, 1] == batch.obs[:, 1] + 1).all()

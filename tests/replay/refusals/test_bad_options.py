@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from replaylab.errors import ConfigError, DtypeError, FieldError, OverSizeError, SnapshotError, StorageError
+from replaylab.errors import (
+    ConfigError,
+    DtypeError,
+    FieldError,
+    NonFiniteError,
+    OverSizeError,
+    SnapshotError,
+    StorageError,
+)
 from replaylab.replay import (
     LAP,
     AntiPrioritized,
@@ -127,6 +135,20 @@ class TestTransforms:
         buffer.add(obs=obs, next_obs=obs, reward=0, terminated=False, truncated=False)
         message = f"`compute_reward` of Hindsight must return real numbers, but returned {np.dtype(dtype)}"
         refuses(ConfigError, message, lambda: buffer.sample(64))
+
+    @pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e300])
+    def test_rewards_can_be_held(self, wrong):
+        goals = {"achieved_goal": Field(), "desired_goal": Field()}
+        ends = {"terminated": Field((), bool), "truncated": Field((), bool)}
+        transform = Hindsight(lambda a, *_: np.full(len(a), wrong), lambda a, *_: a > 9)
+        fields = {"obs": goals, "next_obs": goals, "reward": Field(), **ends}
+        buffer = ReplayBuffer(9, fields, transforms=(transform,), seed=0)
+        obs = dict.fromkeys(goals, 0.0)
+        buffer.add(obs=obs, next_obs=obs, reward=0, terminated=False, truncated=False)
+        message = (
+            f"`compute_reward` of Hindsight must return finite numbers that float32 can hold, but returned {wrong}"
+        )
+        refuses(NonFiniteError, message, lambda: buffer.sample(64))
 
     def test_batches_that_do_not_fit(self):
         """However few rows they have."""

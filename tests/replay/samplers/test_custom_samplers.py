@@ -23,6 +23,15 @@ class Written(CustomSampler):
         return super().draw(view, batch_size, rng) if self.drawn is None else self.drawn
 
 
+@dataclass(frozen=True)
+class Soft(CustomSampler):
+    """A law as it comes from PyTorch or JAX, in float32."""
+
+    def law(self, view, batch_size):
+        weights = np.exp(np.sin(view.ids)).astype(np.float32)
+        return weights / weights.sum()
+
+
 def filled(sampler, capacity=4, steps=6):
     buffer = ReplayBuffer(capacity, {"x": Field()}, sampler=sampler, seed=0)
     buffer.extend(x=np.arange(float(steps)))
@@ -88,10 +97,22 @@ class TestRefusals:
         for ask in (lambda: buffer.sample(2), lambda: buffer.probabilities([5], batch_size=2)):
             with pytest.raises(ConfigError) as caught:
                 ask()
-            assert str(caught.value) == (
-                "`law` of Written must return 4 chances that sum to 1, but returned an array of shape "
-                f"({len(chances)},) that sums to {np.sum(chances)}"
-            )
+            said = {
+                (0.5, 0.5): "an array of shape (2,)",
+                (0.5, 0.5, 0.5, 0.5): "some that sum to 2.0; divide them by their sum",
+                (-1.0, 1.0, 0.5, 0.5): "-1.0 for the step with the id 2",
+            }
+            told = said.get(chances, "nan for the step with the id 2")
+            assert str(caught.value) == f"`law` of Written must return 4 chances that sum to 1, but returned {told}"
+
+    @pytest.mark.parametrize("count", [16, 50, 100, 333, 1_000, 10_000])
+    def test_a_law_in_float32_is_drawn_from(self, count):
+        """Its sum is off by more than `Generator.choice` allows."""
+        buffer = filled(Soft(), capacity=count, steps=count)
+        for _ in range(20):
+            batch = buffer.sample(8)
+            assert np.allclose(buffer.probabilities(batch.id, batch_size=8), batch.probability, rtol=1e-6)
+        assert abs(buffer.probabilities(np.arange(count), batch_size=8).sum() - 1.0) < 1e-12
 
     @pytest.mark.parametrize("drawn", [[1, 5], [5, 6], [-1], [[5, 4]]])
     def test_ids_that_are_not_stored(self, drawn):

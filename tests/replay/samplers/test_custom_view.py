@@ -112,9 +112,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("chances", [[0.5, 0.5], [0.5] * 4, [1.5, -0.5, 0, 0], [np.nan] * 4])
     def test_a_law_that_is_none(self, chances):
-        with pytest.raises(
-            ConfigError, match="`law` of Wrong must return 4 chances that sum to 1, but returned an array"
-        ):
+        with pytest.raises(ConfigError, match="`law` of Wrong must return 4 chances that sum to 1, but returned "):
             self.filled(Wrong(chances=tuple(chances))).sample(2)
 
     @pytest.mark.parametrize("ids", [[0, 3], [3, 6], [-1], [[2, 3]], 3])

@@ -18,6 +18,7 @@ import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
 
+from replaylab.arguments import shown
 from replaylab.errors import ConfigError
 from replaylab.learners.api.exploration import EpsilonGreedyAgents, at
 from replaylab.learners.api.observations import Inputs, as_they_are
@@ -272,7 +273,7 @@ def module_agents(
         seeds: One for each replica.
 
     Raises:
-        ConfigError: The network cannot see such observations.
+        ConfigError: The network cannot see such observations, or the learner's own module is none, or of other shapes.
     """
     num_actions = int(actions.n)
     boxed = isinstance(space, spaces.Box) and (learner.module is not None or layers is not None)
@@ -289,6 +290,38 @@ def module_agents(
         with torch.random.fork_rng(devices=[]):  # PyTorch's own generator stays where it is
             torch.default_generator.manual_seed(numbers(seed, Stream.INITIAL_WEIGHTS, 1)[0])
             module: nn.Module = learner.module(space, num_actions)
-            return module
+        check_module(module, space, num_actions, run=learner.device == "cpu")
+        return module
 
     return ModuleAgents(learner, make, as_they_are if inputs is None else inputs, actions, seeds)
+
+
+def check_module(module: Any, space: Space[Any], num_actions: int, *, run: bool) -> None:
+    """Raise unless a user's module maps observations (B, ...) to Q-values (B, A).
+
+    Args:
+        module: What the user's function has returned.
+        space: Of the observations.
+        num_actions: A.
+        run: Whether to look at what it returns, of two observations of zeros; a copy is asked, without randomness.
+
+    Raises:
+        ConfigError: It is no module, fails, or returns something else.
+    """
+    if not isinstance(module, nn.Module):
+        raise ConfigError(f"`module` of DQN must return a torch.nn.Module, but returned {shown(module)}")
+    if not run:
+        return
+    shape = space.shape if isinstance(space, spaces.Box) else (Inputs(space).size,)
+    dtype = space.dtype if isinstance(space, spaces.Box) else np.float32
+    seen = ", ".join(map(str, ("B", *shape)))
+    wanted = f"`module` of DQN must map observations ({seen}) of {np.dtype(dtype)} to Q-values (B, {num_actions})"
+    zeros = as_they_are(np.zeros((2, *shape), dtype))
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            values = copy.deepcopy(module).eval()(torch.from_numpy(np.ascontiguousarray(zeros)))
+    except Exception as error:  # of any kind: the module is the user's
+        raise ConfigError(f"{wanted}, but it raised {type(error).__name__}: {error}") from error
+    if not isinstance(values, Tensor) or tuple(values.shape) != (2, num_actions):
+        got = f"shape {tuple(values.shape)} of two" if isinstance(values, Tensor) else shown(values)
+        raise ConfigError(f"{wanted}, but returned {got}")

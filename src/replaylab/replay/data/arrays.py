@@ -85,11 +85,17 @@ def as_array(what: str, value: Any) -> npt.NDArray[Any]:
 
     Raises:
         ShapeError: It is a list of lists of unequal lengths.
+        DtypeError: It is another library's array that NumPy has no type for, or that must be detached before.
     """
     try:
         return np.asarray(value)
     except ValueError as error:
         raise ShapeError(f"{what} must be an array, but NumPy cannot make one of it: {error}") from None
+    except (TypeError, RuntimeError) as error:  # PyTorch's, of bfloat16 and of tensors with gradients
+        raise DtypeError(
+            f"{what} must be an array, but NumPy cannot make one of it: {error}; give `.detach()`, and `.float()` of "
+            f"bfloat16"
+        ) from None
 
 
 def steps_of(name: str, value: Any, axis: int) -> int:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.arguments import NOT_NEGATIVE, check, function, one_of, text
-from replaylab.errors import ConfigError, FieldError, ShapeError
+from replaylab.errors import ConfigError, FieldError, NonFiniteError, ShapeError
 from replaylab.replay.transforms.n_step import NStep
 from replaylab.replay.transforms.transform import OUTCOME, Fields, Transform, need_outcome
 
@@ -102,7 +102,14 @@ class Hindsight(Transform):
             before = terminated.copy()
             new_reward = self._checked("compute_reward", achieved, desired, rows)
             new_terminated = self._checked("compute_terminated", achieved, desired, rows)
-            reward.reshape(-1)[rows.numbers] = new_reward
+            with np.errstate(over="ignore"):
+                held = new_reward.astype(reward.dtype)
+            if not np.isfinite(held).all():
+                raise NonFiniteError(
+                    f"`compute_reward` of Hindsight must return finite numbers that {reward.dtype} can hold, but "
+                    f"returned {new_reward[~np.isfinite(held)][0]}"
+                )
+            reward.reshape(-1)[rows.numbers] = held
             terminated.reshape(-1)[rows.numbers] = new_terminated
             if "truncated" in columns:
                 columns["truncated"] |= before & ~terminated

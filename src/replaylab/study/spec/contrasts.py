@@ -96,10 +96,10 @@ class DeclaredContrast(BaseModel):
     equivalence: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
     """Differences up to this size do not matter; in the unit of the contrast."""
 
-    primary: bool = False
+    primary: Annotated[bool, Field(strict=True)] = False
     """Whether it is the one question of the study, tested alone."""
 
-    each_environment: bool = False
+    each_environment: Annotated[bool, Field(strict=True)] = False
     """Whether each of its environments is a further contrast, named "NAME, ENVIRONMENT"; never primary."""
 
     check: tuple[float, float] | None = None

@@ -57,7 +57,13 @@ def first_fault(error: Exception) -> str:
 
 def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
     """Return one message for everything pydantic found, a line each."""
-    return "\n".join(_line(dict(e), model, source) for e in error.errors(include_url=False))
+    return "\n".join(_line(dict(e), model, source) for e in error.errors(include_url=False) if not _follows(dict(e)))
+
+
+def _follows(found: dict[str, Any]) -> bool:
+    """Whether an error only follows from another: a list is too short, since an entry of it is wrong."""
+    given = found["input"]
+    return found["type"] == "too_short" and isinstance(given, list | tuple | dict) and len(given) > 0
 
 
 def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:

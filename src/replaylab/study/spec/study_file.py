@@ -85,6 +85,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from replaylab.errors import SpecError
 from replaylab.learners.training.configuration import IN_STUDIES
+from replaylab.study.spec.cells import check_cells
 from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve, with_arguments
 from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
 from replaylab.study.spec.display_text import Line, Prose
@@ -165,7 +166,7 @@ class Overrides(_Table):
     budget: Budget | None = None
     """In place of the study's; in the same unit."""
 
-    environments: tuple[EnvironmentId, ...] | None = None
+    environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)] | None = None
     """Which of the study's environments; None: all."""
 
     learners: tuple[Name, ...] | None = None
@@ -189,12 +190,12 @@ class Spec(_Table):
     learners: Annotated[dict[Name, Part], Field(min_length=1)]
     strategies: Annotated[dict[Name, Part], Field(min_length=1)]
     overrides: dict[Name, Overrides] = {}
-    learner_environments: dict[Name, tuple[EnvironmentId, ...]] = {}
+    learner_environments: dict[Name, Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]] = {}
     origins: Origins = Origins()
     env_options: dict[EnvironmentId, dict[str, Any]] = {}
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     population: Count = 10
-    keep_tapes: bool = False
+    keep_tapes: Annotated[bool, Field(strict=True)] = False
     baseline: str = "uniform"
     budget: Budget
     evaluation: EvaluationTable
@@ -405,9 +406,7 @@ class Spec(_Table):
         learners = {k: resolve(p, LEARNERS, f"learners.{k}", source) for k, p in spec.learners.items()}
         strategies = {k: resolve(p, STRATEGIES, f"strategies.{k}", source) for k, p in spec.strategies.items()}
         spec = spec.model_copy(update={"learners": learners, "strategies": strategies})
-        for strategy in strategies:
-            for learner in spec.learners_of(strategy):
-                spec.transforms_of(strategy, learner)
+        check_cells(spec, source)
         return spec
 
     @property

@@ -55,7 +55,7 @@ def made_up(folder, environment, states, seeds=6):
         evaluation={"every": 10, "episodes": 1},
         logging={"every": 10, "visits": True},
         measures={"every": 0},
-        learners={"q": {"type": "q_learning"}},
+        learners={"q": {"type": "q_learning", "batch_size": 4}},
         strategies={"uniform": {"type": "uniform"}, "same": {"type": "uniform"}, "near": {"type": "uniform"}},
     )
     made._there.write_records()

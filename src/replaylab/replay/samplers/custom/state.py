@@ -13,6 +13,12 @@ from replaylab.replay.data.seeding import PythonDraws
 from replaylab.replay.samplers.custom.records import Record
 from replaylab.replay.samplers.custom.sampler import CustomSampler, Floats, Ids, TopScores, View
 
+SUMS_TO_ONE = 1e-4
+"""How far the sum of a law may be from 1: chances in float32 add up to that, of millions of steps."""
+
+DRAWN_AS_IT_IS = 1e-12
+"""How far it may be from 1 without being divided by it."""
+
 
 def flags_of(values: Mapping[str, Any]) -> list[npt.NDArray[Any]]:
     """Return copies of what says which steps end an episode: views of a buffer's rows change when it stores them."""
@@ -157,9 +163,13 @@ class CustomState(PythonDraws):
     def _law(self, view: View, batch_size: int) -> Floats:
         law = np.asarray(self.sampler.law(view, batch_size))
         law = law.astype(np.float64) if law.dtype.kind in "biuf" else np.full(law.shape, np.nan)
-        if law.shape != (len(view),) or not (law >= 0).all() or abs(law.sum() - 1.0) > 1e-6:
-            raise ConfigError(
-                f"`law` of {type(self.sampler).__name__} must return {len(view)} chances that sum to 1, but returned "
-                f"an array of shape {law.shape} that sums to {law.sum()}"
-            )
-        return law
+        wanted = f"`law` of {type(self.sampler).__name__} must return {len(view)} chances that sum to 1, but returned"
+        if law.shape != (len(view),):
+            raise ConfigError(f"{wanted} an array of shape {law.shape}")
+        if not (law >= 0).all():
+            at = int(np.argmin(law >= 0))
+            raise ConfigError(f"{wanted} {law[at]} for the step with the id {view.ids[at]}")
+        total = law.sum()
+        if not abs(total - 1.0) <= SUMS_TO_ONE:
+            raise ConfigError(f"{wanted} some that sum to {total}; divide them by their sum")
+        return law if abs(total - 1.0) <= DRAWN_AS_IT_IS else np.asarray(law / total)

@@ -1,0 +1,64 @@
+"""What no table of a study file tells by itself: whether each strategy and learner make a run that says something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replaylab.errors import SpecError
+from replaylab.learners.metrics.registry import METRICS, REGISTRY
+from replaylab.study.spec.components import ALONE, with_arguments
+from replaylab.study.spec.errors import did_you_mean
+
+if TYPE_CHECKING:
+    from replaylab.study.spec.study_file import Spec
+
+WITHOUT_REPLAY = ("none", "online")
+"""Types of strategies that a learner may have which draws no batches."""
+
+
+def check_cells(spec: Spec, source: str) -> None:
+    """Raise where a cell of the study cannot be, or would be empty of what the study is about.
+
+    Args:
+        spec: The study, its parts resolved.
+        source: Its file, for errors.
+
+    Raises:
+        SpecError: A strategy changes the type of learners; a learner draws no batches where strategies that say which
+            are compared; an option of a transform is wrong; nothing is left to run; or nothing records a metric that
+            is asked for.
+    """
+    for strategy, part in spec.strategies.items():
+        changes = spec.overrides[strategy].learner if strategy in spec.overrides else {}
+        if "type" in changes:
+            raise SpecError(
+                f"{source}: `strategies.{strategy}.learner` must change settings of the learners, not their type, but "
+                f"got type {changes['type']!r}; declare another learner, and name it in "
+                f"`strategies.{strategy}.learners`."
+            )
+        for learner in spec.learners_of(strategy):
+            spec.transforms_of(strategy, learner)
+            rows = with_arguments(spec.learner_of(strategy, learner).options).get("batch_size")
+            if rows == 0 and len(spec.strategies) > 1 and part.type not in WITHOUT_REPLAY:
+                raise SpecError(
+                    f"{source}: `learners.{learner}.batch_size` must be at least 1 with the strategy {strategy!r}, "
+                    "which says what is replayed, but is 0, so nothing would be; give it, as in batch_size = 32."
+                )
+    if not spec.runs:
+        raise SpecError(f"{source}: there is nothing to run: no strategy has a learner and an environment in common.")
+    _check_metrics(spec, source)
+
+
+def _check_metrics(spec: Spec, source: str) -> None:
+    """Raise where a metric is asked for that no part of this library records, and none of another could."""
+    parts = (*spec.learners.values(), *spec.strategies.values())
+    if any(":" in one.type or one.type in ALONE for one in parts):
+        return
+    asked = [("metrics", one) for one in spec.metrics]
+    asked += [("contrasts.metric", one.metric) for one in spec.contrasts if one.metric is not None]
+    names = [one.name for one in METRICS]
+    for where, metric in asked:
+        if metric not in REGISTRY:
+            raise SpecError(
+                f"{source}: `{where}` must be what runs record, but got {metric!r}{did_you_mean(metric, names)}"
+            )

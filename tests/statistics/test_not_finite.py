@@ -1,0 +1,52 @@
+"""A run without a number is no evidence: it is refused where tests and intervals are made of runs."""
+
+import numpy as np
+import pytest
+
+from replaylab import statistics as st
+from replaylab.errors import ConfigError, NonFiniteError
+
+GOOD = np.random.default_rng(0).normal(size=10)
+BAD = np.where(np.arange(10) == 3, np.nan, GOOD + 1.0)
+
+CALLS = {
+    "paired_permutation_test": st.paired_permutation_test,
+    "paired_test": st.paired_test,
+    "paired_difference": st.paired_difference,
+    "unpaired_difference": st.unpaired_difference,
+    "standardised_difference": st.standardised_difference,
+    "probability_of_improvement": st.probability_of_improvement,
+}
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", CALLS)
+def test_of_two_groups(name, wrong):
+    bad = np.where(np.isnan(BAD), wrong, BAD)
+    for pair in ((GOOD, bad), (bad, GOOD)):
+        with pytest.raises(NonFiniteError, match=rf"Values must be finite, but got {wrong} for run 3: leave a run"):
+            CALLS[name](*pair)
+
+
+def test_of_one_group():
+    with pytest.raises(NonFiniteError, match="for run 3"):
+        st.bootstrap_interval(BAD)
+    with pytest.raises(ConfigError, match="`values` must be finite numbers"):
+        st.main_effect_test(np.stack([GOOD, BAD], axis=1), 1)
+    with pytest.raises(ConfigError, match="`p_values` must be finite numbers"):
+        st.holm([0.1, np.nan])
+
+
+@pytest.mark.parametrize(("wrong", "said"), [([-0.1], "-0.1"), ([0.5, 1.5], "1.5")])
+def test_what_is_no_chance(wrong, said):
+    with pytest.raises(ConfigError, match=rf"P-values must be from 0 to 1, but got {said}\."):
+        st.holm(wrong)
+
+
+def test_steps_that_are_out_of_order():
+    for call in (lambda x: st.area_under_curve(x, [0, 2, 4]), lambda x: st.on_grid(x, [0, 2, 4], [1])):
+        with pytest.raises(ConfigError, match="`steps` must not decrease, but 2 is followed by 1; sort them before"):
+            call([0, 2, 1])
+    with pytest.raises(ConfigError, match="`steps` must increase, but are all 3"):
+        st.area_under_curve([3, 3], [1, 2])
+    assert st.area_under_curve([0, 1, 1, 2], [0.0, 2.0, 2.0, 4.0]) == 2.0

@@ -1,0 +1,83 @@
+"""Studies whose tables are right each by itself, and that would say nothing."""
+
+import pytest
+
+from replaylab.errors import SpecError
+from replaylab.study import Spec, catalog
+from tests.study.tiny import table
+
+TABULAR = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "q_learning"}}}
+BATCHES = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "q_learning", "batch_size": 4}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            TABULAR,
+            r"^study: `learners\.q\.batch_size` must be at least 1 with the strategy 'uniform', which says what is "
+            r"replayed, but is 0, so nothing would be; give it, as in batch_size = 32\.$",
+        ),
+        (
+            {"strategies__prioritized": {"type": "prioritized", "learner": {"type": "dqn_as_published"}}},
+            r"`strategies\.prioritized\.learner` must change settings of the learners, not their type, but got type "
+            r"'dqn_as_published'; declare another learner",
+        ),
+        ({"learners__dqn__environments": []}, r"^study: `learner_environments\.dqn` must have at least one entry"),
+        (
+            {"strategies__uniform": {"type": "uniform", "environments": []}},
+            r"^study: `overrides\.uniform\.environments` must have at least one entry",
+        ),
+        ({"metrics": ["eval/nope"]}, r"^study: `metrics` must be what runs record, but got 'eval/nope'"),
+        ({"metrics": ["eval/mean_rewards"]}, r"did you mean `eval/mean_reward`\?$"),
+        (
+            {
+                "contrasts": [
+                    {
+                        "name": "a",
+                        "more": {"strategy": "prioritized"},
+                        "less": {"strategy": "uniform"},
+                        "metric": "train/los",
+                    }
+                ]
+            },
+            r"^study: `contrasts\.metric` must be what runs record, but got 'train/los'; did you mean `train/loss`\?$",
+        ),
+        ({"keep_tapes": "yes"}, r"^study: `keep_tapes` must be a valid boolean, but got 'yes'\.$"),
+        ({"seeds": [-1]}, r"^study: `seeds\.0` [^\n]*$"),
+        ({"environments": [5]}, r"^study: `environments\.0` [^\n]*$"),
+    ],
+)
+def test_it_is_refused(changes, said):
+    with pytest.raises(SpecError, match=said):
+        Spec.from_table(table(**changes))
+
+
+def test_a_strategy_and_a_learner_without_an_environment_in_common():
+    changes = {
+        "environments": ["CartPole-v1", "Acrobot-v1"],
+        "learners__dqn__environments": ["Acrobot-v1"],
+        "strategies": {"uniform": {"type": "uniform", "environments": ["CartPole-v1"]}},
+    }
+    with pytest.raises(SpecError, match=r"^study: there is nothing to run: no strategy has a learner"):
+        Spec.from_table(table(**changes))
+
+
+@pytest.mark.parametrize("kind", ["none", "online"])
+def test_what_draws_no_batches_may_stand_beside_what_does(kind):
+    spec = Spec.from_table(table(**TABULAR, strategies={"none": {"type": kind}}, baseline="none"))
+    assert spec.runs == 4
+    assert Spec.from_table(table(**BATCHES)).runs == 8
+    own = {"type": "uniform", "learner": {"batch_size": 8}}
+    assert Spec.from_table(table(**TABULAR, strategies={"none": {"type": kind}, "uniform": own})).runs == 8
+
+
+def test_metrics_of_parts_that_this_library_does_not_know_are_taken():
+    pytest.importorskip("stable_baselines3")
+    changes = {"learners": {"a": {"type": "sb3", "algorithm": "DQN"}}, "metrics": ["train/of_its_own"]}
+    assert Spec.from_table(table(**changes)).metrics == ("train/of_its_own",)
+
+
+@pytest.mark.parametrize("name", sorted(catalog.shipped()))
+def test_no_shipped_study_is_refused(name):
+    assert Spec.from_toml(catalog.find(name)).runs
