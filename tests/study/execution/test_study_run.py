@@ -105,7 +105,7 @@ FAILING = "tests.study.failing:Fails-v0"
     [
         ({"environments": ["CartPole-v1", "NoSuch-v0"]}, "must name a Gymnasium environment, but got 'NoSuch-v0'"),
         ({"environments": ["CartPole-v1", "Pendulum-v1"]}, "DQN needs Discrete actions"),
-        ({"learners__table": {"type": "q_learning"}}, "tables need Discrete observations"),
+        ({"learners__table": {"type": "q_learning", "batch_size": 4}}, "tables need Discrete observations"),
         (
             {"strategies__hindsight": {"type": "uniform", "transforms": [{"type": "hindsight"}]}},
             "a goal environment must have the functions",

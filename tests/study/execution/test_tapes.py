@@ -229,7 +229,10 @@ REFUSED = [
     ({"strategies__placebo": {"type": "tape"}}, "must name a strategy that is no tape itself"),
     ({"strategies__placebo": PLACEBO | {"budget": {"steps": 200}}}, "budget` must be that of 'td'"),
     ({"strategies__placebo": PLACEBO | {"learner": {"batch_size": 4}}}, "learner` must be that of 'td'"),
-    ({"strategies__td": DRAWN | {"environments": []}}, "environments` must be among those of 'td'"),
+    (
+        {"environments": ["CartPole-v1", "Acrobot-v1"], "strategies__td": DRAWN | {"environments": ["Acrobot-v1"]}},
+        "environments` must be among those of 'td'",
+    ),
     ({"seeds": 3}, "of 3 seeds in populations of 2 one is alone; change `seeds` or `population`"),
     ({"budget": {"episodes": 200}}, "must have a budget in steps"),
     ({"learners": {"dqn": {"type": "sb3", "algorithm": "DQN"}}}, "must have learners that train seeds together"),
