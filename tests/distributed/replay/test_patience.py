@@ -50,11 +50,13 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize("seconds", [1, PATIENCE + 1, 2 * PATIENCE - 1, 10 * PATIENCE])
 @pytest.mark.parametrize("long", ["save", "begin"])
-def test_a_shard_that_is_saved_for_long_is_not_lost(clock, long, seconds):
-    client = RayClient(0, 0, Actor(seconds, 2, 2), PATIENCE)
+def test_a_shard_that_is_saved_for_long_is_not_lost(clock, long, seconds, caplog):
+    client = RayClient(1, 4, Actor(seconds, 2, 2), PATIENCE)
     saving = client.call(long, "folder")
     assert [client.call("tally").result(), client.call("draw", 3).result()] == [seconds + 2, seconds + 4]
     assert saving.result() == seconds
+    told = "shard 1 (epoch 4), which is being saved or made, has not answered for 120 s"
+    assert {one.getMessage() for one in caplog.records} == ({told} if seconds + 2 > PATIENCE else set())
 
 
 def test_a_save_that_another_thread_asks_for_meanwhile_is_waited_for(clock, monkeypatch):
@@ -120,8 +122,8 @@ def raising(error):
 
 def test_what_else_ray_says_is_an_error_of_this_library(monkeypatch):
     monkeypatch.setattr(ray, "get", raising(ray.exceptions.ObjectStoreFullError("no room")))
-    with pytest.raises(StorageError, match="Ray has no answer of a shard or an actor: no room"):
-        RayClient(0, 0, Actor(1), PATIENCE).call("tally").result()
+    with pytest.raises(StorageError, match=r"Ray has no answer of actor 3 \(life 2\): no room"):
+        RayClient(3, 2, Actor(1), PATIENCE, "actor").call("tally").result()
 
 
 def test_an_error_tells_where_it_was_raised(monkeypatch):

@@ -77,7 +77,7 @@ class RayStage:
         made = ray.remote(RayActor).options(**options, num_cpus=self.cores, scheduling_strategy="SPREAD")
         declared = ray.cloudpickle.dumps(self.declare(number, life))  # type: ignore[no-untyped-call]
         actor = made.remote(self._shipped[0], declared, self.writer(number), replaylab.__version__)
-        return RayClient(number, life, actor, PATIENCE)
+        return RayClient(number, life, actor, PATIENCE, "actor")
 
     def publish(self, weights: State) -> Any:
         """Return weights packed, where they are large in Ray's store, once for all actors."""

@@ -59,11 +59,13 @@ class RayPending:
     Attributes:
         reference: Ray's.
         patience: Seconds until the actor counts as lost, None: as long as Ray does not know it to be dead.
+        name: Whose answer it is.
         behind: Unanswered calls before it that may take any time.
     """
 
     reference: Any
     patience: float | None
+    name: str
     behind: Sequence[Any] = ()
 
     def ready(self) -> bool:
@@ -79,7 +81,7 @@ class RayPending:
             except exceptions.GetTimeoutError as error:
                 if not waiting:
                     raise ShardLost(str(error)) from error
-                log.warning("a shard that is being saved or made has not answered for %.0f s", self.patience)
+                log.warning("%s, which is being saved or made, has not answered for %.0f s", self.name, self.patience)
 
     def _got(self) -> Any:
         try:
@@ -87,13 +89,13 @@ class RayPending:
         except exceptions.GetTimeoutError:
             raise
         except exceptions.ActorUnschedulableError as error:
-            raise StorageError(f"a shard cannot be placed: {str(error).splitlines()[0]}") from None
+            raise StorageError(f"{self.name} cannot be placed: {str(error).splitlines()[0]}") from None
         except LOST as error:
             raise ShardLost(str(error)) from error
         except exceptions.RayTaskError as error:
             raise _cause(error) from None
         except exceptions.RayError as error:
-            raise StorageError(f"Ray has no answer of a shard or an actor: {str(error).strip()}") from error
+            raise StorageError(f"Ray has no answer of {self.name}: {str(error).strip()}") from error
 
 
 def _cause(error: Any) -> BaseException:
@@ -118,16 +120,23 @@ class RayClient:
         epoch: Its epoch.
         actor: Ray's handle.
         patience: See `RayPending`.
+        kind: What it is: "shard", or "actor", whose life is its epoch.
     """
 
     number: int
     epoch: int
     actor: Any
     patience: float | None = None
+    kind: str = "shard"
     _long: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __reduce__(self) -> Any:
-        return RayClient, (self.number, self.epoch, self.actor)
+        return RayClient, (self.number, self.epoch, self.actor, None, self.kind)
+
+    @property
+    def name(self) -> str:
+        """What it is called in logs and errors."""
+        return f"{self.kind} {self.number} ({'epoch' if self.kind == 'shard' else 'life'} {self.epoch})"
 
     def call(self, method: str, *arguments: Any, parcel: Any = None) -> RayPending:
         """Call a method of the actor."""
@@ -146,8 +155,8 @@ class RayClient:
                         self._long.remove(one)
         if method in LONG:
             self._long.append(reference)
-            return RayPending(reference, None)
-        return RayPending(reference, self.patience, tuple(self._long))
+            return RayPending(reference, None, self.name)
+        return RayPending(reference, self.patience, self.name, tuple(self._long))
 
     def stop(self) -> None:
         """Kill the actor."""
