@@ -1,6 +1,7 @@
 """Whether the machines of a cluster have the replaylab that asks them for work."""
 
 import platform
+import re
 
 import replaylab
 from replaylab.errors import ConfigError
@@ -21,7 +22,7 @@ def check_version(asking: str) -> None:
 
 def lacking(words: str) -> str | None:
     """Return what to say of an error in these words, if it is that a machine has no replaylab at all."""
-    if "No module named 'replaylab" not in words:
+    if not re.search(r"No module named 'replaylab['.]", words):
         return None
     return (
         f"Every node of the Ray cluster needs replaylab {replaylab.__version__}, but one cannot import it; install it "

@@ -59,8 +59,8 @@ def power(
     """Return the share of simulated studies in which `paired_test` rejects.
 
     Each study draws ``seeds`` pairs of the pilot with replacement, its treated runs moved so that the pilot's
-    difference of IQMs is ``effect``. With several comparisons the threshold is alpha / comparisons, Holm's first
-    step, so the answer errs to the careful side.
+    difference of IQMs is ``effect``. With several comparisons the threshold is alpha / comparisons, which is
+    stricter than a study's `max_t`, so the answer errs to the careful side.
 
     Args:
         treated: a pilot's runs, shape (N,).

@@ -52,6 +52,11 @@ def test_a_stream_that_ends_without_an_answer():
             RuntimeError("x"),
             r"^Every node of the Ray cluster needs replaylab \S+, but one cannot import it; install it there",
         ),
+        (
+            "Traceback\nModuleNotFoundError: No module named 'replaylab_of_mine'",
+            ModuleNotFoundError("No module named 'replaylab_of_mine'"),
+            "^A Ray worker could not perform a task: ModuleNotFoundError: No module named 'replaylab_of_mine'$",
+        ),
         ("Traceback", ConfigError("Node a has another version"), "^Node a has another version$"),
         ("Traceback\nKeyError: 'x'", KeyError("x"), "^A Ray worker could not perform a task: KeyError: 'x'$"),
     ],

@@ -127,16 +127,16 @@ def _videos(page: Page, room: int) -> Iterator[ReportFigure]:
         for one in page.study.present
         if one.watch.video and VIDEO in (looks := read_looks(page.study.file_of(one)))
     ]
-    files = dict(zip(map(id, found), keys_of("greedy_play", [_named(one.population) for one in found]), strict=True))
+    keys = keys_of("greedy_play", [_named(one.population) for one in found])
+    files = {one.population.id: f"figures/{key}.webp" for one, key in zip(found, keys, strict=True)}
     for number, (cell, own) in enumerate(_cells(found, VIDEO).items()):
         panels: dict[str, list[Markup]] = {}
         for one in own:
-            population, file = one.population, f"figures/{files[id(one)]}.webp"
+            population, file = one.population, files[one.population.id]
             with whole_file(page.out / file) as temporary:
                 temporary.write_bytes(one.looks[VIDEO])
             there = panels.setdefault(population.strategy, [])
-            moving = _moving(one.looks[VIDEO], population)
-            if not there and len(moving) <= room:
+            if not there and len(moving := _moving(one.looks[VIDEO], population)) <= room:
                 room -= len(moving)
                 there.append(moving)
             there.append(Markup('<p><a href="{}">seed {}</a></p>').format(file, population.seeds[0]))
