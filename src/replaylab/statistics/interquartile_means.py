@@ -187,13 +187,16 @@ def _resampled_iqms(values: Floats, draws: NDArray[np.int64]) -> Floats:
         draws: which runs each resample holds, shape (resamples, N).
     """
     runs, cut = len(values), len(values) // 4
-    counts = np.stack([(draws == run).sum(axis=1, dtype=np.int32) for run in range(runs)])
+    counts = np.stack([(draws == run).sum(axis=1) for run in range(runs)]).astype(np.float64)
     order = np.argsort(values, axis=0)
     ordered = np.take_along_axis(values, order, axis=0)
     gaps = np.diff(ordered, axis=0) / (runs - 2 * cut)
     found = np.empty((len(draws), values.shape[1]))
+    used = np.empty((runs - 1, len(draws)))
     for point in range(values.shape[1]):
-        used = counts[order[:-1, point]].cumsum(axis=0, dtype=np.int32)
-        used = np.clip(used, cut, runs - cut) - cut
-        found[:, point] = ordered[-1, point] - gaps[:, point] @ used.astype(np.float64)
+        drawn = np.zeros(len(draws))
+        for i, run in enumerate(order[:-1, point]):  # row by row: `cumsum` along this axis takes six times as long
+            drawn = np.add(drawn, counts[run], out=used[i])
+        np.clip(used, cut, runs - cut, out=used)
+        found[:, point] = ordered[-1, point] - gaps[:, point] @ (used - cut)
     return found

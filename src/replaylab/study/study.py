@@ -257,7 +257,8 @@ class Study:
     def differences(self, metric: str = "eval/mean_reward") -> list[Difference]:
         """Return each strategy's difference from the baseline, paired over seeds, its p-value corrected by max-T.
 
-        With planned looks the p-values are those of the present one, comparable with 0.05.
+        With planned looks the p-values are those of the present one, comparable with 0.05. Differences of the return
+        know the study file's bounds of `equivalence`.
 
         Args:
             metric: any that the runs recorded, a family of its own for the correction; empty where nothing did.
@@ -266,10 +267,8 @@ class Study:
             SpecError: nothing has been run yet.
         """
         from replaylab.study.analysis import comparisons
-        from replaylab.study.analysis.planned_looks import differences_at_look
 
-        found = comparisons.differences(self.curves(metric), self.spec.baseline)
-        return differences_at_look(found, self.spec)
+        return comparisons.differences_of(self.curves(metric), self.spec, metric)
 
     def answers(self) -> list[str]:
         """Return what came out, in sentences: of the study's contrasts, or, without any, of its strategies; maybe none.

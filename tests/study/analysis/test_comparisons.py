@@ -102,6 +102,70 @@ def test_a_comparison_of_one_seed_takes_no_part(tmp_path):
     assert {d.p_max_t for d in both if d.strategy == "none"} == {1.0}
 
 
+@pytest.mark.parametrize(("gain", "bound", "word"), [(0.5, 10.0, "equivalent"), (8.0, 10.0, "equivalent")])
+def test_what_cannot_matter_is_equivalent_even_if_it_is_there(tmp_path, gain, bound, word):
+    found, curves = made(tmp_path, gain, equivalence={"CartPole-v1": bound})
+    final, area = comparisons.differences_of(curves, found.spec)
+    assert final.inner == statistics.paired_difference(
+        *comparisons.paired_values(curves[1], curves[0], "final"), level=0.9
+    )
+    assert -bound < final.inner.low < final.iqm.estimate < final.inner.high < bound
+    assert sentences.verdict(final) == sentences.verdict(area) == word
+    assert final.shown == (gain > 1.0)
+    assert sentences.comparison(final).endswith(f"is within ±{bound:g}.")
+    (answer,) = sentences.answers([final, area], comparisons.levels(curves), found.spec)
+    assert f") came out equivalent to uniform, within ±{bound:g}" in answer
+    assert "higher" not in answer
+    assert "no difference" not in answer
+
+
+def test_an_interval_that_reaches_a_bound_is_not_equivalent(tmp_path):
+    found, curves = made(tmp_path, 8.0, equivalence={"CartPole-v1": 8.0})
+    final, _ = comparisons.differences_of(curves, found.spec)
+    assert final.inner.low < 8.0 < final.inner.high
+    assert sentences.verdict(final) == "higher"
+    assert all(d.bound is None for d in comparisons.differences_of(curves, found.spec, "train/q_mean"))
+
+
+def test_equivalence_is_corrected_over_the_comparisons_with_bounds(tmp_path):
+    """Three of six comparisons of a measure have bounds: each is tested at a third of the error."""
+    _, curves = made(tmp_path, 0.0, strategies__none={"type": "online"}, strategies__recency={"type": "recency"})
+    ours, theirs = curves[1].of_runs("final"), curves[0].of_runs("final")
+    everywhere = [replace(c, environment=e) for e in ("a", "b") for c in curves]
+    found = [d for d in comparisons.differences(everywhere, "uniform", {"b": 9.0}) if d.measure == "final"]
+    assert [d.bound for d in found] == [None] * 3 + [9.0] * 3
+    assert [d.inner for d in found[:4]] == [None] * 3 + [statistics.paired_difference(ours, theirs, level=1 - 0.1 / 3)]
+    looked = comparisons.differences(everywhere, "uniform", {"b": 9.0}, alpha=0.01)
+    assert looked[3].inner == statistics.paired_difference(ours, theirs, level=1 - 0.02 / 3)
+
+
+@pytest.mark.parametrize(("seeds", "compared", "told"), [(4, 1, False), (5, 1, True), (5, 2, False), (6, 2, True)])
+def test_few_seeds_are_never_called_equivalent(seeds, compared, told):
+    """However close all of them are: N on one side of a bound are chance in 1 of 2^N, which must be below the error."""
+    values = np.arange(float(seeds))[:, None]
+    base = Curve("e", "l", "uniform", np.arange(seeds), np.array([1]), values)
+    others = [replace(base, strategy=f"s{k}", values=values + 1e-6) for k in range(compared)]
+    found = comparisons.differences([base, *others], "uniform", {"e": 1e3})
+    assert {d.equivalent for d in found} == {told}
+    assert {bool(np.isfinite(d.inner[1:]).all()) for d in found} == {told}
+
+
+def test_the_chance_of_any_false_equivalence_is_kept():
+    """Four strategies are exactly at the bound: one is called equivalent in 5 % of studies or less, not in 19 %."""
+    rng = np.random.default_rng(5)
+    grid, seeds, called = np.array([1]), np.arange(20), 0
+    for _ in range(100):
+        base = Curve("e", "l", "uniform", seeds, grid, rng.normal(size=(20, 1)))
+        others = [
+            Curve("e", "l", f"s{k}", seeds, grid, base.values + 1.0 + rng.normal(scale=0.3, size=(20, 1)))
+            for k in range(4)
+        ]
+        pairs = [comparisons._paired(one, base, "final") for one in others]
+        inner = [comparisons._inner(ours, theirs, 0.05 / 4) for _, ours, theirs in pairs]
+        called += any(-1.0 < one.low and one.high < 1.0 for one in inner)
+    assert called <= 11  # with chance .05 more than that in 1 of 250
+
+
 def test_only_seeds_both_have_are_paired():
     grid = np.array([1, 2])
     base = Curve("e", "l", "u", np.array([1, 2, 3]), grid, np.array([[0, 10.0], [0, 20], [0, 30]]))

@@ -44,6 +44,24 @@ def test_each_cell_says_what_the_table_says(two, gain, word):
         assert low <= float(effect.replace("−", "-")) <= high
 
 
+def test_what_was_declared_not_to_matter_is_equivalent(tmp_path):
+    found = study(
+        tmp_path, environments=["CartPole-v1", "Acrobot-v1"], seeds=10, population=5, equivalence={"CartPole-v1": 10.0}
+    )
+    pretend(found, 0.0)
+    page = found.report().read_text()
+    assert [cell[:3] for cell in cells(page)] == [
+        ("equivalent", "≈", "equivalent"),
+        ("undecided", "○", "undecided"),
+    ] * 2
+    assert "within what was declared not to matter (CartPole-v1 ±10)" in page
+    assert "2 comparisons: 1 equivalent, 1 undecided." in page
+    with (found.folder / "tables" / "differences.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["verdict"], row["bound"]) for row in rows] == [("equivalent", "10.0"), ("no difference shown", "")] * 2
+    assert all(-10 < float(r["equivalence_low"]) < float(r["equivalence_high"]) < 10 for r in rows[::2])
+
+
 def test_rows_are_strategies_and_columns_environments(two):
     pretend(two, 30.0)
     page = two.report().read_text()

@@ -8,12 +8,13 @@ Two measures of a run, both in the unit of the return:
 
 Differences are against the study's baseline, within one environment and learner, over the seeds both have.
 The correction, by max-T, is over all comparisons of one measure in the study: a seed's runs of all strategies and
-environments change sides together.
+environments change sides together. Where the study file declares which differences do not matter, a strategy is
+equivalent to the baseline if an interval wide enough for all such comparisons of the measure lies within the bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -21,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
-from replaylab.study.analysis.planned_looks import differences_at_look
+from replaylab.statistics.permutation import least_p
+from replaylab.study.analysis.planned_looks import differences_at_look, interval_at
 from replaylab.study.analysis.seed_values import SeedValues, corrected
 from replaylab.study.plan.populations import Population
 from replaylab.study.spec.contrasts import RETURN as RETURN
@@ -97,6 +99,20 @@ class Difference:
     p_max_t: float
     """Corrected over all comparisons of the measure."""
 
+    bound: float | None = None
+    """Differences up to this size do not matter; None where the study file declares nothing for the environment."""
+
+    inner: statistics.Interval | None = None
+    """What must lie within the bounds: the interval of level 1 - 2 alpha / K, for K comparisons of the measure that
+    have bounds (two one-sided tests each, corrected by Bonferroni's inequality); None without a bound."""
+
+    @property
+    def equivalent(self) -> bool:
+        """Whether the data rule out every difference that matters; they may show one that does not."""
+        if self.bound is None or self.inner is None:
+            return False
+        return -self.bound < self.inner.low and self.inner.high < self.bound
+
     @property
     def shown(self) -> bool:
         """Whether the data show a difference at all, by the corrected p-value."""
@@ -137,8 +153,16 @@ def compare(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) 
         spec: the study.
         curves: the evaluation returns, as `curves_of` gives them.
     """
-    found = differences_at_look(differences(curves, spec.baseline), spec)
-    return ComparisonResults(levels(curves), found, budgets_spent(rows, spec))
+    return ComparisonResults(levels(curves), differences_of(curves, spec), budgets_spent(rows, spec))
+
+
+def differences_of(curves: Sequence[Curve], spec: Spec, metric: str = RETURN) -> list[Difference]:
+    """Return every strategy's difference from the baseline in a metric, judged as the study file says.
+
+    Bounds of equivalence are of the return; with planned looks the level is that of the present one.
+    """
+    bounds = spec.equivalence if metric == RETURN else {}
+    return differences_at_look(differences(curves, spec.baseline, bounds, spec.look_level), spec)
 
 
 def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Curve]:
@@ -207,9 +231,18 @@ def finite(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     return runs[np.isfinite(runs)]
 
 
-def differences(curves: Sequence[Curve], baseline: str) -> list[Difference]:
-    """Return every strategy's difference from the baseline by every measure, corrected per measure."""
-    return [d for m in MEASURES for d in _family(curves, baseline, m)]
+def differences(
+    curves: Sequence[Curve], baseline: str, bounds: Mapping[str, float] | None = None, alpha: float = SIGNIFICANCE
+) -> list[Difference]:
+    """Return every strategy's difference from the baseline by every measure, corrected per measure.
+
+    Args:
+        curves: of all strategies.
+        baseline: the strategy that the others are compared with.
+        bounds: of environments, which differences do not matter.
+        alpha: chance that any comparison of a measure is wrongly called equivalent.
+    """
+    return [d for m in MEASURES for d in _family(curves, baseline, m, bounds or {}, alpha)]
 
 
 def paired_values(curve: Curve, base: Curve, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -236,17 +269,31 @@ def pairs_with_baseline(curves: Sequence[Curve], baseline: str) -> Iterator[tupl
             yield curve, base
 
 
-def _family(curves: Sequence[Curve], baseline: str, measure: Measure) -> list[Difference]:
+def _family(
+    curves: Sequence[Curve], baseline: str, measure: Measure, bounds: Mapping[str, float], alpha: float
+) -> list[Difference]:
+    pairs = [(c, _paired(c, base, measure)) for c, base in pairs_with_baseline(curves, baseline)]
+    pairs = [(curve, pair) for curve, pair in pairs if len(pair[0])]
+    error = alpha / max(1, sum(curve.environment in bounds for curve, _ in pairs))
     found, each = [], []
-    for curve, base in pairs_with_baseline(curves, baseline):
-        seeds, ours, theirs = _paired(curve, base, measure)
-        if not len(ours):
-            continue
+    for curve, (seeds, ours, theirs) in pairs:
         size, p = statistics.paired_test(ours, theirs)
-        found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p))
+        bound = bounds.get(curve.environment)
+        inner = None if bound is None else _inner(ours, theirs, error)
+        found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p, bound, inner))
         each.append(SeedValues(seeds, ours - theirs))
     family = corrected(each, [d.iqm for d in found])
     return [replace(d, p_max_t=max(d.p, float(p))) for d, p in zip(found, family, strict=True)]
+
+
+def _inner(ours: NDArray[np.float64], theirs: NDArray[np.float64], error: float) -> statistics.Interval:
+    """Return the interval of two one-sided tests at ``error``; it has no ends where so few seeds cannot tell them.
+
+    N values on one side of a bound are as likely as 1 in 2^N where their median is there, whatever is resampled.
+    """
+    if float(least_p(len(ours))) > 2.0 * error:
+        return statistics.Interval(statistics.paired_difference(ours, theirs).estimate, -np.inf, np.inf)
+    return interval_at(1.0 - 2.0 * error, [ours, theirs], statistics.paired_difference)
 
 
 def budgets_spent(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[BudgetSpent]:

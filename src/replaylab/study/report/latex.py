@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from replaylab.files.atomic import write_text
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
-from replaylab.study.analysis.planned_looks import contrasts_at_look, differences_at_look
+from replaylab.study.analysis.planned_looks import contrasts_at_look
 from replaylab.study.report import methods, sentences, tables
 from replaylab.study.report.page import WORD_COLUMNS, Page, ReportTable
 from replaylab.study.report.sections import contrasts
@@ -76,7 +76,7 @@ def export(study: ReportedStudy, out: Path) -> list[Path]:
     curves = comparisons.curves_of(rows, study.spec, comparisons.RETURN)
     page = Page(study, rows, curves, out, figure_files=False)
     found = [tables.level_table(page, comparisons.levels(curves))]
-    if differences := differences_at_look(comparisons.differences(curves, study.spec.baseline), study.spec):
+    if differences := comparisons.differences_of(curves, study.spec):
         found.append(tables.difference_table(page, differences))
     if study.spec.contrasts:
         evaluated = contrasts_at_look(evaluate_contrasts(study.spec, page.curves_of), study.spec)

@@ -59,6 +59,14 @@ _CONTRASTS_BY_ROLE = (
 )
 
 
+_EQUIVALENCE = (
+    "A strategy is “equivalent” to the baseline where no difference that matters is left: where the interval of its "
+    "difference, of level 1 − 2·{level:g}/K, lies within the declared bounds, K being the comparisons of the measure "
+    "that have bounds (two one-sided tests each, Schuirmann 1987; corrected by Bonferroni’s inequality). That comes "
+    "before “higher” and “lower”. With seeds too few to tell so rare an end nothing is called equivalent."
+)
+
+
 _LOOKS = (
     "Looks were planned, with {looks}. The error of 5 % is spent over them by an α-spending function ({spending}; Lan "
     "& DeMets 1983): each look is judged at the level that it adds, so that the chance of a false alarm at any of them "
@@ -136,6 +144,7 @@ def _statistics(spec: Spec) -> list[str]:
     if any(one.primary for one in spec.contrasts):
         contrasts = [_CONTRASTS_BY_ROLE]
     looks = [_LOOKS.format(looks=spec.looks, spending=spec.looks.spending)] if spec.looks else []
+    equivalence = [_EQUIVALENCE.format(level=spec.look_level)] if spec.equivalence else []
     return [
         f"The interquartile mean (IQM) is the mean of the middle half of the runs. Its interval is a bootstrap over "
         f"whole runs, within each environment: all resamples of up to {MOST_ENUMERATED} runs, else "
@@ -153,6 +162,7 @@ def _statistics(spec: Spec) -> list[str]:
         f"measure are a family: its p-values are corrected by the step-down max-T method, in which a seed’s "
         f"differences change sign together, so that the chance of even one false alarm in it is about "
         f"{100 * comparisons.SIGNIFICANCE:.0f} % or less.",
+        *equivalence,
         *contrasts,
         *looks,
         "Sources: Agarwal et al. 2021, Deep reinforcement learning at the edge of the statistical precipice; "

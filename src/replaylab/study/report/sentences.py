@@ -1,8 +1,8 @@
 """Sentences made from the numbers: what was compared, and what came out.
 
-A difference is called higher or lower only where the corrected p-value is below 0.05. Everything else is
-"no difference shown", which is not "no difference": the sentence gives the interval, so the reader sees what
-is still open.
+A difference is called equivalent where none that matters is left, by declared bounds, and else higher or lower only
+where the corrected p-value is below 0.05. Everything else is "no difference shown", which is not "no difference": the
+sentence gives the interval, so the reader sees what is still open.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def some(items: Sequence[str], noun: str = "others") -> str:
 
 
 def verdict(difference: Difference) -> str:
-    """Return the verdict on one comparison, in one to three words."""
+    """Return the verdict on one comparison, in one to three words; as with contrasts, equivalent comes first."""
+    if difference.equivalent:
+        return "equivalent"
     if not difference.shown:
         return "no difference shown"
     return "higher" if difference.iqm.estimate > 0 else "lower"
@@ -119,7 +121,10 @@ def _one_measure(found: Sequence[Difference], measure: Measure, where: str, *, f
         named = [f"{d.strategy} ({effect(d.iqm)})" for d in found if verdict(d) == kind]
         if named:
             clauses.append(f"{some(named)} came out {kind} than {baseline}")
-    open_ = [d.strategy for d in found if not d.shown]
+    alike = [f"{d.strategy} ({effect(d.iqm)})" for d in found if d.equivalent]
+    if alike:
+        clauses.append(f"{some(alike)} came out equivalent to {baseline}, within ±{significant(found[0].bound or 0.0)}")
+    open_ = [d.strategy for d in found if verdict(d) == "no difference shown"]
     if open_:
         clauses.append(f"no difference from {baseline} was shown for {some(open_)}")
     lead = f"On {where}, by the {MEASURE_PHRASES[measure]}, " if first else f"By the {MEASURE_PHRASES[measure]}, "
@@ -134,6 +139,8 @@ def comparison(difference: Difference) -> str:
         f"(95 % interval {effect_interval(d.iqm)}; {counted(d.pairs, 'pair')}; "
         f"p {equals_p(d.p_max_t)}, corrected)"
     )
+    if d.inner is not None and d.equivalent:
+        return f"{numbers}: equivalent; {effect_interval(d.inner)} is within ±{significant(d.bound or 0.0)}."
     if d.shown:
         return f"{numbers}: {verdict(d)}."
     if d.covers_zero:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replaylab.number_format import p_value
+from replaylab.number_format import p_value, significant
 from replaylab.study.analysis import comparisons
 from replaylab.study.report import sentences
 from replaylab.study.report.page import KEYS, Page, ReportTable
@@ -48,7 +48,7 @@ def difference_table(
         f"{metric}{': a' if metric else 'A'}gainst {page.spec.baseline}, in pairs of the same seed",
         "Difference of interquartile means with its paired 95 % bootstrap interval; p from the paired "
         "sign-flip permutation test or of the interval, whichever is larger, then corrected by max-T over all "
-        "comparisons of the same measure.",
+        f"comparisons of the same measure.{_bounds(differences)}",
         (
             "Environment",
             "Learner",
@@ -76,15 +76,28 @@ def difference_table(
             )
             for d in differences
         ],
-        (*KEYS, "baseline", "measure", "pairs", "difference", "low", "high", "p", "p_max_t", "verdict"),
+        (*KEYS, "baseline", "measure", "pairs", "difference", "low", "high", "p", "p_max_t", "verdict", *_BOUNDED),
         (
             (
                 *(d.environment, d.learner, d.strategy, d.baseline, d.measure, d.pairs),
-                *(*d.iqm, d.p, d.p_max_t, sentences.verdict(d)),
+                *(*d.iqm, d.p, d.p_max_t, sentences.verdict(d), d.bound, *(d.inner[1:] if d.inner else (None, None))),
             )
             for d in differences
         ),
     )
+
+
+_BOUNDED = ("bound", "equivalence_low", "equivalence_high")
+"""Columns that are empty where no bound was declared."""
+
+
+def _bounds(differences: Sequence[comparisons.Difference]) -> str:
+    """Return which differences were declared not to matter, and how that is judged; nothing where none were."""
+    bounds = {d.environment: d.bound for d in differences if d.bound is not None}
+    if not bounds:
+        return ""
+    listed = sentences.joined([f"±{significant(bound)} on {name}" for name, bound in bounds.items()])
+    return f" Equivalent: an interval corrected for all comparisons with bounds lies within {listed}."
 
 
 def budget_table(page: Page, spent: Sequence[comparisons.BudgetSpent]) -> ReportTable:

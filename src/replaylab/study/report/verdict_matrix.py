@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from replaylab.number_format import counted
+from replaylab.number_format import counted, significant
 from replaylab.statistics import Interval
 from replaylab.study.analysis.comparisons import Difference, Measure
 from replaylab.study.report import sentences
 from replaylab.study.report.page import Page
+from replaylab.study.spec.study_file import Spec
 
 SIGNS = {
     "better": "▲",
@@ -25,10 +26,17 @@ SIGNS = {
 }
 """By the word of a cell, which also names its class on the page: colour, sign and word say the same."""
 
-LEGEND = (
-    "▲ better, ▼ worse: shown by the corrected test and by the 95 % interval (small). ○ undecided: no difference "
-    "was shown, which does not mean that there is none; the interval says what the data leave open."
+_LEGEND = (
+    "▲ better, ▼ worse: shown by the corrected test and by the 95 % interval (small).{equivalent} ○ undecided: no "
+    "difference was shown, which does not mean that there is none; the interval says what the data leave open."
 )
+_EQUIVALENT = (
+    " ≈ equivalent: any difference is within what was declared not to matter ({bounds}), by an interval of its own, "
+    "corrected."
+)
+
+
+_WORDS = {"higher": "better", "lower": "worse", "no difference shown": "undecided", "equivalent": "equivalent"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,12 @@ class VerdictMatrix:
         return f"{counted(words.total(), 'comparison')}: {', '.join(counts)}."
 
 
+def legend(spec: Spec) -> str:
+    """Return what the words of a study's matrices mean."""
+    bounds = ", ".join(f"{name} ±{significant(bound)}" for name, bound in spec.equivalence.items())
+    return _LEGEND.format(equivalent=_EQUIVALENT.format(bounds=bounds) if bounds else "")
+
+
 def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatrix]:
     """Return the matrices of a study: by the average over training, then by the final level."""
     measures: tuple[Measure, ...] = ("area", "final")
@@ -81,8 +95,7 @@ def _matrix(page: Page, differences: Sequence[Difference], measure: Measure) -> 
 def _cell(difference: Difference | None) -> MatrixCell | None:
     if difference is None:
         return None
-    word = {"higher": "better", "lower": "worse"}.get(sentences.verdict(difference), "undecided")
-    return cell(word, difference.iqm)
+    return cell(_WORDS[sentences.verdict(difference)], difference.iqm)
 
 
 def cell(word: str, size: Interval) -> MatrixCell:

@@ -65,6 +65,9 @@ next year under other defaults is a different study, and says so. Shape of a fil
     low = 9.4
     high = 500.0
 
+    [equivalence]                   # differences from the baseline up to this size do not matter, in the return's unit
+    "CartPole-v1" = 10.0
+
     [[contrasts]]                   # what is asked, declared before the data are there; see questions.py
     name = "weights"
     more = { beta = 1.0 }
@@ -203,6 +206,7 @@ class Spec(_Table):
     measures: MeasuresTable = MeasuresTable()
     watch: Watch = Watch()
     scores: dict[EnvironmentId, Score] = {}
+    equivalence: dict[EnvironmentId, Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)]] = {}
     looks: PlannedLooks | None = None
     metrics: tuple[Annotated[Line, Field(min_length=1)], ...] = ()
     contrasts: tuple[DeclaredContrast, ...] = ()
@@ -288,6 +292,7 @@ class Spec(_Table):
             | {e for some in self.learner_environments.values() for e in some}
             | set(self.env_options)
             | set(self.scores)
+            | set(self.equivalence)
         ):
             if name not in self.environments:
                 raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from replaylab.learners.metrics.registry import REGISTRY
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
-from replaylab.study.analysis.planned_looks import differences_at_look
 from replaylab.study.report import tables
 from replaylab.study.report.page import Page, Section, keys_of
 
@@ -16,11 +15,11 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         return None
     shown, absent = [], []
     for metric, key in zip(page.spec.metrics, keys_of("differences", page.spec.metrics), strict=True):
-        found = comparisons.differences(page.curves_of(metric), page.spec.baseline)
+        found = comparisons.differences_of(page.curves_of(metric), page.spec, metric)
         if not found:
             absent.append(f"Nothing to compare in {metric}: two strategies of one seed that recorded it are needed.")
             continue
-        shown.append(tables.difference_table(page, differences_at_look(found, page.spec), key, titled(metric)))
+        shown.append(tables.difference_table(page, found, key, titled(metric)))
     return Section(
         "Differences in other metrics",
         shown,
