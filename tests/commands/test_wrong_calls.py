@@ -93,6 +93,7 @@ CALLS = [
     "train --steps 0",
     "train --steps -5",
     "train --episodes 0",
+    "train --episodes 5 --steps 5",
     "train --eval-every 0 --steps 10",
     "train --eval-every -1",
     "train --eval-episodes 0",

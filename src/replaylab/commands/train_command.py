@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 with suppress(ModuleNotFoundError):  # `main` says that the lab extra is missing
     from tyro.conf import arg
 
+STEPS = 50_000
+"""Of each seed, where the command line says nothing."""
+
 
 @dataclass(frozen=True)
 class TrainCommand:
@@ -66,8 +69,8 @@ class TrainCommand:
     first_seed: int = 0
     """Number of the first seed."""
 
-    steps: int = 50_000
-    """Environment steps of each seed."""
+    steps: int | None = None
+    """Environment steps of each seed. None: 50,000, or as many as --episodes take."""
 
     episodes: int | None = None
     """Episodes of each seed, as the budget in place of steps; eval-every and save-every count episodes then."""
@@ -187,7 +190,13 @@ class TrainCommand:
         return WithActors(self.actors, envs, shards, self.samples_per_insert, self.address)
 
     def _population(self, described: Callable[..., Population]) -> Population:
-        budget = self.steps if self.episodes is None else self.episodes
+        if self.steps is not None and self.episodes is not None:
+            raise SpecError(
+                f"train: the budget must be --steps or --episodes, but got both, {self.steps} and {self.episodes}; "
+                f"leave one out"
+            )
+        steps = STEPS if self.steps is None else self.steps
+        budget = steps if self.episodes is None else self.episodes
         seeds = (10 if self.actors is None else 1) if self.seeds is None else self.seeds
         return described(
             environment=self.env,
@@ -196,7 +205,7 @@ class TrainCommand:
             learner=self.learner,
             learner_options=self.learner_options,
             seeds=range(self.first_seed, self.first_seed + seeds),
-            steps=self.steps,
+            steps=steps,
             episodes=self.episodes,
             transforms=self.transforms,
             env_options=self.env_options,
