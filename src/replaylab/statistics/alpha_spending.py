@@ -12,10 +12,10 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
 
 from replaylab.arguments import INSIDE, one_of, reals, takes
 from replaylab.errors import ConfigError
+from replaylab.statistics.distributions import normal_quantile, normal_share
 from replaylab.statistics.resampling import Floats
 
 Spending = Literal["obrien_fleming", "pocock"]
@@ -53,5 +53,7 @@ def look_levels(shares: ArrayLike, spending: Spending = "obrien_fleming", alpha:
     if not len(t) or t[0] <= 0.0 or t[-1] > 1.0 or (np.diff(t) <= 0.0).any():
         raise ConfigError(f"`shares` must be increasing numbers in (0, 1], but got {t.tolist()}")
     pocock = spending == "pocock"
-    spent = alpha * np.log1p((np.e - 1.0) * t) if pocock else 2.0 * ndtr(ndtri(alpha / 2.0) / np.sqrt(t))
+    spent = (
+        alpha * np.log1p((np.e - 1.0) * t) if pocock else 2.0 * normal_share(normal_quantile(alpha / 2.0) / np.sqrt(t))
+    )
     return np.diff(spent, prepend=0.0)

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from replaylab.arguments import INSIDE, reals, takes
 from replaylab.errors import ConfigError
+from replaylab.statistics.distributions import normal_quantile
 from replaylab.statistics.resampling import Floats
 
 
@@ -47,7 +47,7 @@ def wilson_interval(successes: ArrayLike, trials: ArrayLike, *, level: float = 0
         raise ConfigError(
             f"Success rates need 0 <= successes <= trials and trials > 0, but got {k.tolist()} of {n.tolist()}."
         )
-    p, z = k / n, float(ndtri((1 + level) / 2))
+    p, z = k / n, float(normal_quantile((1 + level) / 2))
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
     low = np.where(k == 0, 0.0, np.maximum(centre - half, 0.0))

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, stdtr, stdtrit
 
 from replaylab.arguments import INSIDE, instance, reals, takes, whole
 from replaylab.errors import NonFiniteError, ShapeError
+from replaylab.statistics.distributions import normal_share, student_quantile, student_share
 
 Floats = NDArray[np.float64]
 
@@ -130,9 +130,9 @@ def tail(level: float, runs: int, strata: int = 1, *, difference: bool = False, 
     """
     if not calibrated or runs == 1:
         return (1.0 - level) / 2.0
-    quantile = float(stdtrit(strata * (runs - 1), (1.0 + level) / 2.0))
+    quantile = float(student_quantile(strata * (runs - 1), (1.0 + level) / 2.0))
     spread = np.sqrt(runs / (runs - 1)) if difference or strata > 1 else 1.0
-    return float(ndtr(-quantile * spread))
+    return float(normal_share(-quantile * spread))
 
 
 @takes(**OF_RUNS)
@@ -146,7 +146,7 @@ def interval_t(interval: Interval, runs: int, strata: int = 1, *, level: float =
     if interval.estimate == 0.0 or runs == 1:
         return 0.0
     arm = interval.estimate - interval.low if interval.estimate > 0.0 else interval.high - interval.estimate
-    quantile = float(stdtrit(strata * (runs - 1), (1.0 + level) / 2.0))
+    quantile = float(student_quantile(strata * (runs - 1), (1.0 + level) / 2.0))
     return quantile * abs(interval.estimate) / arm if arm > 0.0 else np.inf
 
 
@@ -164,7 +164,7 @@ def interval_p(interval: Interval, runs: int, strata: int = 1, *, level: float =
     """
     if runs == 1:
         return 1.0
-    return float(2.0 * stdtr(strata * (runs - 1), -interval_t(interval, runs, strata, level=level)))
+    return float(2.0 * student_share(strata * (runs - 1), -interval_t(interval, runs, strata, level=level)))
 
 
 def ends(samples: Floats, share: float) -> tuple[Floats, Floats]:

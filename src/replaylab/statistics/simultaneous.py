@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit
 
 from replaylab.arguments import INSIDE, reals, seed_number, takes
 from replaylab.errors import ShapeError
+from replaylab.statistics.distributions import student_quantile, student_share
 from replaylab.statistics.permutation import least_p
 from replaylab.statistics.resampling import COUNT, NUMBERS, Floats
 
@@ -115,9 +115,9 @@ def _decided(values: Floats, counts: Floats, level: float) -> Means:
     seen = np.divide(size, error, out=np.where(size > 0, np.inf, 0.0), where=varies)
     null = _null(counts, rest, there, varies)
     largest = np.sort(null.max(axis=2), axis=0)
-    quantile = np.maximum(_critical(largest, 1.0 - level)[:, None], stdtrit(runs - 1, (1.0 + level) / 2.0))
+    quantile = np.maximum(_critical(largest, 1.0 - level)[:, None], student_quantile(runs - 1, (1.0 + level) / 2.0))
     above = np.stack([len(counts) - np.searchsorted(largest[:, k], seen[k]) for k in range(studies)])
-    resampled = np.maximum((above + 1) / (len(counts) + 1), 2.0 * stdtr(runs - 1, -seen))
+    resampled = np.maximum((above + 1) / (len(counts) + 1), 2.0 * student_share(runs - 1, -seen))
     alike = np.maximum(1.0 / (len(counts) + 1), least_p(runs, values.shape[2]))
     arm = np.where(alike < 1.0 - level, 0.0, np.inf)
     np.multiply(quantile, error, out=arm, where=varies)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from replaylab.arguments import FINITE, INSIDE, check, instance, optional, reals, takes, truths, whole
 from replaylab.errors import ConfigError, ShapeError
+from replaylab.statistics.distributions import student_quantile
 from replaylab.statistics.resampling import Band, Floats, Interval
 
 
@@ -140,7 +140,7 @@ def restricted_mean(times: Times, horizon: float | None = None, *, level: float 
     runs = len(times.steps)
     if runs == 1:
         return Interval(float(areas.sum()), float("-inf"), float("inf"))
-    half = stdtrit(runs - 1, (1 + level) / 2) * np.sqrt(terms.sum() * runs / (runs - 1))
+    half = student_quantile(runs - 1, (1 + level) / 2) * np.sqrt(terms.sum() * runs / (runs - 1))
     return Interval(float(areas.sum()), float(areas.sum() - half), float(areas.sum() + half))
 
 

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from replaylab.errors import ConfigError, SpecError, StorageError
 from replaylab.files.atomic import writing
 from replaylab.study.plan.populations import Population, plan
@@ -67,6 +65,8 @@ class StudyFolder:
             ConfigError: another run is at work in the folder.
             StorageError: the folder cannot be written.
         """
+        from filelock import FileLock, Timeout  # with asyncio, which a worker would wait for
+
         lock = FileLock(self.path / ".lock", timeout=_SECONDS_TO_DIE)
         with writing(self.path):
             for name in ("runs", "timing", "failures"):
