@@ -187,7 +187,8 @@ def _resampled_iqms(values: Floats, draws: NDArray[np.int64]) -> Floats:
         draws: which runs each resample holds, shape (resamples, N).
     """
     runs, cut = len(values), len(values) // 4
-    counts = np.stack([(draws == run).sum(axis=1) for run in range(runs)]).astype(np.float64)
+    every = np.bincount((draws + runs * np.arange(len(draws))[:, None]).ravel(), minlength=draws.size)
+    counts = every.reshape(draws.shape).T.astype(np.float64, order="C")
     order = np.argsort(values, axis=0)
     ordered = np.take_along_axis(values, order, axis=0)
     gaps = np.diff(ordered, axis=0) / (runs - 2 * cut)

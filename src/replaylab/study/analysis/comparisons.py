@@ -194,7 +194,7 @@ def curve_of_runs(
 
 
 def _grouped(columns: dict[str, NDArray[np.generic]]) -> Iterator[Curve]:
-    labels = [np.asarray(columns[k], dtype=np.str_) for k in ("environment", "learner", "strategy")]
+    labels = [np.asarray(columns[k]) for k in ("environment", "learner", "strategy")]
     if not len(labels[0]):
         return
     changes = np.any([label[1:] != label[:-1] for label in labels], axis=0)
@@ -211,7 +211,10 @@ def _aligned(
     each, starts = np.unique(seeds, return_index=True)
     runs = list(zip(np.split(steps, starts[1:]), np.split(values, starts[1:]), strict=True))
     grid = runs[0][0]
-    if not all(np.array_equal(grid, x) for x, _ in runs):
+    if all(np.array_equal(grid, x) for x, _ in runs):
+        if (np.diff(grid) > 0).all():
+            return each, grid, np.stack([y for _, y in runs])
+    else:
         grid = np.linspace(0, steps.max(), _MOST_POINTS + 1).round().astype(np.int64)[1:]
     return each, grid, np.stack([statistics.on_grid(x, y, grid) for x, y in runs])
 
