@@ -174,7 +174,7 @@ class PageFiles:
         self._write_svg(key, drawing)
         with whole_file(self.out / "figures" / f"{key}.png") as temporary:
             dense = (svg.PIXELS_PER_INCH, svg.PIXELS_PER_INCH)
-            Image.fromarray(sheet.pixels()).save(temporary, format="png", dpi=dense)
+            Image.fromarray(sheet.pixels()).save(temporary, format="png", dpi=dense, compress_level=3)
         write_text(self.out / "figures" / f"{key}.csv", numbers)
 
     def table(
@@ -212,13 +212,14 @@ class Page(PageFiles):
         self.spec = study.spec
         self.rows = rows
         self.curves = curves
+        self._read = {comparisons.RETURN: list(curves)}
         self.line_styles = palette.line_styles(list(self.spec.strategies), self.spec.baseline)
 
     def curves_of(self, metric: str) -> list[Curve]:
-        """Return the curves of a metric; empty where nothing logged it."""
-        if metric == comparisons.RETURN:
-            return list(self.curves)
-        return comparisons.curves_of(self.rows, self.spec, metric)
+        """Return the curves of a metric, read when they are first asked for; empty where nothing logged it."""
+        if metric not in self._read:
+            self._read[metric] = comparisons.curves_of(self.rows, self.spec, metric)
+        return list(self._read[metric])
 
     @property
     def many_strategies(self) -> bool:
