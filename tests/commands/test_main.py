@@ -65,7 +65,7 @@ def test_defaults_are_visible(capsys):
     with pytest.raises(SystemExit):
         cli.main(["train", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
-    for default in ("(default: CartPole-v1)", "(default: uniform)", "(default: 50000)", "(default: 10)"):
+    for default in ("(default: CartPole-v1)", "(default: uniform)", "None: 50,000", "(default: 10)"):
         assert default in shown
 
 
