@@ -76,12 +76,13 @@ def test_every_key_is_listed():
         "watch": Watch,
     }
     keys = {f"{table}.{key}" for table, kind in tables.items() for key in kind.model_fields}
-    keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"', 'scores."ID"'}
+    keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"', 'scores."ID"', 'equivalence."ID"'}
     written_otherwise = {
         "learners",
         "strategies",
         "env_options",
         "scores",
+        "equivalence",
         "overrides",
         "learner_environments",
         "origins",
