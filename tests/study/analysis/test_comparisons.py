@@ -205,6 +205,17 @@ def test_budgets_say_what_is_not_matched(tmp_path):
     )
 
 
+def test_a_strategy_alone_is_matched_with_nothing(tmp_path):
+    found = study(tmp_path, strategies={"uniform": {"type": "uniform"}})
+    pretend(found, 0.0)
+    spent = comparisons.budgets_spent(found.results(), found.spec)
+    assert sentences.budgets(spent, found.spec) == (
+        "Every run takes 300 environment steps; the table of budgets has its updates."
+    )
+    assert sentences.compared(found.spec).startswith("Compared: uniform alone, on CartPole-v1")
+    assert "pairs" not in sentences.compared(found.spec)
+
+
 def test_too_few_seeds_are_told(tmp_path):
     assert sentences.few_seeds(study(tmp_path, seeds=10).spec) is None
     assert sentences.few_seeds(study(tmp_path, seeds=3).spec) == (

@@ -81,10 +81,11 @@ def compared(spec: Spec) -> str:
     """Return one sentence: what was compared, and how."""
     others = [s for s in spec.strategies if s != spec.baseline]
     against = f"{some(others)} with {spec.baseline}" if others else f"{spec.baseline} alone"
+    paired = " The same seeds serve every strategy, so runs are compared in pairs." if others else ""
     return (
         f"Compared: {against}, on {joined(spec.environments)}, with {joined(list(spec.learners))}, "
         f"{counted(len(spec.seeds), 'seed')} each and {spec.budget} a run "
-        f"({counted(spec.runs, 'run')}). The same seeds serve every strategy, so runs are compared in pairs. "
+        f"({counted(spec.runs, 'run')}).{paired} "
         f"A run is judged by its greedy policy on separate environments: the mean return of "
         f"{counted(spec.evaluation.episodes, 'episode')}, every {spec.evaluation.every:,} {spec.budget.unit}."
     )
@@ -152,6 +153,8 @@ def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
     """Return what is matched between the strategies, and what is not."""
     if not spent:
         return f"Every run takes {spec.budget}; updates were not recorded."
+    if len(spec.strategies) == 1:
+        return f"Every run takes {spec.budget}; the table of budgets has its updates."
     matched = [spec.budget.counted]
     unmatched: list[str] = []
     for name, values in (
