@@ -1,12 +1,17 @@
 """NumPy's own file formats, read so that no file, whatever its bytes are, takes more memory than it is long."""
 
 import ast
+import codecs
 import zipfile
 from functools import lru_cache
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+
+codecs.lookup(
+    "cp437"
+)  # of names in archives: a fork during its first import would leave the child a lock that nobody has
 
 MOST = 10_000
 """Bytes of a head that is read without knowing how long it should be."""

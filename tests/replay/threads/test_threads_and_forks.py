@@ -215,3 +215,19 @@ thread.join()
         "core",
         tmp_path,
     )
+
+
+@pytest.mark.parametrize("sampler", ["core", "python", "rescored"])
+def test_nothing_is_imported_by_what_threads_do(tmp_path, sampler):
+    """A child forked while a thread imports a module would wait for that module's lock for ever."""
+    run_alone(
+        FORKING
+        + """
+buffer = make()
+before = set(sys.modules)
+use(buffer, ahead=False)
+assert set(sys.modules) == before, set(sys.modules) - before
+""",
+        sampler,
+        tmp_path / "kept",
+    )
