@@ -9,13 +9,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from replaylab.arguments import INSIDE, instance, reals, takes, whole
 from replaylab.errors import NonFiniteError, ShapeError
+from replaylab.statistics.distributions import Floats as Floats
 from replaylab.statistics.distributions import normal_share, student_quantile, student_share
-
-Floats = NDArray[np.float64]
 
 RESAMPLES = 10_000
 """Bootstrap resamples that an interval starts with (`bootstrap` takes more where its ends are not steady)."""

@@ -106,10 +106,10 @@ def test_a_comparison_of_one_seed_takes_no_part(tmp_path):
 def test_what_cannot_matter_is_equivalent_even_if_it_is_there(tmp_path, gain, bound, word):
     found, curves = made(tmp_path, gain, equivalence={"CartPole-v1": bound})
     final, area = comparisons.differences_of(curves, found.spec)
-    assert final.inner == statistics.paired_difference(
+    assert final.equivalence.inner == statistics.paired_difference(
         *comparisons.paired_values(curves[1], curves[0], "final"), level=0.9
     )
-    assert -bound < final.inner.low < final.iqm.estimate < final.inner.high < bound
+    assert -bound < final.equivalence.inner.low < final.iqm.estimate < final.equivalence.inner.high < bound
     assert sentences.verdict(final) == sentences.verdict(area) == word
     assert final.shown == (gain > 1.0)
     assert sentences.comparison(final).endswith(f"is within ±{bound:g}.")
@@ -122,9 +122,9 @@ def test_what_cannot_matter_is_equivalent_even_if_it_is_there(tmp_path, gain, bo
 def test_an_interval_that_reaches_a_bound_is_not_equivalent(tmp_path):
     found, curves = made(tmp_path, 8.0, equivalence={"CartPole-v1": 8.0})
     final, _ = comparisons.differences_of(curves, found.spec)
-    assert final.inner.low < 8.0 < final.inner.high
+    assert final.equivalence.inner.low < 8.0 < final.equivalence.inner.high
     assert sentences.verdict(final) == "higher"
-    assert all(d.bound is None for d in comparisons.differences_of(curves, found.spec, "train/q_mean"))
+    assert all(d.equivalence is None for d in comparisons.differences_of(curves, found.spec, "train/q_mean"))
 
 
 def test_equivalence_is_corrected_over_the_comparisons_with_bounds(tmp_path):
@@ -133,10 +133,12 @@ def test_equivalence_is_corrected_over_the_comparisons_with_bounds(tmp_path):
     ours, theirs = curves[1].of_runs("final"), curves[0].of_runs("final")
     everywhere = [replace(c, environment=e) for e in ("a", "b") for c in curves]
     found = [d for d in comparisons.differences(everywhere, "uniform", {"b": 9.0}) if d.measure == "final"]
-    assert [d.bound for d in found] == [None] * 3 + [9.0] * 3
-    assert [d.inner for d in found[:4]] == [None] * 3 + [statistics.paired_difference(ours, theirs, level=1 - 0.1 / 3)]
+    assert [d.equivalence and d.equivalence.bounds.high for d in found] == [None] * 3 + [9.0] * 3
+    assert [d.equivalence and d.equivalence.inner for d in found[:4]] == [None] * 3 + [
+        statistics.paired_difference(ours, theirs, level=1 - 0.1 / 3)
+    ]
     looked = comparisons.differences(everywhere, "uniform", {"b": 9.0}, alpha=0.01)
-    assert looked[3].inner == statistics.paired_difference(ours, theirs, level=1 - 0.02 / 3)
+    assert looked[3].equivalence.inner == statistics.paired_difference(ours, theirs, level=1 - 0.02 / 3)
 
 
 @pytest.mark.parametrize(("seeds", "compared", "told"), [(4, 1, False), (5, 1, True), (5, 2, False), (6, 2, True)])
@@ -147,7 +149,7 @@ def test_few_seeds_are_never_called_equivalent(seeds, compared, told):
     others = [replace(base, strategy=f"s{k}", values=values + 1e-6) for k in range(compared)]
     found = comparisons.differences([base, *others], "uniform", {"e": 1e3})
     assert {d.equivalent for d in found} == {told}
-    assert {bool(np.isfinite(d.inner[1:]).all()) for d in found} == {told}
+    assert {bool(np.isfinite(d.equivalence.inner[1:]).all()) for d in found} == {told}
 
 
 def test_the_chance_of_any_false_equivalence_is_kept():

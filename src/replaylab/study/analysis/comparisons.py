@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
+from replaylab.statistics import Bounds, Equivalence
 from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.planned_looks import differences_at_look, interval_at
 from replaylab.study.analysis.seed_values import SeedValues, corrected
@@ -99,19 +100,15 @@ class Difference:
     p_max_t: float
     """Corrected over all comparisons of the measure."""
 
-    bound: float | None = None
-    """Differences up to this size do not matter; None where the study file declares nothing for the environment."""
-
-    inner: statistics.Interval | None = None
-    """What must lie within the bounds: the interval of level 1 - 2 alpha / K, for K comparisons of the measure that
-    have bounds (two one-sided tests each, corrected by Bonferroni's inequality); None without a bound."""
+    equivalence: Equivalence | None = None
+    """Whether it is too small to matter; None where the study file declares nothing for the environment. Its inner
+    interval is of level 1 - 2 alpha / K, for K comparisons of the measure that have bounds (two one-sided tests each,
+    corrected by Bonferroni's inequality)."""
 
     @property
     def equivalent(self) -> bool:
         """Whether the data rule out every difference that matters; they may show one that does not."""
-        if self.bound is None or self.inner is None:
-            return False
-        return -self.bound < self.inner.low and self.inner.high < self.bound
+        return self.equivalence is not None and self.equivalence.equivalent
 
     @property
     def shown(self) -> bool:
@@ -211,10 +208,10 @@ def _aligned(
     each, starts = np.unique(seeds, return_index=True)
     runs = list(zip(np.split(steps, starts[1:]), np.split(values, starts[1:]), strict=True))
     grid = runs[0][0]
-    if all(np.array_equal(grid, x) for x, _ in runs):
-        if (np.diff(grid) > 0).all():
-            return each, grid, np.stack([y for _, y in runs])
-    else:
+    shared = all(np.array_equal(grid, x) for x, _ in runs)
+    if shared and (np.diff(grid) > 0).all():
+        return each, grid, np.stack([y for _, y in runs])
+    if not shared:
         grid = np.linspace(0, steps.max(), _MOST_POINTS + 1).round().astype(np.int64)[1:]
     return each, grid, np.stack([statistics.on_grid(x, y, grid) for x, y in runs])
 
@@ -281,9 +278,10 @@ def _family(
     found, each = [], []
     for curve, (seeds, ours, theirs) in pairs:
         size, p = statistics.paired_test(ours, theirs)
-        bound = bounds.get(curve.environment)
-        inner = None if bound is None else _inner(ours, theirs, error)
-        found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p, bound, inner))
+        equivalence = None
+        if (bound := bounds.get(curve.environment)) is not None:
+            equivalence = Equivalence(size, _inner(ours, theirs, error), Bounds(-bound, bound))
+        found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p, equivalence))
         each.append(SeedValues(seeds, ours - theirs))
     family = corrected(each, [d.iqm for d in found])
     return [replace(d, p_max_t=max(d.p, float(p))) for d, p in zip(found, family, strict=True)]

@@ -68,6 +68,11 @@ def some(items: Sequence[str], noun: str = "others") -> str:
     return f"{', '.join(items[: MOST_NAMED - 1])} and {len(items) - MOST_NAMED + 1} {noun}"
 
 
+def bounds(difference: Difference) -> str:
+    """Return which differences do not matter, as ±size; nothing where that was not declared."""
+    return f"±{significant(difference.equivalence.bounds.high)}" if difference.equivalence else ""
+
+
 def verdict(difference: Difference) -> str:
     """Return the verdict on one comparison, in one to three words; as with contrasts, equivalent comes first."""
     if difference.equivalent:
@@ -122,9 +127,10 @@ def _one_measure(found: Sequence[Difference], measure: Measure, where: str, *, f
         named = [f"{d.strategy} ({effect(d.iqm)})" for d in found if verdict(d) == kind]
         if named:
             clauses.append(f"{some(named)} came out {kind} than {baseline}")
-    alike = [f"{d.strategy} ({effect(d.iqm)})" for d in found if d.equivalent]
+    alike = [d for d in found if d.equivalent]
     if alike:
-        clauses.append(f"{some(alike)} came out equivalent to {baseline}, within ±{significant(found[0].bound or 0.0)}")
+        named = [f"{d.strategy} ({effect(d.iqm)})" for d in alike]
+        clauses.append(f"{some(named)} came out equivalent to {baseline}, within {bounds(alike[0])}")
     open_ = [d.strategy for d in found if verdict(d) == "no difference shown"]
     if open_:
         clauses.append(f"no difference from {baseline} was shown for {some(open_)}")
@@ -140,8 +146,8 @@ def comparison(difference: Difference) -> str:
         f"(95 % interval {effect_interval(d.iqm)}; {counted(d.pairs, 'pair')}; "
         f"p {equals_p(d.p_max_t)}, corrected)"
     )
-    if d.inner is not None and d.equivalent:
-        return f"{numbers}: equivalent; {effect_interval(d.inner)} is within ±{significant(d.bound or 0.0)}."
+    if d.equivalence is not None and d.equivalent:
+        return f"{numbers}: equivalent; {effect_interval(d.equivalence.inner)} is within {bounds(d)}."
     if d.shown:
         return f"{numbers}: {verdict(d)}."
     if d.covers_zero:

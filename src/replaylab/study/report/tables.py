@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from replaylab.number_format import p_value, significant
+from replaylab.number_format import p_value
 from replaylab.study.analysis import comparisons
 from replaylab.study.report import sentences
 from replaylab.study.report.page import KEYS, Page, ReportTable
@@ -80,7 +80,7 @@ def difference_table(
         (
             (
                 *(d.environment, d.learner, d.strategy, d.baseline, d.measure, d.pairs),
-                *(*d.iqm, d.p, d.p_max_t, sentences.verdict(d), d.bound, *(d.inner[1:] if d.inner else (None, None))),
+                *(*d.iqm, d.p, d.p_max_t, sentences.verdict(d), *_bounded(d)),
             )
             for d in differences
         ),
@@ -91,12 +91,17 @@ _BOUNDED = ("bound", "equivalence_low", "equivalence_high")
 """Columns that are empty where no bound was declared."""
 
 
+def _bounded(difference: comparisons.Difference) -> tuple[float | str, ...]:
+    tested = difference.equivalence
+    return (tested.bounds.high, *tested.inner[1:]) if tested else ("",) * len(_BOUNDED)
+
+
 def _bounds(differences: Sequence[comparisons.Difference]) -> str:
     """Return which differences were declared not to matter, and how that is judged; nothing where none were."""
-    bounds = {d.environment: d.bound for d in differences if d.bound is not None}
+    bounds = {d.environment: sentences.bounds(d) for d in differences if d.equivalence}
     if not bounds:
         return ""
-    listed = sentences.joined([f"±{significant(bound)} on {name}" for name, bound in bounds.items()])
+    listed = sentences.joined([f"{bound} on {name}" for name, bound in bounds.items()])
     return f" Equivalent: an interval corrected for all comparisons with bounds lies within {listed}."
 
 
