@@ -9,9 +9,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-codecs.lookup(
-    "cp437"
-)  # of names in archives: a fork during its first import would leave the child a lock that nobody has
+# Of the names in archives. A fork while another thread imports it would leave the child a lock that nobody has.
+codecs.lookup("cp437")
 
 MOST = 10_000
 """Bytes of a head that is read without knowing how long it should be."""
