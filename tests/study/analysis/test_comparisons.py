@@ -13,6 +13,7 @@ from replaylab.plotting import palette
 from replaylab.statistics import Band, Interval
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve, Difference
+from replaylab.study.analysis.planned_looks import inner_interval
 from replaylab.study.execution.progress import PlainReporter
 from replaylab.study.report import figures, sentences
 from tests.study.tiny import pretend, study
@@ -163,7 +164,7 @@ def test_the_chance_of_any_false_equivalence_is_kept():
             for k in range(4)
         ]
         pairs = [comparisons._paired(one, base, "final") for one in others]
-        inner = [comparisons._inner(ours, theirs, 0.05 / 4) for _, ours, theirs in pairs]
+        inner = [inner_interval(0.05 / 4, [ours, theirs], statistics.paired_difference) for _, ours, theirs in pairs]
         called += any(one.low > -1.0 and one.high < 1.0 for one in inner)
     assert called <= 11  # with chance .05 more than that in 1 of 250
 

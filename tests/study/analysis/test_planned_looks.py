@@ -16,7 +16,7 @@ from replaylab.study import Spec
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import Curve
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
-from replaylab.study.analysis.planned_looks import contrasts_at_look, differences_at_look
+from replaylab.study.analysis.planned_looks import contrasts_at_look, differences_at_look, interval_at
 from tests.study.tiny import table
 
 LOOKS = (10, 20, 30)
@@ -125,6 +125,19 @@ def test_levels_that_few_runs_cannot_tell_have_no_ends(seeds, told):
     (found,) = contrasts_at_look(evaluate_contrasts(spec, lambda _: curves(seeds)), spec).results
     assert np.isfinite([found.inner.low, found.inner.high]).all() == told
     assert found.verdict == ("equivalent" if told else "undecided")
+
+
+@pytest.mark.parametrize(("seeds", "enough"), [(6, False), (7, True)])
+def test_nothing_is_equivalent_by_so_few_seeds_that_chance_puts_them_on_one_side(seeds, enough):
+    """At the first look α is .0114 or .0132, between 1/2^6 and 1/2^7; the interval of either level has ends."""
+    asked = {"name": "choice", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "equivalence": 99.0}
+    looks = {"seeds": [seeds, 40], "spending": "pocock"}
+    spec = Spec.from_table(table(seeds=seeds, looks=looks, contrasts=[asked]))
+    assert (0.5**seeds <= spec.look_level) == enough
+    (found,) = contrasts_at_look(evaluate_contrasts(spec, lambda _: curves(seeds)), spec).results
+    assert np.isfinite(interval_at(1 - 2 * spec.look_level, [found.each.values], statistics.bootstrap_interval)).all()
+    assert np.isfinite([found.inner.low, found.inner.high]).all() == enough
+    assert found.verdict == ("equivalent" if enough else "undecided")
 
 
 @pytest.mark.parametrize("runs", [2, 5, 8])

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.statistics import Bounds, Equivalence
-from replaylab.statistics.permutation import least_p
-from replaylab.study.analysis.planned_looks import differences_at_look, interval_at
+from replaylab.study.analysis.planned_looks import differences_at_look, inner_interval
 from replaylab.study.analysis.seed_values import SeedValues, corrected
 from replaylab.study.plan.populations import Population
 from replaylab.study.spec.contrasts import RETURN as RETURN
@@ -280,21 +279,12 @@ def _family(
         size, p = statistics.paired_test(ours, theirs)
         equivalence = None
         if (bound := bounds.get(curve.environment)) is not None:
-            equivalence = Equivalence(size, _inner(ours, theirs, error), Bounds(-bound, bound))
+            inner = inner_interval(error, [ours, theirs], statistics.paired_difference)
+            equivalence = Equivalence(size, inner, Bounds(-bound, bound))
         found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p, equivalence))
         each.append(SeedValues(seeds, ours - theirs))
     family = corrected(each, [d.iqm for d in found])
     return [replace(d, p_max_t=max(d.p, float(p))) for d, p in zip(found, family, strict=True)]
-
-
-def _inner(ours: NDArray[np.float64], theirs: NDArray[np.float64], error: float) -> statistics.Interval:
-    """Return the interval of two one-sided tests at ``error``; it has no ends where so few seeds cannot tell them.
-
-    N values on one side of a bound are as likely as 1 in 2^N where their median is there, whatever is resampled.
-    """
-    if float(least_p(len(ours))) > 2.0 * error:
-        return statistics.Interval(statistics.paired_difference(ours, theirs).estimate, -np.inf, np.inf)
-    return interval_at(1.0 - 2.0 * error, [ours, theirs], statistics.paired_difference)
 
 
 def budgets_spent(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[BudgetSpent]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from replaylab import statistics
 from replaylab.statistics import Interval
 from replaylab.statistics.bootstrap import resolves
+from replaylab.statistics.permutation import least_p
 from replaylab.study.spec.planned_looks import SIGNIFICANCE
 
 if TYPE_CHECKING:
@@ -37,17 +38,32 @@ def contrasts_at_look(found: ContrastResults, spec: Spec) -> ContrastResults:
     """Return contrasts with p-values and equivalence tests of the present look; without planned looks as they are."""
     if spec.looks is None:
         return found
-    inner, times = 1.0 - 2.0 * spec.look_level, SIGNIFICANCE / spec.look_level
+    times = SIGNIFICANCE / spec.look_level
     results = tuple(
         replace(
             one,
             p=min(1.0, one.p * times),
             p_max_t=min(1.0, one.p_max_t * times),
-            inner=interval_at(inner, [one.each.values], statistics.bootstrap_interval),
+            inner=inner_interval(spec.look_level, [one.each.values], statistics.bootstrap_interval),
         )
         for one in found.results
     )
     return replace(found, results=results)
+
+
+def inner_interval(error: float, runs: Sequence[NDArray[np.float64]], of: Callable[..., Interval]) -> Interval:
+    """Return the interval of two one-sided tests, without ends where so few seeds cannot tell them.
+
+    N values on one side of a bound are as likely as 1 in 2^N where their median is there, whatever is resampled.
+
+    Args:
+        error: of each of both tests.
+        runs: what ``of`` takes, each of shape (N,).
+        of: gives the interval of these runs at a level.
+    """
+    if float(least_p(len(runs[0]))) > 2.0 * error:
+        return Interval(of(*runs).estimate, -np.inf, np.inf)
+    return interval_at(1.0 - 2.0 * error, runs, of)
 
 
 def interval_at(level: float, runs: Sequence[NDArray[np.float64]], of: Callable[..., Interval]) -> Interval:
