@@ -1,9 +1,9 @@
-"""Claims 7 and 8: what rows that were made up say about the published figures, and that the studies can be trained."""
+"""Claims 7 to 9: what rows that were made up say about the published figures, and that the studies can be trained."""
 
 import numpy as np
 import pytest
 
-from replaylab.claims import ReplicationOutcome, minatar_components, minatar_curve
+from replaylab.claims import ReplicationOutcome, minatar_components, minatar_curve, minatar_first_million
 from replaylab.claims.minatar_components import SAID
 from replaylab.claims.study_findings import only_for
 from replaylab.replay import Field, NStep, Queue, ReplayBuffer
@@ -110,7 +110,27 @@ def test_the_published_curve_is_held_against_the_last_hundred_episodes(tmp_path,
     assert "after 500,000 frames, RMSprop" in found.what
 
 
-@pytest.mark.parametrize("name", ["minatar", "minatar-published"])
+@pytest.mark.parametrize(("share", "expected"), [(0.9, NOT_REPRODUCED), (0.99, REPRODUCED), (2.0, REPRODUCED)])
+def test_the_first_million_is_held_against_the_mean_of_its_episodes(tmp_path, share, expected):
+    """Of a seed three episodes, whose mean is the share of what was published, some percents more or less by seed."""
+
+    def rows(population):
+        game = population.environment.removeprefix("replaylab/MinAtar-").removesuffix("-v1")
+        mean = share * minatar_first_million.PUBLISHED[game]
+        for seed in population.seeds:
+            returns = mean * (1.0 + (seed - 4.5) / 100.0) * np.array([0.0, 1.0, 2.0])
+            yield from ((seed, 10 * at, "rollout/ep_rew", value) for at, value in enumerate(returns, 1))
+            yield seed, 30, "eval/mean_reward", 1e6
+
+    found = list(minatar_first_million.measure(made_up("minatar-million", tmp_path, rows)))
+    assert [one.what.split(":")[0] for one in found] == list(minatar_first_million.PUBLISHED)
+    for one, published in zip(found, minatar_first_million.PUBLISHED.values(), strict=True):
+        assert one.ours == pytest.approx(share * published)
+        assert one.low < one.ours < one.high
+        assert one.verdict is expected
+
+
+@pytest.mark.parametrize("name", ["minatar", "minatar-published", "minatar-million"])
 def test_every_population_of_the_studies_can_be_trained(name):
     for population in plan(Spec.from_toml(catalog.find(name))):
         check_population(population)

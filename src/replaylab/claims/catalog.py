@@ -10,6 +10,7 @@ from replaylab.claims import (
     combined_capacity,
     minatar_components,
     minatar_curve,
+    minatar_first_million,
     unbiased,
 )
 from replaylab.claims.claim import Claim
@@ -24,6 +25,7 @@ MODULES = (
     unbiased,
     minatar_components,
     minatar_curve,
+    minatar_first_million,
 )
 
 CLAIMS: dict[int, Claim] = {module.CLAIM.number: module.CLAIM for module in MODULES}

@@ -130,7 +130,12 @@ def test_levels_that_few_runs_cannot_tell_have_no_ends(seeds, told):
 @pytest.mark.parametrize(("seeds", "enough"), [(6, False), (7, True)])
 def test_nothing_is_equivalent_by_so_few_seeds_that_chance_puts_them_on_one_side(seeds, enough):
     """At the first look α is .0114 or .0132, between 1/2^6 and 1/2^7; the interval of either level has ends."""
-    asked = {"name": "choice", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "equivalence": 99.0}
+    asked = {
+        "name": "choice",
+        "more": {"strategy": "prioritized"},
+        "less": {"strategy": "uniform"},
+        "equivalence": 99.0,
+    }
     looks = {"seeds": [seeds, 40], "spending": "pocock"}
     spec = Spec.from_table(table(seeds=seeds, looks=looks, contrasts=[asked]))
     assert (0.5**seeds <= spec.look_level) == enough
