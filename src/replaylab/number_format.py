@@ -80,12 +80,14 @@ def compact(value: float) -> str:
 
 
 def tick(value: float) -> str:
-    """Return the number at a tick of an axis: all its digits, thousands as ``k``.
+    """Return the number at a tick of an axis: all its digits, thousands as ``k``, millions as ``M``.
 
     Example:
-        >>> [tick(v) for v in (0.25, -20_000.0, 1_500.0, 1_250.0)]
-        ['0.25', '−20k', '1.5k', '1250']
+        >>> [tick(v) for v in (0.25, -20_000.0, 1_500.0, 1_250.0, 750_000.0, 1_250_000.0)]
+        ['0.25', '−20k', '1.5k', '1250', '750k', '1.25M']
     """
+    if abs(value) >= 1_000_000:
+        return _with_true_minus(f"{value / 1_000_000:.9g}M")
     thousands = abs(value) >= 10_000 or (abs(value) >= 1_000 and value % 100 == 0)
     return _with_true_minus(f"{value / 1000:g}k" if thousands else f"{value + 0.0:.6g}")
 

@@ -130,7 +130,7 @@ def _sheet(drawing: Drawing) -> Sheet:
 
 
 def new_panel(
-    width: int, height: int, *, left: int = 46, right: int = 15, top: int = 26, bottom: int = 22
+    width: int, height: int, *, left: int = 46, right: int = 18, top: int = 26, bottom: int = 22
 ) -> tuple[Figure, Axes]:
     """Return a figure with one pair of axes inside fixed margins, all in CSS pixels.
 

@@ -1,0 +1,36 @@
+"""Rows of one metric and of one seed, and names that nothing has."""
+
+import numpy as np
+import pytest
+
+from replaylab.errors import ConfigError
+from replaylab.learners import Metrics
+
+
+def table(*rows):
+    types = {"seed": np.int64, "step": np.int64, "metric": np.str_, "value": np.float64}
+    return Metrics({name: np.array([row[at] for row in rows], kind) for at, (name, kind) in enumerate(types.items())})
+
+
+ROWS = ((0, 10, "eval/mean_reward", 1.0), (3, 10, "eval/mean_reward", 2.0), (3, 20, "own/entropy", 0.5))
+
+
+def test_rows_of_one_metric_of_all_seeds_or_of_one():
+    found = table(*ROWS)
+    assert [each.tolist() for each in found.of("eval/mean_reward")] == [[10, 10], [1.0, 2.0]]
+    assert [each.tolist() for each in found.of("own/entropy", seed=3)] == [[20], [0.5]]
+    assert [each.tolist() for each in found.of("own/entropy", seed=0)] == [[], []]
+
+
+@pytest.mark.parametrize("rows", [(), ROWS])
+def test_what_the_library_may_write_is_empty_where_it_did_not(rows):
+    assert [len(each) for each in table(*rows).of("rollout/ep_rew")] == [0, 0]
+
+
+def test_names_and_seeds_that_nothing_has_are_told():
+    with pytest.raises(ConfigError, match=r"`metric` .* eval/mean_reward, own/entropy; got 'eval/mean_rewrd'"):
+        table(*ROWS).of("eval/mean_rewrd")
+    with pytest.raises(ConfigError, match=r"`seed` must be one of the run: 0, 3; got 1"):
+        table(*ROWS).of("eval/mean_reward", seed=1)
+    with pytest.raises(ConfigError, match="there are no rows"):
+        table().of("own/entropy")
