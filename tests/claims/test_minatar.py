@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from replaylab.claims import ReplicationOutcome, minatar_components, minatar_curve, minatar_first_million
-from replaylab.claims.minatar_components import SAID
+from replaylab.claims import ReplicationOutcome
+from replaylab.claims.minatar import components, curve, first_million
+from replaylab.claims.minatar.components import SAID
 from replaylab.claims.study_findings import only_for
 from replaylab.replay import Field, NStep, Queue, ReplayBuffer
 from replaylab.study import Study, catalog
@@ -67,7 +68,7 @@ def verdicts(tmp_path_factory):
     def of(gain, scatter=0.01):
         added = {(f"replaylab/MinAtar-{game}-v1", s): gain for game in GAMES.values() for s in PARTS.values()}
         study = with_scores(tmp_path_factory.mktemp("made"), added, scatter)
-        return {one.what.removesuffix(": difference in score"): one for one in minatar_components.measure(study)}
+        return {one.what.removesuffix(": difference in score"): one for one in components.measure(study)}
 
     return {"gain": of(0.3), "loss": of(-0.3), "none": of(0.0), "noise": of(0.0, scatter=0.6)}
 
@@ -102,7 +103,7 @@ def test_what_rows_leave_open_is_contested(verdicts):
 
 @pytest.mark.parametrize(("last", "expected"), [(8.0, NOT_REPRODUCED), (8.25, REPRODUCED), (9.0, REPRODUCED)])
 def test_the_published_curve_is_held_against_the_last_hundred_episodes(tmp_path, last, expected):
-    found, by_adam = minatar_curve.measure(with_returns(tmp_path, last))
+    found, by_adam = curve.measure(with_returns(tmp_path, last))
     assert (found.verdict, by_adam.verdict) == (expected, None)
     assert found.ours == pytest.approx(last + np.arange(10).mean() / 100)
     assert by_adam.ours == pytest.approx(found.ours - 1.0)
@@ -116,15 +117,15 @@ def test_the_first_million_is_held_against_the_mean_of_its_episodes(tmp_path, sh
 
     def rows(population):
         game = population.environment.removeprefix("replaylab/MinAtar-").removesuffix("-v1")
-        mean = share * minatar_first_million.PUBLISHED[game]
+        mean = share * first_million.PUBLISHED[game]
         for seed in population.seeds:
             returns = mean * (1.0 + (seed - 4.5) / 100.0) * np.array([0.0, 1.0, 2.0])
             yield from ((seed, 10 * at, "rollout/ep_rew", value) for at, value in enumerate(returns, 1))
             yield seed, 30, "eval/mean_reward", 1e6
 
-    found = list(minatar_first_million.measure(made_up("minatar-million", tmp_path, rows)))
-    assert [one.what.split(":")[0] for one in found] == list(minatar_first_million.PUBLISHED)
-    for one, published in zip(found, minatar_first_million.PUBLISHED.values(), strict=True):
+    found = list(first_million.measure(made_up("minatar-million", tmp_path, rows)))
+    assert [one.what.split(":")[0] for one in found] == list(first_million.PUBLISHED)
+    for one, published in zip(found, first_million.PUBLISHED.values(), strict=True):
         assert one.ours == pytest.approx(share * published)
         assert one.low < one.ours < one.high
         assert one.verdict is expected
@@ -156,10 +157,10 @@ def test_without_replay_each_step_is_learned_from_once_with_its_whole_return(nam
 
 def test_verdicts_hang_on_nothing_else_in_the_folder_and_it_stays_the_whole_studys(tmp_path):
     study = with_scores(tmp_path, {}, scatter=0.1)
-    whole = list(minatar_components.measure(study))
+    whole = list(components.measure(study))
     (other,) = (one for one in study.populations if one.strategy == "lap" and "Freeway" in one.environment)
     study.file_of(other).unlink()
-    assert list(minatar_components.measure(study)) == whole
+    assert list(components.measure(study)) == whole
     left = Study.from_folder(tmp_path)
     assert (left.spec, len(left.present)) == (study.spec, len(study.populations) - 1)
 

@@ -87,7 +87,7 @@ def test_a_standardised_difference_where_pairs_do_not_vary():
     same = np.full(6, 3.0)
     assert st.standardised_difference(same, same) == (0.0, 0.0, 0.0)
     assert st.standardised_difference(same + 1, same) == (np.inf, np.inf, np.inf)
-    assert st.standardised_difference([1.0], [2.0]).estimate == -np.inf
+    assert np.isnan(st.standardised_difference([1.0], [2.0])).all(), "one pair has no standard deviation"
     with pytest.raises(ShapeError, match="takes one environment"):
         st.standardised_difference(np.ones((3, 2)), np.ones((3, 2)))
 

@@ -8,12 +8,10 @@ from replaylab.claims import (
     cleanrl,
     cliff_walking,
     combined_capacity,
-    minatar_components,
-    minatar_curve,
-    minatar_first_million,
     unbiased,
 )
 from replaylab.claims.claim import Claim
+from replaylab.claims.minatar import components, curve, first_million
 from replaylab.errors import ConfigError
 
 MODULES = (
@@ -23,9 +21,9 @@ MODULES = (
     cleanrl,
     combined_capacity,
     unbiased,
-    minatar_components,
-    minatar_curve,
-    minatar_first_million,
+    components,
+    curve,
+    first_million,
 )
 
 CLAIMS: dict[int, Claim] = {module.CLAIM.number: module.CLAIM for module in MODULES}

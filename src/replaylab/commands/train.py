@@ -194,7 +194,7 @@ def train_and_report(
     if out is not None:
         write_population(out, population, columns, provenance.versions())
     final = _final(columns, population)
-    _print(console, f"final level {_level(final, population)}, {_measure(population)}")
+    _print(console, f"final level {sentences.with_interval(final, len(population.seeds))}, {_measure(population)}")
     _print(console, _speed(population, time.perf_counter() - began))
     if out is not None:
         _print(console, f"rows: {out}")
@@ -232,7 +232,8 @@ def _train_with_progress(
             evaluated[step] = np.where(np.isnan(returns), evaluated.get(step, returns), returns)
             if np.isfinite(evaluated[step]).all():  # with a budget of episodes the seeds come one by one
                 found = statistics.bootstrap_interval(evaluated.pop(step), resamples=1_000)
-                _print(console, f"{step:>10,} {population.unit}   greedy return {_level(found, population)}")
+                level = sentences.with_interval(found, len(population.seeds))
+                _print(console, f"{step:>10,} {population.unit}   greedy return {level}")
 
         return trainer(population, on_step, on_metrics, hooks=hooks, resume=resume)
 
@@ -262,12 +263,6 @@ class _Film:
 
         env_id, options = self.population.made_of
         return play(env_id, policy, max_steps=max_steps, env_options=options)
-
-
-def _level(found: statistics.Interval, population: Population) -> str:
-    """A level with its interval, which one seed alone does not have."""
-    alone = len(population.seeds) == 1
-    return sentences.estimate(found) if alone else f"{sentences.estimate(found)} ({sentences.interval(found)})"
 
 
 def _measure(population: Population) -> str:

@@ -89,8 +89,8 @@ def standardised_difference(
 
     d_z = mean(a - b) / sd(a - b), sd with N - 1 (Cohen 1988, section 2.3.5; Lakens 2013,
     https://doi.org/10.3389/fpsyg.2013.00863, formula 6). It is 0 where no pair differs, and infinite where all differ
-    by the same. The interval's ends are quantiles of resampled pairs', and approximate: resamples repeat pairs, so
-    that d_z is a little larger in them.
+    by the same; NaN of one pair, which has no standard deviation. The interval's ends are quantiles of resampled
+    pairs', and approximate: resamples repeat pairs, so that d_z is a little larger in them.
 
     Args:
         treated: shape (N,).
@@ -110,6 +110,8 @@ def standardised_difference(
     if a.shape[1] != 1:
         raise ShapeError(f"A standardised difference takes one environment, shape (N,), but got shape {a.shape}.")
     each = a[:, 0] - b[:, 0]
+    if len(each) == 1:
+        return Interval(np.nan, np.nan, np.nan)
     draws = np.random.default_rng(seed).integers(0, len(each), size=(resamples, len(each)))
     share = tail(level, len(each), difference=True)
     low, high = np.quantile(_standardised(each[draws]), [share, 1.0 - share], method="closest_observation")
@@ -119,7 +121,7 @@ def standardised_difference(
 def _standardised(differences: Floats) -> Floats:
     """Mean over standard deviation, (..., N) to (...)."""
     mean = differences.mean(axis=-1)
-    spread = differences.std(axis=-1, ddof=1) if differences.shape[-1] > 1 else np.zeros_like(mean)
+    spread = differences.std(axis=-1, ddof=1)
     limit = np.where(mean == 0.0, 0.0, np.copysign(np.inf, mean))
     varies = spread > 1e-12 * np.abs(differences).max(axis=-1)
     return np.asarray(np.divide(mean, spread, out=limit, where=varies))

@@ -220,11 +220,26 @@ def test_a_strategy_alone_is_matched_with_nothing(tmp_path):
 
 
 def test_too_few_seeds_are_told(tmp_path):
-    assert sentences.few_seeds(study(tmp_path, seeds=10).spec) is None
-    assert sentences.few_seeds(study(tmp_path, seeds=3).spec) == (
+    ten = study(tmp_path, seeds=10).spec
+    three = (
         "With 3 seeds no test of differences or contrasts can reach p < 0.05 whatever the data (its smallest p is "
         "0.25): read the intervals, or add seeds."
     )
+    assert sentences.few_seeds(ten, [10, 10]) is None
+    assert sentences.few_seeds(study(tmp_path, seeds=3).spec, [3, 3]) == three
+    assert sentences.few_seeds(ten, [3, 2]) == three, "what is there counts, not what is planned"
+
+
+def test_one_run_has_no_interval(tmp_path):
+    """Both its ends would be the estimate, which reads as certainty."""
+    for runs in ([1, 1], [10, 1]):
+        told = sentences.few_seeds(study(tmp_path, seeds=10).spec, runs)
+        assert told.startswith("One run tells nothing of how far runs differ")
+    found = study(tmp_path, seeds=1, population=1)
+    pretend(found, 1.0)
+    curves = comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)
+    (difference, _) = comparisons.differences(curves, "uniform")
+    assert sentences.comparison(difference).endswith(" in one pair: no difference shown; one pair has no interval.")
 
 
 @pytest.mark.parametrize(

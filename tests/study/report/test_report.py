@@ -174,6 +174,16 @@ def test_a_part_of_a_study_is_reported_as_a_part(tmp_path):
     assert "contrasts can reach p &lt; 0.05" in page
 
 
+def test_of_one_run_nothing_has_an_interval(tmp_path):
+    found = study(tmp_path, seeds=1, population=1)
+    pretend(found, 1.0)
+    page = found.report().read_text(encoding="utf-8")
+    assert "One run tells nothing" in page
+    assert "(one run)." in page
+    assert not re.findall(r"([+−]?[\d.]+) to \1\b", page)
+    assert "∞" not in page
+
+
 def test_without_the_baseline_nothing_is_compared(tmp_path):
     found = study(tmp_path)
     pretend(found, 10.0)

@@ -134,9 +134,8 @@ def _warnings(page: Page) -> list[str]:
         )
     if not any(c.strategy == page.spec.baseline for c in page.curves):
         found.append(f"The runs of the baseline, {page.spec.baseline}, are missing, so nothing is compared with it.")
-    found += filter(
-        None, (sentences.few_seeds(page.spec), earlier_reports.warning(study, earlier_reports.seeds_of(page.curves)))
-    )
+    few = sentences.few_seeds(page.spec, (len(c.seeds) for c in page.curves))
+    found += filter(None, (few, earlier_reports.warning(study, earlier_reports.seeds_of(page.curves))))
     made_with = _versions_of_files(study)
     if len(made_with) > 1:
         found.append(f"The runs were made with different library versions: {'; '.join(sorted(made_with))}.")

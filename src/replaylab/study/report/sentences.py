@@ -7,7 +7,7 @@ sentence gives the interval, so the reader sees what is still open.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from replaylab.number_format import counted, decimals, equals_p, signed_decimals, significant
 from replaylab.statistics import Interval
@@ -37,9 +37,16 @@ def estimate(found: Interval) -> str:
     return decimals(found.estimate, _scale(found))
 
 
-def interval(found: Interval) -> str:
-    """Return an interval's ends."""
+def interval(found: Interval, runs: int) -> str:
+    """Return the ends of an interval over so many runs, which one run does not have."""
+    if runs == 1:
+        return "–"
     return f"{decimals(found.low, _scale(found))} to {decimals(found.high, _scale(found))}"
+
+
+def with_interval(found: Interval, runs: int) -> str:
+    """Return the estimate with its interval over so many runs; alone, of one run."""
+    return estimate(found) if runs == 1 else f"{estimate(found)} ({interval(found, runs)})"
 
 
 def effect(found: Interval) -> str:
@@ -47,8 +54,10 @@ def effect(found: Interval) -> str:
     return signed_decimals(found.estimate, _scale(found))
 
 
-def effect_interval(found: Interval) -> str:
-    """Return the ends of a difference's interval, with their signs."""
+def effect_interval(found: Interval, pairs: int) -> str:
+    """Return the ends of a difference's interval, with their signs; a dash for one pair, which has none."""
+    if pairs == 1:
+        return "–"
     return f"{signed_decimals(found.low, _scale(found))} to {signed_decimals(found.high, _scale(found))}"
 
 
@@ -116,7 +125,8 @@ def _answer(found: Sequence[Difference], levels: Sequence[Level], cell: tuple[st
         for lv in levels
         if (lv.environment, lv.learner) == cell and lv.strategy == found[0].baseline and lv.measure == "final"
     )
-    reached = f"{base.strategy} itself ended at {estimate(base.iqm)} (95 % interval {interval(base.iqm)})."
+    ends = "one run" if base.runs == 1 else f"95 % interval {interval(base.iqm, base.runs)}"
+    reached = f"{base.strategy} itself ended at {estimate(base.iqm)} ({ends})."
     return " ".join([*parts, reached[0].upper() + reached[1:]])
 
 
@@ -141,13 +151,15 @@ def _one_measure(found: Sequence[Difference], measure: Measure, where: str, *, f
 def comparison(difference: Difference) -> str:
     """Return one sentence on one comparison: effect, interval, p-value, verdict."""
     d = difference
+    what = f"{d.strategy} against {d.baseline}, {MEASURE_PHRASES[d.measure]}: {effect(d.iqm)}"
+    if d.pairs == 1:
+        return f"{what} in one pair: no difference shown; one pair has no interval."
     numbers = (
-        f"{d.strategy} against {d.baseline}, {MEASURE_PHRASES[d.measure]}: {effect(d.iqm)} "
-        f"(95 % interval {effect_interval(d.iqm)}; {counted(d.pairs, 'pair')}; "
+        f"{what} (95 % interval {effect_interval(d.iqm, d.pairs)}; {counted(d.pairs, 'pair')}; "
         f"p {equals_p(d.p_max_t)}, corrected)"
     )
     if d.equivalence is not None and d.equivalent:
-        return f"{numbers}: equivalent; {effect_interval(d.equivalence.inner)} is within {bounds(d)}."
+        return f"{numbers}: equivalent; {effect_interval(d.equivalence.inner, d.pairs)} is within {bounds(d)}."
     if d.shown:
         return f"{numbers}: {verdict(d)}."
     if d.covers_zero:
@@ -182,14 +194,26 @@ def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
     return f"{text} Transitions replayed in one update: {listed}. What that alone does is part of each difference."
 
 
-def few_seeds(spec: Spec) -> str | None:
-    """Return a warning where the seeds cannot carry a verdict, or None."""
+def few_seeds(spec: Spec, runs: Iterable[int]) -> str | None:
+    """Return a warning where the seeds cannot carry a verdict, or None.
+
+    Args:
+        spec: the study.
+        runs: how many each curve has.
+    """
+    there = set(runs) or {len(spec.seeds)}
+    if 1 in there:
+        return (
+            "One run tells nothing of how far runs differ: where there is but one, there is no interval, and no "
+            "test can show a difference. Add seeds."
+        )
     compared = [s for s in spec.strategies if s != spec.baseline]
     others = sum(len(spec.environments_of(s, learner)) for s in compared for learner in spec.learners_of(s))
-    least = float(least_p(len(spec.seeds))) * SIGNIFICANCE / spec.look_level
+    seeds = max(there)
+    least = float(least_p(seeds)) * SIGNIFICANCE / spec.look_level
     if least < 0.05 or not others:
         return None
     return (
-        f"With {counted(len(spec.seeds), 'seed')} no test of differences or contrasts can reach p < 0.05 whatever the "
+        f"With {counted(seeds, 'seed')} no test of differences or contrasts can reach p < 0.05 whatever the "
         f"data (its smallest p is {min(least, 1.0):.2g}): read the intervals, or add seeds."
     )

@@ -28,9 +28,9 @@ def level_table(page: Page, levels: Sequence[comparisons.Level]) -> ReportTable:
                 *cell,
                 str(both["final"].runs),
                 sentences.estimate(both["final"].iqm),
-                sentences.interval(both["final"].iqm),
+                sentences.interval(both["final"].iqm, both["final"].runs),
                 sentences.estimate(both["area"].iqm),
-                sentences.interval(both["area"].iqm),
+                sentences.interval(both["area"].iqm, both["area"].runs),
             )
             for cell, both in by_cell.items()
         ],
@@ -69,7 +69,7 @@ def difference_table(
                 sentences.MEASURE_NAMES[d.measure],
                 str(d.pairs),
                 sentences.effect(d.iqm),
-                sentences.effect_interval(d.iqm),
+                sentences.effect_interval(d.iqm, d.pairs),
                 p_value(d.p),
                 p_value(d.p_max_t),
                 sentences.verdict(d),

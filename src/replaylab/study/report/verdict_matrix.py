@@ -95,9 +95,9 @@ def _matrix(page: Page, differences: Sequence[Difference], measure: Measure) -> 
 def _cell(difference: Difference | None) -> MatrixCell | None:
     if difference is None:
         return None
-    return cell(_WORDS[sentences.verdict(difference)], difference.iqm)
+    return cell(_WORDS[sentences.verdict(difference)], difference.iqm, difference.pairs)
 
 
-def cell(word: str, size: Interval) -> MatrixCell:
-    """Return the cell of a verdict, which is one of `SIGNS`."""
-    return MatrixCell(word, SIGNS[word], sentences.effect(size), sentences.effect_interval(size))
+def cell(word: str, size: Interval, runs: int) -> MatrixCell:
+    """Return the cell of a verdict, which is one of `SIGNS`, from so many pairs or, at least, runs."""
+    return MatrixCell(word, SIGNS[word], sentences.effect(size), sentences.effect_interval(size, runs))

@@ -36,7 +36,7 @@ def lines(found: TwoStudies) -> list[str]:
 
 def _line(d: FolderDifference) -> str:
     where = f"{d.environment}, {d.learner}, {d.strategy}, {sentences.MEASURE_PHRASES[d.measure]}"
-    size, interval = sentences.effect(d.size), sentences.effect_interval(d.size)
+    size, interval = sentences.effect(d.size), sentences.effect_interval(d.size, d.fewest)
     tested = f"{_how(d)}; p {equals_p(d.p_holm)} after Holm’s correction"
     return f"{where}: {d.verdict}: B minus A {size} (95 % interval {interval}; {tested})"
 
@@ -84,7 +84,7 @@ def _matrix(found: TwoStudies) -> VerdictMatrix:
 
 
 def _cell(d: FolderDifference | None) -> verdict_matrix.MatrixCell | None:
-    return None if d is None else verdict_matrix.cell(_WORDS.get(d.verdict, "undecided"), d.size)
+    return None if d is None else verdict_matrix.cell(_WORDS.get(d.verdict, "undecided"), d.size, d.fewest)
 
 
 def _curves(found: TwoStudies, files: PageFiles, styles: dict[str, palette.LineStyle]) -> ReportFigure:
@@ -117,7 +117,7 @@ def _table(found: TwoStudies, files: PageFiles) -> ReportTable:
             (
                 *(d.environment, d.learner, d.strategy, sentences.MEASURE_NAMES[d.measure]),
                 *(sentences.estimate(d.first), sentences.estimate(d.second), _how(d)),
-                *(sentences.effect(d.size), sentences.effect_interval(d.size), p_value(d.p_holm), d.verdict),
+                *(sentences.effect(d.size), sentences.effect_interval(d.size, d.fewest), p_value(d.p_holm), d.verdict),
             )
             for d in found.differences
         ],

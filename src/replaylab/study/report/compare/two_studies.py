@@ -42,6 +42,11 @@ class FolderDifference:
     """Whether the paired runs are equal to the last bit."""
 
     @property
+    def fewest(self) -> int:
+        """Pairs, or without any the runs of the smaller group."""
+        return self.pairs or min(self.runs)
+
+    @property
     def verdict(self) -> str:
         """What came out, in a word or two."""
         if self.same:

@@ -99,8 +99,8 @@ def _table(page: Page, found: Sequence[Effect]) -> ReportTable:
         [
             (
                 *(e.environment, e.learner, e.strategy, sentences.MEASURE_NAMES[e.measure], str(e.pairs)),
-                f"{decimals(e.improvement.estimate)} ({sentences.interval(e.improvement)})",
-                _standardised(e.standardised),
+                f"{decimals(e.improvement.estimate)} ({sentences.interval(e.improvement, e.pairs)})",
+                _standardised(e.standardised) if e.pairs > 1 else "–",
             )
             for e in found
         ],

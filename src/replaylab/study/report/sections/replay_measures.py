@@ -160,9 +160,9 @@ def _table(page: Page, results: ComparisonResults, found: Sequence[Measured]) ->
     rows = []
     for curve in page.curves:
         key = (*curve.cell, curve.strategy)
-        intervals = [levels[*key, "final"], levels[*key, "area"]]
+        own = [sentences.with_interval(levels[*key, measure], len(curve.seeds)) for measure in ("final", "area")]
         there = [of.get((*key, q.name)) for q in present]
-        rows.append((*key, *map(_with_interval, intervals), *(_with_interval(m.level) if m else "–" for m in there)))
+        rows.append((*key, *own, *(sentences.with_interval(m.level, len(m.runs)) if m else "–" for m in there)))
     return page.table(
         "measures",
         "Levels and measures of each strategy",
@@ -172,10 +172,6 @@ def _table(page: Page, results: ComparisonResults, found: Sequence[Measured]) ->
         (*KEYS, "metric", "runs", "iqm", "low", "high"),
         ((m.environment, m.learner, m.strategy, m.metric, len(m.runs), *m.level) for m in found),
     )
-
-
-def _with_interval(found: statistics.Interval) -> str:
-    return f"{sentences.estimate(found)} ({sentences.interval(found)})"
 
 
 def _course(page: Page) -> Iterable[ReportFigure]:
