@@ -21,6 +21,7 @@ from tests.study.tiny import table
 
 LOOKS = (10, 20, 30)
 SHARES = np.array(LOOKS) / LOOKS[-1]
+CHOICE = {"name": "choice", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "equivalence": 99.0}
 
 
 @pytest.mark.parametrize("spending", ["obrien_fleming", "pocock"])
@@ -97,9 +98,8 @@ def test_differences_are_judged_at_the_level_of_their_look():
 
 
 def test_contrasts_are_too_and_equivalence_with_a_wider_interval():
-    asked = {"name": "choice", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}, "equivalence": 0.9}
     verdicts = set()
-    spec = study(contrasts=[asked])
+    spec = study(contrasts=[CHOICE | {"equivalence": 0.9}])
     for gain in np.linspace(0.0, 2.0, 11):
         plain = evaluate_contrasts(spec, lambda _, gain=gain: curves(20, gain=gain))
         (one,), (looked,) = plain.results, contrasts_at_look(plain, spec).results
@@ -115,13 +115,7 @@ def test_contrasts_are_too_and_equivalence_with_a_wider_interval():
 @pytest.mark.parametrize(("seeds", "told"), [(10, False), (20, True), (40, True)])
 def test_levels_that_few_runs_cannot_tell_have_no_ends(seeds, told):
     """At the first look α is 9e-5: the most extreme of all resamples of 10 runs is not as far out."""
-    asked = {
-        "name": "choice",
-        "more": {"strategy": "prioritized"},
-        "less": {"strategy": "uniform"},
-        "equivalence": 99.0,
-    }
-    spec = study(seeds, contrasts=[asked])
+    spec = study(seeds, contrasts=[CHOICE])
     (found,) = contrasts_at_look(evaluate_contrasts(spec, lambda _: curves(seeds)), spec).results
     assert np.isfinite([found.inner.low, found.inner.high]).all() == told
     assert found.verdict == ("equivalent" if told else "undecided")
@@ -130,14 +124,8 @@ def test_levels_that_few_runs_cannot_tell_have_no_ends(seeds, told):
 @pytest.mark.parametrize(("seeds", "enough"), [(6, False), (7, True)])
 def test_nothing_is_equivalent_by_so_few_seeds_that_chance_puts_them_on_one_side(seeds, enough):
     """At the first look α is .0114 or .0132, between 1/2^6 and 1/2^7; the interval of either level has ends."""
-    asked = {
-        "name": "choice",
-        "more": {"strategy": "prioritized"},
-        "less": {"strategy": "uniform"},
-        "equivalence": 99.0,
-    }
     looks = {"seeds": [seeds, 40], "spending": "pocock"}
-    spec = Spec.from_table(table(seeds=seeds, looks=looks, contrasts=[asked]))
+    spec = Spec.from_table(table(seeds=seeds, looks=looks, contrasts=[CHOICE]))
     assert (0.5**seeds <= spec.look_level) == enough
     (found,) = contrasts_at_look(evaluate_contrasts(spec, lambda _: curves(seeds)), spec).results
     assert np.isfinite(interval_at(1 - 2 * spec.look_level, [found.each.values], statistics.bootstrap_interval)).all()

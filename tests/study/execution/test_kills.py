@@ -55,7 +55,7 @@ def whole(made: Study) -> int:
 
 
 @pytest.mark.no_sanitizer
-@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [4, pytest.param(10, marks=pytest.mark.slow)])
 def test_kills_of_a_study_of_tables(tmp_path, kills):
     """Half of the kills come at any time, half a moment after one more population is there, to span it all."""
     clock = random.Random(5)

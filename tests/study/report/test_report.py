@@ -174,12 +174,15 @@ def test_a_part_of_a_study_is_reported_as_a_part(tmp_path):
     assert "contrasts can reach p &lt; 0.05" in page
 
 
-def test_of_one_run_nothing_has_an_interval(tmp_path):
-    found = study(tmp_path, seeds=1, population=1)
+@pytest.mark.parametrize("environments", [["CartPole-v1"], ["CartPole-v1", "CartPole-v0"]])
+def test_of_one_run_nothing_has_an_interval(tmp_path, environments):
+    scores = {name: {"low": 0.0, "high": 500.0} for name in environments}
+    found = study(tmp_path, seeds=1, population=1, environments=environments, scores=scores)
     pretend(found, 1.0)
     page = found.report().read_text(encoding="utf-8")
     assert "One run tells nothing" in page
     assert "(one run)." in page
+    assert ("Scores over all environments" in page) == (len(environments) > 1)
     assert not re.findall(r"([+−]?[\d.]+) to \1\b", page)
     assert "∞" not in page
 

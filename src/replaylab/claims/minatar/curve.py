@@ -10,10 +10,8 @@ beside it.
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from replaylab.claims.claim import Claim, ReplicatedFigure, agreement
-from replaylab.claims.cleanrl import t_interval
+from replaylab.claims.claim import Claim, ReplicatedFigure
+from replaylab.claims.minatar.returns import mean_return
 from replaylab.claims.study_findings import complete
 from replaylab.study import Study
 
@@ -40,18 +38,11 @@ def measure(study: Study) -> Iterator[ReplicatedFigure]:
     """
     complete(study)
     for strategy, optimizer in OPTIMIZERS.items():
-        query = LAST.format(strategy=strategy, episodes=EPISODES)
-        ours = np.array(study.query(query).fetchall(), np.float64)[:, 0]
-        low, high = t_interval(ours)
-        published = optimizer == "RMSprop"
-        yield ReplicatedFigure(
+        yield mean_return(
+            study,
+            LAST.format(strategy=strategy, episodes=EPISODES),
             f"Breakout: return after {study.spec.budget.steps:,} frames, {optimizer}",
-            f"{PUBLISHED:g}" if published else "",
-            float(ours.mean()),
-            low,
-            high,
-            f"mean of {len(ours)} runs, 95 %",
-            agreement(high >= PUBLISHED) if published else None,
+            PUBLISHED if optimizer == "RMSprop" else None,
         )
 
 

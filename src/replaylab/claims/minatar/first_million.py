@@ -9,10 +9,8 @@ interval of our mean over the runs lies below the published one.
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from replaylab.claims.claim import Claim, ReplicatedFigure, agreement
-from replaylab.claims.cleanrl import t_interval
+from replaylab.claims.claim import Claim, ReplicatedFigure
+from replaylab.claims.minatar.returns import mean_return
 from replaylab.claims.study_findings import complete
 from replaylab.study import Study
 
@@ -36,17 +34,8 @@ def measure(study: Study) -> Iterator[ReplicatedFigure]:
     """
     complete(study)
     for game, published in PUBLISHED.items():
-        ours = np.array(study.query(MEAN.format(game=game)).fetchall(), np.float64)[:, 0]
-        low, high = t_interval(ours)
-        yield ReplicatedFigure(
-            f"{game}: mean return of the first {study.spec.budget.steps:,} frames",
-            f"{published:g}",
-            float(ours.mean()),
-            low,
-            high,
-            f"mean of {len(ours)} runs, 95 %",
-            agreement(high >= published),
-        )
+        what = f"{game}: mean return of the first {study.spec.budget.steps:,} frames"
+        yield mean_return(study, MEAN.format(game=game), what, published)
 
 
 CLAIM = Claim(

@@ -34,10 +34,11 @@ class Metrics:
             raise ConfigError(
                 f"`metric` must be a name that was written: {_listed(self.columns['metric'])}; got {metric!r}"
             )
-        if seed is not None and len(self) and not (self.columns["seed"] == seed).any():
-            raise ConfigError(f"`seed` must be one of the run: {_listed(self.columns['seed'])}; got {seed!r}")
         if seed is not None:
-            rows &= self.columns["seed"] == seed
+            own = self.columns["seed"] == seed
+            if len(self) and not own.any():
+                raise ConfigError(f"`seed` must be one of the run: {_listed(self.columns['seed'])}; got {seed!r}")
+            rows &= own
         return self.columns["step"][rows].astype(np.int64), self.columns["value"][rows].astype(np.float64)
 
 

@@ -125,7 +125,7 @@ def _table(page: Page, found: Sequence[Scored]) -> ReportTable:
         f"difference and chance to do better than {page.spec.baseline} in pairs of the same seed.",
         ("Learner", "Strategy", "Seeds", "Final score", "Average score", "Difference (final)", "P(better) (final)"),
         [
-            (learner, strategy, str(seeds), *("–" if one is None else _text(one) for one in intervals))
+            (learner, strategy, str(seeds), *("–" if one is None else _text(one, seeds) for one in intervals))
             for learner, strategy, seeds, *intervals in numbers
         ],
         (
@@ -156,5 +156,7 @@ def _row(page: Page, one: Scored, found: Sequence[Scored]) -> tuple[Any, ...]:
     return (one.learner, one.strategy, len(one.seeds), *levels, *against)
 
 
-def _text(found: statistics.Interval) -> str:
+def _text(found: statistics.Interval, seeds: int) -> str:
+    if seeds == 1:
+        return decimals(found.estimate, 1.0)
     return f"{decimals(found.estimate, 1.0)} ({decimals(found.low, 1.0)} to {decimals(found.high, 1.0)})"
