@@ -70,18 +70,17 @@ def only_for(study: Study, said: Mapping[str, Said]) -> Study:
 
 def contrast_findings(study: Study, said: Mapping[str, Said]) -> Iterator[ReplicatedFigure]:
     """Yield one finding for each contrast of which a source says something, in the order of the study file."""
-    results = study.contrasts().results
-    primary = any(found.contrast.primary for found in results)
-    for found in results:
+    for found in study.contrasts().results:
         if found.contrast.name in said:
             words, agreeing = said[found.contrast.name]
+            level = "mean" if study.spec.judged_by_role else "interquartile mean"
             yield ReplicatedFigure(
                 f"{found.contrast.name}: difference in {found.contrast.unit}",
                 words,
                 found.size.estimate,
                 found.size.low,
                 found.size.high,
-                f"{'mean' if primary else 'interquartile mean'} of {len(found.each.seeds)} seeds, 95 %",
+                f"{level} of {len(found.each.seeds)} seeds, 95 %",
                 judged(found.verdict, agreeing),
             )
 

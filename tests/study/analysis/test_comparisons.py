@@ -1,5 +1,6 @@
 """From rows to levels, differences and words, on made-up results whose truth is known."""
 
+import re
 from dataclasses import replace
 from io import StringIO
 
@@ -11,8 +12,9 @@ from replaylab import statistics
 from replaylab.number_format import decimals, p_value
 from replaylab.plotting import palette
 from replaylab.statistics import Band, Interval
+from replaylab.study import InProcess
 from replaylab.study.analysis import comparisons
-from replaylab.study.analysis.comparisons import Curve, Difference
+from replaylab.study.analysis.comparisons import BudgetSpent, Curve, Difference
 from replaylab.study.analysis.planned_looks import inner_interval
 from replaylab.study.execution.progress import PlainReporter
 from replaylab.study.report import figures, sentences
@@ -208,6 +210,51 @@ def test_budgets_say_what_is_not_matched(tmp_path):
     )
 
 
+def test_budgets_are_matched_within_each_environment_and_learner(tmp_path):
+    """Learners may differ: what is compared is strategies of one of them."""
+    spec = study(tmp_path).spec
+    spent = [
+        BudgetSpent("e", learner, strategy, 300, updates, 8 * updates)
+        for learner, updates in (("every", 280), ("each fourth", 70))
+        for strategy in ("uniform", "prioritized")
+    ]
+    matched = "Matched between strategies: environment steps, updates and transitions replayed."
+    assert sentences.budgets(spent, spec) == matched
+    assert sentences.budgets([replace(s, transitions_replayed=-1.0) for s in spent], spec) == matched
+    spent[3] = replace(spent[3], transitions_replayed=140)
+    assert sentences.budgets(spent, spec) == (
+        "Matched between strategies: environment steps and updates. Not matched: transitions replayed. Transitions "
+        "replayed in one update: uniform 8 and prioritized 8 or 2. What that alone does is part of each difference."
+    )
+
+
+def test_budgets_of_strategies_own_are_not_matched(tmp_path):
+    spec = study(tmp_path, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}}).spec
+    spent = [BudgetSpent("e", "l", s, spec.budget_of(s).total, 280, 2240) for s in spec.strategies]
+    assert sentences.budgets(spent, spec) == (
+        "Matched between strategies: updates and transitions replayed. Not matched: environment steps."
+    )
+    assert "4 seeds each and 300 to 600 environment steps a run (8 runs)" in sentences.compared(spec)
+    assert sentences.budgets([], spec).startswith("A run takes 300 to 600 environment steps; ")
+
+
+def test_budgets_in_episodes_are_told_as_such(tmp_path):
+    found = study(
+        tmp_path,
+        environments=["FrozenLake-v1"],
+        learners={"q": {"type": "q_learning", "batch_size": 4}},
+        budget={"episodes": 20},
+        evaluation={"every": 10, "episodes": 1},
+        logging={"every": 10},
+        measures={"every": 0},
+    )
+    assert found.run(executor=InProcess()).complete
+    assert re.search("<th[^>]*>Episodes</th>", found.report(figure_files=False).read_text())
+    header, first, *_ = (tmp_path / "tables" / "budgets.csv").read_text().splitlines()
+    assert header == "environment,learner,strategy,episodes,updates,transitions_replayed"
+    assert first.startswith("FrozenLake-v1,q,uniform,20,")
+
+
 def test_a_strategy_alone_is_matched_with_nothing(tmp_path):
     found = study(tmp_path, strategies={"uniform": {"type": "uniform"}})
     pretend(found, 0.0)
@@ -327,3 +374,17 @@ def test_figures_and_progress_speak_of_episodes_where_the_budget_is_in_episodes(
 def test_a_sentence_names_a_few_strategies_and_counts_the_others():
     assert sentences.some(["a", "b", "c"]) == "a, b and c"
     assert sentences.some([f"s{i}" for i in range(12)]) == "s0, s1, s2, s3, s4, s5, s6 and 5 others"
+
+
+def test_the_longest_curve_is_drawn_to_its_end():
+    """Strategies may have budgets of their own."""
+    short, long = (
+        (Curve("a", "l", name, np.arange(2), np.array([50, last]), np.ones((2, 2))), Band(*np.ones((3, 2))))
+        for name, last in (("short", 300), ("long", 600))
+    )
+    styles = palette.line_styles(["short", "long"], "short")
+    for drawing in (
+        figures.curves([[short, long]], "short", styles, "return", "steps"),
+        figures.multiples([[short, long]], "short", styles, "return", "steps", runs=True),
+    ):
+        assert {panel.figure.axes[0].get_xlim() for panel in drawing.groups[0].panels} == {(0.0, 600.0)}

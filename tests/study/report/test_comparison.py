@@ -93,3 +93,9 @@ def test_nothing_in_common(before, tmp_path):
     pretend(other, 0.0)
     with pytest.raises(SpecError, match="must have an environment, learner and strategy in common"):
         compared(before, other)
+
+
+def test_budgets_in_steps_and_in_episodes_are_not_compared(before, tmp_path):
+    other = study(tmp_path / "other", budget={"episodes": 300})
+    with pytest.raises(SpecError, match=r"must count its budget as .*, in environment steps, but counts episodes"):
+        compared(before, other)

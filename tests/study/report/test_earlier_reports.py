@@ -41,3 +41,25 @@ def test_reports_remember_and_say_it(found, tmp_path, capsys):
     assert cli.main(["study", "report", str(found.folder), "--no-figure-files"]) == 0
     assert f"{BEFORE} 4 seeds; now with 6." in capsys.readouterr().out
     assert found.record("looks") == {"seeds": [[0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]}
+
+
+def test_a_strategy_that_was_looked_at_before_its_runs_were_all_there(tmp_path):
+    """The seeds of the others were all there at the first look."""
+    for name, looks, told in (
+        ("plain", None, f"{BEFORE} 3 seeds; now with 6."),
+        ("planned", {"seeds": [6, 12]}, "Looked at outside the planned looks (6, 12 seeds), with 3 seeds"),
+    ):
+        made = study(tmp_path / name, seeds=6, population=3, looks=looks)
+        pretend(made, 0.0)
+        late = next(p for p in made.populations if p.strategy == "prioritized" and 5 in p.seeds)
+        rows = made.file_of(late).read_bytes()
+        made.file_of(late).unlink()
+        part = made.report(figure_files=False).read_text()
+        assert ("there are results of 3 of the 6 seeds of this look" in part) == (looks is not None)
+        made.file_of(late).write_bytes(rows)
+        assert told in made.report(figure_files=False).read_text()
+
+
+def test_where_no_seed_is_compared_nothing_was_looked_at(found):
+    earlier_reports.note(found, [])
+    assert found.record("looks") == {}

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from replaylab.commands.main import main
+from replaylab.study.report import methods
 from replaylab.study.report.latex import escaped, paragraphs, table
 from replaylab.study.report.page import ReportTable
 from tests.study.tiny import pretend, study
@@ -67,3 +68,24 @@ def test_latex_takes_it(exported):
         rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{inputs}\end{{document}}"
     )
     subprocess.run(["pdflatex", "-halt-on-error", "all.tex"], cwd=exported, check=True, capture_output=True)
+
+
+def test_the_methods_say_how_strategies_differ(tmp_path):
+    made = study(
+        tmp_path,
+        environments=["CartPole-v1", "short"],
+        env_options={"short": {"id": "CartPole-v1", "max_episode_steps": 50}},
+        strategies__three={
+            "type": "uniform",
+            "transforms": [{"type": "n_step", "steps": 3}],
+            "learner": {"batch_size": 16, "optimizer": {"type": "sgd"}},
+            "environments": ["short"],
+        },
+    )
+    text = " ".join(methods.of(made).run)
+    assert "Options of the environments. short: id CartPole-v1, max_episode_steps 50." in text
+    assert "uniform: uniform, replace true." in text
+    assert (
+        "three: uniform, replace true; transform n_step, steps 3; learner batch_size 16, "
+        "optimizer.type sgd; on short." in text
+    )

@@ -1,5 +1,7 @@
 """One Gymnasium id with several sets of options, each under a name."""
 
+from datetime import date, time
+
 import pytest
 
 from replaylab.errors import SpecError
@@ -53,6 +55,11 @@ def test_a_name_without_an_id_stays_what_it_was():
     ("options", "message"),
     [
         ({"short": {"id": 3}}, r"`id` of 'short' must be a Gymnasium id, a text, but got 3"),
+        (
+            {"short": {"id": "CliffWalking-v1", "since": date(2020, 1, 1)}},
+            r"`since` of 'short' must be a number, text, list or table, but got datetime.date\(2020, 1, 1\); write it",
+        ),
+        ({"short": {"id": "CliffWalking-v1", "at": [{"x": time(8)}]}}, r"`at` of 'short' must be a number, text"),
         ({"shrt": {"id": "CliffWalking-v1"}}, r"`environments` must list every environment .* lacks 'shrt'"),
     ],
 )

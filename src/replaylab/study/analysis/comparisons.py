@@ -127,7 +127,9 @@ class BudgetSpent:
     environment: str
     learner: str
     strategy: str
-    environment_steps: float
+    budget: int
+    """In the study's unit: environment steps or episodes."""
+
     updates: float
     transitions_replayed: float
 

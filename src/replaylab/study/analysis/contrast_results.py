@@ -137,7 +137,7 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
             warnings.append(
                 f"{one.name}: not answered: it needs results of all its cells for {LEAST_SEEDS} seeds, but has {have}."
             )
-    if any(one.primary for one in questions):
+    if spec.judged_by_role:
         return ContrastResults(_by_role(questions, enough, each), tuple(warnings))
     return ContrastResults(_corrected([_finding(one, *each[one.name]) for one in enough]), tuple(warnings))
 

@@ -7,6 +7,7 @@ shown has given chance several tries; unless the looks were planned (``[looks]``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,14 +25,14 @@ Look = tuple[list[int], dict[str, Any] | None]
 
 
 def seeds_of(curves: Sequence[Curve]) -> list[int]:
-    """Return all seeds that are compared, in order."""
-    return [int(seed) for seed in np.unique(np.concatenate([c.seeds for c in curves]))]
+    """Return the seeds that every curve has, in order: a strategy with fewer is looked at again with the others."""
+    return [int(seed) for seed in reduce(np.intersect1d, [c.seeds for c in curves])] if curves else []
 
 
 def note(study: ReportedStudy, seeds: Sequence[int]) -> None:
     """Write into the study's folder that it was reported with these seeds, and which looks were planned."""
     looks, now = _looks(study), (list(seeds), _plan(study))
-    if now in looks:
+    if now in looks or not now[0]:  # no seed is compared
         return
     looks.append(now)
     record: dict[str, Any] = {"seeds": [seen for seen, _ in looks]}

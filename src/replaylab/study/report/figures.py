@@ -68,12 +68,17 @@ def _titled(cells: Sequence[CellCurves]) -> list[tuple[str, CellCurves]]:
     return [(title_of(cell[0][0], several), cell) for cell in cells]
 
 
+def _last_step(cell: CellCurves) -> int:
+    """Return where the longest curve ends: strategies may have budgets of their own."""
+    return max(int(curve.steps[-1]) for curve, _ in cell)
+
+
 def _overlay(cell: CellCurves, title: str, styles: dict[str, LineStyle], unit: str, time: str, small: bool) -> Panel:
     figure, axes = new_panel(SMALL, 170) if small else new_panel(MEDIUM, 280, left=66, bottom=44)
     for curve, band in cell:
         _draw(axes, curve.steps, band, styles[curve.strategy])
     _title(axes, title)
-    _time_frame(axes, int(cell[0][0].steps[-1]))
+    _time_frame(axes, _last_step(cell))
     if not small:
         write(figure, time, 66, 270, color=palette.MUTED)
         write(figure, unit, 9, 131, color=palette.MUTED, turned=True)
@@ -124,7 +129,13 @@ def multiples(
         reference = next((pair for pair in cell if pair[0].strategy == baseline), None)
         limits = _limits([c.values if runs else np.stack(b) for c, b in cell])
         groups.append(
-            PanelGroup(title, [_own_panel(curve, band, reference, styles, limits, time, runs) for curve, band in cell])
+            PanelGroup(
+                title,
+                [
+                    _own_panel(curve, band, reference, styles, limits, _last_step(cell), time, runs)
+                    for curve, band in cell
+                ],
+            )
         )
     note = f"dashed grey: {baseline}" if any(c.strategy != baseline for cell in cells for c, _ in cell) else ""
     return Drawing(groups, axes="; ".join(filter(None, (f"across: {time}", f"up: {unit}", note))))
@@ -146,6 +157,7 @@ def _own_panel(
     reference: tuple[Curve, Band] | None,
     styles: dict[str, LineStyle],
     limits: tuple[float, float],
+    last: int,
     time: str,
     runs: bool,
 ) -> Panel:
@@ -161,7 +173,7 @@ def _own_panel(
     axes.plot(curve.steps, band.estimate, "-", color=style.light, lw=2.2)
     _title(axes, shortened(curve.strategy, SMALL - 60, 12.5))
     axes.set_ylim(limits)
-    _time_frame(axes, int(curve.steps[-1]))
+    _time_frame(axes, last)
     shown = [(curve, band), *([reference] if reference is not None and reference[0] is not curve else [])]
     fixed = {name: replace(each, series="") for name, each in styles.items()}
     return Panel(curve.strategy, figure, _readout(axes, time, shown, fixed))

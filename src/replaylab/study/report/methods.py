@@ -17,7 +17,7 @@ from replaylab.study.results.durations import duration
 from replaylab.study.results.provenance import Machine
 from replaylab.study.results.records import machines_of
 from replaylab.study.spec.components import ALONE
-from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.study_file import Overrides, Spec
 
 if TYPE_CHECKING:
     from replaylab.study.report.reported_study import ReportedStudy
@@ -115,8 +115,11 @@ def _what_was_run(spec: Spec) -> list[str]:
     ]
     if own:
         runs += f" Other budgets, in {spec.budget.unit}: {sentences.joined(own)}."
-    learners = [f"{name}: {_options(part.model_dump(mode='json'))}." for name, part in spec.learners.items()]
-    replays = [f"{name}: {_options(part.model_dump(mode='json'))}." for name, part in spec.strategies.items()]
+    made = [f"{name}: {_options(options)}." for name, options in spec.env_options.items() if options]
+    if made:
+        runs += f" Options of the environments. {' '.join(made)}"
+    learners = [f"{name}: {_learner(spec, name)}." for name in spec.learners]
+    replays = [f"{name}: {_strategy(spec, name)}." for name in spec.strategies]
     judged = (
         f"Evaluation: every {spec.evaluation.every:,} {spec.budget.unit}, the greedy policy plays "
         f"{counted(spec.evaluation.episodes, 'episode')} on environments of its own, so that neither exploration "
@@ -132,16 +135,36 @@ def _what_was_run(spec: Spec) -> list[str]:
     return [runs, judged, measured, "Learners. " + " ".join(learners), "Strategies. " + " ".join(replays)]
 
 
+def _learner(spec: Spec, name: str) -> str:
+    own = spec.learner_environments.get(name)
+    return _options(spec.learners[name].model_dump(mode="json")) + (f"; on {sentences.joined(own)}" if own else "")
+
+
+def _strategy(spec: Spec, name: str) -> str:
+    """Return what a strategy is, with all that it does otherwise than the rest of the study; budgets stand above."""
+    own = spec.overrides.get(name, Overrides())
+    parts = [_options(spec.strategies[name].model_dump(mode="json"))]
+    parts += [f"transform {_options(one.model_dump(mode='json'))}" for one in own.transforms]
+    if own.learner:
+        parts.append(f"learner {_options(own.learner)}")
+    parts += [
+        f"{word} {sentences.joined(names)}"
+        for word, names in (("on", own.environments), ("with", own.learners))
+        if names
+    ]
+    return "; ".join(parts)
+
+
 def _options(part: Any) -> str:
     plain = dict(_flat("", part))
     kind = plain.pop(".type", plain.pop("type", ""))
-    listed = ", ".join(f"{key.strip('.').removeprefix('options.')} {value}" for key, value in plain.items())
-    return f"{kind}, {listed}" if listed else kind
+    listed = [f"{key.strip('.').removeprefix('options.')} {value}" for key, value in plain.items()]
+    return ", ".join([kind, *listed] if kind else listed)
 
 
 def _statistics(spec: Spec) -> list[str]:
     contrasts = [_CONTRASTS] if spec.contrasts else []
-    if any(one.primary for one in spec.contrasts):
+    if spec.judged_by_role:
         contrasts = [_CONTRASTS_BY_ROLE]
     looks = [_LOOKS.format(looks=spec.looks, spending=spec.looks.spending)] if spec.looks else []
     equivalence = [_EQUIVALENCE.format(level=spec.look_level)] if spec.equivalence else []

@@ -7,7 +7,7 @@ sentence gives the interval, so the reader sees what is still open.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from replaylab.number_format import counted, decimals, equals_p, signed_decimals, significant
 from replaylab.statistics import Interval
@@ -98,7 +98,7 @@ def compared(spec: Spec) -> str:
     paired = " The same seeds serve every strategy, so runs are compared in pairs." if others else ""
     return (
         f"Compared: {against}, on {joined(spec.environments)}, with {joined(list(spec.learners))}, "
-        f"{counted(len(spec.seeds), 'seed')} each and {spec.budget} a run "
+        f"{counted(len(spec.seeds), 'seed')} each and {budget_of(spec)} a run "
         f"({counted(spec.runs, 'run')}).{paired} "
         f"A run is judged by its greedy policy on separate environments: the mean return of "
         f"{counted(spec.evaluation.episodes, 'episode')}, every {spec.evaluation.every:,} {spec.budget.unit}."
@@ -168,30 +168,44 @@ def comparison(difference: Difference) -> str:
 
 
 def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
-    """Return what is matched between the strategies, and what is not."""
+    """Return what is matched between the strategies of an environment and learner, and what is not."""
     if not spent:
-        return f"Every run takes {spec.budget}; updates were not recorded."
+        return f"A run takes {budget_of(spec)}; updates were not recorded."
     if len(spec.strategies) == 1:
         return f"Every run takes {spec.budget}; the table of budgets has its updates."
-    matched = [spec.budget.counted]
+    cells: dict[tuple[str, str], list[BudgetSpent]] = {}
+    for one in spent:
+        cells.setdefault((one.environment, one.learner), []).append(one)
+    matched: list[str] = []
     unmatched: list[str] = []
-    for name, values in (
-        ("updates", {round(s.updates) for s in spent}),
-        (
-            "transitions replayed",
-            {round(s.transitions_replayed) for s in spent if s.transitions_replayed >= 0},
-        ),
-    ):
-        (matched if len(values) == 1 else unmatched).append(name)
-    text = f"Matched between strategies: {joined(matched)}."
-    if not unmatched:
-        return text
-    text += f" Not matched: {joined(unmatched)}."
+    for name, of in _SPENT:
+        amounts = [{round(of(s)) for s in cell if of(s) >= 0} for cell in cells.values()]
+        (matched if max(map(len, amounts)) <= 1 else unmatched).append(name or spec.budget.counted)
+    parts = [("Matched between strategies", matched), ("Not matched", unmatched)]
+    text = " ".join(f"{what}: {joined(names)}." for what, names in parts if names)
     if "transitions replayed" not in unmatched:
         return text
-    per_update = {s.strategy: s.transitions_replayed / s.updates for s in spent if s.updates > 0}
-    listed = some([f"{strategy} {significant(share)}" for strategy, share in per_update.items()])
+    shares: dict[str, dict[str, None]] = {}
+    for s in spent:
+        if s.updates > 0 and s.transitions_replayed >= 0:
+            shares.setdefault(s.strategy, {})[significant(s.transitions_replayed / s.updates)] = None
+    listed = some([f"{strategy} {' or '.join(own)}" for strategy, own in shares.items()])
     return f"{text} Transitions replayed in one update: {listed}. What that alone does is part of each difference."
+
+
+_SPENT: tuple[tuple[str, Callable[[BudgetSpent], float]], ...] = (
+    ("", lambda spent: spent.budget),
+    ("updates", lambda spent: spent.updates),
+    ("transitions replayed", lambda spent: spent.transitions_replayed),
+)
+"""What may be matched; the first has its unit's name."""
+
+
+def budget_of(spec: Spec) -> str:
+    """Return what a run takes: the study's budget, or where strategies have others the least and the greatest."""
+    totals = [spec.budget_of(strategy).total for strategy in spec.strategies]
+    least, most = min(totals), max(totals)
+    return f"{least:,} {spec.budget.counted}" if least == most else f"{least:,} to {most:,} {spec.budget.counted}"
 
 
 def few_seeds(spec: Spec, runs: Iterable[int]) -> str | None:

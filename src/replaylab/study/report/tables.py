@@ -111,20 +111,21 @@ def budget_table(page: Page, spent: Sequence[comparisons.BudgetSpent]) -> Report
     def whole(value: float) -> str:
         return f"{value:,.0f}" if value >= 0 else "not recorded"
 
+    budget = page.spec.budget
     return page.table(
         "budgets",
         "What one run used up",
         "Means over the runs, at the last logged step.",
-        ("Environment", "Learner", "Strategy", "Environment steps", "Updates", "Transitions replayed"),
+        ("Environment", "Learner", "Strategy", budget.counted.capitalize(), "Updates", "Transitions replayed"),
         [
             (
                 s.environment,
                 s.learner,
                 s.strategy,
-                *map(whole, (s.environment_steps, s.updates, s.transitions_replayed)),
+                *map(whole, (s.budget, s.updates, s.transitions_replayed)),
             )
             for s in spent
         ],
-        (*KEYS, "environment_steps", "updates", "transitions_replayed"),
-        ((s.environment, s.learner, s.strategy, s.environment_steps, s.updates, s.transitions_replayed) for s in spent),
+        (*KEYS, budget.counted.replace(" ", "_"), "updates", "transitions_replayed"),
+        ((s.environment, s.learner, s.strategy, s.budget, s.updates, s.transitions_replayed) for s in spent),
     )

@@ -7,6 +7,7 @@ other keys; without it the name is the id. No constructor has an argument of tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date, time
 from typing import Any
 
 ID = "id"
@@ -21,9 +22,19 @@ def check_options(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]
     """Return ``[env_options]`` if every ``id`` in it could be one.
 
     Raises:
-        ValueError: one is no text.
+        ValueError: one is no text, or an option is a date or time, which identifies no run.
     """
     for name, table in tables.items():
+        for option, value in table.items():
+            _check_plain(f"`{option}` of {name!r}", value)
         if not isinstance(found := table.get(ID, name), str) or not found:
             raise ValueError(f"`id` of {name!r} must be a Gymnasium id, a text, but got {found!r}")
     return tables
+
+
+def _check_plain(where: str, value: Any) -> None:
+    """Refuse what identifies no run, at any depth: TOML's dates and times."""
+    if isinstance(value, date | time):
+        raise ValueError(f"{where} must be a number, text, list or table, but got {value!r}; write it as a text")
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        _check_plain(where, inner)

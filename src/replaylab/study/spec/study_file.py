@@ -280,7 +280,7 @@ class Spec(_Table):
             raise ValueError(
                 f"`seeds` must be as many as at one of the `looks`, {self.looks}, but are {len(self.seeds)}"
             )
-        if self.looks is not None and any(one.primary for one in self.contrasts):
+        if self.looks is not None and self.judged_by_role:
             raise ValueError(
                 "`looks` must not stand beside a contrast that is `primary`: its verdict is read from an interval of a "
                 "single look; leave one of the two out"
@@ -334,6 +334,11 @@ class Spec(_Table):
     def budget_of(self, strategy: str) -> Budget:
         """Return a strategy's budget."""
         return self.overrides.get(strategy, Overrides()).budget or self.budget
+
+    @property
+    def judged_by_role(self) -> bool:
+        """Whether a contrast is primary, so that all are judged by their roles, as means over seeds."""
+        return any(one.primary for one in self.contrasts)
 
     @property
     def look_level(self) -> float:

@@ -1,11 +1,13 @@
 """What a report says over all environments, where a study file gives scores."""
 
 import csv
+import re
 
 import numpy as np
 import pytest
 
 from replaylab import statistics
+from replaylab.number_format import decimals
 from replaylab.study.analysis import comparisons
 from tests.study.tiny import pretend, study
 
@@ -76,3 +78,17 @@ def test_with_many_strategies_each_profile_stands_beside_the_baseline_s(tmp_path
     assert page.count('aria-label="Performance profiles: ') == 9
     assert "Learning curves" not in page  # every run's panels show them
     assert page.count('aria-label="Every run: CartPole-v1: ') == 9
+
+
+def test_one_pair_has_no_interval(tmp_path):
+    """However many seeds the strategy itself has."""
+    found = study(tmp_path, seeds=6, population=1, environments=list(SCORES), scores=SCORES)
+    pretend(found, 30.0)
+    for population in found.populations:
+        if population.strategy == "uniform" and 0 not in population.seeds:
+            found.file_of(population).unlink()
+    page = found.report(figure_files=False).read_text()
+    row = next(r for r in _rows(tmp_path / "tables" / "overall.csv") if r["strategy"] == "prioritized")
+    assert (row["seeds"], row["pairs"]) == ("6", "1")
+    difference = decimals(float(row["difference"]), 1.0)
+    assert re.search(rf"<td[^>]*>1</td>\s*<td[^>]*>{re.escape(difference)}</td>\s*<td[^>]*>1.00</td>", page)

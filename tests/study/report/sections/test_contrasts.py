@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from replaylab.claims.study_findings import contrast_findings
 from replaylab.commands.main import main
 from replaylab.statistics import Interval
 from replaylab.study.report.sections.contrasts import forest
@@ -107,3 +108,26 @@ def test_the_primary_contrast_s_answer_stands_first(tmp_path, page):
     assert text.index("<h1>") < text.index(asked) < text.index(answer) < text.index("What the study asked")
     assert "the study&#39;s one primary contrast" in text[text.index(answer) : text.index("What the study asked")]
     assert asked not in page  # without a primary one the matrix is the answer
+
+
+def test_how_they_are_judged_is_what_was_declared_where_the_primary_has_no_answer(tmp_path):
+    """Means with simultaneous intervals are not called interquartile means."""
+    strategies = {name: {"type": kind} for name, kind in (("uniform", "uniform"), ("prioritized", "prioritized"))}
+    made = study(
+        tmp_path,
+        seeds=6,
+        population=6,
+        strategies=strategies | {"none": {"type": "online"}},
+        contrasts=[*CONTRASTS[:1], CONTRASTS[1] | {"primary": True, "more": {"strategy": "none"}}],
+    )
+    pretend(made, 60.0)
+    for population in made.populations:
+        if population.strategy == "none":
+            made.file_of(population).unlink()
+    text = made.report(figure_files=False).read_text()
+    section = text[text.index("Every contrast") :]
+    assert "Mean over seeds of the difference within a seed, with its 95 % interval: of the primary" in section
+    assert "interquartile mean with its 95 % interval. Grey bands" not in text
+    (finding,) = contrast_findings(made, {"choice": ("said", ("higher",))})
+    assert "mean of 6 seeds" in str(finding)
+    assert "interquartile" not in str(finding)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -59,13 +60,13 @@ class View:
         """The place of each step in its episode."""
         return self._record.steps[self._slots]
 
-    @property
+    @cached_property
     def blocks(self) -> Ids | None:
         """The number of each step's sequence, if sequences are drawn."""
         if self._stride is None:
             return None
-        places = np.stack([self.episodes, self.steps_in_episode // self._stride])
-        return np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
+        places = self.steps_in_episode // self._stride
+        return np.unique(self.episodes * (places.max(initial=0) + 1) + places, return_inverse=True)[1]
 
     @property
     def replay_counts(self) -> Ids:
@@ -156,7 +157,7 @@ class TopScores(CustomSampler):
     def draw(self, view: View, batch_size: int, rng: np.random.Generator) -> Ids:  # noqa: ARG002
         """Return the ids with the highest scores, best first."""
         blocks = view.blocks
-        there, what = (len(view), "steps") if blocks is None else (len(np.unique(blocks)), "sequences")
+        there, what = (len(view), "steps") if blocks is None else (blocks.max(initial=-1) + 1, "sequences")
         if batch_size > there:
             raise EmptyBufferError(
                 f"{type(self).__name__} gives `batch_size` different {what}, but batch_size={batch_size} and only "

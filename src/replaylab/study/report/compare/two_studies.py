@@ -84,8 +84,14 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
     is not finite are left out. Holm's correction is over all comparisons of one measure.
 
     Raises:
-        SpecError: they have nothing in common that could be compared.
+        SpecError: they have nothing in common that could be compared, or one counts steps and the other episodes.
     """
+    units = [study.spec.budget.counted for study in (first, second)]
+    if units[0] != units[1]:
+        raise SpecError(
+            f"{second.folder} must count its budget as {first.folder} does, in {units[0]}, but counts {units[1]}. "
+            f"Compare studies that count alike."
+        )
     by_key = [{(*c.cell, c.strategy): c for c in _returns(study)} for study in (first, second)]
     keys = [key for key in by_key[0] if key in by_key[1]]
     if not keys:

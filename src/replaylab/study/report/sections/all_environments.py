@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,18 +122,31 @@ def _table(page: Page, found: Sequence[Scored]) -> ReportTable:
         "Scores over all environments",
         f"Interquartile means over all runs of all environments, with 95 % intervals ({_RESAMPLES:,} resamples); "
         f"difference and chance to do better than {page.spec.baseline} in pairs of the same seed.",
-        ("Learner", "Strategy", "Seeds", "Final score", "Average score", "Difference (final)", "P(better) (final)"),
+        (
+            *("Learner", "Strategy", "Seeds", "Final score", "Average score"),
+            *("Pairs", "Difference (final)", "P(better) (final)"),
+        ),
         [
-            (learner, strategy, str(seeds), *("–" if one is None else _text(one, seeds) for one in intervals))
-            for learner, strategy, seeds, *intervals in numbers
+            (
+                *(one.learner, one.strategy, str(len(one.seeds)), *(_text(level, len(one.seeds)) for level in levels)),
+                str(pairs or "–"),
+                *(_text(level, pairs) for level in against),
+            )
+            for one, levels, pairs, against in numbers
         ],
         (
             *("learner", "strategy", "seeds"),
-            *(f"{name}{end}" for name in ("final", "average", "difference", "improvement") for end in _ENDS),
+            *(f"{name}{end}" for name in ("final", "average") for end in _ENDS),
+            "pairs",
+            *(f"{name}{end}" for name in ("difference", "improvement") for end in _ENDS),
         ),
         (
-            (learner, strategy, seeds, *(v for one in intervals for v in (one or ("", "", ""))))
-            for learner, strategy, seeds, *intervals in numbers
+            (
+                *(one.learner, one.strategy, len(one.seeds), *(end for level in levels for end in level)),
+                pairs,
+                *(end for level in against for end in level or ("", "", "")),
+            )
+            for one, levels, pairs, against in numbers
         ),
     )
 
@@ -142,21 +154,26 @@ def _table(page: Page, found: Sequence[Scored]) -> ReportTable:
 _ENDS = ("", "_low", "_high")
 
 
-def _row(page: Page, one: Scored, found: Sequence[Scored]) -> tuple[Any, ...]:
+def _row(
+    page: Page, one: Scored, found: Sequence[Scored]
+) -> tuple[Scored, list[statistics.Interval], int, list[statistics.Interval | None]]:
+    """Return a strategy's levels by both measures, and in how many pairs with the baseline what came out."""
     levels = [statistics.bootstrap_interval(one.scores[m], resamples=_RESAMPLES) for m in comparisons.MEASURES]
     base = next((b for b in found if b.learner == one.learner and b.strategy == page.spec.baseline), None)
-    against: list[statistics.Interval | None] = [None, None]
-    if base is not None and base is not one and np.isin(one.seeds, base.seeds).any():
-        _, ours, theirs = np.intersect1d(one.seeds, base.seeds, return_indices=True)
-        pair = one.scores["final"][ours], base.scores["final"][theirs]
-        against = [
-            statistics.paired_difference(*pair, resamples=_RESAMPLES),
-            statistics.probability_of_improvement(*pair, resamples=_RESAMPLES),
-        ]
-    return (one.learner, one.strategy, len(one.seeds), *levels, *against)
+    if base is None or base is one or not np.isin(one.seeds, base.seeds).any():
+        return one, levels, 0, [None, None]
+    shared, ours, theirs = np.intersect1d(one.seeds, base.seeds, return_indices=True)
+    pair = one.scores["final"][ours], base.scores["final"][theirs]
+    against: list[statistics.Interval | None] = [
+        statistics.paired_difference(*pair, resamples=_RESAMPLES),
+        statistics.probability_of_improvement(*pair, resamples=_RESAMPLES),
+    ]
+    return one, levels, len(shared), against
 
 
-def _text(found: statistics.Interval, seeds: int) -> str:
-    if seeds == 1:
+def _text(found: statistics.Interval | None, runs: int) -> str:
+    if found is None:
+        return "–"
+    if runs == 1:
         return decimals(found.estimate, 1.0)
     return f"{decimals(found.estimate, 1.0)} ({decimals(found.low, 1.0)} to {decimals(found.high, 1.0)})"

@@ -80,7 +80,7 @@ def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Contrast
     evaluated = contrasts_at_look(evaluate_contrasts(page.spec, curves_of), page.spec)
     units = list(dict.fromkeys(f.contrast.unit for f in evaluated.results))
     shown = [
-        _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key, _reading(evaluated.results))
+        _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key, _reading(page))
         for unit, key in zip(units, keys_of("contrasts", units), strict=True)
     ]
     return ContrastSection(
@@ -94,8 +94,8 @@ def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> Contrast
     )
 
 
-def _reading(found: Sequence[ContrastResult]) -> str:
-    return _READING.format("mean" if any(f.contrast.primary for f in found) else "interquartile mean")
+def _reading(page: Page) -> str:
+    return _READING.format("mean" if page.spec.judged_by_role else "interquartile mean")
 
 
 def word(found: ContrastResult) -> str:
@@ -129,7 +129,7 @@ def _picture(page: Page, found: Sequence[ContrastResult]) -> ReportFigure | None
     return page.figure(
         "primary_contrast",
         main.contrast.question or main.contrast.name,
-        f"{sentence(main)} {_reading(found)}",
+        f"{sentence(main)} {_reading(page)}",
         forest([main, *parts]),
         ("contrast", "seed", "difference"),
         _seed_rows([main, *parts]),
@@ -191,7 +191,7 @@ def table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
     return page.table(
         "contrasts",
         "Every contrast",
-        _BY_ROLE if any(f.contrast.primary for f in found) else _TOGETHER,
+        _BY_ROLE if page.spec.judged_by_role else _TOGETHER,
         ("Contrast", "Unit", "Difference", "95 %", "p", "p (max-T)", "Bounds", "Seeds", "Cells", "Verdict"),
         [
             (
