@@ -273,9 +273,11 @@ void Replay::sample(std::int64_t batch, const double* scheduled, std::int64_t st
     for (const Single& one : replays_) one.sampler->check(one.ring, batch);
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
-        std::int64_t tries = 0;
-        do draw(r, batch, scheduled + r * stride, targets, ids, probabilities, weights, extra);
-        while (!whole(r, ++tries));
+        draw(r, batch, scheduled + r * stride, targets, ids, probabilities, weights, extra);
+        for (std::int64_t tries = 1; !whole(r, tries); ++tries) {
+            one.sampler->check(one.ring, batch);  // others may have added fewer, longer sequences meanwhile
+            draw(r, batch, scheduled + r * stride, targets, ids, probabilities, weights, extra);
+        }
         one.sampler->finish(one.ring, slots_.data(), n);
         count(one, n);
     }

@@ -39,19 +39,17 @@ class Permuted : public Prioritized {
         in_blocks_ = ring.in_blocks();
         for (std::int64_t k = 0; k < n; ++k) {
             const std::int64_t slot = slots[k];
-            const bool filled = slot < filled_;
-            filled_ = std::max(filled_, slot + 1);
-            if (filled && in_rounds_)
-                pair(at(origin_, slot), at(image_, slot));  // the older steps close the gap
-            if (!filled || in_rounds_) pair(slot, slot);
-            // A random swap keeps a uniform permutation uniform and, over a growing set, makes it so.
-            const std::int64_t first = in_rounds_ ? slot / width_ * width_ : 0;
-            const std::int64_t last = in_rounds_ ? slot : filled_ - 1;
-            const std::int64_t other =
-                first + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(last - first + 1)));
-            const std::int64_t mine = at(image_, slot), its = at(image_, other);
-            pair(slot, its);
-            pair(other, mine);
+            if (slot < filled_) {
+                if (in_rounds_) {
+                    pair(at(origin_, slot), at(image_, slot));  // the older steps close the gap
+                    pair(slot, slot);
+                }
+                swap(slot, random);
+            }
+            while (filled_ <= slot) {  // one, or all up to it: rows of others may begin at any slot
+                pair(filled_, filled_);
+                swap(filled_++, random);
+            }
         }
         Prioritized::stored(ring, random, slots, n);
     }
@@ -82,6 +80,16 @@ class Permuted : public Prioritized {
   private:
     static std::int64_t& at(std::vector<std::int64_t>& map, std::int64_t slot) {
         return map[static_cast<std::size_t>(slot)];
+    }
+    // A random swap keeps a uniform permutation uniform and, over a growing set, makes it so.
+    void swap(std::int64_t slot, Random& random) {
+        const std::int64_t first = in_rounds_ ? slot / width_ * width_ : 0;
+        const std::int64_t last = in_rounds_ ? slot : filled_ - 1;
+        const std::int64_t other =
+            first + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(last - first + 1)));
+        const std::int64_t mine = at(image_, slot), its = at(image_, other);
+        pair(slot, its);
+        pair(other, mine);
     }
     void pair(std::int64_t from, std::int64_t to) {
         at(image_, from) = to;

@@ -172,8 +172,9 @@ void Prioritized::update(const Ring& ring, const std::int64_t* slots, const doub
         for (double& p : scratch_) p = std::max(std::abs(p), 1.0);
     if (td_errors && feedback_ == Feedback::positive)
         for (double& p : scratch_) p = std::max(p, 0.0) + epsilon_;
+    const bool inverse = td_errors && std::signbit(exponent_);  // an error of 0 comes most often, not never
     for (std::size_t k = 0; k < scratch_.size(); ++k) {
-        values_[k] = scratch_[k] == 0.0 ? 0.0f : 1.0f;
+        values_[k] = scratch_[k] == 0.0 && !inverse ? 0.0f : 1.0f;
         scratch_[k] = std::max(scratch_[k], std::numeric_limits<double>::min());
     }
     if (exponent_ != 1.0) power(scratch_.data(), n, exponent_);

@@ -155,6 +155,21 @@ def changed(value, path, change):
 
 
 class TestRefusals:
+    @pytest.mark.parametrize(
+        "option",
+        [{"autoreset": "next_step"}, {"min_size": 10}, {"count_replays": True}],
+        ids=lambda one: next(iter(one)),
+    )
+    def test_options_that_change_what_a_buffer_does(self, tmp_path, option):
+        ReplayBuffer(50, FIELDS, num_envs=2).save(tmp_path)
+        mine = ReplayBuffer(50, FIELDS, num_envs=2, **option)
+        (name, value) = next(iter(option.items()))
+        with pytest.raises(
+            SnapshotError, match=f"the snapshot is of a buffer with {name}=.*, but this one has {value}"
+        ):
+            mine.restore(tmp_path)
+        assert getattr(mine._config, name) == value
+
     @pytest.fixture
     def saved(self, tmp_path):
         buffer = ReplayBuffer(10, {"x": Field()}, sampler=Prioritized(beta=0.4))

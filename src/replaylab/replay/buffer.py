@@ -248,8 +248,9 @@ class ReplayBuffer(Episodic):
             (0, 10, 0)
         """
         with nullcontext() if self._custom is None else self._custom.lock.held(adding=True):
+            self._saved.clear()  # ids do not show what changed; also to who saves between the two
             self._core.clear()
-            self._saved.clear()  # ids do not show what changed
+            self._saved.clear()
             if self._custom is not None:
                 self._custom.clear()
 

@@ -28,7 +28,10 @@ from replaylab.replay.storage.retention import Reservoir
 from replaylab.replay.storage.storage import Handle, Storage, handle_of
 from replaylab.replay.transforms.transform import Transform
 
-COMPARED = ("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention")
+COMPARED = (
+    *("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention"),
+    *("autoreset", "count_replays", "min_size"),
+)
 """What must be equal for a buffer to continue from another's snapshot in place."""
 
 DEEP, OPEN = "copy.deepcopy", "handle().open()"
@@ -174,11 +177,12 @@ class Persistent(Configured):
         for name in COMPARED:
             if theirs.get(name) != mine.get(name):
                 raise SnapshotError(
-                    f"the snapshot is of a buffer with {name}={getattr(loaded, name)}, but this one has "
-                    f"{getattr(self, name)}; make the buffer as the saved one was made"
+                    f"the snapshot is of a buffer with {name}={getattr(loaded._config, name)}, but this one has "
+                    f"{getattr(self._config, name)}; make the buffer as the saved one was made"
                 )
-        self.__dict__.clear()
-        self.__dict__.update(loaded.__dict__)
+        self.__dict__.update(loaded.__dict__)  # in one step: other threads and signal handlers may use the buffer
+        for name in self.__dict__.keys() - loaded.__dict__.keys():
+            del self.__dict__[name]
 
     def part(self, replicas: npt.ArrayLike) -> Self:
         """Return a new buffer of some of the replicas, each of which continues exactly as it would have here.

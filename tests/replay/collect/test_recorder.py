@@ -294,6 +294,21 @@ class TestWithTransforms:
             np.testing.assert_array_equal(found, truth[step][0])
             np.testing.assert_array_equal(found_next, truth[step][1])
 
+    def test_stacks_in_a_field_of_one_s_own(self):
+        """They are given as the environments' observations are."""
+        makers = [lambda i=i, s=s: gym.wrappers.FrameStackObservation(ScriptedEnv("box", i, s), 3) for i, s in NUMBERED]
+        env = SyncVectorEnv(makers, autoreset_mode="SameStep")
+        declared = ReplayBuffer.for_env(env, 1000, transforms=(FrameStack(3, stacked_input=True),)).fields
+        fields = declared | {"context": declared["obs"]}
+        stacks = FrameStack(3, fields=("obs", "context"), stacked_input=True)
+        buffer = ReplayBuffer(1000, fields, num_envs=4, autoreset="same_step", transforms=(stacks,), seed=0)
+        recorder = ReplayRecorder(env, buffer)
+        obs, _ = recorder.reset()
+        for action in actions(4, 60):
+            obs, *_ = recorder.step(action, context=obs)
+        batch = buffer.sample(300)
+        np.testing.assert_array_equal(batch.context, batch.obs)
+
 
 class TestErrors:
     def test_neither_a_vector_environment_nor_a_single_one(self):

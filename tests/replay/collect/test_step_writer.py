@@ -153,3 +153,32 @@ def test_fields_it_cannot_write(fields):
 def test_an_autoreset_mode():
     with pytest.raises(ConfigError, match='but the buffer has autoreset="next_step"; make it without'):
         StepWriter(ReplayBuffer(5, FIELDS, autoreset="next_step"))
+
+
+def test_a_new_writer_begins_new_episodes(tmp_path):
+    """What the last one kept back is lost, and so is what would lead to the next step."""
+    for end in (False, True):
+        buffer = ReplayBuffer(50, FIELDS, transforms=[NStep(2, 1.0)], seed=0)
+        writer = StepWriter(buffer)
+        for k in range(2):
+            writer.add(obs=[k, k], reward=1)
+        buffer.save(tmp_path)
+        buffer = ReplayBuffer.load(tmp_path)
+        writer = StepWriter(buffer)
+        if end:
+            assert writer.end_episode(obs=[9, 9], truncated=True) == -1
+        writer.add(obs=[50, 50], reward=100)
+        assert writer.end_episode(obs=[51, 51], terminated=True) == 1
+        assert buffer.as_batch([0, 1]).reward.tolist() == [1.0, 100.0]
+
+
+def test_an_episode_ends_where_nothing_is_kept_back():
+    """Others may have added to it."""
+    buffer = ReplayBuffer(50, FIELDS, num_envs=2, transforms=[NStep(2, 1.0)], seed=0)
+    writer = StepWriter(buffer)
+    obs, no = np.zeros((2, 2)), np.zeros(2, bool)
+    buffer.add(obs=obs, reward=[1, 1], next_obs=obs, terminated=no, truncated=no)
+    assert writer.end_episode(obs, where=[True, False]).tolist() == [-1, -1]
+    writer.add(obs=obs, reward=[10, 10])
+    writer.end_episode(obs, terminated=True)
+    assert buffer.as_batch([0, 1]).reward.tolist() == [1.0, 11.0]

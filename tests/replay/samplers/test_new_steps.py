@@ -113,6 +113,15 @@ class TestAntiPrioritized:
         np.testing.assert_allclose(law(buffer, np.arange(4)), np.array([2, 4, 1, 4]) / 11)
         assert buffer.stats().largest_priority == 0.5
 
+    @pytest.mark.parametrize("alpha", [0.0, 1.0])
+    def test_an_error_of_0_comes_most_often(self, alpha):
+        """Without ε, too; a priority of 0 is never drawn."""
+        buffer = make(AntiPrioritized(alpha=alpha, epsilon=0.0), 8, 3)
+        buffer.update_priorities([0, 1, 2], td_error=[0.0, 1.0, 2.0])
+        np.testing.assert_allclose(law(buffer, np.arange(3)), [1, 0, 0] if alpha else [1 / 3] * 3, atol=1e-12)
+        buffer.update_priorities([0, 1, 2], priority=[0.0, 1.0, 2.0])
+        np.testing.assert_allclose(law(buffer, np.arange(3)), [0, 2 / 3, 1 / 3] if alpha else [0, 1 / 2, 1 / 2])
+
 
 class TestAnotherExponent:
     PRIORITY = np.array([0.0, 1e-3, 0.5, 1.0, 7.0, 300.0])

@@ -1,6 +1,9 @@
 """Rows outside the process: what is in a file is what would be in memory, for one buffer and for several."""
 
 import json
+from contextlib import suppress
+from itertools import permutations
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -13,11 +16,13 @@ from replaylab.replay import (
     Hindsight,
     MemoryMap,
     NStep,
+    Permuted,
     Prioritized,
     ReplayBuffer,
     Sequence,
     Uniform,
 )
+from tests.replay.laws.chi2 import ALARM, p_value
 from tests.replay.laws.test_conformance import SAMPLERS
 from tests.replay.storage.storage_worlds import FIELDS, NEEDS_LINUX, drive, step
 
@@ -207,3 +212,53 @@ class TestTheFile:
 
     def test_uniform_is_the_default(self, storage):
         assert ReplayBuffer(10, {"x": Field()}, storage=storage()).sampler == Uniform()
+
+
+class TestRowsThatBeginAnywhere:
+    """A buffer made on rows of others takes in the newest C, whose first lies in any slot."""
+
+    @pytest.mark.parametrize("before", [0, 7, 20])
+    @pytest.mark.parametrize("bins", [1, 3])
+    def test_permuted_draws_keep_their_law(self, storage, tmp_path, bins, before):
+        one = ReplayBuffer(20, {"x": Field()}, storage=storage())
+        one.extend(x=np.arange(before))
+        two = one.handle().open(sampler=Permuted(alpha=1.0, beta=0.4, bins=bins), seed=0)
+        assert len(two) == before
+        one.extend(x=np.arange(33))
+        ids = np.arange(before + 13, before + 33)
+        np.testing.assert_allclose(two.probabilities(ids), 1 / 20)
+        td_error = np.arange(20.0)
+        two.update_priorities(ids, td_error=td_error)
+        np.testing.assert_allclose(np.sort(two.probabilities(ids)), td_error / 190, atol=1e-6)
+        two.save(tmp_path / "snapshot")
+        again = ReplayBuffer.load(tmp_path / "snapshot")
+        np.testing.assert_array_equal(again.probabilities(ids), two.probabilities(ids))
+
+    def test_every_permutation_is_as_likely(self, storage):
+        one = ReplayBuffer(3, {"x": Field()}, storage=storage())
+        one.extend(x=np.arange(8))  # id 5, the oldest, is in slot 2
+        counts = np.zeros(27, np.int64)
+        for seed in range(1_200):
+            two = one.handle().open(sampler=Permuted(alpha=1.0, beta=0.4), seed=seed)
+            two.update_priorities([5, 6, 7], priority=[1.0, 2.0, 3.0])
+            shares = np.rint(two.probabilities([5, 6, 7]) * 6).astype(int) - 1
+            counts[shares @ [9, 3, 1]] += 1
+            two.close()
+        possible = np.zeros(27)
+        possible[[np.array(p) @ [9, 3, 1] for p in permutations(range(3))]] = 1 / 6
+        assert p_value(counts, possible) > ALARM
+
+    def test_a_batch_that_is_drawn_anew_is_checked_anew(self, storage):
+        """While it was read, others replaced 64 sequences by 8."""
+        fields = {"x": Field((16_384,)), "terminated": Field((), bool), "truncated": Field((), bool)}
+        options = {"sampler": Uniform(replace=False), "transforms": (Sequence(8, 0, 0),)}
+        one = ReplayBuffer(64, fields, **options, storage=storage(headroom=1))
+        two = one.handle().open(sampler=Uniform())
+        x, no = np.zeros((64, 16_384), np.float32), np.zeros(64, bool)
+        for _ in range(200):
+            two.extend(x=x, terminated=~no, truncated=no)
+            other = Thread(target=two.extend, kwargs={"x": x, "terminated": np.arange(64) % 8 == 7, "truncated": no})
+            other.start()
+            with suppress(EmptyBufferError):
+                assert len(set(one.sample(48).id.tolist())) == 48
+            other.join()

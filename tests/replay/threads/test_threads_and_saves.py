@@ -1,5 +1,6 @@
 """Other threads, signal handlers and callbacks beside what reads a whole buffer: `save`, `stats`, `part`, `repr`."""
 
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -372,3 +373,46 @@ def test_a_handler_that_interrupts_an_add_half_way_is_told_so(tmp_path):
 def test_the_test_can_fail():
     with pytest.raises(AssertionError, match="Timeout"):
         run_alone("lock = threading.Lock()\nlock.acquire()\nlock.acquire()\n", seconds=1)
+
+
+def test_a_restored_buffer_is_never_half_there(tmp_path):
+    """Between any two of its lines a signal handler, or another thread, may draw."""
+    buffer = ReplayBuffer(100, {"x": Field()}, sampler=Prioritized(beta=0.4), seed=0)
+    buffer.extend(x=np.arange(100.0))
+    buffer.save(tmp_path)
+    drawn = []
+
+    def watch(frame, event, _):
+        if frame.f_code.co_name == "restore" and event in ("line", "return"):
+            drawn.append(len(buffer.sample(4).id))
+        return watch
+
+    sys.settrace(watch)
+    try:
+        buffer.restore(tmp_path)
+    finally:
+        sys.settrace(None)
+    assert len(drawn) > 10
+
+
+def test_a_save_in_the_midst_of_a_clear_keeps_no_row_of_before(tmp_path):
+    """With compressed values, whose segments are gone."""
+    values = np.random.default_rng(0).integers(0, 3, (64, 4096)).astype(np.uint8)
+    buffer = ReplayBuffer(64, {"x": Field((4096,), np.uint8, compressed=True)}, seed=0)
+    buffer.extend(x=values)
+    buffer.save(tmp_path)
+
+    class Saves(dict):
+        """A signal comes just before the buffer forgets what it has saved."""
+
+        def clear(self):
+            buffer.save(tmp_path)
+            super().clear()
+
+    buffer._saved = Saves(buffer._saved)
+    buffer.clear()
+    assert len(ReplayBuffer.load(tmp_path)) == 0
+    buffer._saved = {}
+    ids = buffer.extend(x=values)
+    buffer.save(tmp_path)
+    np.testing.assert_array_equal(ReplayBuffer.load(tmp_path).get(ids)["x"], values)

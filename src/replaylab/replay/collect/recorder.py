@@ -14,7 +14,7 @@ from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.collect.env_adapter import EnvAdapter, Returned, spaces_of
 from replaylab.replay.data.arrays import fitted
 from replaylab.replay.data.fields import flatten, flatten_as, map_leaves, names_error, unflatten
-from replaylab.replay.protocols import Replay, a_replay
+from replaylab.replay.protocols import Replay, StackedInputReplay, a_replay
 from replaylab.replay.transforms.transform import OUTCOME
 
 FROM_ENV = ("obs", "next_obs", *OUTCOME)
@@ -83,7 +83,7 @@ class ReplayRecorder:
         self._reset_ended = checked("reset_ended", reset_ended, flag) and self._resets_wanted
         self._check_fit()
 
-        self._trees = buffer.fields
+        self._trees = buffer.given_fields if isinstance(buffer, StackedInputReplay) else buffer.fields
         self._leaves = {name: dict(flatten(tree, name)) for name, tree in self._trees.items()}
         self._nested = any(name not in leaves for name, leaves in self._leaves.items())
         self._asked = [name for name in self._trees if name not in FROM_ENV]

@@ -19,7 +19,8 @@ class StepWriter:
 
     A step is kept back until its environment's next one, whose ``obs`` becomes its ``next_obs``, or until its episode
     ends. So a step can be drawn when the next one is there; what is kept back, one step of each environment, is in no
-    snapshot. With ``next_obs="derived"`` every observation is stored once.
+    snapshot. So a new writer begins new episodes: what is stored of those before stays as it is, without an end. With
+    ``next_obs="derived"`` every observation is stored once.
 
     Args:
         buffer: Where the transitions go, a `Replay`. Its fields ``next_obs`` and ``obs`` are declared alike, and
@@ -61,6 +62,7 @@ class StepWriter:
                 f'StepWriter needs `end_episode` where an episode ends, but the buffer has autoreset="'
                 f'{buffer.autoreset}"; make it without autoreset'
             )
+        buffer.end_episode()
         self._buffer = buffer
         self._axes = (buffer.replicas, None, buffer.num_envs)
         self._lead = tuple(n for n in self._axes if n is not None)
@@ -95,7 +97,7 @@ class StepWriter:
     def end_episode(
         self, obs: Any, *, terminated: Any = False, truncated: Any = False, where: npt.ArrayLike | None = None
     ) -> Any:
-        """Store each environment's last step; what it is given next begins an episode.
+        """Store each environment's last step, if one is kept back; what it is given next begins an episode.
 
         Args:
             obs: The observation that the last action led to, ``[R] [E] *shape``.
@@ -110,6 +112,8 @@ class StepWriter:
         asked = self._mask("where", True if where is None else where)
         over, cut_off = self._mask("terminated", terminated), self._mask("truncated", truncated)
         ids = self._store(values, asked, over, cut_off | ~over)
+        if (without := asked & ~self._kept_back).any():
+            self._buffer.end_episode(where=without)
         self._kept_back &= ~asked
         return ids
 

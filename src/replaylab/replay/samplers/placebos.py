@@ -15,7 +15,7 @@ class AntiPrioritized(Prioritized):
 
     Law: P(i) ∝ (|δ| + ε)^−α. With ``priority=`` given, P(i) ∝ p^−α, and 0 is never drawn. A new step is as likely as
     the stored step of the smallest error, so that it comes at all. Source: none, a placebo of this library; attributes
-    and defaults: those of `Prioritized`.
+    and defaults: those of `Prioritized`. With ε = 0 an error of exactly 0 counts as the least positive one there is.
     """
 
     _sign: ClassVar[float] = -1.0

@@ -36,8 +36,8 @@ ABSOLUTE, CLIPPED, POSITIVE = range(3)
 class Prioritized(Sampler):
     """Proportional prioritized replay.
 
-    Law: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε, with `stratified` or without. A step of priority 0 is never drawn.
-    Source: Schaul et al. 2016.
+    Law: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε, with `stratified` or without. A step of priority 0 is never drawn,
+    whatever α is; with ε = 0 that is one whose TD error is exactly 0. Source: Schaul et al. 2016.
 
     Importance weights: wᵢ = (N·P(i))^−β, divided by the largest weight of the buffer (default), of the
     batch, or by nothing.
@@ -49,7 +49,7 @@ class Prioritized(Sampler):
     between the rows changes; L steps of equal priority come once each, as with `Blocks`.
 
     Attributes:
-        alpha: Exponent α in [0, 1]; 0 makes the law uniform. Default: 0.6.
+        alpha: Exponent α in [0, 1]; 0 makes the law uniform over the steps of positive priority. Default: 0.6.
         beta: Exponent β of the weights in [0, 1], a number or a schedule over training progress. With a
             schedule that is not constant, `sample` needs ``progress``. Default: Linear(0.4, 1.0).
         epsilon: ε ≥ 0, added to every |δ|. Default: 1e-6.
