@@ -47,6 +47,14 @@ class TestDrawn:
         assert ids(drawn, 5) == [5]
         assert ids(drawn, 2) == [2]
 
+    def test_a_batch_may_be_drawn_ahead_before_first_priorities_come(self):
+        drawn = known()
+        drawn.drew(array(2, 5), array(2, 5))
+        drawn.stored(array(2, 3), array(8, 9))
+        drawn.drew(array(6, 2), array(6, 8))
+        assert ids(drawn, 2, 3) == [8, 9]
+        assert ids(drawn, 6, 2) == [6, 8]
+
     def test_drawn_again_before_the_feedback_came(self):
         """As where batches are drawn ahead: two batches of one slot, which was written to in between."""
         drawn = known()

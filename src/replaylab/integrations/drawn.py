@@ -19,7 +19,8 @@ class DrawnSteps:
 
     * the slots of a batch drawn lately, one by one: the ids of that batch, however often its slots were written to or
       drawn since;
-    * else the slots just stored: the new steps, whose first priorities these are;
+    * else the slots stored last, if no feedback has come since: the new steps, whose first priorities these are, even
+      where a thread has drawn batches ahead meanwhile;
     * else, slot by slot, the step last drawn from it, or the one that lies there if none ever was.
 
     Args:
@@ -36,7 +37,6 @@ class DrawnSteps:
         """Take note of a batch."""
         self._drawn[slots] = ids
         self._batches.appendleft((slots, ids))
-        self._new = None
 
     def stored(self, slots: Slots, ids: Slots) -> None:
         """Take note of new steps."""

@@ -13,7 +13,7 @@ from replaylab.distributed.replay import RemoteReplay, Snapshots
 from replaylab.distributed.replay.shards.transport import ShardLost
 from replaylab.distributed.replay.supervisor import PERIOD
 from replaylab.errors import ConfigError, OverSizeError, SnapshotError, StorageError
-from replaylab.replay import FrameStack, NStep, Prioritized, Replay, ReplayBuffer, Reservoir, Uniform
+from replaylab.replay import Field, FrameStack, Hindsight, NStep, Prioritized, Replay, ReplayBuffer, Reservoir, Uniform
 from tests.distributed.replay.conftest import EPISODES, episode, replay, steps
 from tests.distributed.replay.in_process import InProcess
 
@@ -113,6 +113,37 @@ def test_a_lost_shard_begins_again_from_its_snapshot(tmp_path):
     law = made.probabilities(now)
     assert law / law.sum() == pytest.approx(before, rel=1e-5)
     assert told.added == 105 or len(late) == 5
+
+
+def _costs(achieved, desired, info):
+    return -np.ones(len(achieved))
+
+
+def _never(achieved, desired, info):
+    return np.zeros(len(achieved), bool)
+
+
+def test_a_lost_shard_with_functions_begins_again_from_its_snapshot(tmp_path, monkeypatch):
+    """No snapshot holds them: they come with what the shard is made from."""
+    monkeypatch.setattr("replaylab.distributed.replay.shards.fleet.PAUSE", 0.0)
+    goals = {name: Field((1,)) for name in ("observation", "achieved_goal", "desired_goal")}
+    flag = Field((), bool)
+    fields = {"obs": goals, "reward": Field(), "next_obs": goals, "terminated": flag, "truncated": flag}
+    hindsight = Hindsight(_costs, _never)
+    keeping = Snapshots(tmp_path, period=1e-9)
+    made, transport = replay(400, fields, transforms=[hindsight], sampler=Uniform(), shards=2, snapshot=keeping)
+    seen, ends = {name: np.ones((100, 1)) for name in goals}, np.arange(100) % 5 == 4
+    made.extend(obs=seen, reward=np.ones(100), next_obs=seen, terminated=ends, truncated=np.zeros(100, bool))
+    for _ in range(8):
+        made.tend()
+    before = made.stats().shards[1].size
+    transport.shard(1).die()
+    for _ in range(3):
+        made.stats(), made.tend()
+    told = made.stats()
+    assert (told.shards[1].epoch, told.shards[1].size) == (1, before)
+    assert before > 0
+    assert made.sample(64).reward.shape == (64,)
 
 
 def test_a_snapshot_that_is_damaged_costs_the_shard_and_no_more(tmp_path, monkeypatch):

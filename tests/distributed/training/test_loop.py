@@ -1,7 +1,7 @@
 """Training by actors, with actors and shards in this process."""
 
 import shutil
-from itertools import count
+from itertools import count, cycle
 
 import gymnasium as gym
 import numpy as np
@@ -359,6 +359,47 @@ def test_actor_critics(algorithm, arguments, sampler, transforms, one_thread, tm
     again.restore(state)
     assert np.array_equal(again.act(obs, explore=False), run.agents.act(obs, explore=False))
     assert again.updates == run.agents.updates
+
+
+def test_weights_of_uniform_draws_over_uneven_shards_are_in_the_loss(one_thread):
+    """Where one shard has more steps than its last tally says, rows have P/q."""
+    pytest.importorskip("stable_baselines3")
+    small = {"learning_starts": 40, "batch_size": 16, "buffer_size": 500, "policy_kwargs": {"net_arch": [8]}}
+    given = config(Uniform(), SB3("TD3", arguments=small), "Pendulum-v1", total_steps=120, eval_every=None)
+    turns, seen = cycle([0, 0, 1]), Weights()
+
+    def busy(client):
+        return client.number == 1 and client.actor is not None and next(turns) == 0
+
+    metrics, run, _ = trained(given, Actors(2, unroll=3), busy=busy, hooks=[seen])
+    assert seen.uneven > 0
+    assert run.agents.updates == run.clock.steps - 40
+    assert np.isfinite(metrics.of("train/critic_loss")[1]).all()
+
+
+class Weights(Hook):
+    """Counts batches with weights."""
+
+    uneven = 0
+
+    def on_update(self, run, update, batch):
+        self.uneven += bool((batch.weight != 1.0).any())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"train_freq": 4, "gradient_steps": 4, "target_update_interval": 2},
+            "`target_update_interval` of SAC must be 1",
+        ),
+        ({"action_noise": {"type": "ornstein_uhlenbeck", "sigma": 0.1}}, "`action_noise` of SAC must not be ornstein"),
+    ],
+)
+def test_what_an_algorithm_does_by_its_own_loop_is_refused(arguments, message):
+    pytest.importorskip("stable_baselines3")
+    with pytest.raises(ConfigError, match=message):
+        LearnerRun(config(Uniform(), SB3("SAC", arguments=arguments), "Pendulum-v1"), 0, Actors(1))
 
 
 def test_algorithms_that_need_their_own_loop_are_refused():

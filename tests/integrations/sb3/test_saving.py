@@ -143,3 +143,20 @@ def test_batches_are_the_callers():
     kept = first.observations.clone()
     model.replay_buffer.sample(8)
     assert torch.equal(first.observations, kept)
+
+
+def test_what_is_read_in_goes_on_with_observations_of_another_dtype():
+    """Environments in other processes give their own dtype, which need not be their space's."""
+    own = LibraryBuffer(20, BOX, ACTION, "cpu", 1)
+    for step in stream(BOX, 1, 12):
+        own.add(*copy.deepcopy(step))
+    *_, (_obs, after, action, _reward, _, _infos) = stream(BOX, 1, 12)
+    for begins_anew in (False, True):
+        mine = ReplayLabBuffer(20, BOX, ACTION, "cpu", 1, n_steps=3, gamma=1.0, seed=0)
+        own.dones[11] = own.timeouts[11] = 0.0
+        mine.read_in(own)
+        then = after.astype(np.float64) + begins_anew
+        mine.add(then, then, action, np.ones(1), np.zeros(1), [{}])
+        rewards = mine.replay.as_batch([10, 11, 12]).reward
+        assert (rewards[1] == own.rewards[11, 0]) == begins_anew
+        assert rewards[2] == 1.0

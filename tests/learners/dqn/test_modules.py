@@ -11,7 +11,7 @@ from replaylab.errors import ConfigError
 from replaylab.learners import DQN, SGD, RMSprop
 from replaylab.learners.dqn.modules import ModuleAgents
 from replaylab.learners.dqn.networks import Perceptron
-from replaylab.replay import Prioritized
+from replaylab.replay import Prioritized, Uniform
 from tests.learners.calls import train
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of, part
 from tests.learners.dqn.on_device import on_device
@@ -169,7 +169,7 @@ def test_looking_at_a_module_leaves_no_trace():
     before = torch.random.get_rng_state()
     settings(module=module).agents(BOX, ACTIONS, [0])
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert made[0].training
+    assert not made[0].training, "it acts in evaluation mode"
     assert made[0][1].num_batches_tracked == 0
 
 
@@ -199,3 +199,41 @@ def test_the_training_loop_takes_a_module():
     learner = settings(module=lambda space, n: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, n)))
     metrics = train("CartPole-v1", learner, Prioritized(), [0, 1], 60, eval_every=None, log_every=20)
     assert np.isfinite(metrics.of("train/loss")[1]).all()
+
+
+def dropping(space, num_actions):
+    """A network that draws, and that knows its batch, while it is trained."""
+    return nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(), nn.Linear(16, num_actions))
+
+
+def test_how_often_one_evaluates_changes_nothing_of_a_network_that_draws():
+    """Acting and evaluating are in evaluation mode: they draw nothing and move no statistics."""
+
+    def losses(every, seed):
+        torch.manual_seed(seed)
+        learner = settings(module=dropping, learning_starts=32)
+        options = {"eval_every": every, "eval_episodes": 1, "log_every": 50}
+        return train("CartPole-v1", learner, Uniform(), [0, 1], 150, **options).of("train/loss")[1]
+
+    np.testing.assert_array_equal(losses(None, 0), losses(40, 1))
+
+
+@pytest.mark.parametrize("before", [0, 5])
+def test_a_network_that_draws_goes_on_bit_for_bit(before):
+    straight, again = (settings(module=dropping).agents(BOX, ACTIONS, seeds) for seeds in ([1, 2], [1, 2]))
+    for update in range(before):
+        straight.update(batch_of(2, seed=update))
+    again.restore(straight.state())
+    batch = batch_of(2, seed=before)
+    probe, generator = straight.probe(batch), torch.random.get_rng_state()
+    found = straight.update(batch)
+    assert torch.equal(torch.random.get_rng_state(), generator)
+    np.testing.assert_array_equal(probe.td_error, found.td_error)
+    torch.rand(3)
+    np.testing.assert_array_equal(again.update(batch).td_error, found.td_error)
+    alike = settings(module=dropping).agents(BOX, ACTIONS, [1, 2])
+    alike.restore(straight.state())
+    for other in (7, 8):
+        alike.updates = other
+        drawn = alike.probe(batch).td_error
+        assert not np.array_equal(drawn[0], straight.probe(batch).td_error[0]), "each update draws anew"

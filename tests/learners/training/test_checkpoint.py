@@ -21,6 +21,7 @@ from tests.learners.calls import train
 from tests.learners.tabular import corridor
 
 DEEP = DQN(hidden=(8,), batch_size=4, learning_starts=10, capacity=40, target_period=7, epsilon=Linear(1.0, 0.1))
+NOISY = "replaylab/NoisyRewards-v0"
 TABLE = QLearning(batch_size=4, learning_starts=10, capacity=40, epsilon=0.3)
 
 
@@ -45,6 +46,9 @@ RUNS = {
     "gymnasium": (corridor.ENV_ID, DEEP, Uniform(), {"total_steps": 90}),
     "next step": (corridor.ENV_ID, DEEP, Uniform(), {"total_steps": 90, "autoreset_mode": "NextStep"}),
     "disabled": (corridor.ENV_ID, DEEP, Uniform(), {"total_steps": 90, "autoreset_mode": "Disabled"}),
+    "noisy": (NOISY, DEEP, Uniform(), {"total_steps": 90, "env_options": {"env": corridor.ENV_ID}}),
+    "noisy, in episodes": (NOISY, DEEP, Uniform(), {"total_episodes": 9, "env_options": {"env": corridor.ENV_ID}}),
+    "noisy by ours": (NOISY, DEEP, Uniform(), {"total_steps": 90, "autoreset_mode": "NextStep"}),
     "table": ("FrozenLake-v1", TABLE, Prioritized(beta=0.5), {"total_episodes": 9}),
     "Atari": (
         "ALE/Breakout-v5",

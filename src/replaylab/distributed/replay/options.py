@@ -81,7 +81,9 @@ class RemoteOptions:
         sampler, template = inner_sampler(self.template.sampler), self.template
         autoreset = None if template.autoreset == "next_step" else template.autoreset  # writers leave resets out
         options = {**self.declared, "sampler": sampler, "autoreset": autoreset, "count_replays": self.count_replays}
-        base = Declaration(0, 0, {}, int(self._root.generate_state(1, np.uint64)[0]), parts=self.means.shards)
+        given = {"sampler": sampler, "transforms": template.transforms}  # for what no snapshot holds, when one is lost
+        seed = int(self._root.generate_state(1, np.uint64)[0])
+        base = Declaration(0, 0, {}, seed, parts=self.means.shards, given=given)
         each = [
             replace(base, number=k, options=options | {"capacity": self._share(k)}) for k in range(self.means.shards)
         ]

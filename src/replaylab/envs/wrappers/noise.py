@@ -128,14 +128,22 @@ class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
             self._starting = terminated | truncated
         return obs, reward, terminated, truncated, infos
 
+    def own_state(self) -> dict[str, Array]:
+        """Return the state of the noise."""
+        return {**self._noise.state(), "noise_starting": self._starting.copy()}
+
+    def restore_own(self, state: dict[str, Array]) -> None:
+        """Take over what `own_state` returned."""
+        self._noise.restore(state)
+        self._starting = state["noise_starting"].copy()
+
     def state(self) -> dict[str, Array]:
-        """Return the environment's state, if it has one, and that of the noise."""
-        return {**self.env.state(), **self._noise.state(), "noise_starting": self._starting.copy()}  # type: ignore[attr-defined]
+        """Return the environment's state, which must have one, and that of the noise."""
+        return {**self.env.state(), **self.own_state()}  # type: ignore[attr-defined]
 
     def restore(self, state: dict[str, Array]) -> Any:
         """Continue from what `state` returned; return the last observations."""
-        self._noise.restore(state)
-        self._starting = state["noise_starting"].copy()
+        self.restore_own(state)
         return self.env.restore(state)  # type: ignore[attr-defined]
 
 

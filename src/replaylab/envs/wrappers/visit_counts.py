@@ -88,15 +88,22 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
             self._acts = ~(terminated | truncated)
         return obs, reward, terminated, truncated, infos
 
+    def own_state(self) -> dict[str, Array]:
+        """Return the counts, and what the next step is counted by."""
+        return {"visits": self.visits.copy(), "visits_cell": self._cell.copy(), "visits_acts": self._acts.copy()}
+
+    def restore_own(self, state: dict[str, Array]) -> None:
+        """Take over what `own_state` returned."""
+        self.visits[:] = state["visits"]
+        self._cell, self._acts = state["visits_cell"].copy(), state["visits_acts"].copy()
+
     def state(self) -> dict[str, Array]:
-        """Return the environment's state, if it has one, and the counts."""
-        own = {"visits": self.visits.copy(), "visits_cell": self._cell.copy(), "visits_acts": self._acts.copy()}
-        return {**self.env.state(), **own}  # type: ignore[attr-defined]
+        """Return the environment's state, which must have one, and the counts."""
+        return {**self.env.state(), **self.own_state()}  # type: ignore[attr-defined]
 
     def restore(self, state: dict[str, Array]) -> Any:
         """Continue from what `state` returned; return the last observations."""
-        self.visits[:] = state["visits"]
-        self._cell, self._acts = state["visits_cell"].copy(), state["visits_acts"].copy()
+        self.restore_own(state)
         return self.env.restore(state)  # type: ignore[attr-defined]
 
     def _cells(self, obs: Array) -> npt.NDArray[np.intp]:

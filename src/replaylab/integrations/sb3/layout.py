@@ -90,10 +90,11 @@ def _shape(space: spaces.Space[Any]) -> Any:
 
 
 def same(one: Obs, other: Obs) -> npt.NDArray[np.bool_]:
-    """Return for which rows two observations are the same, bit for bit (E,)."""
+    """Return for which rows two observations are the same, bit for bit in the second one's dtype (E,)."""
     if isinstance(one, dict):
         return np.asarray(np.logical_and.reduce([same(one[key], other[key]) for key in one]))
-    rows = (np.ascontiguousarray(value).reshape(len(value), -1).view(np.uint8) for value in (one, other))
+    values = np.asarray(one).astype(other.dtype, copy=False), other
+    rows = (np.ascontiguousarray(value).reshape(len(value), -1).view(np.uint8) for value in values)
     first, second = rows
     return np.asarray((first == second).all(1))
 

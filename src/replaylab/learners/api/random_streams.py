@@ -27,6 +27,7 @@ class Stream(IntEnum):
     HELD_OUT = 6
     MEASURES = 7
     RESCORING = ReplayStreamKey.RESCORING
+    MODULE_DRAWS = 9
 
 
 def sequence(seed: int, stream: Stream, *further: int) -> np.random.SeedSequence:

@@ -4,12 +4,16 @@ Each replica is a learner of its own, updated in turn. Batching them (`torch.fun
 update of 16 small perceptrons twice as fast, which the compiled core does better, and one of convolutional networks
 half as slow again; and not every module can be batched.
 
+A module of one's own is in evaluation mode (`eval()`) but for the one pass of an update that is differentiated, which
+is in training mode. What it draws there, for dropout, say, hangs on the seed and the number of the update alone.
+
 Shapes: R replicas, N observations, B drawn steps, A actions.
 """
 
 import copy
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,7 +60,7 @@ class ModuleAgents(EpsilonGreedyAgents):
         super().__init__(learner.epsilon, actions, seeds)
         self.device = usable_device(learner.device)
         self._inputs, self._gamma, self.loss = inputs, learner.gamma, learner.loss
-        self.learners = [_ModuleLearner(learner, make(seed).to(self.device)) for seed in seeds]
+        self.learners = [_ModuleLearner(learner, make(seed).to(self.device), seed) for seed in seeds]
         self._learning_rate = as_schedule(learner.learning_rate)
         self.updates = 0
 
@@ -90,7 +94,7 @@ class ModuleAgents(EpsilonGreedyAgents):
         """Return what `update` would see and do, by copies of the modules, which may count what they see."""
         columns = self._columns(batch)
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            found = [one.probe(*(c[r] for c in columns)) for r, one in enumerate(self.learners)]
+            found = [one.probe(self.updates + 1, *(c[r] for c in columns)) for r, one in enumerate(self.learners)]
         td_error, gradient = (np.stack([pair[i].numpy(force=True) for pair in found]) for i in (0, 1))
         return Probe(td_error, gradient)
 
@@ -140,8 +144,12 @@ class ModuleAgents(EpsilonGreedyAgents):
 class _ModuleLearner:
     """One replica: a network, its target network and its optimizer."""
 
-    def __init__(self, settings: "DQN", online: nn.Module) -> None:
+    def __init__(self, settings: "DQN", online: nn.Module, seed: int) -> None:
         self.settings, self.online = settings, online
+        self._own = settings.module is not None  # ours are the same in both modes, and draw nothing
+        self._draws = numbers(seed, Stream.MODULE_DRAWS, 1)[0]
+        if self._own:
+            online.eval()
         self.target = copy.deepcopy(online).requires_grad_(False)
         self.optimizer, self._averages = torch_optimizer(settings, online)
 
@@ -157,7 +165,7 @@ class _ModuleLearner:
     ) -> Tensor:
         """Do the `count`-th update, and return δ, ℓ'(δ) and Q(s, a), (3, B)."""
         settings = self.settings
-        td_error, slope, q = self._errors(obs, action, reward, next_obs, discount)
+        td_error, slope, q = self._errors(count, obs, action, reward, next_obs, discount)
         self.optimizer.zero_grad()
         torch.autograd.backward(q, -weight * slope / len(q))
         if settings.max_grad_norm is not None:
@@ -168,12 +176,19 @@ class _ModuleLearner:
         return torch.stack([td_error, slope, q.detach()])
 
     def probe(
-        self, obs: Tensor, action: Tensor, reward: Tensor, next_obs: Tensor, discount: Tensor, weight: Tensor
+        self,
+        count: int,
+        obs: Tensor,
+        action: Tensor,
+        reward: Tensor,
+        next_obs: Tensor,
+        discount: Tensor,
+        weight: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return δ (B,) and the gradient (P,)."""
+        """Return δ (B,) and the gradient (P,) of what would be the `count`-th update."""
         still = copy.copy(self)
         still.online, still.target = copy.deepcopy(self.online), copy.deepcopy(self.target)
-        td_error, slope, q = still._errors(obs, action, reward, next_obs, discount)
+        td_error, slope, q = still._errors(count, obs, action, reward, next_obs, discount)
         parameters = [one for one in still.online.parameters() if one.requires_grad]
         gradient = torch.autograd.grad(
             q, parameters, -weight * slope / len(q), allow_unused=True, materialize_grads=True
@@ -181,7 +196,7 @@ class _ModuleLearner:
         return td_error, torch.cat([one.ravel() for one in gradient])
 
     def _errors(
-        self, obs: Tensor, action: Tensor, reward: Tensor, next_obs: Tensor, discount: Tensor
+        self, count: int, obs: Tensor, action: Tensor, reward: Tensor, next_obs: Tensor, discount: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return δ, ℓ'(δ), and Q(s, a) with its graph, each (B,)."""
         settings, action = self.settings, action.unsqueeze(1)
@@ -191,10 +206,29 @@ class _ModuleLearner:
             y = reward + discount * q_next.gather(1, best).squeeze(1)
             if settings.target_range is not None:
                 y = y.clamp(*settings.target_range)
-        q = self.online(obs).gather(1, action).squeeze(1)
+        with self._training(count, obs.device):
+            q = self.online(obs).gather(1, action).squeeze(1)
         td_error = y - q.detach()
         slope = td_error.clamp(-1.0, 1.0) if settings.loss == "huber" else td_error
         return td_error, slope, q
+
+    @contextmanager
+    def _training(self, count: int, device: torch.device) -> Iterator[None]:
+        """Have the user's module in training mode, with random numbers of the `count`-th update's own."""
+        if not self._own:
+            yield
+            return
+        on_gpu = device.type == "cuda"
+        with torch.random.fork_rng(devices=[device] if on_gpu else []):
+            torch.default_generator.manual_seed(self._draws + count)
+            if on_gpu:
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(self._draws + count)
+            self.online.train()
+            try:
+                yield
+            finally:
+                self.online.eval()
 
     @torch.no_grad()
     def _move_target(self) -> None:

@@ -98,7 +98,8 @@ class DQN:
         device: PyTorch's name of where to compute. On the CPU none of the networks but your own needs PyTorch.
         module: Makes a `torch.nn.Module` from the observation space and A; it maps a batch of observations (B, ...) to
             Q(s, ·) (B, A). It gets a Box's values in their shape, integers in their dtype and others as float32, and
-            what is in no Box as a perceptron's inputs. None: the network described above.
+            what is in no Box as a perceptron's inputs. It acts, is evaluated and gives targets in evaluation mode
+            (`eval()`), and learns in training mode. None: the network described above.
         filters: Filters of 3 × 3, stride 1, with relu, below the hidden layers, for observations (channels, height,
             width), whose numbers stay as they are; 16 make the network of MinAtar's paper. 0: none.
         pixel_network: For pixels "nature" (three convolutions below 512 units) or "data_efficient" (two of 5 × 5 with

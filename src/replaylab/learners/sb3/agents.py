@@ -104,7 +104,7 @@ class SteppedSB3:
                 drawing["n_steps"] = one.steps
         small = replace(self.settings, arguments=self.settings.arguments | {"buffer_size": 1})
         env = _Spaces(observation_space, action_space)
-        model = model_of(small, self.configuration, seeds[0], env, _Handed, drawing)
+        model = model_of(small, self.configuration, seeds[0], env, _Handed, drawing, weighted=True)
         name = self.settings.algorithm
         if type(model)._on_step is not OffPolicyAlgorithm._on_step or not hasattr(model.policy, "actor"):
             raise ConfigError(
@@ -113,9 +113,26 @@ class SteppedSB3:
             )
         if model.use_sde:
             raise ConfigError(f"`use_sde` of {name} must be False with actors, which do not draw its noise anew")
+        self._check()
         if model.env is not None and model.env.observation_space != observation_space:
             raise ConfigError(f"{name} would transpose the observations {observation_space}; put channels first")
         return SB3Agents(model, self.settings)
+
+    def _check(self) -> None:
+        """Refuse what the algorithm would do otherwise by its own loop."""
+        arguments, name = self.settings.arguments, self.settings.algorithm
+        period = arguments.get("target_update_interval", 1)
+        if period > 1 and self.gradient_steps > 1:
+            raise ConfigError(
+                f"`target_update_interval` of {name} must be 1 with actors and several updates in a turn, of which it "
+                f"counts each by itself, but got {period}; lower `tau` in its place"
+            )
+        noise = arguments.get("action_noise") or {}
+        if noise.get("type") == "ornstein_uhlenbeck":
+            raise ConfigError(
+                f"`action_noise` of {name} must not be ornstein_uhlenbeck with actors, which do not begin it anew with "
+                'each episode; take {"type": "normal"}'
+            )
 
 
 class SB3Agents:
@@ -255,6 +272,11 @@ class _Handed(ReplayLabBuffer):
         super().__init__(*args, **kwargs)
         self.hand = _Hand(self.replay.sampler)
         self.replay = self.hand  # type: ignore[assignment]  # as much of one as `sample` asks for
+
+    def carry(self, on: bool) -> None:
+        """Have the batch carry weights, where it has any: over shards that of uniform draws may have some, too."""
+        wanted = self.hand.sampler.wants_feedback or not (self.hand.batch.weight == 1.0).all()
+        self._carrying, self._draw = on and bool(wanted), None
 
 
 class _Spaces(gym.Env[Any, Any]):

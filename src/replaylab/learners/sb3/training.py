@@ -70,6 +70,8 @@ def model_of(
     env: gym.Env[Any, Any],
     buffer: type[ReplayLabBuffer],
     drawing: Mapping[str, Any],
+    *,
+    weighted: bool = False,
 ) -> OffPolicyAlgorithm:
     """Return an algorithm, untrained.
 
@@ -80,13 +82,14 @@ def model_of(
         env: Its environment.
         buffer: The class of its replay buffer.
         drawing: What that is made with, beside what the learner's arguments say.
+        weighted: Whether batches may have weights whatever the sampler is.
 
     Raises:
         ConfigError: It cannot be made.
     """
     kind = algorithms.find(learner.algorithm)
-    wants_feedback = isinstance(configuration.sampler, Sampler) and configuration.sampler.wants_feedback
-    if wants_feedback and not issubclass(kind, WithPriorities):
+    weighted = weighted or (isinstance(configuration.sampler, Sampler) and configuration.sampler.wants_feedback)
+    if weighted and not issubclass(kind, WithPriorities):
         kind = type(f"Prioritized{kind.__name__}", (WithPriorities, kind), {})
     arguments = {name: _made(name, value) for name, value in learner.arguments.items()}
     if learner.arguments.get("action_noise") is not None:

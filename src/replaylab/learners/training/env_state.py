@@ -15,7 +15,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.utils import seeding
-from gymnasium.vector import SyncVectorEnv, VectorEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv, VectorWrapper
 
 from replaylab.envs.vector.generators import packed, unpack
 from replaylab.errors import ConfigError, SnapshotError
@@ -63,13 +63,15 @@ class Remembering(gym.Wrapper[Any, Any, Any, Any]):
 
 def prepare(env: Env) -> None:
     """Let a vector environment remember what `state_of` needs; called before the first reset."""
-    if isinstance(env, SyncVectorEnv):
-        env.envs = [one if _tells(one) else Remembering(one) for one in env.envs]
+    inner = _inner(env)
+    if isinstance(inner, SyncVectorEnv):
+        inner.envs = [one if _tells(one) else Remembering(one) for one in inner.envs]
 
 
 def possible(env: Env) -> bool:
     """Return whether the environment can continue exactly from a saved state."""
-    return _tells(env) or isinstance(env, SyncVectorEnv)
+    inner = _inner(env)
+    return _tells(inner) or isinstance(inner, SyncVectorEnv)
 
 
 def check(env: Env, env_id: str, purpose: str) -> None:
@@ -111,6 +113,8 @@ def row(state: State, i: int) -> State:
 
 def state_of(env: Any) -> State:
     """Return what decides the future of a prepared environment, every array (E, ...)."""
+    if _wraps(env):
+        return {**state_of(env.env), **env.own_state()}
     if _tells(env):
         state: State = env.state()
         return state
@@ -120,6 +124,10 @@ def state_of(env: Any) -> State:
 
 def restore(env: Any, state: State) -> None:
     """Put a prepared environment into the state that `state_of` returned."""
+    if _wraps(env):
+        restore(env.env, state)
+        env.restore_own(state)
+        return
     if _tells(env):
         env.restore(state)
         return
@@ -132,13 +140,23 @@ def restore(env: Any, state: State) -> None:
 
 def compare(env: Env, obs: Any) -> None:
     """Raise SnapshotError unless a restored environment shows what it showed then."""
-    for i, shown in enumerate(getattr(env, "_env_obs", [])):
+    for i, shown in enumerate(getattr(_inner(env), "_env_obs", [])):
         then = _at(obs, i)
         if not _equal(shown, then):
             raise SnapshotError(
                 f"the environment did not return to its saved state: it shows {shown} but showed {then}. Its "
                 "future depends on more than its own np_random and actions, so that it cannot continue exactly"
             )
+
+
+def _wraps(env: Any) -> bool:
+    """Whether it is a wrapper of the library's, with a state of its own beside what it wraps."""
+    return isinstance(env, VectorWrapper) and hasattr(env, "own_state")
+
+
+def _inner(env: Env) -> Any:
+    """Return what the library's wrappers are around."""
+    return _inner(env.env) if _wraps(env) else env  # type: ignore[attr-defined]
 
 
 def _tells(env: Any) -> bool:
