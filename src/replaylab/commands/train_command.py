@@ -52,7 +52,7 @@ class TrainCommand:
     """Options of the strategy, values as in TOML: alpha=0.7."""
 
     learner: str = "dqn"
-    """Learner: dqn, dqn_as_published, q_learning, sarsa, expected_sarsa."""
+    """Learner: dqn, dqn_as_published, q_learning, sarsa, expected_sarsa, sb3; or your own as module:Class."""
 
     learner_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]."""
@@ -92,7 +92,7 @@ class TrainCommand:
 
     save_every: int | None = None
     """Environment steps between checkpoints; None: a tenth of the budget, or none at all where the environment cannot
-    continue from one (Atari, EnvPool): then only what each agent has learned is saved."""
+    continue from one (EnvPool): then only what each agent has learned is saved."""
 
     resume: Path | None = None
     """Continue from the checkpoint in this folder, and save there; everything else is as it was when the run began."""

@@ -54,7 +54,7 @@ def _column(name: str, kind: pa.DataType, meaning: str) -> pa.Field:
 
 SCHEMA = pa.schema(
     [
-        _column("environment", _LABEL, "Gymnasium id"),
+        _column("environment", _LABEL, "name of the environment in the study file"),
         _column("learner", _LABEL, "name of the learner in the study file"),
         _column("strategy", _LABEL, "name of the replay strategy in the study file"),
         _column("seed", pa.int64(), "seed of the run; equal seeds pair across strategies"),
