@@ -151,3 +151,14 @@ def test_an_image_too_small_for_a_network_is_told_with_the_least_side():
 def test_images_the_network_cannot_see_are_told(shape):
     with pytest.raises(ConfigError, match=re.escape(f"but they have the shape {shape}")):
         SETTINGS.agents(space_of(shape), CHOICES, [0])
+
+
+@pytest.mark.parametrize("column", ["reward", "weight", "discount"])
+def test_pixels_are_scaled_whatever_the_other_columns_are(column):
+    """The core has a form for pixels and one for other numbers, which would take pixels as they are."""
+    agents = replace(SETTINGS, pixel_network="data_efficient").agents(space_of((4, 40, 36)), CHOICES, [0])
+    batch = Batch({**batch_of(1, 8, (4, 40, 36)), "discount": np.full((1, 8), 0.9, np.float32)})
+    other = Batch({**batch, column: batch[column].astype(np.float64)})
+    apart = Batch({**batch, column: np.repeat(batch[column], 2, axis=1)[:, ::2]})
+    for found in (other, apart):
+        np.testing.assert_array_equal(agents.probe(found).td_error, agents.probe(batch).td_error)

@@ -150,11 +150,12 @@ class PerceptronAgents(EpsilonGreedyAgents):
 
     def _updated(self, core: QLearners, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
         """Update a core's networks, and return δ, ℓ'(δ) and Q(s, a), each (R, B)."""
-        obs, next_obs = self._inputs(batch.obs), self._inputs(batch.next_obs)
-        discount = bootstrap_discount(batch, self._gamma)
-        return core.update(
-            obs, np.asarray(self.index_of(batch.action), np.int64), batch.reward, next_obs, discount, batch.weight
-        )
+        obs, next_obs = (np.ascontiguousarray(self._inputs(one)) for one in (batch.obs, batch.next_obs))
+        action = np.ascontiguousarray(self.index_of(batch.action), np.int64)
+        # Where one column did not fit, the core would take all as other numbers: pixels unscaled, say.
+        numbers = (batch.reward, bootstrap_discount(batch, self._gamma), batch.weight)
+        reward, discount, weight = (np.ascontiguousarray(one, np.float32) for one in numbers)
+        return core.update(obs, action, reward, next_obs, discount, weight)
 
 
 def bootstrap_discount(batch: Batch, gamma: float) -> npt.NDArray[np.float32]:
