@@ -41,6 +41,28 @@ class Crashes(Calm):
         os._exit(7)
 
 
+class LeavesAChild(Calm):
+    """Ends its process, whose forked child lives on, with all that it had open."""
+
+    def step(self, action):
+        if os.fork() == 0:
+            time.sleep(300)
+            os._exit(0)
+        os._exit(7)
+
+
+class LeavesAStranger(Calm):
+    """The same, with a child that has left the worker's session, so that nobody finds it."""
+
+    def step(self, action):
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(30)
+            os._exit(0)
+        time.sleep(0.2)
+        os._exit(7)
+
+
 class Slow(Calm):
     def step(self, action):
         time.sleep(0.5)
@@ -89,6 +111,19 @@ class NoLastObs(Calm):
         return (np.array([0.0, np.inf], np.float32) if ended else obs), reward, ended, *rest
 
 
-for kind in (Calm, Prints, Crashes, Slow, Exits, ExitsWhenMade, Hangs, NoReward, NoObs, NoLastObs):
+for kind in (
+    Calm,
+    Prints,
+    Crashes,
+    LeavesAChild,
+    LeavesAStranger,
+    Slow,
+    Exits,
+    ExitsWhenMade,
+    Hangs,
+    NoReward,
+    NoObs,
+    NoLastObs,
+):
     if f"{kind.__name__}-v0" not in gym.registry:
         gym.register(f"{kind.__name__}-v0", kind, max_episode_steps=50)

@@ -16,6 +16,7 @@ from replaylab.commands import main as cli
 from replaylab.errors import ConfigError
 from replaylab.study import InProcess, LocalProcesses
 from replaylab.study.execution.executor import Finished, Lost, TrainTask
+from replaylab.study.execution.local import worker_process
 from tests.study.execution.executor_conformance import HOSTILE, ExecutorConformance, finish, populations
 from tests.study.execution.test_study_run import wait_for
 from tests.study.tiny import study
@@ -47,8 +48,10 @@ class TestLocalProcesses(ExecutorConformance):
         executor.close()
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
-    def test_a_worker_that_ends_itself_is_lost_for_good(self, executor):
-        (crash, *_) = populations(environments=[f"{HOSTILE}:Crashes-v0"], **DQN)
+    @pytest.mark.parametrize("env", ["Crashes", "LeavesAChild", "LeavesAStranger"])
+    def test_a_worker_that_ends_itself_is_lost_for_good(self, executor, env, monkeypatch):
+        monkeypatch.setattr(worker_process, "_SECONDS_TO_END", 1.0)
+        (crash, *_) = populations(environments=[f"{HOSTILE}:{env}-v0"], **DQN)
         (event,) = finish(executor, [TrainTask(crash)])
         assert isinstance(event, Lost)
         assert event.reason == "The worker process ended with exit code 7"

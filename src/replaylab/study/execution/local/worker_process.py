@@ -42,10 +42,12 @@ class WorkerProcess:
             env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(p for p in path or sys.path if p)},
             start_new_session=True,
         )
-        self._killed = False
+        self._killed = self._mute = False
         self._on_event = on_event
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
+        self._watcher = threading.Thread(target=self._tell_end, daemon=True)
+        self._watcher.start()
 
     @property
     def alive(self) -> bool:
@@ -75,20 +77,31 @@ class WorkerProcess:
         """Kill it and wait until it is gone."""
         self.kill()
         self._process.wait()
-        self._listener.join(_SECONDS_TO_END)
-        for pipe in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()  # type: ignore[union-attr]  # both are there
+        self._watcher.join()
+        for pipe, reader in ((self._process.stdin, None), (self._process.stdout, self._listener)):
+            if reader is None or not reader.is_alive():  # a pipe that is being read cannot be closed
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()  # type: ignore[union-attr]  # both are there
 
     def _listen(self) -> None:
+        """Pass on what it tells, until its pipe ends; a process that tells nothing more is killed."""
         stdout: Any = self._process.stdout
         with contextlib.suppress(ValueError, OSError):  # a message was cut off, or someone else wrote there
             while (message := read_message(stdout)) is not None:
                 assert isinstance(message, Progress | Finished | Raised)
                 self._on_event(self, message)
-        how = "stopped answering"
         with contextlib.suppress(subprocess.TimeoutExpired):
-            how = _ending(self._process.wait(_SECONDS_TO_END))
+            self._process.wait(_SECONDS_TO_END)
+            return
+        self._mute = True
+        self._process.kill()
+
+    def _tell_end(self) -> None:
+        """Wait for the end of the process, and tell it after all else; a forked child may hold its pipe open."""
+        code = self._process.wait()
+        self.kill()
+        self._listener.join(_SECONDS_TO_END)
+        how = "stopped answering" if self._mute else _ending(code)
         self._on_event(self, Lost(f"The worker process {how}", machine=this_machine()))
 
 
