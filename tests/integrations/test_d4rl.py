@@ -132,3 +132,25 @@ def test_half_of_a_batch_from_data_and_half_from_the_present():
         rest = np.setdiff1d(np.arange(len(buffer)), ids)
         ratio = law[0] / buffer.probabilities(rest)[0] if len(rest) else 2.0 + source
         assert ratio == pytest.approx(2.0 + source)  # the others still have their first priority, 1
+
+
+def test_columns_of_one_number_a_step_are_read_as_such():
+    """Some files have them of shape (N, 1)."""
+    flat = data()
+    columns = {name: flat[name][:, None] for name in ("rewards", "terminals", "timeouts")}
+    _, expected = loaded(flat)
+    buffer, steps = loaded(data(**columns))
+    assert buffer.fields["reward"].shape == ()
+    for name in expected:
+        np.testing.assert_array_equal(steps[name], expected[name])
+    _, steps = loaded(data(valids=1 - columns["timeouts"], masks=1 - columns["terminals"], timeouts=None))
+    np.testing.assert_array_equal(steps["terminated"], expected["terminated"])
+
+
+@pytest.mark.parametrize("name", ["rewards", "terminals", "timeouts"])
+def test_columns_of_more_numbers_a_step_are_told(name):
+    twice = np.stack([data()[name]] * 2, 1)
+    with pytest.raises(ShapeError, match=rf"`{name}` of a data set must have one number a step, \(19,\) or \(19, 1\)"):
+        episodes(data(**{name: twice}))
+    with pytest.raises(ShapeError, match=r"but has shape \(19, 1, 1\); give the column"):
+        episodes(data(**{name: twice[:, :1, None]}))

@@ -12,6 +12,10 @@ from replaylab.errors import ConfigError, FieldError, ShapeError
 STEPS = {"action": "actions", "reward": "rewards"}
 """Fields of a step, and what they are called there; either may be missing."""
 
+FLAGS = ("terminals", "timeouts", "masks", "valids")
+SCALARS = ("rewards", *FLAGS)
+"""Arrays that hold one number a step."""
+
 
 def episodes(
     arrays: Mapping[str, Any],
@@ -29,7 +33,8 @@ def episodes(
 
     Args:
         arrays: ``observations`` (N, ...), ``terminals`` (N,), and if there are any ``actions``, ``rewards``,
-            ``next_observations``, ``timeouts``, ``masks``, ``valids``; an opened HDF5 file will do.
+            ``next_observations``, ``timeouts``, ``masks``, ``valids``; an opened HDF5 file will do. Those of one
+            number a step may be (N, 1), as some files have them.
         terminals: What they say: "terminated", the task ended there, as in D4RL; or "ends", the trajectory is over, as
             in OGBench, where ``masks`` of 0 say that the task ended. None: as in OGBench with ``masks`` or ``valids``,
             as in D4RL with ``timeouts``.
@@ -37,7 +42,7 @@ def episodes(
 
     Raises:
         FieldError: An array is missing.
-        ShapeError: The arrays' lengths differ.
+        ShapeError: The arrays' lengths differ, or one of one number a step is neither (N,) nor (N, 1).
         ConfigError: Nothing tells what ``terminals`` say, and it is not given.
 
     Example:
@@ -55,23 +60,30 @@ def episodes(
     lengths = {name: len(array) for name, array in read.items() if array.ndim}
     if len(set(lengths.values())) != 1 or len(lengths) < len(read):
         raise ShapeError(f"the arrays of a data set must have one length, but got {lengths}")
+    read |= {name: _one_a_step(name, read[name]) for name in SCALARS if name in read}
     own = {name: read[other] for name, other in names.items() if other in read}
     terminated, over = _ends(read, checked("terminals", terminals, optional(one_of("terminated", "ends"))))
     return _split(read["observations"], read.get("next_observations"), own, terminated, over)
 
 
 def _known(arrays: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
-    used = ("observations", "next_observations", "terminals", "timeouts", "masks", "valids", *names.values())
+    used = ("observations", "next_observations", *FLAGS, *names.values())
     return [name for name in used if name in arrays]
+
+
+def _one_a_step(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if array.shape[1:] not in ((), (1,)):
+        n = len(array)
+        raise ShapeError(
+            f"`{name}` of a data set must have one number a step, ({n},) or ({n}, 1), but has shape {array.shape}; "
+            "give the column that holds it"
+        )
+    return array.reshape(len(array))
 
 
 def _ends(read: Mapping[str, Any], terminals: str | None) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return where episodes terminated, and where they are over for any reason (N,)."""
-    flags = {
-        name: read[name].reshape(len(read[name])) != 0
-        for name in ("terminals", "timeouts", "masks", "valids")
-        if name in read
-    }
+    flags = {name: read[name] != 0 for name in FLAGS if name in read}
     if terminals is None:
         if not {"masks", "valids", "timeouts"} & flags.keys():
             raise ConfigError(
