@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from replaylab.study.results.durations import duration
 from replaylab.study.results.store import write_population
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, Catalogue, Part, resolve
 from replaylab.study.spec.errors import first_fault
+from replaylab.study.spec.json_data import json_data
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
@@ -184,7 +186,7 @@ def train_and_report(
         if not resume:
             save.mkdir(parents=True, exist_ok=True)
             (save / actors.FILE).unlink(missing_ok=True)  # of a run that was there before; `trainer` writes its own
-            write_text(save / "population.json", population.model_dump_json(indent=1))
+            write_text(save / "population.json", json.dumps(json_data(population), indent=1))
     with ExitStack() as open_files:
         if tensorboard is not None:
             from replaylab.watch import TensorBoard

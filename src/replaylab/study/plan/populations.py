@@ -20,6 +20,7 @@ from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
 from replaylab.replay import Tape
 from replaylab.study.plan.seed_chunks import Seeds, chunked
 from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, build
+from replaylab.study.spec.json_data import json_data
 from replaylab.study.spec.named_environments import made_of
 from replaylab.study.spec.run_settings import RunSettings, identity_of
 from replaylab.study.spec.study_file import Spec, Watch
@@ -101,9 +102,9 @@ class Population(RunSettings):
         return {
             "numbers_version": NUMBERS_VERSION,
             "environment": self.environment,
-            "learner": {self.learner: self.learner_part.model_dump(mode="json")},
-            "strategy": {self.strategy: self.strategy_part.model_dump(mode="json")},
-            "transforms": [one.model_dump(mode="json") for one in self.transforms],
+            "learner": {self.learner: json_data(self.learner_part)},
+            "strategy": {self.strategy: json_data(self.strategy_part)},
+            "transforms": [json_data(one) for one in self.transforms],
             "env_options": self.env_options,
             "seeds": list(self.seeds),
             self.unit: self.steps,

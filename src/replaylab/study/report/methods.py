@@ -17,6 +17,7 @@ from replaylab.study.results.durations import duration
 from replaylab.study.results.provenance import Machine
 from replaylab.study.results.records import machines_of
 from replaylab.study.spec.components import ALONE
+from replaylab.study.spec.json_data import json_data
 from replaylab.study.spec.study_file import Overrides, Spec
 
 if TYPE_CHECKING:
@@ -137,14 +138,14 @@ def _what_was_run(spec: Spec) -> list[str]:
 
 def _learner(spec: Spec, name: str) -> str:
     own = spec.learner_environments.get(name)
-    return _options(spec.learners[name].model_dump(mode="json")) + (f"; on {sentences.joined(own)}" if own else "")
+    return _options(json_data(spec.learners[name])) + (f"; on {sentences.joined(own)}" if own else "")
 
 
 def _strategy(spec: Spec, name: str) -> str:
     """Return what a strategy is, with all that it does otherwise than the rest of the study; budgets stand above."""
     own = spec.overrides.get(name, Overrides())
-    parts = [_options(spec.strategies[name].model_dump(mode="json"))]
-    parts += [f"transform {_options(one.model_dump(mode='json'))}" for one in own.transforms]
+    parts = [_options(json_data(spec.strategies[name]))]
+    parts += [f"transform {_options(json_data(one))}" for one in own.transforms]
     if own.learner:
         parts.append(f"learner {_options(own.learner)}")
     parts += [
@@ -197,8 +198,8 @@ def _statistics(spec: Spec) -> list[str]:
 def settings_of(spec: Spec) -> list[tuple[str, str]]:
     """Every setting of the study as (key path, value), as in its file."""
     skipped = {"name", "title", "question"}
-    plain = spec.model_dump(mode="json", exclude=skipped)
-    return [(path, value) for key, table in plain.items() for path, value in _flat(key, table)]
+    told = {key: table for key, table in json_data(spec).items() if key not in skipped}
+    return [(path, value) for key, table in told.items() for path, value in _flat(key, table)]
 
 
 def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:

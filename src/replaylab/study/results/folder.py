@@ -13,6 +13,7 @@ from replaylab.files.atomic import writing
 from replaylab.study.plan.populations import Population, plan
 from replaylab.study.results import leftovers, records
 from replaylab.study.results.provenance import Machine, this_machine
+from replaylab.study.spec.json_data import json_data
 from replaylab.study.spec.study_file import Spec
 
 _SECONDS_TO_DIE = 1.0
@@ -98,7 +99,7 @@ class StudyFolder:
                 raise SpecError(
                     f"{self.path} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
                 )
-        records.write(record, self.spec.model_dump(mode="json"))
+        records.write(record, json_data(self.spec))
         self._write_machines(this_machine(), self._machines())
 
     def write_machine(self, machine: Machine) -> None:

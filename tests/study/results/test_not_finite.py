@@ -1,0 +1,128 @@
+"""Infinities and NaN in a study file come back from the folder as they are, and tell runs apart."""
+
+import math
+from dataclasses import dataclass
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.classic_control import CartPoleEnv
+from rich.console import Console
+
+from replaylab.commands.train import described_population, saved_population, train_and_report
+from replaylab.learners import QLearning
+from replaylab.study import InProcess, Spec, Study
+from replaylab.study.plan.populations import plan
+from replaylab.study.results.store import read_metadata
+from tests.study.tiny import rows, study, table
+
+INF, NAN = math.inf, math.nan
+BOUNDED = "tests/Bounded-v0"
+
+
+class Bounded(CartPoleEnv):
+    """CartPole, with a bound of the reward that may be infinite."""
+
+    def __init__(self, most, render_mode=None):
+        super().__init__(render_mode=render_mode)
+        self.most = most
+
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return obs, min(reward, self.most), *rest
+
+
+gym.register(BOUNDED, entry_point=Bounded, max_episode_steps=20)
+
+
+@dataclass(frozen=True)
+class Clipped(QLearning):
+    """A learner with a bound that may be infinite, or lacking."""
+
+    most: float | None = None
+
+
+def bounded(folder, most=INF):
+    strategies = {"uniform": {"type": "uniform"}}
+    return study(folder, environments=[BOUNDED], env_options={BOUNDED: {"most": most}}, strategies=strategies)
+
+
+def with_learner(most, **changes):
+    learner = {"type": f"{__name__}:Clipped", "batch_size": 8} | ({} if most is None else {"most": most})
+    return table(environments=["Taxi-v4"], learners={"q": learner}, **changes)
+
+
+def ids(found):
+    return [one.id for one in found.populations]
+
+
+def test_a_study_with_an_infinite_option_is_reported_from_its_folder(tmp_path):
+    made = bounded(tmp_path)
+    assert made.run(executor=InProcess()).complete
+    again = Study.from_folder(tmp_path)
+    assert again.spec == made.spec
+    assert ids(again) == ids(made)
+    assert len(again.present) == 2
+    np.testing.assert_equal(rows(again), rows(made))
+    assert read_metadata(again.file_of(again.present[0]))["identity"]["env_options"] == {"most": INF}
+    assert f"env_options.{BOUNDED}.most" in again.report().read_text()
+    assert again.run(executor=InProcess()).complete
+    assert sorted(f.stem for f in (tmp_path / "runs").iterdir()) == sorted(ids(made)), "nothing was left to run"
+
+
+def test_at_any_depth_of_any_table(tmp_path):
+    odd = {"bounds": [-INF, INF, {"x": NAN}], "id": "CartPole-v1", "limit": INF}
+    strategies = {
+        "uniform": {"type": "uniform", "factors": {"bound": INF}},
+        "own": {"type": "uniform", "learner": {"most": INF}, "factors": {"bound": 1.0}},
+    }
+    contrast = {"name": "bound", "more": {"bound": INF}, "less": {"bound": 1.0}}
+    learners = {"q": {"type": f"{__name__}:Clipped", "batch_size": 8, "vary": {"most": [0.5, INF, -INF]}}}
+    parts = {"strategies": strategies, "learners": learners, "contrasts": [contrast]}
+    made = study(tmp_path, environments=["odd"], env_options={"odd": odd}, **parts)
+    made._there.write_records()
+    again = Study.from_folder(tmp_path)
+    assert ids(again) == ids(made)
+    assert repr(again.spec) == repr(made.spec), "as text, since NaN equals nothing"
+    assert [one.options["most"] for one in again.spec.learners.values()] == [0.5, INF, -INF]
+    assert again.spec.learner_of("own", "q.most-0.5").options["most"] == INF
+
+
+def test_what_is_not_finite_tells_runs_apart():
+    """With an option of the environment, and with one of a part, for which None is another value than infinity."""
+    made = [Spec.from_table(with_learner(most)) for most in (None, INF, -INF, NAN)]
+    made += [Spec.from_table(table(env_options={"CartPole-v1": {"x": x}})) for x in (INF, -INF, NAN)]
+    assert len({plan(spec)[0].id for spec in made}) == len(made)
+
+
+def test_ids_without_such_values_stay():
+    assert plan(Spec.from_table(with_learner(0.5)))[0].identity["learner"]["q"]["most"] == 0.5
+    assert plan(Spec.from_table(table()))[0].id == "CartPole-v1.dqn.uniform.05b44c7f5eeef14e"
+
+
+def test_a_record_without_its_infinities_is_written_anew(tmp_path):
+    """Earlier versions wrote null into `study.json`, beside results that have the ids of the study file."""
+    made = bounded(tmp_path)
+    assert made.run(executor=InProcess()).complete
+    bounded(tmp_path, None)._there.write_records()
+    assert Study.from_folder(tmp_path).present == []
+    files = {f.name: f.stat().st_mtime_ns for f in (tmp_path / "runs").iterdir()}
+    assert made.run(executor=InProcess()).complete
+    assert files == {f.name: f.stat().st_mtime_ns for f in (tmp_path / "runs").iterdir()}, "nothing was trained"
+    assert ids(Study.from_folder(tmp_path)) == [one.id for one in Study.from_folder(tmp_path).present]
+
+
+def test_a_single_run_that_is_saved(tmp_path):
+    population = described_population(
+        environment=BOUNDED,
+        strategy="uniform",
+        strategy_options=[],
+        learner="dqn",
+        learner_options=["hidden=[8]"],
+        seeds=[0],
+        steps=20,
+        eval_every=20,
+        eval_episodes=1,
+        env_options=["most=inf"],
+    )
+    train_and_report(population, Console(quiet=True), None, save=tmp_path / "run")
+    assert saved_population(tmp_path / "run") == population
