@@ -19,6 +19,7 @@ OWN = [
     ("replaylab/BlindCliffwalk-v0", {"n": 3}),
     ("replaylab/GridWorld-v0", {"grid": ("S.", "#G"), "max_episode_steps": 9}),
     ("replaylab/MountainCarGoal-v0", {}),
+    ("replaylab/MountainCarGoal-v0", {"goal_velocity": 0.02}),
     ("replaylab/AcrobotGoal-v0", {"max_episode_steps": 30}),
     ("replaylab/NoisyRewards-v0", {"env": "CartPole-v1", "scale": 0.5}),
     ("replaylab/NoisyRewards-v0", {"env": "replaylab/BlindCliffwalk-v0", "n": 2}),
@@ -152,6 +153,30 @@ def test_the_goal_forms_can_be_stepped_by_gymnasium_and_still_tell_their_functio
     assert terminated(*goals).tolist() == [False, True]
 
 
+@pytest.mark.parametrize(("goal_velocity", "goal"), [(0.0, [0.5]), (-0.01, [0.5, -0.01]), (0.045, [0.5, 0.045])])
+def test_a_velocity_asked_for_is_part_of_the_goal(goal_velocity, goal):
+    """Cars that come to the goal too slowly have not reached it, in the environment and in hindsight alike."""
+    options = {"goal_velocity": goal_velocity}
+    env = make_vector_env("replaylab/MountainCarGoal-v0", 50, autoreset_mode="NextStep", **options)
+    obs, _ = env.reset(seed=0)
+    np.testing.assert_array_equal(obs["desired_goal"], np.tile(np.float32(goal), (50, 1)))
+    judged = [goal_functions(one)[1] for one in (env, gym.make("replaylab/MountainCarGoal-v0", **options))]
+    actions, slow, reached = np.random.default_rng(0), 0, 0
+    for _ in range(600):
+        before = env.state()["ended"]
+        action = np.where(obs["observation"][:, 1] >= 0, 2, 0)
+        action = np.where(actions.random(50) < 0.3, actions.integers(3, size=50), action)
+        obs, _, terminated, _, _ = env.step(action)
+        assert env.observation_space.contains(obs)
+        for compute_terminated in judged:
+            found = compute_terminated(obs["achieved_goal"], obs["desired_goal"], {})
+            np.testing.assert_array_equal(found[~before], terminated[~before])
+        slow += ((obs["observation"][:, 0] >= 0.5) & ~terminated & ~before).sum()
+        reached += terminated.sum()
+    assert reached > 20
+    assert (slow > 20) == (goal_velocity > 0)
+
+
 def test_bit_flip_flips_one_bit_a_step_until_the_goal():
     env = gym.make("replaylab/BitFlip-v0", n=6)
     for seed in range(20):
@@ -234,6 +259,11 @@ def test_noise_depends_on_the_copys_seed_alone_and_not_on_its_neighbours():
         ("replaylab/GridWorld-v0", {"grid": ["S", "G."]}, r"must have rows of one length, but got \[1, 2\]"),
         ("replaylab/GridWorld-v0", {"grid": ["SS", "G."]}, "must have one S and a G, but got 2 and 1"),
         ("replaylab/NoisyRewards-v0", {"scale": -1.0}, "`scale` of NoisyRewards must be finite and not negative"),
+        (
+            "replaylab/MountainCarGoal-v0",
+            {"goal_velocity": 0.08},
+            "`goal_velocity` of MountainCarGoal must be from -0.07 to 0.07, which the car can have, but got 0.08",
+        ),
         ("replaylab/AcrobotGoal-v0", {"max_episode_steps": 0}, "`max_episode_steps` must be at least 1, but got 0"),
     ],
 )

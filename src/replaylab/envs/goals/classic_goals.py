@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -11,6 +11,7 @@ from gymnasium.envs.classic_control.acrobot import AcrobotEnv
 from gymnasium.envs.classic_control.mountain_car import MountainCarEnv
 from gymnasium.vector.utils import batch_space
 
+from replaylab.arguments import checked, number
 from replaylab.envs.classic import acrobot, mountain_car
 from replaylab.envs.classic.acrobot import AcrobotVectorEnv
 from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
@@ -19,62 +20,85 @@ from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
 
 @dataclass(frozen=True)
 class Climb:
-    """A task that asks for something to be at least so high, or so far.
+    """A task that asks for something to be at least so high, or so far; of several things, for all at once.
+
+    Shapes: D numbers of an observation, G of a goal.
 
     Attributes:
-        goal: The goal of the original task.
-        low: The least that can be achieved.
-        high: The most.
+        goal: The goal of the original task, (G,).
+        low: The least that can be achieved, (G,).
+        high: The most, (G,).
         final_reward: What the step earns that reaches the goal; every other earns −1.
-        measure: Takes observations (..., D), returns what they achieve, (...).
+        measure: Takes observations (..., D), returns what they achieve, (..., G).
     """
 
-    goal: float
-    low: float
-    high: float
+    goal: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
     final_reward: float
     measure: Callable[[Floats], Floats]
 
     def space(self, observation: spaces.Space[Any]) -> spaces.Dict:
         """Return the space of observations in goal form."""
-        goal = spaces.Box(self.low, self.high, (1,), np.float32)
+        goal = spaces.Box(np.array(self.low, np.float32), np.array(self.high, np.float32), dtype=np.float32)
         return spaces.Dict({"observation": observation, "achieved_goal": goal, "desired_goal": goal})
 
     def seen(self, obs: Floats) -> dict[str, Floats]:
-        """Return observations (..., D) in goal form, with goals float32 (..., 1)."""
-        achieved = self.measure(obs)[..., None].astype(np.float32)
+        """Return observations (..., D) in goal form, with goals float32 (..., G)."""
+        achieved = self.measure(obs).astype(np.float32)
         return {"observation": obs, "achieved_goal": achieved, "desired_goal": np.full_like(achieved, self.goal)}
 
     def compute_terminated(self, achieved_goal: Floats, desired_goal: Floats, info: Any) -> Bools:  # noqa: ARG002
-        """Return whether at least the desired is achieved, bool (rows,); goals are (rows, 1)."""
-        return np.asarray(achieved_goal >= desired_goal)[..., 0]
+        """Return whether at least the desired is achieved, bool (rows,); goals are (rows, G)."""
+        return np.asarray(np.greater_equal(achieved_goal, desired_goal).all(-1))
 
     def compute_reward(self, achieved_goal: Floats, desired_goal: Floats, info: Any) -> Floats:
-        """Return `final_reward` where the goal is reached, else −1, float32 (rows,); goals are (rows, 1)."""
+        """Return `final_reward` where the goal is reached, else −1, float32 (rows,); goals are (rows, G)."""
         reached = self.compute_terminated(achieved_goal, desired_goal, info)
         return np.where(reached, np.float32(self.final_reward), np.float32(-1))
 
 
 def position(obs: Floats) -> Floats:
     """Return the car's position."""
-    return obs[..., 0]
+    return obs[..., :1]
+
+
+def position_and_velocity(obs: Floats) -> Floats:
+    """Return the car's position and velocity."""
+    return obs[..., :2]
 
 
 def tip_height(obs: Floats) -> Floats:
     """Return how far the tip is above the fixed joint, −cos θ1 − cos(θ1 + θ2), in m."""
     cos_1, sin_1, cos_2, sin_2 = (obs[..., i] for i in range(4))
-    return np.clip(-cos_1 - (cos_1 * cos_2 - sin_1 * sin_2), -2, 2)
+    return np.clip(-cos_1 - (cos_1 * cos_2 - sin_1 * sin_2), -2, 2)[..., None]
 
 
-CAR = Climb(mountain_car.GOAL, mountain_car.LEFT, mountain_car.RIGHT, -1.0, position)
-TIP = Climb(acrobot.GOAL, -2.0, 2.0, 0.0, tip_height)
+CAR = Climb((mountain_car.GOAL,), (mountain_car.LEFT,), (mountain_car.RIGHT,), -1.0, position)
+TIP = Climb((acrobot.GOAL,), (-2.0,), (2.0,), 0.0, tip_height)
+VELOCITY = number(
+    f"from {-mountain_car.MAX_SPEED} to {mountain_car.MAX_SPEED}, which the car can have",
+    lambda speed: abs(speed) <= mountain_car.MAX_SPEED,
+)
+
+
+def car_task(goal_velocity: float) -> Climb:
+    """Return the task of a car that is to have at least this velocity at the goal; 0 asks for the position alone.
+
+    Raises:
+        ConfigError: The car is never so fast.
+    """
+    speed = checked("goal_velocity", goal_velocity, VELOCITY, "MountainCarGoal")
+    if speed == 0:  # a car that comes to the goal moves right
+        return CAR
+    low, high = (mountain_car.LEFT, -mountain_car.MAX_SPEED), (mountain_car.RIGHT, mountain_car.MAX_SPEED)
+    return Climb((mountain_car.GOAL, speed), low, high, -1.0, position_and_velocity)
 
 
 class _GoalVectorEnv(BatchedEnv):
-    task: ClassVar[Climb]
-
-    def __init__(self, num_envs: int = 1, **kwargs: Any) -> None:
+    def __init__(self, task: Climb, num_envs: int, **kwargs: Any) -> None:
         super().__init__(num_envs, **kwargs)
+        self.task = task
         self.single_observation_space = self.task.space(self.single_observation_space)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.compute_reward, self.compute_terminated = self.task.compute_reward, self.task.compute_terminated
@@ -89,9 +113,19 @@ class MountainCarGoalVectorEnv(_GoalVectorEnv, MountainCarVectorEnv):
     Starts, motion, rewards and ends are MountainCar's. ``observation`` is float32 (E, 2); ``achieved_goal``, the
     position, and ``desired_goal`` are float32 (E, 1). Every step costs 1, the last one too, so that it is
     ``compute_terminated`` that hindsight learns from. Source of the form: Andrychowicz et al. 2017.
+
+    Args:
+        num_envs: E, the number of copies.
+        goal_velocity: The least velocity with which the goal counts as reached. Other than 0, goals are positions and
+            velocities, (E, 2), reached by at least as much of both.
+        **kwargs: As those of `MountainCarVectorEnv`.
+
+    Raises:
+        ConfigError: The car is never so fast.
     """
 
-    task = CAR
+    def __init__(self, num_envs: int = 1, *, goal_velocity: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(car_task(goal_velocity), num_envs, goal_velocity=goal_velocity, **kwargs)
 
 
 class AcrobotGoalVectorEnv(_GoalVectorEnv, AcrobotVectorEnv):
@@ -101,14 +135,14 @@ class AcrobotGoalVectorEnv(_GoalVectorEnv, AcrobotVectorEnv):
     height in m, and ``desired_goal`` are float32 (E, 1). Source of the form: Andrychowicz et al. 2017.
     """
 
-    task = TIP
+    def __init__(self, num_envs: int = 1, **kwargs: Any) -> None:
+        super().__init__(TIP, num_envs, **kwargs)
 
 
 class _GoalEnv(gym.Env[Any, Any]):
-    task: ClassVar[Climb]
-
-    def __init__(self, render_mode: str | None = None) -> None:
-        super().__init__(render_mode=render_mode)  # type: ignore[call-arg]  # the next class's
+    def __init__(self, task: Climb, **kwargs: Any) -> None:
+        super().__init__(**kwargs)  # the next class's
+        self.task = task
         self.observation_space = self.task.space(self.observation_space)
         self.compute_reward, self.compute_terminated = self.task.compute_reward, self.task.compute_terminated
 
@@ -124,10 +158,12 @@ class _GoalEnv(gym.Env[Any, Any]):
 class MountainCarGoalEnv(_GoalEnv, MountainCarEnv):
     """Gymnasium's MountainCar in the form of `MountainCarGoalVectorEnv`."""
 
-    task = CAR
+    def __init__(self, render_mode: str | None = None, goal_velocity: float = 0.0) -> None:
+        super().__init__(car_task(goal_velocity), render_mode=render_mode, goal_velocity=goal_velocity)
 
 
 class AcrobotGoalEnv(_GoalEnv, AcrobotEnv):
     """Gymnasium's Acrobot in the form of `AcrobotGoalVectorEnv`."""
 
-    task = TIP
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(TIP, render_mode=render_mode)
