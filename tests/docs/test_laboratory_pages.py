@@ -84,6 +84,7 @@ def test_every_key_is_listed():
         "scores",
         "equivalence",
         "overrides",
+        "overridden",
         "learner_environments",
         "origins",
     }

@@ -59,6 +59,7 @@ def only_for(study: Study, said: Mapping[str, Said]) -> Study:
     changes = {
         "strategies": parts,
         "overrides": {name: own for name, own in study.spec.overrides.items() if name in parts},
+        "overridden": {name: own for name, own in study.spec.overridden.items() if name in parts},
         "origins": Origins(
             strategies={name: one for name, one in study.spec.origins.strategies.items() if name in parts},
             learners=study.spec.origins.learners,

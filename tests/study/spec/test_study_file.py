@@ -61,8 +61,9 @@ MESSAGES = [
     (
         {"seds": 3},
         "unknown key `seds`; did you mean `seeds`? Allowed here: name, title, question, environments, "
-        "learners, strategies, overrides, learner_environments, origins, env_options, seeds, population, keep_tapes, "
-        "baseline, budget, evaluation, logging, measures, watch, scores, equivalence, looks, metrics, contrasts.",
+        "learners, strategies, overrides, overridden, learner_environments, origins, env_options, seeds, population, "
+        "keep_tapes, baseline, budget, evaluation, logging, measures, watch, scores, equivalence, looks, metrics, "
+        "contrasts.",
     ),
     (
         {"evaluation__evry": 3},

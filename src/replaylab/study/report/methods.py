@@ -196,8 +196,8 @@ def _statistics(spec: Spec) -> list[str]:
 
 
 def settings_of(spec: Spec) -> list[tuple[str, str]]:
-    """Every setting of the study as (key path, value), as in its file."""
-    skipped = {"name", "title", "question"}
+    """Every setting of the study as (key path, value), as in its file, so without what overrides make of learners."""
+    skipped = {"name", "title", "question", "overridden"}
     told = {key: table for key, table in json_data(spec).items() if key not in skipped}
     return [(path, value) for key, table in told.items() for path, value in _flat(key, table)]
 

@@ -89,13 +89,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from replaylab.errors import SpecError
 from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.cells import check_cells
-from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, resolve, with_arguments
+from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, Part, resolve
 from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
 from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import explain
 from replaylab.study.spec.named_environments import check_options, made_of
 from replaylab.study.spec.parameter_grids import Origin, chosen_learners, expanded
 from replaylab.study.spec.planned_looks import SIGNIFICANCE, PlannedLooks
+from replaylab.study.spec.resolved_overrides import ResolvedOverrides, resolved_overrides, without_code
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
 from replaylab.study.spec.tapes import check_tapes
 
@@ -193,6 +194,7 @@ class Spec(_Table):
     learners: Annotated[dict[Name, Part], Field(min_length=1)]
     strategies: Annotated[dict[Name, Part], Field(min_length=1)]
     overrides: dict[Name, Overrides] = {}
+    overridden: dict[Name, dict[Name, ResolvedOverrides]] = {}
     learner_environments: dict[Name, Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]] = {}
     origins: Origins = Origins()
     env_options: dict[EnvironmentId, dict[str, Any]] = {}
@@ -362,21 +364,28 @@ class Spec(_Table):
 
     def learner_of(self, strategy: str, learner: str) -> Part:
         """Return a learner as a strategy has it, every setting spelled out."""
-        part = self.learners[learner]
-        changes = self.overrides.get(strategy, Overrides()).learner
-        if not changes:
-            return part
-        options = part.options | changes | _inner(part.options, changes)
-        return resolve(Part.of(part.type, options), LEARNERS, f"strategies.{strategy}.learner", self.name)
+        return self._overridden(strategy, learner).learner or self.learners[learner]
 
     def transforms_of(self, strategy: str, learner: str) -> tuple[Part, ...]:
         """Return a strategy's transforms, every option spelled out; an n-step return has the learner's discount."""
-        gamma = {"gamma": with_arguments(self.learner_of(strategy, learner).options).get("gamma", 0.99)}
-        where = f"strategies.{strategy}.transforms"
-        return tuple(
-            resolve(Part.of(p.type, (gamma if p.type == "n_step" else {}) | p.options), TRANSFORMS, where, self.name)
-            for p in self.overrides.get(strategy, Overrides()).transforms
-        )
+        return self._overridden(strategy, learner).transforms
+
+    def _overridden(self, strategy: str, learner: str) -> ResolvedOverrides:
+        """Return what a strategy does otherwise; resolved now, if no file was read or its record is of before that."""
+        found = self.overridden.get(strategy, {}).get(learner)
+        if found is not None:
+            return found
+        own = self.overrides.get(strategy, Overrides())
+        return resolved_overrides(self.learners[learner], own.learner, own.transforms, strategy, self.name)
+
+    def _all_overridden(self) -> dict[str, dict[str, ResolvedOverrides]]:
+        """Resolve what strategies do otherwise, of those that change learners or have transforms."""
+        fresh = self.model_copy(update={"learners": {k: without_code(p) for k, p in self.learners.items()}})
+        return {
+            name: {learner: fresh._overridden(name, learner) for learner in self.learners_of(name)}
+            for name, own in self.overrides.items()
+            if own.learner or own.transforms
+        }
 
     @property
     def run_settings(self) -> dict[str, Any]:
@@ -415,9 +424,9 @@ class Spec(_Table):
             raise SpecError(explain(error, cls, source)) from error
         learners = {k: resolve(p, LEARNERS, f"learners.{k}", source) for k, p in spec.learners.items()}
         strategies = {k: resolve(p, STRATEGIES, f"strategies.{k}", source) for k, p in spec.strategies.items()}
-        spec = spec.model_copy(update={"learners": learners, "strategies": strategies})
+        spec = spec.model_copy(update={"learners": learners, "strategies": strategies, "overridden": {}})
         check_cells(spec, source)
-        return spec
+        return spec.model_copy(update={"overridden": spec._all_overridden()})
 
     @property
     def runs(self) -> int:
@@ -430,9 +439,3 @@ class Spec(_Table):
 
 def _says(table: Any, key: str) -> bool:
     return isinstance(table, dict) and key in table
-
-
-def _inner(options: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return an algorithm's arguments where only some of them are to change."""
-    own, other = options.get("arguments"), changes.get("arguments")
-    return {"arguments": own | other} if isinstance(own, dict) and isinstance(other, dict) else {}

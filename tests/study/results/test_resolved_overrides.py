@@ -1,0 +1,135 @@
+"""What a strategy makes of learners and transforms stands in `study.json` as it was run, whatever is installed."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+
+import pytest
+
+from replaylab.replay import NStep
+from replaylab.study import InProcess, Spec, Study
+from replaylab.study.results import records
+from replaylab.study.spec import components
+from tests.study.tiny import pretend, study, table
+
+DQN = {"type": "sb3", "algorithm": "DQN", "arguments": {"learning_starts": 40, "policy_kwargs": {"net_arch": [8]}}}
+TANH = {"learning_starts": 40, "policy_kwargs": {"net_arch": [8], "activation_fn": "own_layers:Tanh"}}
+OTHER = {"type": "uniform", "transforms": [{"type": "n_step", "steps": 3}], "learner": {"arguments": {"gamma": 0.9}}}
+BOTH = {"uniform": {"type": "uniform"}, "other": OTHER}
+
+READER = textwrap.dedent(
+    """
+    import sys
+    for name in ("stable_baselines3", "sb3_contrib", "torch", "gymnasium"):
+        sys.modules[name] = None
+    from replaylab.study import Study
+    study = Study.from_folder(sys.argv[1])
+    print(*[one.id for one in study.populations if one in study.present])
+    print(study.report(figure_files=False).name)
+    """
+)
+
+
+@dataclass(frozen=True)
+class LaterNStep(NStep):
+    """That of a later version, with one more option."""
+
+    more: int = 0
+
+
+def theirs(folder, learner=DQN, strategies=BOTH):
+    return study(folder, learners={"theirs": learner}, strategies=strategies, seeds=2)
+
+
+def ids(found):
+    return [one.id for one in found.populations]
+
+
+def test_a_folder_is_reported_where_no_training_code_is(tmp_path):
+    pytest.importorskip("stable_baselines3")
+    made = theirs(tmp_path)
+    pretend(made, 20.0)
+    run = [sys.executable, "-c", READER, str(tmp_path)]
+    told = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert told.stdout.split("\n")[:2] == [" ".join(ids(made)), "report.html"], told.stderr
+
+
+def test_another_version_of_their_library_changes_nothing_that_is_there(tmp_path, monkeypatch):
+    pytest.importorskip("stable_baselines3")
+    from replaylab.learners.sb3 import algorithms
+
+    made = theirs(tmp_path)
+    made._there.write_records()
+    known = algorithms._parameters
+    monkeypatch.setattr(algorithms, "_parameters", lambda kind: known(kind) | {"new_argument": 1})
+    again = Study.from_folder(tmp_path)
+    assert again.spec == made.spec
+    assert ids(again) == ids(made)
+    assert set(ids(theirs(tmp_path))).isdisjoint(ids(made)), "the study's file, read anew, has the new argument"
+
+
+def test_another_default_of_a_transform_changes_nothing_that_is_there(tmp_path, monkeypatch):
+    made = study(tmp_path, strategies={"uniform": {"type": "uniform", "transforms": [{"type": "n_step", "steps": 3}]}})
+    made._there.write_records()
+    expected = ids(made)
+    monkeypatch.setitem(components.TRANSFORMS, "n_step", f"{__name__}:LaterNStep")
+    assert ids(Study.from_folder(tmp_path)) == expected
+
+
+def test_a_learner_of_ones_own_that_is_gone(tmp_path, monkeypatch):
+    """The override is 1 in the file, 1.0 in what was run."""
+    module = tmp_path / "gone_learner.py"
+    module.write_text(
+        "from dataclasses import dataclass\n"
+        "from replaylab.learners import QLearning\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(QLearning):\n"
+        "    scale: float = 0.5\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    strategies = {"uniform": {"type": "uniform"}, "other": {"type": "uniform", "learner": {"scale": 1}}}
+    learners = {"mine": {"type": "gone_learner:Mine", "batch_size": 8}}
+    made = study(tmp_path / "results", environments=["Taxi-v4"], learners=learners, strategies=strategies)
+    made._there.write_records()
+    expected = ids(made)
+    module.unlink()
+    monkeypatch.delitem(sys.modules, "gone_learner")
+    assert ids(Study.from_folder(tmp_path / "results")) == expected
+
+
+def test_an_override_may_name_other_modules_than_its_learner(tmp_path, monkeypatch):
+    """What tells versions of them apart is that of all modules that are named in the end."""
+    pytest.importorskip("stable_baselines3")
+    (tmp_path / "own_layers.py").write_text("from torch.nn import ReLU, Tanh\n")
+    (tmp_path / "own_others.py").write_text("from torch.nn import ELU\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    other = {"policy_kwargs": {"net_arch": [8], "activation_fn": "own_others:ELU"}}
+    strategies = {"uniform": {"type": "uniform"}, "other": {"type": "uniform", "learner": {"arguments": other}}}
+    made = theirs(tmp_path / "results", DQN | {"arguments": TANH}, strategies)
+    first, second = (one.learner_part.options["code"] for one in made.populations[:2])
+    assert first != second
+    (population, *_) = [one for one in made.populations if one.strategy == "other"]
+    assert population.configuration().learner.code == second
+    assert made.run(executor=InProcess()).complete
+
+
+def test_records_of_earlier_versions_are_read_as_before(tmp_path):
+    """They do not hold what an override makes of a learner, and are resolved by what is installed."""
+    strategies = {"uniform": {"type": "uniform"}, "other": {"type": "uniform", "learner": {"gamma": 0.5}}}
+    made = study(tmp_path, strategies=strategies)
+    made._there.write_records()
+    record = records.opened((tmp_path / "study.json").read_bytes())
+    assert record.pop("overridden")["other"]["dqn"]["learner"]["gamma"] == 0.5
+    records.write(tmp_path / "study.json", record)
+    assert ids(Study.from_folder(tmp_path)) == ids(made)
+
+
+def test_they_are_resolved_anew_from_tables():
+    """What a table holds of them is not believed."""
+    spec = Spec.from_table(table(strategies={"uniform": {"type": "uniform", "learner": {"gamma": 0.5}}}))
+    written = json.loads(spec.model_dump_json())
+    assert Spec.from_table(written) == spec
+    written["overridden"]["uniform"]["dqn"]["learner"]["gamma"] = 0.25
+    assert Spec.from_table(written) == spec
