@@ -42,7 +42,7 @@ def resolved_overrides(
     """
     where, changed = f"strategies.{strategy}", None
     if changes:
-        options = learner.options | changes | _inner(learner.options, changes)
+        options = {**learner.options, **changes, **_inner(learner.options, changes)}
         changed = resolve(Part.of(learner.type, options), LEARNERS, f"{where}.learner", source)
     gamma = {"gamma": with_arguments((changed or learner).options).get("gamma", 0.99)}
     made = tuple(
