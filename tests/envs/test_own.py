@@ -9,6 +9,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from replaylab.envs import goal_functions, make_vector_env
+from replaylab.envs.registration import OWN as REGISTERED
 from replaylab.errors import ConfigError
 from replaylab.replay import Hindsight, ReplayBuffer
 
@@ -26,6 +27,19 @@ OWN = [
 ]
 GOALS = ["replaylab/BitFlip-v0", "replaylab/MountainCarGoal-v0", "replaylab/AcrobotGoal-v0"]
 SEEDS = [4, 0, 4, 2**40]
+LIMITED = [
+    ("replaylab/BitFlip-v0", {"n": 9}),
+    ("replaylab/BlindCliffwalk-v0", {"n": 5}),
+    ("replaylab/GridWorld-v0", {}),
+    ("replaylab/MountainCarGoal-v0", {}),
+    ("replaylab/AcrobotGoal-v0", {}),
+    *((f"replaylab/{name}", {}) for name in REGISTERED if name.startswith("MinAtar")),
+    ("replaylab/NoisyRewards-v0", {"env": "MountainCar-v0"}),
+    ("replaylab/NoisyRewards-v0", {"env": "replaylab/BitFlip-v0", "n": 9}),
+    ("replaylab/NoisyRewards-v0", {"env": "replaylab/MinAtar-Breakout-v1"}),
+    ("replaylab/NoisyRewards-v0", {"env": "gymnasium:Pendulum-v1"}),
+]
+"""Every environment of this library, to be cut."""
 
 
 def leaves(obs):
@@ -72,6 +86,35 @@ def test_the_vector_form_equals_single_ones(env_id, kwargs, mode):
         if mode is AutoresetMode.DISABLED and ended.any():
             same(*(env.reset(options={"reset_mask": ended})[0] for env in (ours, theirs)))
     assert ends >= len(SEEDS)
+
+
+def first_end(env, vector):
+    """Return after how many steps of one action the first episode ends, and how; None: not within 6,000."""
+    env.reset(seed=[1] if vector else 1)
+    action = np.zeros_like(env.action_space.sample())
+    action = action if vector or action.ndim else int(action)
+    for length in range(1, 6_000):
+        terminated, truncated = env.step(action)[2:4]
+        if np.any(terminated) or np.any(truncated):
+            return length, bool(np.all(terminated)), bool(np.all(truncated))
+    return None
+
+
+@pytest.mark.parametrize("limit", [None, 1, 2, 8, 210, 2600, 5500, -1])
+@pytest.mark.parametrize(("env_id", "kwargs"), LIMITED)
+def test_a_time_limit_cuts_both_forms_alike(env_id, kwargs, limit):
+    """Above the environment's own limit, too."""
+    options = kwargs | ({} if limit is None else {"max_episode_steps": limit})
+    single = first_end(gym.make(env_id, **options), vector=False)
+    assert first_end(make_vector_env(env_id, 1, **options), vector=True) == single
+    if limit != -1:
+        assert first_end(gym.make_vec(env_id, 1, **options), vector=True) == single
+    if limit is not None and limit > 0:
+        assert single[0] <= limit
+
+
+def test_every_environment_is_cut():
+    assert {env_id.partition("/")[2] for env_id, _ in LIMITED} == set(REGISTERED)
 
 
 @pytest.mark.parametrize(("env_id", "kwargs"), OWN)

@@ -101,7 +101,7 @@ CALLS = [
 ATARI = Call(
     make_atari,
     {"env_id": "ALE/Pong-v5"},
-    {"noop_max": "0", "fire_on_reset": TRUTH, "clip_rewards": TRUTH, "episodic_life": TRUTH},
+    {"noop_max": "0", "fire_on_reset": TRUTH, "clip_rewards": TRUTH, "episodic_life": TRUTH, **LIMIT},
 )
 
 

@@ -1,3 +1,4 @@
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -18,6 +19,21 @@ def test_any_other_environment_runs_in_gymnasiums_synchronous_one(mode):
 
 def test_cartpole_v0_keeps_its_own_limit():
     assert make_vector_env("CartPole-v0", 1).max_episode_steps == 200
+
+
+@pytest.mark.parametrize(("given", "limit"), [({}, 500), (None, 500), (600, 600), (-1, None)])
+def test_time_limits_are_given_as_to_gymnasium(given, limit):
+    options = given if given == {} else {"max_episode_steps": given}
+    assert make_vector_env("CartPole-v1", 1, **options).max_episode_steps == limit
+    if limit is not None:
+        assert gym.make("CartPole-v1", **options).spec.max_episode_steps == limit
+    noisy = make_vector_env("replaylab/NoisyRewards-v0", 1, env="CartPole-v1", **options)
+    assert noisy.unwrapped.max_episode_steps == 500
+
+
+def test_a_noisy_game_of_an_unknown_name_is_told():
+    with pytest.raises(ConfigError, match="must name a Gymnasium environment, but got 'CartPol-v1'"):
+        make_vector_env("replaylab/NoisyRewards-v0", 1, env="CartPol-v1", max_episode_steps=9)
 
 
 @pytest.mark.parametrize(

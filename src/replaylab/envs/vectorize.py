@@ -2,9 +2,11 @@
 
 import dataclasses
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from replaylab.arguments import optional, takes, text, whole
@@ -13,8 +15,9 @@ from replaylab.envs.classic.cartpole import CartPoleVectorEnv
 from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
 from replaylab.envs.pixels.atari import is_atari, make_atari
 from replaylab.envs.tabular.tables import ToyText
+from replaylab.envs.tabular.transition_table import check_map
 from replaylab.envs.vector.batched import autoreset
-from replaylab.envs.vector.pool import PoolVectorEnv
+from replaylab.envs.vector.pool import ENDLESS, PoolVectorEnv
 from replaylab.errors import ConfigError
 
 CLASSIC = "gymnasium.envs.classic_control"
@@ -27,6 +30,10 @@ VECTORISED: dict[str, Any] = {
     **{entry: ToyText(entry) for entry in (f"{TOY}.{name}" for name in TABLES)},
 }
 """Classes that step all copies in one call, by the entry point of the environment they are equal to."""
+
+NOISY = "replaylab/NoisyRewards-v0"
+NO_LIMIT = -1
+"""What Gymnasium calls a time limit that is none."""
 
 
 @takes(env_id=text, num_envs=whole(most=2**31 - 1), autoreset_mode=optional(autoreset))
@@ -50,7 +57,8 @@ def make_vector_env(
         autoreset_mode: What happens when an episode ends; see Gymnasium's `AutoresetMode`. None: SAME_STEP, or what the
             backend does.
         backend: "envpool": step by EnvPool's threads, which reset in NEXT_STEP mode; None: as above.
-        **kwargs: For the environment's constructor, or for `make_atari`.
+        **kwargs: For the environment's constructor, or for `make_atari`. ``max_episode_steps`` is as in Gymnasium's
+            `make`: it takes the place of the registered limit, −1 means none, and None leaves it as it is.
 
     Raises:
         ConfigError: No environment has this name, it cannot be made here, or `num_envs` is below 1.
@@ -65,25 +73,94 @@ def make_vector_env(
     if autoreset_mode is None:
         autoreset_mode = AutoresetMode.SAME_STEP if backend is None else AutoresetMode.NEXT_STEP
     mode = AutoresetMode(autoreset_mode)
+    if kwargs.get("max_episode_steps") is None:
+        kwargs.pop("max_episode_steps", None)
     if backend is not None:
         return _pool(env_id, num_envs, mode, backend, kwargs)
-    module, _, name = env_id.rpartition(":")
     try:
-        if module:
-            importlib.import_module(module)
-        if is_atari(name):
-            return SyncVectorEnv([lambda: make_atari(name, **kwargs)] * num_envs, autoreset_mode=mode)
-        spec = gym.spec(name)
+        if is_atari(name := env_id.rpartition(":")[2]):
+            _import_module_of(env_id)
+            return SyncVectorEnv([lambda: make_atari(name, **_limited(kwargs))] * num_envs, autoreset_mode=mode)
+        spec = spec_of(env_id)
+        check_map(spec, kwargs)
         vectorised = VECTORISED.get(str(spec.entry_point))
         if spec.namespace == "replaylab":
             vectorised = spec.vector_entry_point
         if vectorised is not None and kwargs.get("render_mode") is None and not kwargs.get("fickle_passenger"):
             kwargs.pop("render_mode", None)
+            kwargs = _limited(kwargs)
             spec = dataclasses.replace(spec, vector_entry_point=vectorised)
             return gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", autoreset_mode=mode, **kwargs)
         return gym.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **kwargs)
     except (gym.error.Error, ModuleNotFoundError) as error:
-        raise ConfigError(f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {error}") from error
+        raise _unknown(env_id, error) from error
+
+
+def make_single_env(env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:
+    """Return one registered environment, of Gymnasium's `make`, or of `make_atari`: a copy of `make_vector_env`'s.
+
+    Raises:
+        gymnasium.error.Error: No environment has this name, or as Gymnasium raises it.
+        ConfigError: It cannot be made here.
+    """
+    name = env_id.rpartition(":")[2]
+    if is_atari(name):
+        _import_module_of(env_id)
+        return make_atari(name, **_limited(kwargs))
+    env = gym.make(env_id, **kwargs)
+    check_map(env.unwrapped.spec, {})
+    return env
+
+
+def whole_games(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an environment's options for looking at a policy: Atari games whole, for unclipped rewards, without noise.
+
+    What is for training alone is left out: clipped rewards, episodes that end with a life, and `NoisyRewards` around a
+    game. Games of EnvPool's are told by their options; noise around them stays.
+
+    Args:
+        env_id: The environment.
+        options: As in training.
+
+    Example:
+        >>> whole_games("ALE/Breakout-v5", {"clip_rewards": True, "noop_max": 0})
+        {'clip_rewards': False, 'noop_max': 0, 'episodic_life': False}
+    """
+    name = env_id.rpartition(":")[2]
+    game = str(options.get("env", "")).rpartition(":")[2] if name == NOISY else name
+    if options.get("backend") is not None:
+        return {**options, **dict.fromkeys(options.keys() & {"reward_clip", "episodic_life"}, False)}
+    if not is_atari(game):
+        return dict(options)
+    whole = {**options, "clip_rewards": False, "episodic_life": False}
+    return whole | {"scale": 0.0} if name == NOISY else whole
+
+
+def spec_of(env_id: str) -> EnvSpec:
+    """Return what is registered under a name, after the import of its module.
+
+    Raises:
+        ConfigError: Nothing is, or there is no such module.
+    """
+    try:
+        _import_module_of(env_id)
+        return gym.spec(env_id.rpartition(":")[2])
+    except (gym.error.Error, ModuleNotFoundError) as error:
+        raise _unknown(env_id, error) from error
+
+
+def _unknown(env_id: str, error: Exception) -> ConfigError:
+    return ConfigError(f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {error}")
+
+
+def _import_module_of(env_id: str) -> None:
+    if module := env_id.rpartition(":")[0]:
+        importlib.import_module(module)
+
+
+def _limited(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments with Gymnasium's "no limit" as this library's classes have it."""
+    return {**kwargs, "max_episode_steps": None} if kwargs.get("max_episode_steps") == NO_LIMIT else kwargs
 
 
 def _pool(env_id: str, num_envs: int, mode: AutoresetMode, backend: str, kwargs: dict[str, Any]) -> PoolVectorEnv:
@@ -93,4 +170,5 @@ def _pool(env_id: str, num_envs: int, mode: AutoresetMode, backend: str, kwargs:
         raise ConfigError(
             f'the backend "envpool" resets in NEXT_STEP mode only, but got {mode.name}; pass autoreset_mode="NextStep"'
         )
-    return PoolVectorEnv(env_id, num_envs, **kwargs)
+    endless = {"max_episode_steps": ENDLESS} if kwargs.get("max_episode_steps") == NO_LIMIT else {}
+    return PoolVectorEnv(env_id, num_envs, **kwargs | endless)

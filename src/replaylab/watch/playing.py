@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import LARGEST_AXIS, function, instance, mapping, optional, shown, takes, whole
-from replaylab.envs.pixels.atari import is_atari, make_atari, whole_games
+from replaylab.envs.vectorize import make_single_env, whole_games
 from replaylab.errors import ConfigError, MissingExtraError
 from replaylab.learners.api.protocols import Policy, each
 
@@ -105,11 +105,8 @@ def greedy(policy: Policy, replicas: int, replica: int = 0) -> ActionOf:
 
 
 def _make(env_id: str, options: Mapping[str, Any]) -> gym.Env[Any, Any]:
-    name = env_id.rpartition(":")[2]
-    if is_atari(name):
-        return make_atari(name, render_mode="rgb_array", **whole_games(name, options))
     try:
-        return gym.make(env_id, render_mode="rgb_array", **options)
+        return make_single_env(env_id, render_mode="rgb_array", **whole_games(env_id, options))
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise ConfigError(f"`env` must name a Gymnasium environment, but got {env_id!r}: {error}") from error
     except TypeError as error:

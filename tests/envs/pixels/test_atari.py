@@ -234,3 +234,20 @@ def test_a_state_stays_as_it_was_taken():
     assert all(np.array_equal(part, before[name]) for name, part in state.items())
     env.restore(state)
     assert all(np.array_equal(part, before[name]) for name, part in env.state().items())
+
+
+@pytest.mark.usefixtures("atari")
+@pytest.mark.parametrize("limit", [5, 20])
+def test_a_time_limit_is_in_steps_and_beside_the_games_own(limit):
+    """60 frames are 15 steps. Noise in the rewards changes nothing of it, in either form."""
+    options = {"max_num_frames_per_episode": 60, "noop_max": 0, "screen_size": 21, "max_episode_steps": limit}
+    noisy = {"env": "PongNoFrameskip-v4", "clip_rewards": True, **options}
+    for env in (
+        make_vector_env("PongNoFrameskip-v4", 1, **options),
+        make_vector_env("replaylab/NoisyRewards-v0", 1, **noisy),
+        SyncVectorEnv([lambda: gym.make("replaylab/NoisyRewards-v0", **noisy)], autoreset_mode="SameStep"),
+    ):
+        obs, _ = env.reset(seed=0)
+        assert obs.shape == (1, 4, 21, 21)
+        ends = [bool(env.step(np.zeros(1, np.int64))[3][0]) for _ in range(15)]
+        assert ends.index(True) + 1 in ((5,) if limit == 5 else (14, 15))

@@ -1,10 +1,12 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.toy_text.frozen_lake import generate_random_map
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from replaylab.envs import TableVectorEnv, TransitionTable, make_vector_env
 from replaylab.errors import ConfigError
+from replaylab.watch import play
 
 TAXI = max(name for name in gym.registry if name.startswith("Taxi-"))
 CLIFF = max(name for name in gym.registry if name.startswith("CliffWalking-"))
@@ -70,6 +72,36 @@ def test_what_is_not_stepped_by_its_table_is_left_to_gymnasium():
 def test_an_environment_without_a_table_is_told():
     with pytest.raises(ConfigError, match=r"CartPole.* has no transition table: it needs the attributes `P`"):
         TransitionTable.of("CartPole-v1")
+
+
+RANDOM_MAP = {"desc": None, "map_name": None}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **options: make_vector_env("FrozenLake-v1", 2, **options),
+        lambda **options: make_vector_env("FrozenLake8x8-v1", 2, render_mode="rgb_array", **options),
+        lambda **options: make_vector_env("replaylab/NoisyRewards-v0", 2, env="FrozenLake-v1", **options),
+        lambda **options: gym.make("replaylab/NoisyRewards-v0", env="FrozenLake-v1", **options),
+        lambda **options: TransitionTable.of("FrozenLake-v1", **options),
+        lambda **options: play("FrozenLake-v1", env_options=options),
+    ],
+)
+def test_a_map_that_no_seed_controls_is_refused(make):
+    """Each copy, and each environment of an evaluation, would have another one."""
+    with pytest.raises(ConfigError, match=r"`desc` of FrozenLake\S*-v1 must be a map .* no seed controls; give one"):
+        make(**RANDOM_MAP)
+
+
+def test_a_drawn_map_that_is_given_is_that_of_every_copy():
+    options = RANDOM_MAP | {"desc": generate_random_map(5, seed=3)}
+    table = TransitionTable.of("FrozenLake-v1", **options)
+    for _ in range(2):
+        env = make_vector_env("FrozenLake-v1", 2, **options)
+        np.testing.assert_array_equal(env.unwrapped.table.next_state, table.next_state)
+    game = make_vector_env("FrozenLake-v1", 2, render_mode="rgb_array", **options)
+    assert game.unwrapped.envs[0].unwrapped.desc.shape == (5, 5)
 
 
 def test_tables_are_laws():

@@ -104,6 +104,7 @@ class FakePool:
 
     def __init__(self, env, seeds):
         self.env, self.seeds, self.closed = env, seeds, False
+        self.config = {"max_episode_steps": env.max_episode_steps}
         self.observation_space, self.action_space = env.single_observation_space, env.single_action_space
 
     def reset(self):

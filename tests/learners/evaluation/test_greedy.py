@@ -1,6 +1,11 @@
+import sys
+from types import SimpleNamespace
+
 import gymnasium as gym
 import numpy as np
+import pytest
 
+from replaylab.envs import make_vector_env
 from replaylab.learners import DQN
 from replaylab.learners.api.random_streams import Stream, numbers
 from replaylab.learners.evaluation.greedy import GreedyEvaluation
@@ -48,7 +53,110 @@ def test_a_seed_plays_the_same_episodes_in_any_population():
         np.testing.assert_allclose(np.array(together)[:, 1], np.array(alone)[:, 0])
 
 
-def test_an_endless_episode_is_cut():
-    evaluation = GreedyEvaluation("CartPole-v1", 2, max_steps=5)
-    _, length = evaluation(agents(DQN(), 4, SEEDS), SEEDS, 0)
-    np.testing.assert_array_equal(length, [5, 5])
+class Doing:
+    """A policy that always does the same."""
+
+    def __init__(self, action):
+        self.action = action
+
+    def act(self, obs, *, explore):
+        rows = obs["observation"] if isinstance(obs, dict) else obs
+        return np.full(rows.shape[:2], self.action)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "options", "expected"),
+    [
+        ("MountainCar-v0", {"max_episode_steps": -1}, 10_000),
+        ("MountainCar-v0", {}, 200),
+        ("MountainCar-v0", {"max_episode_steps": 10_500}, 10_500),
+        ("replaylab/NoisyRewards-v0", {"env": "MountainCar-v0"}, 200),
+        ("Standing-v0", {}, 10_000),
+        ("Standing-v0", {"max_episode_steps": 11_000}, 11_000),
+        ("Standing-v0", {"own_limit": 12_000}, 12_000),
+        ("Standing-v0", {"own_limit": 300}, 300),
+        ("replaylab/NoisyRewards-v0", {"env": "Standing-v0", "max_episode_steps": 10_200}, 10_200),
+    ],
+)
+def test_an_episode_is_as_long_as_the_environment_lets_it_be(env_id, options, expected):
+    """An endless one is cut; a limit of the environment's own counts, however large."""
+    reward, length = GreedyEvaluation(env_id, 1, env_options=options)(Doing(1), [3], 0)
+    assert length.tolist() == [expected]
+    if "Noisy" not in env_id:
+        assert reward.tolist() == [-expected]
+
+
+class Standing(gym.Env):
+    """Nothing happens; it may have a limit of its own."""
+
+    observation_space, action_space = gym.spaces.Discrete(2), gym.spaces.Discrete(2)
+
+    def __init__(self, own_limit=None):
+        self.max_episode_steps = own_limit
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.steps = 0
+        return 0, {}
+
+    def step(self, action):
+        self.steps += 1
+        return 0, -1.0, False, self.steps == self.max_episode_steps, {}
+
+
+gym.register("Standing-v0", Standing)
+
+
+def test_an_endless_episode_is_cut_where_it_is_said():
+    evaluation = GreedyEvaluation("Standing-v0", 2, max_steps=5)
+    np.testing.assert_array_equal(evaluation(Doing(0), SEEDS, 0)[1], [5, 5])
+
+
+def test_games_are_played_whole_for_unclipped_rewards_without_noise():
+    """Inside `NoisyRewards`, too."""
+    pytest.importorskip("ale_py")
+    pytest.importorskip("cv2")
+    game = "SpaceInvadersNoFrameskip-v4"
+    whole = {"screen_size": 21, "noop_max": 3}
+    training = whole | {"clip_rewards": True, "episodic_life": True}
+    expected = GreedyEvaluation(game, 1, env_options=whole)(Doing(1), SEEDS, 1)
+    assert expected[0].min() > 30
+    for env_id, options in ((game, training), ("replaylab/NoisyRewards-v0", {"env": game, "scale": 2.0, **training})):
+        found = GreedyEvaluation(env_id, 1, env_options=options)(Doing(1), SEEDS, 1)
+        np.testing.assert_array_equal(found, expected)
+        one_life = make_vector_env(env_id, 1, **options)
+        one_life.reset(seed=0)
+        steps = next(t for t in range(1, 1_000) if one_life.step(np.array([1]))[2][0])
+        assert steps < expected[1].min() / 2
+
+
+@pytest.mark.parametrize("env_id", ["Breakout-v5", "replaylab/NoisyRewards-v0"])
+def test_games_of_envpool_are_asked_for_whole_and_unclipped(env_id, monkeypatch):
+    made = []
+
+    class Pool:
+        observation_space, action_space = Standing.observation_space, Standing.action_space
+
+        def __init__(self, num_envs, max_episode_steps=2**31 - 1, **options):
+            made.append(options)
+            self.num_envs, self.limit, self.steps = num_envs, max_episode_steps, 0
+            self.config = {"max_episode_steps": max_episode_steps}
+
+        def reset(self):
+            return np.zeros(self.num_envs, np.int64), {}
+
+        def step(self, actions):
+            self.steps += 1
+            ends = np.full(self.num_envs, self.steps == self.limit)
+            return np.zeros(self.num_envs, np.int64), np.full(self.num_envs, -1.0), ends & False, ends, {}
+
+        def close(self):
+            pass
+
+    monkeypatch.setitem(sys.modules, "envpool", SimpleNamespace(make=Pool))
+    options = {"backend": "envpool", "reward_clip": True, "episodic_life": True, "noop_max": 1}
+    options |= {"env": "Breakout-v5", "scale": 0.0} if "Noisy" in env_id else {}
+    for limit, length in ((None, 10_000), (-1, 10_000), (27_000, 27_000)):
+        found = GreedyEvaluation(env_id, 1, env_options=options | {"max_episode_steps": limit})(Doing(0), [2], 0)
+        assert np.ravel(found).tolist() == [-length, length]
+    assert {(one["reward_clip"], one["episodic_life"], one["noop_max"]) for one in made} == {(False, False, 1)}

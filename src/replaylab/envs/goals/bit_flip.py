@@ -7,7 +7,7 @@ import numpy.typing as npt
 from gymnasium import Space, spaces
 from gymnasium.vector import AutoresetMode
 
-from replaylab.arguments import checked, whole
+from replaylab.arguments import checked, optional, whole
 from replaylab.envs.vector.batched import BatchedEnv, Bools, Floats
 from replaylab.envs.vector.single_env import SingleEnv
 
@@ -33,7 +33,7 @@ class BitFlipVectorEnv(BatchedEnv):
     Args:
         num_envs: E, the number of copies.
         n: The number of bits.
-        max_episode_steps: Where episodes are cut; None: after n steps.
+        max_episode_steps: Where episodes are cut, if that is before n steps; None: after n steps.
         autoreset_mode: See `BatchedEnv`.
 
     Raises:
@@ -62,8 +62,9 @@ class BitFlipVectorEnv(BatchedEnv):
             key: spaces.MultiBinary(n) for key in ("observation", "achieved_goal", "desired_goal")
         }
         actions, variables = spaces.Discrete(n), ((2, n), np.int8)  # the bits, and those desired
-        limit = n if max_episode_steps is None else max_episode_steps
-        super().__init__(num_envs, spaces.Dict(bits), actions, variables, limit, autoreset_mode)
+        limit = checked("max_episode_steps", max_episode_steps, optional(whole()))
+        cut = n if limit is None else min(n, limit)  # one that `gymnasium.make` adds stands around this one, too
+        super().__init__(num_envs, spaces.Dict(bits), actions, variables, cut, autoreset_mode)
         self.n = n
         self._copies = np.arange(self.num_envs)
 

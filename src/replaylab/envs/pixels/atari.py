@@ -1,12 +1,11 @@
 """Atari games through the Arcade Learning Environment, prepared as DQN wants them."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation
+from gymnasium.wrappers import AtariPreprocessing, ClipReward, FrameStackObservation, TimeLimit
 
-from replaylab.arguments import FRACTION, checked, flag, takes, text, whole
+from replaylab.arguments import FRACTION, checked, flag, optional, takes, text, whole
 from replaylab.envs.pixels.atari_state import SavedGame
 from replaylab.errors import ConfigError, MissingExtraError
 
@@ -14,12 +13,6 @@ from replaylab.errors import ConfigError, MissingExtraError
 def is_atari(name: str) -> bool:
     """Return whether a registered name, without its module, is that of an Atari game."""
     return name.startswith("ALE/") or "NoFrameskip-v" in name
-
-
-def whole_games(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an environment's options for looking at a policy: of Atari games, without what is for training alone."""
-    atari = is_atari(env_id.rpartition(":")[2])
-    return {**options, "clip_rewards": False, "episodic_life": False} if atari else dict(options)
 
 
 @takes(
@@ -31,6 +24,7 @@ def whole_games(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
     fire_on_reset=flag,
     clip_rewards=flag,
     episodic_life=flag,
+    max_episode_steps=optional(whole()),
 )
 def make_atari(
     env_id: str,
@@ -42,6 +36,7 @@ def make_atari(
     fire_on_reset: bool = True,
     clip_rewards: bool = False,
     episodic_life: bool = False,
+    max_episode_steps: int | None = None,
     **kwargs: Any,
 ) -> gym.Env[Any, Any]:
     """Return an Atari game with grey, small, stacked frames. Source: Mnih et al. 2015, Machado et al. 2018.
@@ -59,6 +54,8 @@ def make_atari(
         fire_on_reset: Press FIRE at an episode's start, in games that have it first after NOOP.
         clip_rewards: Clip rewards to −1 and 1.
         episodic_life: A life lost terminates the episode; the next one continues with the same game.
+        max_episode_steps: Where episodes are cut, in steps of `frame_skip` frames. The game has a limit of its own
+            beside it, of 108,000 frames (`max_num_frames_per_episode`).
         **kwargs: For the game, such as render_mode, repeat_action_probability, mode, difficulty.
 
     Raises:
@@ -82,7 +79,9 @@ def make_atari(
         env = FireReset(env)
     if clip_rewards:
         env = ClipReward(env, -1, 1)
-    return SavedGame(FrameStackObservation(env, frame_stack) if frame_stack > 1 else env)
+    if frame_stack > 1:
+        env = FrameStackObservation(env, frame_stack)
+    return SavedGame(env if max_episode_steps is None else TimeLimit(env, max_episode_steps))
 
 
 class StickyActions(gym.Wrapper[Any, Any, Any, Any]):

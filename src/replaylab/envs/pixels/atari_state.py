@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -25,6 +25,13 @@ class SavedGame(gym.Wrapper[Any, Any, Any, Any]):
     Its state is the emulator's own, the random stream of the environment (which draws how many frames a new game
     waits, and when an action sticks), and what each wrapper remembers.
     """
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """After how many steps the emulator cuts a game at the latest; None: nowhere."""
+        game, skipping = cast("Any", self.unwrapped), cast("Any", _wrapper(self.env, "AtariPreprocessing"))
+        frames = int(game.ale.getInt("max_num_frames_per_episode"))
+        return -(-frames // int(skipping.frame_skip)) if frames > 0 else None
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything that decides what comes next, copied; the emulator's bytes vary in number."""

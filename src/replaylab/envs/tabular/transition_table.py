@@ -3,6 +3,7 @@
 Shapes: S states, A actions, K outcomes at most.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy.typing as npt
 
 from replaylab.arguments import check, reals, truths, wholes
 from replaylab.errors import ConfigError, ShapeError
+
+FROZEN_LAKE = "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv"
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class TransitionTable:
             **kwargs: For the environment's constructor.
 
         Raises:
-            ConfigError: The environment has no such table, or does not step by it.
+            ConfigError: The environment has no such table, or does not step by it; or each that is made has another.
 
         Example:
             >>> TransitionTable.of("CliffWalking-v1").probability.shape
@@ -78,6 +81,7 @@ class TransitionTable:
             except (gym.error.Error, ModuleNotFoundError) as error:
                 raise ConfigError(f"`env` must name a Gymnasium environment, but got {env!r}: {error}") from error
             try:
+                check_map(made.unwrapped.spec, {})
                 return cls.of(made)
             finally:
                 made.close()
@@ -94,3 +98,24 @@ class TransitionTable:
         columns = np.moveaxis(np.array(padded, dtype=np.float64), -1, 0)
         start = np.asarray(world.initial_state_distrib, dtype=np.float64)
         return cls(columns[0], columns[1].astype(np.int64), columns[2], columns[3].astype(np.bool_), start)
+
+
+def check_map(spec: gym.envs.registration.EnvSpec | None, options: Mapping[str, Any]) -> None:
+    """Refuse a FrozenLake that draws its map when it is made: no seed says which, so each copy has another.
+
+    Args:
+        spec: What is registered, or what an environment was made of.
+        options: For the constructor, beside those of `spec`.
+
+    Raises:
+        ConfigError: It is one.
+    """
+    if spec is None or spec.entry_point != FROZEN_LAKE:
+        return
+    given = {"desc": None, "map_name": "4x4"} | spec.kwargs | dict(options)
+    if given["desc"] is None and given["map_name"] is None:
+        raise ConfigError(
+            f"`desc` of {spec.id} must be a map where `map_name` is None, but got None: every copy would draw another "
+            "map, which no seed controls; give one, such as "
+            "desc=gymnasium.envs.toy_text.frozen_lake.generate_random_map(seed=0)"
+        )

@@ -12,6 +12,9 @@ from gymnasium.vector.utils import batch_space
 from replaylab.envs.vector.batched import Array, each_seed
 from replaylab.errors import ConfigError, MissingExtraError
 
+ENDLESS = 2**31 - 1
+"""What EnvPool calls a limit that is none."""
+
 
 class PoolVectorEnv(VectorEnv[Any, Array, Array]):
     """An EnvPool as a Gymnasium vector environment in NEXT_STEP mode, copy i on seed i alone.
@@ -59,6 +62,12 @@ class PoolVectorEnv(VectorEnv[Any, Array, Array]):
                 raise ConfigError(f"`seed` must name a seed for each copy of an EnvPool, but got {seeds}")
             self._pool, _ = self._made([int(one) % 2**31 for one in seeds if one is not None])
         return self._pool.reset()[0], {}
+
+    @property
+    def max_episode_steps(self) -> int | None:
+        """Where episodes are cut; None: nowhere."""
+        limit = int(self._pool.config["max_episode_steps"])
+        return limit if limit < ENDLESS else None
 
     def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         """Step every copy; those whose episode ended only start the next one."""

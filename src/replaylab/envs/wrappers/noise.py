@@ -9,9 +9,10 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from replaylab.arguments import NOT_NEGATIVE, checked, takes
+from replaylab.envs.pixels.atari import is_atari
 from replaylab.envs.vector.batched import SINGLE, VECTOR, Array, Bools, each_seed, reset_mask
 from replaylab.envs.vector.generators import packed, unpack
-from replaylab.envs.vectorize import make_vector_env
+from replaylab.envs.vectorize import make_single_env, make_vector_env, spec_of
 
 BLOCK = 256
 """Numbers that a copy's stream gives at a time."""
@@ -149,9 +150,16 @@ class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
 
 def noisy(env: str = "CartPole-v1", scale: float = 1.0, **kwargs: Any) -> NoisyRewards:
     """Return ``replaylab/NoisyRewards-v0``: a registered environment with noise in its rewards."""
-    return NoisyRewards(gym.make(env, **kwargs), scale)
+    return NoisyRewards(make_single_env(env, **kwargs), scale)
 
 
 def vector_noisy(num_envs: int, env: str = "CartPole-v1", scale: float = 1.0, **kwargs: Any) -> VectorNoisyRewards:
-    """Return E copies of ``replaylab/NoisyRewards-v0``."""
+    """Return E copies of ``replaylab/NoisyRewards-v0``.
+
+    A limit of the noisy environment stands beside that of `env`, as Gymnasium's `make` has it: the smaller counts.
+    """
+    limit = kwargs.get("max_episode_steps")
+    if limit is not None and kwargs.get("backend") is None and not is_atari(env.rpartition(":")[2]):
+        own = spec_of(env).max_episode_steps
+        kwargs["max_episode_steps"] = limit if own is None else min(limit, own)
     return VectorNoisyRewards(make_vector_env(env, num_envs, **kwargs), scale)

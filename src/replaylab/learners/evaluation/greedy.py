@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.envs import make_vector_env
-from replaylab.envs.pixels.atari import whole_games
+from replaylab.envs.vector.time_limit import step_limit
+from replaylab.envs.vectorize import whole_games
 from replaylab.learners.api.finite import check_obs
 from replaylab.learners.api.protocols import Policy, each
 from replaylab.learners.api.random_streams import Stream, numbers
@@ -22,8 +23,9 @@ class GreedyEvaluation:
     Args:
         env_id: The environment.
         episodes: Episodes for each replica and evaluation.
-        max_steps: Where an episode is cut in an environment without a time limit.
-        env_options: For the environment's constructor. Atari games are played whole and for unclipped rewards.
+        max_steps: Where an episode is cut in an environment without a time limit, in which a policy may walk in circles
+            for ever. A limit of the environment's own, however large, counts alone.
+        env_options: For the environment's constructor. Atari games are played as `whole_games` says.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class GreedyEvaluation:
         players = [seed for seed in seeds for _ in range(self.episodes)]
         returns, lengths = np.zeros(total), np.zeros(total)
         running = np.ones(total, np.bool_)
-        for _ in range(self.max_steps):
+        for _ in range(max(self.max_steps, step_limit(self._env) or 0)):
             action = policy.act(each(lambda part: part.reshape(*shape, *part.shape[1:]), obs), explore=False)
             obs, reward, terminated, truncated, _ = self._env.step(action.reshape(total, *action.shape[2:]))
             returns += running * reward

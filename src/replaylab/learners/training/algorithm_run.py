@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import shown
-from replaylab.envs import make_atari
-from replaylab.envs.pixels.atari import is_atari
+from replaylab.envs.vectorize import make_single_env
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.finite import check_obs, check_step
@@ -295,8 +294,7 @@ def _streams_kept(needed: bool) -> Iterator[None]:
 def _environment(env_id: str, options: dict[str, Any]) -> gym.Env[Any, Any]:
     """Return a single environment; a vector environment has been made of this name and these options."""
     try:
-        name = env_id.rpartition(":")[2]
-        return make_atari(name, **options) if is_atari(name) else gym.make(env_id, **options)
+        return make_single_env(env_id, **options)
     except ReplayError:
         raise
     except (Exception, SystemExit) as error:  # a constructor may raise anything
