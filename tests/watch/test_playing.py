@@ -92,6 +92,15 @@ def test_errors():
         play(Counter(missing=True), lambda obs: 0)
 
 
+def test_a_noisy_game_is_filmed_as_the_game_itself():
+    pytest.importorskip("ale_py")
+    pytest.importorskip("cv2")
+    game, options = "SpaceInvadersNoFrameskip-v4", {"screen_size": 21}
+    training = {"env": game, "scale": 3.0, "clip_rewards": True, "episodic_life": True}
+    noisy = play("replaylab/NoisyRewards-v0", lambda obs: 1, max_steps=100, env_options=options | training)
+    assert noisy.episode_return == play(game, lambda obs: 1, max_steps=100, env_options=options).episode_return > 4
+
+
 def squares(shape=(40, 60)):
     """A white square that moves to the right."""
     frames = np.zeros((6, *shape, 3), np.uint8)
