@@ -227,6 +227,7 @@ def test_train_saves_and_goes_on(tmp_path, capsys):
     assert cli.main(["train", *options, *saving, "--out", str(whole)]) == 0
     assert "20 episodes each" in capsys.readouterr().out
     assert cli.main(["train", "--resume", str(tmp_path / "run"), "--out", str(again)]) == 0
+    assert "10 of 40 episodes in " in capsys.readouterr().out  # of each seed the last five
     left, right = (pq.read_table(file).to_pydict() for file in (whole, again))
     assert left == right
     assert cli.main(["train", "--resume", str(tmp_path)]) == 2

@@ -192,12 +192,12 @@ def train_and_report(
             from replaylab.watch import TensorBoard
 
             hooks.append(open_files.enter_context(TensorBoard(tensorboard, population.seeds)))
-        columns = _train_with_progress(population, console, hooks, save if resume else None, trainer)
+        columns, trained = _train_with_progress(population, console, hooks, save if resume else None, trainer)
     if out is not None:
         write_population(out, population, columns, provenance.versions())
     final = _final(columns, population)
     _print(console, f"final level {sentences.with_interval(final, len(population.seeds))}, {_measure(population)}")
-    _print(console, _speed(population, time.perf_counter() - began))
+    _print(console, _speed(population, trained, time.perf_counter() - began))
     if out is not None:
         _print(console, f"rows: {out}")
     if film is not None:
@@ -207,8 +207,10 @@ def train_and_report(
 
 def _train_with_progress(
     population: Population, console: Console, hooks: Sequence[Hook], resume: Path | None, trainer: Trainer
-) -> dict[str, Any]:
-    """Train with a progress bar, print each evaluation, and return the rows."""
+) -> tuple[dict[str, Any], int]:
+    """Train with a progress bar, print each evaluation, and return the rows, and how much was trained now."""
+    from replaylab.commands.session import Session  # with the learners, which are heavy
+
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
@@ -218,14 +220,14 @@ def _train_with_progress(
         transient=True,
         disable=not console.is_terminal,
     )
-    began = time.perf_counter()
+    began, session = time.perf_counter(), Session()
     evaluated: dict[int, NDArray[np.float64]] = {}
     with bar:
         task = bar.add_task(population.label, total=population.steps, speed=0.0)
 
         def on_step(step: int) -> None:
             elapsed = time.perf_counter() - began
-            bar.update(task, completed=step, speed=step * len(population.seeds) / elapsed)
+            bar.update(task, completed=step, speed=session.taken / elapsed)
 
         def on_metrics(step: int, values: Mapping[str, NDArray[np.float64]]) -> None:
             if comparisons.RETURN not in values:
@@ -237,7 +239,8 @@ def _train_with_progress(
                 level = sentences.with_interval(found, len(population.seeds))
                 _print(console, f"{step:>10,} {population.unit}   greedy return {level}")
 
-        return trainer(population, on_step, on_metrics, hooks=hooks, resume=resume)
+        columns = trainer(population, on_step, on_metrics, hooks=[session, *hooks], resume=resume)
+    return columns, session.todo
 
 
 class _Film:
@@ -273,10 +276,11 @@ def _measure(population: Population) -> str:
     return f"interquartile mean over {len(population.seeds)} seeds with its 95 % interval"
 
 
-def _speed(population: Population, seconds: float) -> str:
+def _speed(population: Population, trained: int, seconds: float) -> str:
     total = population.steps * len(population.seeds)
     counted = "environment steps" if population.unit == "steps" else "episodes"
-    return f"{total:,} {counted} in {duration(seconds)}, {total / seconds:,.0f} a second"
+    share = f"{total:,}" if trained == total else f"{trained:,} of {total:,}"
+    return f"{share} {counted} in {duration(seconds)}, {trained / seconds:,.0f} a second"
 
 
 def _print(console: Console, line: str) -> None:

@@ -2,16 +2,18 @@
 
 import shutil
 from itertools import count, cycle
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from replaylab.distributed.training import Actors, Shards, train
+from replaylab.distributed.training import Actors, Shards, checkpoint, train
 from replaylab.distributed.training.checkpoint import load
 from replaylab.distributed.training.learner import LearnerRun
 from replaylab.errors import ConfigError, NonFiniteError, SnapshotError, StorageError
 from replaylab.learners import DQN, SB3, Callbacks, Checkpoints, Hook, QLearning, TrainingConfig
+from replaylab.learners.training import metrics_recorder
 from replaylab.replay import NStep, Prioritized, RankBased, ReLo, Uniform
 from tests.distributed.replay.conftest import replay
 from tests.distributed.training.in_process import Stage, trained
@@ -226,6 +228,23 @@ def test_hooks_go_on_from_a_checkpoint(tmp_path):
 
     with pytest.raises(SnapshotError, match="Others finds nothing of its own in the checkpoint"):
         trained(config(), resume=tmp_path, hooks=[Others()])
+
+
+def test_the_speed_is_of_what_was_trained_since_the_run_goes_on(tmp_path, monkeypatch):
+    """A second passes between two looks at the clock, so the speeds add up to the steps."""
+    monkeypatch.setattr(metrics_recorder, "time", SimpleNamespace(perf_counter=map(float, count()).__next__))
+    trained(config(total_steps=200), checkpoints=Checkpoints(tmp_path, 100))
+    speeds = []
+
+    class Told(Hook):
+        def on_metrics(self, now, values):
+            speeds.extend(values.get("time/fps", ()))
+
+    with monkeypatch.context() as patch:  # goes on from the checkpoint, with a longer budget
+        patch.setattr(checkpoint, "settings_ever_of", lambda one: {checkpoint.settings_of(config(total_steps=200))})
+        trained(config(total_steps=300), resume=tmp_path, hooks=[Told()])
+    assert speeds
+    assert sum(speeds) <= 100
 
 
 def test_a_replay_of_another_run_is_not_taken_for_ones_own(tmp_path):

@@ -1,12 +1,14 @@
 """A run that was saved in the middle goes on bit for bit, whatever it is made of."""
 
 import errno
+import itertools
 import json
 import os
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 from replaylab.errors import ConfigError, SnapshotError, StorageError
 from replaylab.files import manifest as sealed
 from replaylab.learners import DQN, QLearning, RMSprop, Sarsa
-from replaylab.learners.training import checkpoint
+from replaylab.learners.training import checkpoint, metrics_recorder
 from replaylab.replay import FrameStack, Linear, NStep, Prioritized, Uniform
 from tests.learners.calls import train
 from tests.learners.tabular import corridor
@@ -110,6 +112,22 @@ def test_a_killed_run_goes_on_bit_for_bit(name, tmp_path, monkeypatch):
         assert seeds == other_seeds
         for array in state:
             np.testing.assert_array_equal(state[array], other[array])
+
+
+def test_the_speed_is_of_what_was_trained_since_the_run_goes_on(tmp_path, monkeypatch):
+    """A second passes between two looks at the clock: so the speed is the steps between two reports of both seeds."""
+    told = []
+    monkeypatch.setattr(metrics_recorder, "time", SimpleNamespace(perf_counter=map(float, itertools.count()).__next__))
+    options = {"eval_every": None, "log_every": 15, "save": tmp_path, "save_every": 40}
+    options["on_metrics"] = lambda now, values: told.append((now, values["time/fps"].tolist()))
+    args = ("CartPole-v1", DEEP, Uniform(), [3, 5], 90)
+    with monkeypatch.context() as patch:
+        killed(patch, after=2)
+        with pytest.raises(KeyboardInterrupt):
+            train(*args, **options)
+    del told[:]
+    train(*args, **options, resume=tmp_path)
+    assert told == [(90, [20.0, 20.0])]  # ten steps of each seed since the checkpoint at 80
 
 
 def test_a_kill_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch):

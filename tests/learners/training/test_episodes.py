@@ -3,6 +3,7 @@
 import itertools
 import re
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from replaylab.errors import ConfigError
 from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.tabular.temporal_difference import TabularAgents
+from replaylab.learners.training import metrics_recorder
 from replaylab.replay import CustomSampler, Exponential, Mixture, NStep, Prioritized, RankBased, Recency
 from replaylab.replay import Sequence as Sequences
 from tests.learners.calls import train
@@ -77,6 +79,20 @@ def test_who_has_finished_costs_nothing_more(monkeypatch):
     assert len(set(steps)) == len(steps)
     assert sum(asked) == sum(steps)
     assert sum(drawn) == sum(4 * (count - 3) for count in steps)
+
+
+def test_the_speed_counts_each_replica_as_long_as_it_is_there(monkeypatch):
+    """A second passes between two looks at the clock, so the speeds add up to the steps: none is below 0."""
+    monkeypatch.setattr(metrics_recorder, "time", SimpleNamespace(perf_counter=map(float, itertools.count()).__next__))
+    speeds = []
+
+    def on_metrics(_, values):
+        speeds.append(np.nanmax(values["time/fps"]))
+
+    learner = QLearning(batch_size=4, learning_starts=4, capacity=30, epsilon=1.0)
+    metrics = run(learner, eval_every=None, log_every=1, on_metrics=on_metrics)
+    assert min(speeds) >= 0
+    assert sum(speeds) == metrics.of("rollout/ep_len")[1].sum()
 
 
 def test_epsilon_follows_each_replicas_own_episodes(monkeypatch):

@@ -112,7 +112,7 @@ class LearnerRun:
     def begin(self, remote: RemoteReplay) -> None:
         """Take the replay, and let the hooks begin."""
         self.replay = cast("Replay", OneReplica(remote))
-        for hook in (self.evaluations, *self._hooks):
+        for hook in (self.recorder, self.evaluations, *self._hooks):
             hook.on_begin(self)
         self.agents.set_progress(min(self.clock.progress, 1.0))
 

@@ -62,7 +62,11 @@ class MetricsRecorder(Hook):
         self.replicas = count
         self._registry, self._known = MetricsRegistry(metrics), set[str]()
         self._rows: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], str, Floats]] = []
-        self._clock, self._steps_before = time.perf_counter(), 0
+        self._looked_at, self._steps, self._taken = time.perf_counter(), 0, 0  # for the speed
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Take the speed from here on: what a checkpoint's run did before took other time."""
+        self._looked_at, self._steps, self._taken = time.perf_counter(), run.clock.steps, 0
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
         """Take note of one step of every environment; id −1 marks those that only reset."""
@@ -139,6 +143,7 @@ class MetricsRecorder(Hook):
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:
         """Continue with some of the replicas alone."""
+        self._count_steps(run.clock)
         self.seeds = self.seeds[rows]
         super().keep(run, rows)
 
@@ -175,9 +180,10 @@ class MetricsRecorder(Hook):
         )
 
     def _running(self, clock: Clock) -> dict[str, Floats]:
-        now, seconds = clock.steps * len(self.seeds), time.perf_counter() - self._clock
-        speed = (now - self._steps_before) / max(seconds, 1e-9)
-        self._clock, self._steps_before = time.perf_counter(), now
+        self._count_steps(clock)
+        now = time.perf_counter()
+        speed = self._taken / max(now - self._looked_at, 1e-9)
+        self._looked_at, self._taken = now, 0
         counts = np.maximum(np.isfinite(self.recent).sum(2), 1)
         means = np.where(self.episodes[:, None] > 0, np.nansum(self.recent, axis=2) / counts, np.nan)
         return {
@@ -187,6 +193,11 @@ class MetricsRecorder(Hook):
             "time/episodes": self.episodes.astype(np.float64),
             "time/fps": np.full(len(counts), speed),
         }
+
+    def _count_steps(self, clock: Clock) -> None:
+        """Count the steps since the last call, of the replicas that there were."""
+        self._taken += (clock.steps - self._steps) * len(self.seeds)
+        self._steps = clock.steps
 
     def _placed(self, values: Floats, due: Bools) -> Floats:
         """Return values (R,) of the replicas left as those of all that began, NaN where nothing is new."""

@@ -1,0 +1,43 @@
+"""How much of a run is trained by this call: what a checkpoint brought with it took other time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from replaylab.learners import Hook
+
+if TYPE_CHECKING:
+    from replaylab.learners import TrainingRun
+    from replaylab.learners.api.clock import Clock
+
+
+class Session(Hook):
+    """Counts, over all seeds and in the budget's unit, what is trained from here on.
+
+    Attributes:
+        todo: What was missing when training began or went on.
+    """
+
+    def __init__(self) -> None:
+        self.todo = 0
+        self._clock: Clock | None = None
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Count what is missing; seeds that an algorithm trains one after the other add up."""
+        self._clock = run.clock
+        self.todo += self._left
+
+    def after_turn(self, run: TrainingRun) -> None:
+        """Take note of the clock, which is another one when a seed has ended."""
+        self._clock = run.clock
+
+    @property
+    def taken(self) -> int:
+        """What has been trained so far."""
+        return self.todo - self._left
+
+    @property
+    def _left(self) -> int:
+        return 0 if self._clock is None else int(np.maximum(self._clock.total - self._clock.now, 0).sum())
