@@ -16,6 +16,7 @@ from replaylab.study.execution.executor import Executor
 from replaylab.study.execution.progress import reporter_in_python
 from replaylab.study.execution.reporter import Reporter
 from replaylab.study.execution.study_run import RunSummary, chosen_executor, run_study
+from replaylab.study.execution.tape_order import to_record_again
 from replaylab.study.notebook import html_of
 from replaylab.study.plan.populations import Population
 from replaylab.study.results import records
@@ -179,8 +180,10 @@ class Study:
         from replaylab.study.results.store import check
 
         chosen = chosen_executor(workers, executor)
-        check(self.file_of(p) for p in self.present)
-        return estimate(self.spec, self.populations, self.present, chosen, seconds)
+        planned, present = self.populations, self.present
+        check(self.file_of(p) for p in present)
+        again = to_record_again(self._there, [p for p in planned if not self.file_of(p).is_file()])
+        return estimate(self.spec, planned, present, again, chosen, seconds)
 
     def results(self) -> duckdb.DuckDBPyRelation:
         """Return all rows as a DuckDB relation: ``.arrow()``, ``.df()``, ``.fetchnumpy()``, or query it.

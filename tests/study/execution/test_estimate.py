@@ -1,8 +1,11 @@
 """A dry run: the whole grid, times that fit, and nothing left behind."""
 
+from dataclasses import replace
+
 import pytest
 
 from replaylab.errors import ConfigError
+from replaylab.study import InProcess
 from replaylab.study.execution.estimate import CellEstimate, Estimate
 from replaylab.study.execution.worker.calibration import Speed, _pace
 from tests.study.tiny import pretend, study
@@ -44,6 +47,32 @@ def test_time_and_disk_by_hand(tmp_path):
     found = Estimate(made.spec, cells, tuple(made.populations), (), 2)
     assert found.seconds == pytest.approx((20.0, 2 * (1 + 3 + 60)))
     assert found.bytes == 4 * 300 * 7
+
+
+def test_what_runs_again_for_its_draws_is_counted(tmp_path):
+    """Of two strategies the placebo is missing, and the tapes that it replays; each population takes 1 + 3 + 3·2 s."""
+    strategies = {"td": {"type": "prioritized"}, "placebo": {"type": "tape", "of": "td"}}
+    made = study(tmp_path, strategies=strategies, baseline="td")
+    pretend(made, 1.0)
+    placebos = [p for p in made.populations if p.tape_of is not None]
+    for one in placebos:
+        made.file_of(one).unlink()
+    tape = made._there.tape_file(placebos[0].tape_of)
+    tape.parent.mkdir()
+    tape.write_bytes(b"damaged")
+    found = made.estimate(executor=InProcess(), seconds=0.0)
+    assert [p.strategy for p in found.todo] == ["td", "placebo"] * 2
+    assert [p.strategy for p in found.again] == ["td"] * 2
+    assert found.kept == ()
+    assert str(found).splitlines()[4:6] == [
+        "0 runs are there already; 8 to do in 4 populations, 2,400 steps",
+        "4 of these, of td, run again: their rows are there, the draws that tapes replay are not",
+    ]
+    assert tape.read_bytes() == b"damaged"  # a dry run writes nothing
+
+    speed = Speed(start=1.0, step=0.01, evaluation=2.0, longest=50.0, limit=50.0, bytes=7.0)
+    cells = tuple(replace(cell, speed=speed) for cell in found.cells)
+    assert [replace(found, cells=cells, workers=n).seconds[0] for n in (1, 2, 4)] == pytest.approx([40.0, 20.0, 20.0])
 
 
 def test_the_evaluation_is_told_from_the_steps():

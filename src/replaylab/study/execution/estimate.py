@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
@@ -62,6 +63,8 @@ class Estimate:
     todo: tuple[Population, ...]
     kept: tuple[Population, ...]
     workers: int
+    again: tuple[Population, ...] = ()
+    """Those of `todo` whose rows are there: only their draws are wanted, by strategies that learn from them."""
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -80,13 +83,29 @@ class Estimate:
         return sum(cell.bytes for cell in self.cells)
 
     def _span(self, *, long: bool) -> float:
-        """Hand populations to the workers in the study's order, each to the first that is free."""
+        """Hand populations to the workers in the study's order, what learns from another one's draws after that one."""
         cells = {(c.environment, c.learner, c.strategy): c for c in self.cells}
-        free = [0.0] * self.workers
+        queue, waiting = self._order()
+        running, now = list[tuple[float, str]](), 0.0
+        while queue or running:
+            while queue and len(running) < self.workers:
+                p = queue.popleft()
+                heapq.heappush(running, (now + cells[_kind(p)].seconds(p, long=long), p.id))
+            now, ended = heapq.heappop(running)
+            queue.extendleft(waiting.pop(ended, ()))
+        return now
+
+    def _order(self) -> tuple[deque[Population], dict[str, list[Population]]]:
+        """Return what can begin at once, and by id what waits for which population's draws."""
+        there = {p.id for p in self.todo}
+        queue, waiting = deque[Population](), dict[str, list[Population]]()
         for p in self.todo:
-            cell = cells[p.environment, p.learner, p.strategy]
-            heapq.heapreplace(free, free[0] + cell.seconds(p, long=long))
-        return max(free)
+            source = None if p.tape_of is None else p.tape_of.id
+            if source is not None and source in there:
+                waiting.setdefault(source, []).append(p)
+            else:
+                queue.append(p)
+        return queue, waiting
 
     def __str__(self) -> str:
         spec, unit = self.spec, "steps" if self.spec.budget.steps else "episodes"
@@ -97,6 +116,7 @@ class Estimate:
             f"seeds: {len(spec.seeds)} each; {spec.runs} runs in all",
             f"{runs_of(self.kept)} runs are there already; {runs_of(self.todo)} to do in {len(self.todo)} populations, "
             f"{sum(p.steps * len(p.seeds) for p in self.todo):,} {unit}",
+            *([_of_again(self.again)] if self.again else []),
             *(_line(cell, unit) for cell in self.cells),
         ]
         if self.todo:
@@ -105,6 +125,12 @@ class Estimate:
             workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
             lines += [f"expected time: {span}, {workers}", f"expected disk: {_size(self.bytes)}"]
         return "\n".join(lines)
+
+
+def _of_again(again: Sequence[Population]) -> str:
+    strategies = ", ".join(dict.fromkeys(p.strategy for p in again))
+    why = "their rows are there, the draws that tapes replay are not"
+    return f"{runs_of(again)} of these, of {strategies}, run again: {why}"
 
 
 def _line(cell: CellEstimate, unit: str) -> str:
@@ -122,10 +148,24 @@ def _size(size: float) -> str:
 
 
 def estimate(
-    spec: Spec, populations: Sequence[Population], kept: Sequence[Population], executor: Executor, seconds: float
+    spec: Spec,
+    populations: Sequence[Population],
+    kept: Sequence[Population],
+    again: Set[str],
+    executor: Executor,
+    seconds: float,
 ) -> Estimate:
-    """Train each kind of cell that misses runs for its share of the seconds, with as many workers as there will be."""
-    there = {p.id for p in kept}
+    """Train each kind of cell that misses runs for its share of the seconds, with as many workers as there will be.
+
+    Args:
+        spec: the study.
+        populations: all of it.
+        kept: those that are there.
+        again: ids of those among them that are run again for their draws, since others learn from them.
+        executor: where they are trained.
+        seconds: how long, over all.
+    """
+    there = {p.id for p in kept} - again
     todo = [p for p in populations if p.id not in there]
     missing: dict[Kind, list[Population]] = {_kind(p): [] for p in populations}
     for p in todo:
@@ -134,7 +174,8 @@ def estimate(
     workers = max(1, min(checked_slots(executor), len(todo)))
     speeds = dict(zip(map(_kind, wanted), _speeds(wanted, workers, executor, seconds), strict=True))
     cells = tuple(CellEstimate(*kind, tuple(of), speeds.get(kind)) for kind, of in missing.items())
-    return Estimate(spec, cells, tuple(todo), tuple(kept), workers)
+    kept_now, ran_again = (tuple(p for p in kept if (p.id in again) == chosen) for chosen in (False, True))
+    return Estimate(spec, cells, tuple(todo), kept_now, workers, ran_again)
 
 
 def _kind(population: Population) -> Kind:

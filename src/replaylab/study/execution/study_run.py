@@ -46,8 +46,12 @@ def run_study(
         damaged = folder.set_aside_damaged()
         planned = folder.populations
         missing = [p for p in planned if not folder.file_of(p).is_file()]
-        wanted = {p.id for p in missing} | to_record_again(folder, missing)
+        again = to_record_again(folder, missing)
+        wanted = {p.id for p in missing} | again
         todo, kept = ([p for p in planned if (p.id in wanted) == chosen] for chosen in (True, False))
+        for population in todo:
+            if population.id in again:  # and its tape is damaged, if there is one
+                folder.tape_file(population).unlink(missing_ok=True)
         for population in kept:  # of which a kill may have left checkpoints
             ResultWriter(folder).drop_checkpoints(population)
         seconds, failures = _train(folder, todo, kept, executor, reporter, checkpoint_every) if todo else ({}, [])

@@ -38,12 +38,11 @@ def refuse_lone(folder: StudyFolder, planned: Iterable[Population]) -> None:
 
 
 def to_record_again(folder: StudyFolder, todo: Iterable[Population]) -> set[str]:
-    """Return ids of the populations whose draws are wanted and not there; damaged tapes are removed.
+    """Return ids of the populations whose draws are wanted and not there, or in a damaged tape; nothing is written.
 
     One whose rows are there, but whose tape is gone, is trained again: it gives the same rows.
     """
-    sources = {p.tape_of.id: p.tape_of for p in todo if p.tape_of is not None}
-    return {id_ for id_, source in sources.items() if not _sound(folder.tape_file(source))}
+    return {p.tape_of.id for p in todo if p.tape_of is not None and not _sound(folder.tape_file(p.tape_of))}
 
 
 def _sound(tape: Path) -> bool:
@@ -51,12 +50,9 @@ def _sound(tape: Path) -> bool:
         return False
     try:
         with zipfile.ZipFile(tape) as archive:
-            sound = archive.testzip() is None
+            return archive.testzip() is None
     except (OSError, zipfile.BadZipFile):
-        sound = False
-    if not sound:
-        tape.unlink(missing_ok=True)
-    return sound
+        return False
 
 
 class TapeOrder:
