@@ -13,7 +13,7 @@ from replaylab.study.execution.worker import last_look
 from replaylab.study.execution.worker.last_look import LastLook
 from replaylab.study.plan.populations import plan
 from replaylab.study.report.sections import looks
-from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO, damage, encoded, read_looks
+from replaylab.study.results.store import MOST_BYTES, NOT_MADE, SHEET, VIDEO, damage, encoded, open_rows, read_looks
 from replaylab.watch import ReplaySheet
 from tests.learners.dqn import pixels
 from tests.study.tiny import rows, study, table
@@ -138,6 +138,37 @@ def test_a_look_that_cannot_be_loses_no_rows_and_is_told(tmp_path, monkeypatch):
     assert set(read_looks(made.file_of(made.present[0]))) == {f"{SHEET}.not-made"}
     told = f"No sheet of uniform, {GAME}: RuntimeError: the &lt;screen&gt; is broken"
     assert told in made.report(figure_files=False).read_text()
+
+
+def test_a_moving_picture_that_no_file_can_hold_loses_no_rows_and_is_told(tmp_path, monkeypatch):
+    """Readers of Parquet refuse an entry of more than 100,000,000 letters, and with it the file."""
+    written = last_look.write_video
+
+    def large(path, *frames):
+        path = written(path, *frames)
+        path.write_bytes(path.read_bytes() + bytes(75_000_001))
+        return path
+
+    monkeypatch.setattr(last_look, "write_video", large)
+    settings = {"seeds": 1, "strategies": {"uniform": {"type": "uniform"}}, "budget__steps": 60}
+    made = of(GAME, tmp_path, watch={"steps": 4, "video": 2}, **settings)
+    assert made.run(executor=InProcess()).complete
+    assert set(read_looks(made.file_of(made.present[0]))) == {SHEET, f"{VIDEO}.not-made"}
+    told = (
+        f"No moving picture of uniform, {GAME}: it has 75.0 MB, but 70 MB are the most that a file of results can hold "
+        f"of it; lower `watch.video`"
+    )
+    assert told in made.report(figure_files=False).read_text()
+
+
+def test_the_largest_look_can_be_read(tmp_path):
+    population = plan(Spec.from_table(table()))[0]
+    columns = {"seed": np.zeros(1, int), "step": np.ones(1, int), "metric": np.array(["m"]), "value": np.ones(1)}
+    looks = {SHEET: bytes(MOST_BYTES), VIDEO: bytes(MOST_BYTES)}
+    file = tmp_path / f"{population.id}.parquet"
+    file.write_bytes(encoded(population, columns, {}, looks))
+    assert read_looks(file) == looks
+    assert open_rows([file]).fetchnumpy()["value"].tolist() == [1.0]
 
 
 def test_looks_change_neither_ids_nor_rows(minatar, tmp_path):

@@ -34,6 +34,13 @@ SHEET, VIDEO = "sheet.npz", "greedy.webp"
 NOT_MADE = ".not-made"
 """After the name of a look that could not be made; the content is the reason, as text."""
 
+MOST_BYTES = 70_000_000
+"""Of one look. Readers of Parquet refuse the whole file, rows and all, where an entry of its footer has more than a
+hundred million letters, and base64 makes four of three bytes."""
+
+_SETTINGS = {SHEET: "watch.steps", VIDEO: "watch.video"}
+"""What makes a look smaller."""
+
 _LOOK = "replaylab_look_"
 """Before the name of a look, in the footer's keys."""
 
@@ -91,7 +98,7 @@ def encoded(
         population: whose rows these are.
         columns: seed int64, step int64, metric str, value float64; each of shape (rows,).
         versions: library versions, kept in the file's metadata.
-        looks: the contents of files, by name, kept there too.
+        looks: the contents of files, by name, kept there too; in place of one above `MOST_BYTES` the reason why not.
     """
     metrics, codes = np.unique(np.asarray(columns["metric"], dtype=np.str_), return_inverse=True)
     order = np.lexsort((columns["step"], codes, columns["seed"]))
@@ -114,11 +121,21 @@ def encoded(
     with pq.ParquetWriter(stream, table.schema, compression="zstd") as writer:
         writer.write_table(table)
         if looks:
-            writer.add_key_value_metadata({f"{_LOOK}{name}": base64.b64encode(look) for name, look in looks.items()})
+            kept = dict(_kept(name, look) for name, look in looks.items())
+            writer.add_key_value_metadata({f"{_LOOK}{name}": base64.b64encode(look) for name, look in kept.items()})
         writer.add_key_value_metadata(BLANK)
     content = bytearray(stream.getbuffer())
     seal(content)
     return bytes(content)
+
+
+def _kept(name: str, look: bytes) -> tuple[str, bytes]:
+    """Return a look with its name; of one that would make the file unreadable the reason, under the name of that."""
+    if len(look) <= MOST_BYTES:
+        return name, look
+    mend = f"; lower `{_SETTINGS[name]}`" if name in _SETTINGS else ""
+    limit = f"{MOST_BYTES / 1e6:.0f} MB are the most that a file of results can hold of it"
+    return f"{name}{NOT_MADE}", f"it has {len(look) / 1e6:.1f} MB, but {limit}{mend}".encode()
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
