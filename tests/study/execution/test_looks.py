@@ -88,6 +88,15 @@ def test_a_moving_picture_is_no_longer_than_asked_for(minatar, tmp_path):
             assert 2 <= video.n_frames <= 13
 
 
+def test_the_caption_of_a_moving_picture_says_nothing_of_a_setting_that_came_later(minatar, tmp_path):
+    longer = of(GAME, minatar.folder, watch={"steps": 4, "video": 54_321}, population=2)
+    page = longer.report(tmp_path, figure_files=False).read_text()
+    shown = re.search(r'<figure id="greedy_play"[^>]*>(.*?)</figure>', page, re.DOTALL)[1]
+    assert shown.count("<img ") == 2
+    assert "54,321" not in shown
+    assert "as many as watch.video said when the run was trained" in shown
+
+
 def test_what_would_make_the_page_heavy_is_counted(minatar, monkeypatch):
     monkeypatch.setattr(looks, "MOST_BYTES", 100)
     page = minatar.report(figure_files=False).read_text()

@@ -140,12 +140,11 @@ def _videos(page: Page, room: int) -> Iterator[ReportFigure]:
                 room -= len(moving)
                 there.append(moving)
             there.append(Markup('<p><a href="{}">seed {}</a></p>').format(file, population.seeds[0]))
-        steps = max(one.population.watch.video for one in own)
         yield ReportFigure(
             f"greedy_play{f'_{number + 1}' if number else ''}",
             f"Greedy play: {page.heading(*cell)}",
-            f"One episode without exploration, its first {steps:,} steps at most; each seed’s is in a file beside this "
-            f"page.",
+            "One episode without exploration, or its first steps: as many as watch.video said when the run was "
+            "trained. Each seed’s is in a file beside this page.",
             (),
             list(panels.items()),
             "small",
