@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, SpecError
-from replaylab.study import Study
+from replaylab.learners.training import env_state
+from replaylab.study import InProcess, Study
 from replaylab.study.results.store import read_metadata
 from tests.study.tiny import rows, study, table
 
@@ -116,6 +117,17 @@ FAILING = "tests.study.failing:Fails-v0"
 def test_what_cannot_be_run_is_told_before_anything_is_trained(changes, message, tmp_path):
     with pytest.raises(SpecError, match=message):
         study(tmp_path, **changes).run()
+    assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_what_several_seeds_need_is_told_though_the_last_population_has_one(seeds, tmp_path, monkeypatch):
+    monkeypatch.setattr(env_state, "possible", lambda env: False)
+    budget = {"budget": {"episodes": 4}, "evaluation__every": 2}
+    made = study(tmp_path, seeds=seeds, strategies={"uniform": {"type": "uniform"}}, **budget)
+    assert [len(one.seeds) for one in made.populations] == [2] * (seeds // 2) + [1]
+    with pytest.raises(SpecError, match="2 seeds from 0 cannot be run: a budget of episodes for several seeds at once"):
+        made.run(executor=InProcess())
     assert not list(tmp_path.glob("runs/*"))
 
 

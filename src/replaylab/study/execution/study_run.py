@@ -13,7 +13,7 @@ from replaylab.study.execution.local.processes import LocalProcesses
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.tape_order import refuse_lone, to_record_again
-from replaylab.study.execution.worker.preflight import check_all
+from replaylab.study.execution.worker.preflight import check_all, largest_of_each
 from replaylab.study.plan.populations import Population
 from replaylab.study.results import leftovers
 from replaylab.study.results.folder import Damaged, StudyFolder
@@ -69,7 +69,7 @@ def _train(
 ) -> tuple[dict[str, float], list[Failure]]:
     try:
         refuse_lone(folder, [*kept, *todo])
-        check_all({(p.environment, p.learner, p.strategy): p for p in todo}.values(), executor)
+        check_all(largest_of_each(todo), executor)
         reporter.begin(todo, kept, min(executor.slots, len(todo)))
         try:
             return run_populations(todo, executor, ResultWriter(folder), reporter, checkpoint_every)

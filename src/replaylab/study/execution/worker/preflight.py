@@ -12,6 +12,20 @@ from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.plan.populations import Population
 
 
+def largest_of_each(populations: Iterable[Population]) -> list[Population]:
+    """Return of each environment, learner and strategy a population with the most seeds, in their order.
+
+    Populations of these three differ in their seeds alone, of which only the number matters to `check_population`:
+    several seeds must fit whatever one must, and more.
+    """
+    largest: dict[tuple[str, str, str], Population] = {}
+    for one in populations:
+        there = largest.setdefault((one.environment, one.learner, one.strategy), one)
+        if len(one.seeds) > len(there.seeds):
+            largest[one.environment, one.learner, one.strategy] = one
+    return list(largest.values())
+
+
 def check_all(populations: Iterable[Population], executor: Executor) -> None:
     """Raise as `check_population` does for the first population that cannot be run.
 
