@@ -8,6 +8,7 @@ from functools import partial
 import pyarrow.parquet as pq
 import pytest
 
+import replaylab
 from replaylab.commands import main as cli
 from replaylab.study import Study
 from replaylab.study.results.store import SCHEMA
@@ -59,6 +60,20 @@ def test_every_help_has_an_example(command, example, capsys, monkeypatch):
         cli.main([*command, "--help"])
     assert caught.value.code == 0
     assert f"Example: {example}" in capsys.readouterr().out
+
+
+def test_the_version_is_told(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"replaylab {replaylab.__version__}\n"
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "--version prints the version" in capsys.readouterr().out
+
+
+def test_the_version_is_told_without_the_lab_extra():
+    code = "import sys; sys.modules['tyro'] = None; from replaylab.commands.main import main; sys.exit(main())"
+    made = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True)
+    assert (made.returncode, made.stdout) == (0, f"replaylab {replaylab.__version__}\n")
 
 
 def test_defaults_are_visible(capsys):

@@ -16,6 +16,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from replaylab import __version__
 from replaylab.commands.cluster import ClusterCommand
 from replaylab.commands.places import check_place
 from replaylab.commands.studies import StudyCompare, StudyExport, StudyList, StudyReport, tell
@@ -249,6 +250,10 @@ class ClaimsCommand:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; ``arguments`` are those of the process by default."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["--version"]:
+        print(f"replaylab {__version__}")
+        return 0
     if not _HAS_LAB:
         print(f"replaylab: {_NO_LAB}", file=sys.stderr)
         return 2
@@ -272,8 +277,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         | Annotated[ClusterCommand, subcommand("cluster")],
         prog="replaylab",
         description="The laboratory of experience replay: which replay strategy should you use?\n\n"
-        "Example: replaylab study run quick",
-        args=arguments,
+        "Example: replaylab study run quick\n\n"
+        "replaylab --version prints the version.",
+        args=given,
         config=(OmitSubcommandPrefixes,),
     )
     return _run(command)
