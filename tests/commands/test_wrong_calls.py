@@ -179,8 +179,9 @@ def test_a_bug_keeps_its_traceback():
         _run(lambda: 1 // 0)
 
 
-def test_who_stops_reading_is_no_error():
-    command = f"{sys.executable} -m replaylab study list | head -n 1"
+@pytest.mark.parametrize("arguments", ["study list", "--help", "study run --help"])
+def test_who_stops_reading_is_no_error(arguments):
+    command = f"{sys.executable} -m replaylab {arguments} | true"
     made = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert made.stderr == ""
 

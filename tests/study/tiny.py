@@ -1,6 +1,8 @@
 """A study that runs in a second or two, for tests of everything around the training."""
 
 import copy
+from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +48,18 @@ def rows(found: Study) -> dict[str, list[Any]]:
     return {k: v.tolist() for k, v in found.results().fetchnumpy().items()}
 
 
-def pretend(found: Study, gain: float, runs_differ: float = 5.0) -> None:
-    """Write made-up results: uniform ends near 100, every other strategy ``gain`` higher, paired by seed."""
+def pretend(found: Study, gain: float, runs_differ: float = 5.0, versions: Sequence[dict[str, str]] = ()) -> None:
+    """Write made-up results: uniform ends near 100, every other strategy ``gain`` higher, paired by seed.
+
+    Args:
+        found: The study.
+        gain: How much higher.
+        runs_differ: The spread of its levels over seeds.
+        versions: Of libraries, in turn for its populations; none: one Python for all.
+    """
     grid = np.arange(found.spec.evaluation.every, found.spec.budget.steps + 1, found.spec.evaluation.every)
     found._there.write_records()
-    for population in found.populations:
+    for population, made_with in zip(found.populations, cycle(versions or [{"python": "3"}]), strict=False):
         columns: dict[str, list[Any]] = {"seed": [], "step": [], "metric": [], "value": []}
         for seed in population.seeds:
             level = 100 + runs_differ * np.random.default_rng(seed).normal()
@@ -67,4 +76,4 @@ def pretend(found: Study, gain: float, runs_differ: float = 5.0) -> None:
                     for key, cell in zip(columns, (seed, step, metric, value), strict=True):
                         columns[key].append(cell)
         arrays = {k: np.asarray(v) for k, v in columns.items()}
-        write_population(found.file_of(population), population, arrays, {"python": "3"})
+        write_population(found.file_of(population), population, arrays, made_with)

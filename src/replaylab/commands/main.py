@@ -262,6 +262,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     if str(Path.cwd()) not in sys.path:  # your own samplers and environments; an installed program does not look here
         sys.path.append(str(Path.cwd()))
+    try:
+        command = _parsed(given)
+    except BrokenPipeError:
+        return _nobody_reads()
+    return _run(command)
+
+
+def _parsed(given: Sequence[str]) -> Callable[[], int]:
+    """Return the command that the arguments tell; `--help` and what it does not know end the process."""
     study = (
         Annotated[StudyRun, subcommand("run")]
         | Annotated[StudyReport, subcommand("report")]
@@ -269,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         | Annotated[StudyExport, subcommand("export")]
         | Annotated[StudyList, subcommand("list")]
     )
-    command = tyro.cli(
+    command: Callable[[], int] = tyro.cli(
         Annotated[study, subcommand("study", description=_STUDY)]
         | Annotated[TrainCommand, subcommand("train")]
         | Annotated[WatchCommand, subcommand("watch")]
@@ -279,19 +288,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="The laboratory of experience replay: which replay strategy should you use?\n\n"
         "Example: replaylab study run quick\n\n"
         "replaylab --version prints the version.",
-        args=given,
+        args=list(given),
         config=(OmitSubcommandPrefixes,),
     )
-    return _run(command)
+    return command
 
 
 def _run(command: Callable[[], int]) -> int:
     """Run a command and return its exit code; a known failure is a sentence, anything else a bug with its traceback."""
     try:
         return command()
-    except BrokenPipeError:  # the reader of the output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _NOBODY_READS
+    except BrokenPipeError:
+        return _nobody_reads()
     except (ReplayError, OSError, MemoryError) as error:
         print(f"replaylab: {_sentence(error)}", file=sys.stderr)
         return 2
@@ -302,6 +310,12 @@ def _run(command: Callable[[], int]) -> int:
             goes_on = f"; replaylab train --resume {command.resume or command.save} continues from the last checkpoint"
         print(f"replaylab: interrupted{goes_on}.", file=sys.stderr)
         return 130
+
+
+def _nobody_reads() -> int:
+    """Return the exit code where the reader of the output has gone; what is still to be flushed goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _NOBODY_READS
 
 
 def _sentence(error: Exception) -> str:

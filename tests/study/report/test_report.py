@@ -174,6 +174,16 @@ def test_a_part_of_a_study_is_reported_as_a_part(tmp_path):
     assert "contrasts can reach p &lt; 0.05" in page
 
 
+def test_of_versions_those_that_differ_are_told(tmp_path):
+    """What a run had not installed it did not need."""
+    found = study(tmp_path, seeds=4)
+    pretend(found, 10.0, versions=[{"python": "3", "numpy": "2.1"}, {"python": "3", "numpy": "2.2", "ray": "2"}])
+    told = "The runs were made with different library versions"
+    assert f"{told}: numpy 2.1 and 2.2." in found.report().read_text(encoding="utf-8")
+    pretend(found, 10.0, versions=[{"python": "3"}, {"python": "3", "ray": "2"}])
+    assert told not in found.report().read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("environments", [["CartPole-v1"], ["CartPole-v1", "CartPole-v0"]])
 def test_of_one_run_nothing_has_an_interval(tmp_path, environments):
     scores = {name: {"low": 0.0, "high": 500.0} for name in environments}

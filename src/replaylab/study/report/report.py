@@ -5,6 +5,7 @@ It reads the study's folder alone and never imports the training code. The same 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -136,14 +137,18 @@ def _warnings(page: Page) -> list[str]:
         found.append(f"The runs of the baseline, {page.spec.baseline}, are missing, so nothing is compared with it.")
     few = sentences.few_seeds(page.spec, (len(c.seeds) for c in page.curves))
     found += filter(None, (few, earlier_reports.warning(study, earlier_reports.seeds_of(page.curves))))
-    made_with = _versions_of_files(study)
-    if len(made_with) > 1:
-        found.append(f"The runs were made with different library versions: {'; '.join(sorted(made_with))}.")
+    differ = _versions_that_differ(study)
+    if differ:
+        found.append(f"The runs were made with different library versions: {'; '.join(differ)}.")
     return found
 
 
-def _versions_of_files(study: ReportedStudy) -> set[str]:
+def _versions_that_differ(study: ReportedStudy) -> list[str]:
+    """Return the libraries of which runs had several versions, each with these; one may lack what it did not need."""
     from replaylab.study.results.store import read_metadata
 
-    versions = (read_metadata(study.file_of(p))["versions"] for p in study.present)
-    return {", ".join(f"{k} {v}" for k, v in each.items()) for each in versions}
+    versions: defaultdict[str, set[str]] = defaultdict(set)
+    for population in study.present:
+        for library, version in read_metadata(study.file_of(population))["versions"].items():
+            versions[library].add(version)
+    return [f"{library} {sentences.joined(sorted(found))}" for library, found in versions.items() if len(found) > 1]
