@@ -11,6 +11,7 @@ PREFACE = """
 import faulthandler, os, signal, sys, threading, time
 import numpy as np
 from replaylab import Field, ReplayBuffer
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs do not hear it
 """
 
 

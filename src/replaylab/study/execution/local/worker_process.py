@@ -78,23 +78,22 @@ class WorkerProcess:
         self.kill()
         self._process.wait()
         self._watcher.join()
-        for pipe, reader in ((self._process.stdin, None), (self._process.stdout, self._listener)):
-            if reader is None or not reader.is_alive():  # a pipe that is being read cannot be closed
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()  # type: ignore[union-attr]  # both are there
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()  # type: ignore[union-attr]  # it is there
 
     def _listen(self) -> None:
         """Pass on what it tells, until its pipe ends; a process that tells nothing more is killed."""
         stdout: Any = self._process.stdout
-        with contextlib.suppress(ValueError, OSError):  # a message was cut off, or someone else wrote there
-            while (message := read_message(stdout)) is not None:
-                assert isinstance(message, Progress | Finished | Raised)
-                self._on_event(self, message)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_SECONDS_TO_END)
-            return
-        self._mute = True
-        self._process.kill()
+        with stdout:
+            with contextlib.suppress(ValueError, OSError):  # a message was cut off, or someone else wrote there
+                while (message := read_message(stdout)) is not None:
+                    assert isinstance(message, Progress | Finished | Raised)
+                    self._on_event(self, message)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_SECONDS_TO_END)
+                return
+            self._mute = True
+            self._process.kill()
 
     def _tell_end(self) -> None:
         """Wait for the end of the process, and tell it after all else; a forked child may hold its pipe open."""
