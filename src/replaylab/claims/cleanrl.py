@@ -70,6 +70,6 @@ CLAIM = Claim(
     "With CleanRL's settings deep Q-learning gets 488.7 ± 16.1 on CartPole-v1, −91.5 ± 7.2 on Acrobot-v1 and "
     "−195 ± 8.5 on MountainCar-v0.",
     "CleanRL, benchmark of dqn.py",
-    60,
+    6,
     measure,
 )
