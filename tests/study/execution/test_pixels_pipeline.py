@@ -69,7 +69,7 @@ def test_the_whole_pipeline_on_pong(tmp_path, monkeypatch, capsys):
     assert metrics(tmp_path)["eval/held_out_q"] == [30, 60]
 
 
-@pytest.mark.parametrize("name", ["pong", "pong-full"])
+@pytest.mark.parametrize("name", ["pong", "pong-first", "pong-full"])
 def test_the_shipped_studies_of_pong_fit_the_game(name):
     pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
     spec = Spec.from_toml(find(name))
