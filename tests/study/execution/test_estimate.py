@@ -7,7 +7,7 @@ import pytest
 from replaylab.errors import ConfigError
 from replaylab.study import InProcess
 from replaylab.study.execution.estimate import CellEstimate, Estimate
-from replaylab.study.execution.worker.calibration import Speed, _pace
+from replaylab.study.execution.worker.calibration import Speed, _limit, _pace
 from tests.study.tiny import pretend, study
 
 
@@ -78,6 +78,24 @@ def test_what_runs_again_for_its_draws_is_counted(tmp_path):
 def test_the_evaluation_is_told_from_the_steps():
     times = [(100, 1.0), (200, 2.0), (300, 3.0), (400, 9.0)]
     assert _pace(times, 400, 10.5) == {"step": 0.01, "evaluation": 5.0, "start": pytest.approx(1.5)}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "limit"),
+    [
+        ("CartPole-v1", {}, 500),
+        ("CartPole-v1", {"max_episode_steps": 30}, 30),
+        ("CartPole-v1", {"max_episode_steps": -1}, None),
+        ("PongNoFrameskip-v4", {}, 27_000),
+        ("PongNoFrameskip-v4", {"max_num_frames_per_episode": 400}, 100),
+    ],
+)
+def test_the_limit_of_episodes_is_that_of_the_options(tmp_path, name, options, limit):
+    if name.startswith("Pong"):
+        pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
+        pytest.importorskip("cv2", reason="the extra `atari` is not installed")
+    one = study(tmp_path).populations[0]
+    assert _limit(one.model_copy(update={"environment": name, "env_options": options})) == limit
 
 
 def test_workers_must_be_at_least_one(tmp_path):

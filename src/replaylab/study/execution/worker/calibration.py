@@ -8,6 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from replaylab.envs import make_vector_env
+from replaylab.envs.vector.time_limit import step_limit
+from replaylab.envs.vectorize import whole_games
 from replaylab.study.execution.worker.training import train_population
 from replaylab.study.plan.populations import Population
 from replaylab.study.spec.components import with_arguments
@@ -50,17 +53,17 @@ def calibrate(population: Population, seconds: float) -> Speed:
     grown = again["size"] - trial["size"]
     per_step = grown / (budget - trial["budget"]) if budget > trial["budget"] else again["size"] / budget
     measured = {name: again[name] for name in Speed.model_fields if name in again}
-    return Speed(limit=_limit(population.made_of[0]), bytes=max(per_step, 0.0), **measured)
+    return Speed(limit=_limit(population), bytes=max(per_step, 0.0), **measured)
 
 
-def _limit(environment: str) -> float | None:
-    """Return the time limit of an environment that has been made, so that its module is imported."""
-    import gymnasium as gym
-
+def _limit(population: Population) -> int | None:
+    """Return where the environment cuts an episode of an evaluation at the latest, as it is made with its options."""
+    env_id, options = population.made_of
+    env = make_vector_env(env_id, 1, **whole_games(env_id, options))
     try:
-        return gym.spec(environment.rpartition(":")[2]).max_episode_steps
-    except gym.error.Error:  # one of EnvPool's, for instance
-        return None
+        return step_limit(env)
+    finally:
+        env.close()
 
 
 def _trained(population: Population, budget: int) -> dict[str, float]:
