@@ -97,3 +97,18 @@ class InProcess:
     def shard(self, number):
         """The live shard of a place."""
         return self.newest(number, -1)
+
+
+def unable(start, error):
+    """Return `start` of shards whose `begin` raises an error."""
+
+    def started(declaration):
+        client = start(declaration)
+
+        def begin():
+            raise error
+
+        client.shard.begin = begin
+        return client
+
+    return started
