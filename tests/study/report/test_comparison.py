@@ -1,6 +1,7 @@
 """Two folders side by side: matched by name, paired by seed where they can be, with the settings that differ."""
 
 import csv
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from replaylab.commands.main import main
 from replaylab.errors import SpecError
 from replaylab.study.analysis import comparisons
 from replaylab.study.report.compare.comparison_page import lines, write
-from replaylab.study.report.compare.two_studies import compared
+from replaylab.study.report.compare.two_studies import compared, least_p
 from tests.study.tiny import pretend, study
 
 
@@ -86,6 +87,69 @@ def test_runs_without_a_number_are_left_out(before, tmp_path, monkeypatch, other
     for one in compared(before, after).differences:
         assert (one.runs, one.pairs) == ((6, 6), 6 if others[0] == 0 else 0)
         assert np.isfinite([*one.first, *one.second, *one.size, one.p_holm]).all()
+
+
+@pytest.mark.parametrize(
+    ("runs", "others", "verdict"),
+    [(3, 3, "no difference shown"), (2, 20, "no difference shown"), (4, 4, "no difference shown"), (5, 5, "higher")],
+)
+def test_groups_too_small_for_any_difference_show_none(tmp_path, runs, others, verdict):
+    """By the interval alone 31 % of studies that do not differ had a difference, with two runs each.
+
+    Four each would do for one comparison, but here there are two.
+    """
+    before = study(tmp_path / "before", seeds=runs, population=runs)
+    pretend(before, 10.0)
+    after = study(tmp_path / "after", seeds=list(range(100, 100 + others)), population=others)
+    pretend(after, 500.0)
+    found = compared(before, after)
+    gain = next(d for d in found.differences if (d.strategy, d.measure) == ("prioritized", "final"))
+    assert gain.size.low > 400.0
+    assert (gain.verdict, gain.too_few) == (verdict, verdict != "higher")
+    assert any("p is the least that so few runs can have: add seeds" in line for line in lines(found)) == gain.too_few
+
+
+@pytest.mark.parametrize(("first", "second", "least"), [(3, 3, 0.1), (4, 4, 2 / 70), (3, 5, 2 / 56)])
+def test_the_least_p_of_two_groups_is_that_of_exchanging_their_runs(first, second, least):
+    runs = np.arange(first + second)
+    means = [runs[list(own)].mean() for own in combinations(runs, first)]
+    ends = np.isin(means, [min(means), max(means)])
+    assert least_p(first, second) == pytest.approx(least) == ends.mean()
+
+
+def test_the_same_runs_are_no_part_of_the_correction(before, tmp_path):
+    """Uniform is the same to the last bit, so the other strategy is the one comparison that is tested."""
+    after = study(tmp_path / "after", seeds=8, population=8)
+    pretend(after, 40.0)
+    found = compared(before, after)
+    assert {d.p_holm for d in found.differences if not d.same} == {d.p for d in found.differences if not d.same}
+    same = next(line for line in lines(found) if "same runs" in line)
+    assert "Holm" not in same
+
+
+def test_what_has_too_few_runs_is_told(tmp_path, monkeypatch):
+    before, after = (study(tmp_path / name, seeds=seeds, population=8) for name, seeds in (("a", 1), ("b", 8)))
+    pretend(before, 10.0)
+    pretend(after, 10.0)
+    found = compared(before, after)
+    assert found.differences == []
+    assert [line for line in lines(found) if line.startswith("not compared")] == [
+        f"not compared: CartPole-v1 · dqn · {strategy}: A has 1 run; B has 8 runs; it takes 2 of each"
+        for strategy in ("uniform", "prioritized")
+    ]
+    page = write(found, tmp_path / "page").read_text()
+    assert "CartPole-v1 · dqn · uniform (A has 1 run; B has 8 runs; it takes 2 of each)" in page
+    curves_of = comparisons.curves_of
+
+    def holed(*args):
+        curves = curves_of(*args)
+        for curve in curves:
+            curve.values[1:] = np.nan
+        return curves
+
+    monkeypatch.setattr(comparisons, "curves_of", holed)
+    told = compared(before, after).not_compared
+    assert {why for _, why in told} == {"A has 1 run; B has 8 runs, 1 with a number; it takes 2 of each"}
 
 
 def test_nothing_in_common(before, tmp_path):

@@ -28,6 +28,7 @@ def lines(found: TwoStudies) -> list[str]:
         f"A: {found.first.folder}",
         f"B: {found.second.folder}",
         *(_line(d) for d in found.differences),
+        *(f"not compared: {what}: {why}" for what, why in found.not_compared),
         *(f"only in {where}: {what}" for what, where in found.unmatched),
         *(f"setting {name}: A {a}, B {b}" for name, a, b in found.settings),
         *(f"version {name}: A {a}, B {b}" for name, a, b in found.versions),
@@ -37,8 +38,9 @@ def lines(found: TwoStudies) -> list[str]:
 def _line(d: FolderDifference) -> str:
     where = f"{d.environment}, {d.learner}, {d.strategy}, {sentences.MEASURE_PHRASES[d.measure]}"
     size, interval = sentences.effect(d.size), sentences.effect_interval(d.size, d.fewest)
-    tested = f"{_how(d)}; p {equals_p(d.p_holm)} after Holm’s correction"
-    return f"{where}: {d.verdict}: B minus A {size} (95 % interval {interval}; {tested})"
+    tested = "" if d.same else f"; p {equals_p(d.p_holm)} after Holm’s correction"
+    few = "; p is the least that so few runs can have: add seeds" if d.too_few else ""
+    return f"{where}: {d.verdict}: B minus A {size} (95 % interval {interval}; {_how(d)}{tested}){few}"
 
 
 def _how(d: FolderDifference) -> str:
@@ -60,6 +62,7 @@ def write(found: TwoStudies, out: Path) -> Path:
         matrix_of=_matrix(found),
         legend=LEGEND,
         picture=picture,
+        not_compared=found.not_compared,
         unmatched=found.unmatched,
         table_of=_table(found, files),
         settings=found.settings,
@@ -110,8 +113,10 @@ def _table(found: TwoStudies, files: PageFiles) -> ReportTable:
         "comparison",
         "Every comparison",
         "Interquartile means over runs with their 95 % bootstrap intervals. Paired: over the seeds that both have, by "
-        "the sign-flip permutation test and the interval. Unpaired: by the interval, each group resampled on its own. "
-        "Holm’s correction is over all comparisons of one measure.",
+        "the sign-flip permutation test and the interval. Unpaired: by the interval, each group resampled on its own; "
+        "p is at least what exchanging runs between the groups could give, of which 4 and 4 runs, or "
+        "3 and 5, are the fewest that show a difference. Holm’s correction is over all comparisons of one measure but those "
+        "of the same runs.",
         ("Environment", "Learner", "Strategy", "Measure", "A", "B", "Compared", "B − A", "95 %", "p (Holm)", "Verdict"),
         [
             (

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
+from math import comb
 
 import numpy as np
 
 from replaylab import statistics
 from replaylab.errors import SpecError
+from replaylab.number_format import counted
 from replaylab.statistics import Interval
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve, Measure
@@ -17,6 +20,12 @@ from replaylab.study.report.reported_study import ReportedStudy
 
 LEAST_RUNS = 2
 """Runs that each needs for a comparison at all."""
+
+LEAST_GROUP = 3
+"""Runs that each group needs for a difference between groups to be shown.
+
+Beside 20 runs two had a difference that was not there in 11 % of simulated studies, three in 5 %.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,11 @@ class FolderDifference:
 
     size: Interval
     p: float
+    """Of groups of runs at least `least_p`, the smallest that any exchange of runs between the two can give."""
+
     p_holm: float
+    """Corrected over all comparisons of the measure but those of the same runs."""
+
     same: bool
     """Whether the paired runs are equal to the last bit."""
 
@@ -45,6 +58,11 @@ class FolderDifference:
     def fewest(self) -> int:
         """Pairs, or without any the runs of the smaller group."""
         return self.pairs or min(self.runs)
+
+    @property
+    def too_few(self) -> bool:
+        """Whether the groups are so small that they show no difference, as far as they may be apart."""
+        return not self.pairs and self.p == least_p(*self.runs) and self.p_holm >= SIGNIFICANCE
 
     @property
     def verdict(self) -> str:
@@ -66,6 +84,9 @@ class TwoStudies:
     """Of what both have."""
 
     differences: Sequence[FolderDifference]
+    not_compared: Sequence[tuple[str, str]]
+    """What both have, but too little of, and why."""
+
     unmatched: Sequence[tuple[str, str]]
     """What only one has, and which one: "A" or "B"."""
 
@@ -81,7 +102,9 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
 
     Differences are paired where the seeds in common are most of the runs of one of the two: equal seeds share the
     environment's randomness, the first weights and exploration, but the other runs count for nothing. Runs whose number
-    is not finite are left out. Holm's correction is over all comparisons of one measure.
+    is not finite are left out. Groups of runs are judged by their interval, which is too narrow of few of them, and so
+    their p-value is at least what exchanging runs between the groups could give. Holm's correction is over all
+    comparisons of one measure, but for those of the same runs, where nothing is tested.
 
     Raises:
         SpecError: they have nothing in common that could be compared, or one counts steps and the other episodes.
@@ -100,31 +123,56 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
             f"but has none with results. Compare results of studies that have."
         )
     pairs = [(by_key[0][key], by_key[1][key]) for key in keys]
-    found = [d for measure in comparisons.MEASURES for d in _corrected(pairs, measure)]
+    found, few = [], []
+    for measure in comparisons.MEASURES:
+        enough = [min(_runs(a, b, measure)) >= LEAST_RUNS for a, b in pairs]
+        found += _corrected(list(compress(pairs, enough)), measure)
+        few += [_too_few(a, b, measure) for (a, b), does in zip(pairs, enough, strict=True) if not does]
     only = [(" · ".join(key), name) for name, own in zip("AB", by_key, strict=True) for key in own if key not in keys]
     settings = _unequal(*(methods.settings_of(study.spec) for study in (first, second)))
     versions = _unequal(*(methods.machines(study) for study in (first, second)))
-    return TwoStudies(first, second, pairs, found, only, settings, versions)
+    return TwoStudies(first, second, pairs, found, list(dict.fromkeys(few)), only, settings, versions)
 
 
 def _returns(study: ReportedStudy) -> list[Curve]:
     return comparisons.curves_of(study.results(), study.spec, comparisons.RETURN)
 
 
+def least_p(first: int, second: int) -> float:
+    """Return the smallest two-sided p-value that exchanging runs between groups of two sizes can give.
+
+    Of the ways of naming the runs two are the most extreme, one at either end. Groups below `LEAST_GROUP` have 1.
+    """
+    return 1.0 if min(first, second) < LEAST_GROUP else 2 / comb(first + second, first)
+
+
+def _runs(a: Curve, b: Curve, measure: Measure) -> tuple[int, int]:
+    """Return how many runs of each have a number."""
+    first, second = (len(comparisons.finite(c.of_runs(measure))) for c in (a, b))
+    return first, second
+
+
+def _too_few(a: Curve, b: Curve, measure: Measure) -> tuple[str, str]:
+    """Return what is not compared, and why."""
+    told = [
+        f"{name} has {counted(len(c.seeds), 'run')}" + (f", {found} with a number" if found < len(c.seeds) else "")
+        for name, c, found in zip("AB", (a, b), _runs(a, b, measure), strict=True)
+    ]
+    return " · ".join((*a.cell, a.strategy)), f"{'; '.join(told)}; it takes {LEAST_RUNS} of each"
+
+
 def _corrected(pairs: Sequence[tuple[Curve, Curve]], measure: Measure) -> list[FolderDifference]:
-    found = [one for a, b in pairs if (one := _difference(a, b, measure)) is not None]
-    if not found:
-        return []
-    corrected = statistics.holm([d.p for d in found])
-    return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
+    found = [_difference(a, b, measure) for a, b in pairs]
+    tested = [k for k, d in enumerate(found) if not d.same]
+    for k, p in zip(tested, statistics.holm([found[k].p for k in tested]), strict=True):
+        found[k] = replace(found[k], p_holm=float(p))
+    return found
 
 
-def _difference(a: Curve, b: Curve, measure: Measure) -> FolderDifference | None:
-    """Return the difference of two strategies; None where one has fewer than `LEAST_RUNS` runs with a number."""
+def _difference(a: Curve, b: Curve, measure: Measure) -> FolderDifference:
+    """Return the difference of two strategies, not yet corrected."""
     first, second = (comparisons.finite(c.of_runs(measure)) for c in (a, b))
     runs = (len(first), len(second))
-    if min(runs) < LEAST_RUNS:
-        return None
     levels = [statistics.bootstrap_interval(one) for one in (first, second)]
     ours, theirs = comparisons.paired_values(b, a, measure)
     pairs, same = len(ours), False
@@ -134,7 +182,7 @@ def _difference(a: Curve, b: Curve, measure: Measure) -> FolderDifference | None
     else:
         pairs = 0
         size = statistics.unpaired_difference(second, first)
-        p = statistics.interval_p(size, min(runs))
+        p = max(statistics.interval_p(size, min(runs)), least_p(*runs))
     return FolderDifference(*a.cell, a.strategy, measure, levels[0], levels[1], runs, pairs, size, p, p, same)
 
 
