@@ -131,6 +131,24 @@ def test_what_several_seeds_need_is_told_though_the_last_population_has_one(seed
     assert not list(tmp_path.glob("runs/*"))
 
 
+def test_a_refused_study_leaves_the_folder_to_the_one_that_was_run(tmp_path):
+    few = {"seeds": 2, "strategies": {"uniform": {"type": "uniform"}}}
+    made = study(tmp_path, **few)
+    assert made.run(executor=InProcess()).complete
+    before = (tmp_path / "study.json").read_bytes()
+    with pytest.raises(SpecError, match="DQN needs Discrete actions"):
+        study(tmp_path, **few, environments=["Pendulum-v1"]).run(executor=InProcess())
+    assert (tmp_path / "study.json").read_bytes() == before
+    assert rows(Study.from_folder(tmp_path)) == rows(made)
+
+
+def test_a_study_of_which_everything_is_there_is_written_down(tmp_path):
+    few = {"seeds": 2, "strategies": {"uniform": {"type": "uniform"}}}
+    assert study(tmp_path, **few).run(executor=InProcess()).complete
+    assert study(tmp_path, **few, title="Another").run(executor=InProcess()).ran == ()
+    assert Study.from_folder(tmp_path).spec.title == "Another"
+
+
 def test_a_failing_population_is_told_and_the_rest_goes_on(tmp_path):
     made = study(tmp_path, environments=[FAILING, "CartPole-v1"], seeds=2)
     summary = made.run(workers=2)

@@ -43,6 +43,28 @@ BATCHES = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "q_le
             },
             r"^study: `contrasts\.metric` must be what runs record, but got 'train/los'; did you mean `train/loss`\?$",
         ),
+        (
+            {"metrics": ["replay/law_evenness"], "measures__every": 0},
+            r"^study: `metrics` must be what runs record, but got 'replay/law_evenness', which `measures\.every` = 0 "
+            r"switches off; set `measures\.every`, or ask for another\.$",
+        ),
+        ({"metrics": ["eval/held_out_q"]}, r"which `evaluation\.held_out` = 0 switches off"),
+        ({"metrics": ["eval/value_error"]}, r"which `evaluation\.value_error` = false switches off"),
+        ({"metrics": ["visits/00003"]}, r"which `logging\.visits` = false switches off"),
+        (
+            {
+                "contrasts": [
+                    {
+                        "name": "a",
+                        "more": {"strategy": "prioritized"},
+                        "less": {"strategy": "uniform"},
+                        "metric": "replay/law_evenness",
+                    }
+                ],
+                "measures__every": 0,
+            },
+            r"^study: `contrasts\.metric` must be what runs record, but got 'replay/law_evenness', which",
+        ),
         ({"keep_tapes": "yes"}, r"^study: `keep_tapes` must be a valid boolean, but got 'yes'\.$"),
         ({"seeds": [-1]}, r"^study: `seeds\.0` [^\n]*$"),
         ({"environments": [5]}, r"^study: `environments\.0` [^\n]*$"),
@@ -76,6 +98,19 @@ def test_metrics_of_parts_that_this_library_does_not_know_are_taken():
     pytest.importorskip("stable_baselines3")
     changes = {"learners": {"a": {"type": "sb3", "algorithm": "DQN"}}, "metrics": ["train/of_its_own"]}
     assert Spec.from_table(table(**changes)).metrics == ("train/of_its_own",)
+
+
+def test_metrics_that_are_switched_on_are_taken():
+    asked = ("replay/law_evenness", "eval/held_out_q", "eval/value_error", "visits/00003", "train/loss")
+    on = {"evaluation": {"every": 100, "held_out": 8, "value_error": True}, "logging": {"every": 50, "visits": True}}
+    assert Spec.from_table(table(**BATCHES, **on, metrics=list(asked))).metrics == asked
+
+
+def test_what_is_switched_off_may_be_recorded_by_a_learner_of_ones_own():
+    own = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "tests.study.own_parts:HalfAlpha"}}}
+    own["learners"]["q"]["batch_size"] = 4
+    spec = Spec.from_table(table(**own, metrics=["replay/law_evenness"], measures__every=0))
+    assert spec.metrics == ("replay/law_evenness",)
 
 
 @pytest.mark.parametrize("name", sorted(catalog.shipped()))

@@ -41,7 +41,7 @@ def run_study(
     """Run what is missing in a study's folder; see `Study.run`. The executor is closed at the end, however it ends."""
     began = time.perf_counter()
     with folder.owned():
-        folder.write_records()
+        folder.refuse_another()
         leftovers.clear(folder.path / "failures")
         damaged = folder.set_aside_damaged()
         planned = folder.populations
@@ -54,7 +54,11 @@ def run_study(
                 folder.tape_file(population).unlink(missing_ok=True)
         for population in kept:  # of which a kill may have left checkpoints
             ResultWriter(folder).drop_checkpoints(population)
-        seconds, failures = _train(folder, todo, kept, executor, reporter, checkpoint_every) if todo else ({}, [])
+        if todo:
+            seconds, failures = _train(folder, todo, kept, executor, reporter, checkpoint_every)
+        else:
+            folder.write_records()
+            seconds, failures = {}, []
         ran = tuple(p for p in folder.populations if p.id in seconds)
     return RunSummary(ran, tuple(kept), tuple(failures), time.perf_counter() - began, damaged)
 
@@ -70,6 +74,7 @@ def _train(
     try:
         refuse_lone(folder, [*kept, *todo])
         check_all(largest_of_each(todo), executor)
+        folder.write_records()  # of a study that is refused the folder keeps what was run, which can be reported
         reporter.begin(todo, kept, min(executor.slots, len(todo)))
         try:
             return run_populations(todo, executor, ResultWriter(folder), reporter, checkpoint_every)

@@ -85,12 +85,11 @@ class StudyFolder:
         finally:
             lock.release()
 
-    def write_records(self) -> None:
-        """Write the study's settings, and the machine that runs it.
+    def refuse_another(self) -> None:
+        """Raise where the folder is of another study.
 
         Raises:
-            SpecError: the folder holds another study, or what does not tell which.
-            StorageError: it cannot be written.
+            SpecError: it is, or does not tell of which.
         """
         record = self.path / "study.json"
         if record.is_file():
@@ -99,7 +98,14 @@ class StudyFolder:
                 raise SpecError(
                     f"{self.path} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
                 )
-        records.write(record, json_data(self.spec))
+
+    def write_records(self) -> None:
+        """Write the study's settings, and the machine that runs it.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        records.write(self.path / "study.json", json_data(self.spec))
         self._write_machines(this_machine(), self._machines())
 
     def write_machine(self, machine: Machine) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from replaylab.errors import SpecError
 from replaylab.learners.metrics.registry import METRICS, REGISTRY
+from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.components import ALONE, with_arguments
 from replaylab.study.spec.errors import did_you_mean
 
@@ -50,7 +52,10 @@ def check_cells(spec: Spec, source: str) -> None:
 
 
 def _check_metrics(spec: Spec, source: str) -> None:
-    """Raise where a metric is asked for that no part of this library records, and none of another could."""
+    """Raise where a metric is asked for that nothing records: no part of this library does, or it is switched off.
+
+    Parts of your own, and other libraries', may record anything.
+    """
     parts = (*spec.learners.values(), *spec.strategies.values())
     if any(":" in one.type or one.type in ALONE for one in parts):
         return
@@ -61,4 +66,13 @@ def _check_metrics(spec: Spec, source: str) -> None:
         if metric not in REGISTRY:
             raise SpecError(
                 f"{source}: `{where}` must be what runs record, but got {metric!r}{did_you_mean(metric, names)}"
+            )
+        needs = REGISTRY[metric].needs
+        if needs and not spec.run_settings[needs]:
+            setting = IN_STUDIES[needs]
+            switch = f"`{setting.table}.{setting.key}`"
+            now = json.dumps(spec.run_settings[needs])
+            raise SpecError(
+                f"{source}: `{where}` must be what runs record, but got {metric!r}, which {switch} = {now} switches "
+                f"off; set {switch}, or ask for another."
             )

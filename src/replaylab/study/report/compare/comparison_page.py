@@ -114,9 +114,9 @@ def _table(found: TwoStudies, files: PageFiles) -> ReportTable:
         "Every comparison",
         "Interquartile means over runs with their 95 % bootstrap intervals. Paired: over the seeds that both have, by "
         "the sign-flip permutation test and the interval. Unpaired: by the interval, each group resampled on its own; "
-        "p is at least what exchanging runs between the groups could give, of which 4 and 4 runs, or "
-        "3 and 5, are the fewest that show a difference. Holm’s correction is over all comparisons of one measure but those "
-        "of the same runs.",
+        "p is at least what exchanging runs between the groups could give, of which 4 and 4 runs, or 3 and 5, are the "
+        "fewest that show a difference. Holm’s correction is over all comparisons of one measure but those of the same "
+        "runs.",
         ("Environment", "Learner", "Strategy", "Measure", "A", "B", "Compared", "B − A", "95 %", "p (Holm)", "Verdict"),
         [
             (
