@@ -2,6 +2,7 @@
 
 import pytest
 
+from replaylab.learners.metrics.registry import Metric, MetricsRegistry
 from replaylab.study.report import earlier_reports
 from replaylab.study.report.page import Page
 from replaylab.study.spec import cells
@@ -65,22 +66,23 @@ def test_other_seeds_in_place_of_the_first_are_told(tmp_path):
 
 
 def test_differences_of_any_metric_have_a_table_of_their_own(tmp_path):
-    made = looked(tmp_path, 6, metrics=["replay/transitions_replayed", "train/q_mean", "eval/value_error"])
+    made = looked(tmp_path, 6, metrics=["replay/transitions_replayed", "train/q_mean", "train/loss"])
     page = made.report(figure_files=False).read_text()
     assert "Differences in other metrics" in page
-    assert "Nothing to compare in eval/value_error" in page
+    assert "Nothing to compare in train/loss" in page
     rows = (made.folder / "tables" / "differences_train_q_mean.csv").read_text().splitlines()
     assert len(rows) == 3
     found = made.differences("train/q_mean")
     assert [d.measure for d in found] == ["final", "area"]
     assert {d.iqm.estimate for d in found} == {0.0}, "both strategies have the same made-up values"
-    assert made.differences("eval/value_error") == []
+    assert made.differences("train/loss") == []
     assert [level.runs for level in made.levels("train/q_mean")] == [6] * 4
 
 
 def test_metrics_of_names_alike_have_tables_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setattr(Page, "curves_of", lambda page, metric: page.curves)
-    monkeypatch.setattr(cells, "REGISTRY", {"own/a", "own_a"})
+    own = MetricsRegistry([Metric(name, "Own", "", "one of one's own") for name in ("own/a", "own_a")])
+    monkeypatch.setattr(cells, "REGISTRY", own)
     made = looked(tmp_path, 6, metrics=["own/a", "own_a"])
     text = made.report(figure_files=False).read_text()
     for metric, key in (("own/a", "differences_own_a"), ("own_a", "differences_own_a_1")):

@@ -7,9 +7,10 @@ sentence gives the interval, so the reader sees what is still open.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
-from replaylab.number_format import counted, decimals, equals_p, signed_decimals, significant
+from replaylab.number_format import MINUS, counted, decimals, equals_p, signed, significant
 from replaylab.statistics import Interval
 from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import BudgetSpent, Difference, Level, Measure
@@ -34,14 +35,14 @@ MOST_NAMED = 8
 
 def estimate(found: Interval) -> str:
     """Return the estimate, with the decimals of its interval."""
-    return decimals(found.estimate, _scale(found))
+    return _at(found.estimate, _scale(found))
 
 
 def interval(found: Interval, runs: int) -> str:
     """Return the ends of an interval over so many runs, which one run does not have."""
     if runs == 1:
         return "–"
-    return f"{decimals(found.low, _scale(found))} to {decimals(found.high, _scale(found))}"
+    return f"{_at(found.low, _scale(found))} to {_at(found.high, _scale(found))}"
 
 
 def with_interval(found: Interval, runs: int) -> str:
@@ -51,18 +52,40 @@ def with_interval(found: Interval, runs: int) -> str:
 
 def effect(found: Interval) -> str:
     """Return a difference with its sign, and the decimals of its interval."""
-    return signed_decimals(found.estimate, _scale(found))
+    return _signed_at(found.estimate, _scale(found))
 
 
 def effect_interval(found: Interval, pairs: int) -> str:
     """Return the ends of a difference's interval, with their signs; a dash for one pair, which has none."""
     if pairs == 1:
         return "–"
-    return f"{signed_decimals(found.low, _scale(found))} to {signed_decimals(found.high, _scale(found))}"
+    return f"{_signed_at(found.low, _scale(found))} to {_signed_at(found.high, _scale(found))}"
 
 
 def _scale(found: Interval) -> float:
-    return max(map(abs, found))
+    """Return the largest size of the estimate and the ends, of which some may be infinite."""
+    return max(abs(one) for one in found if math.isfinite(one))
+
+
+def _signed_at(value: float, scale: float) -> str:
+    return signed(_at(value, scale), value)
+
+
+def _at(value: float, scale: float) -> str:
+    """Return a number with the decimals of a scale: about three digits of it, however small or large the unit is."""
+    if math.isinf(value):
+        return "∞" if value > 0 else f"{MINUS}∞"
+    if abs(value) >= _LARGE or 0 < scale < _SMALL:
+        return f"{value:.2e}".replace("-", MINUS) if value else "0"
+    if not 0 < scale < _TENTH:
+        return decimals(value, scale)
+    text = f"{value:.{2 - math.floor(math.log10(scale))}f}"
+    return text.replace("-", MINUS) if float(text) else text.lstrip("-")
+
+
+_LARGE, _TENTH, _SMALL = 1e7, 0.0995, 1e-4
+"""Sizes from which numbers are written as powers of ten, below which two decimals are too few, and below which powers
+of ten are written again."""
 
 
 def joined(items: Sequence[str]) -> str:

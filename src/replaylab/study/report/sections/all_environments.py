@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
-from replaylab.number_format import decimals
 from replaylab.statistics import Band
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults, Measure
@@ -174,6 +173,4 @@ def _row(
 def _text(found: statistics.Interval | None, runs: int) -> str:
     if found is None:
         return "–"
-    if runs == 1:
-        return decimals(found.estimate, 1.0)
-    return f"{decimals(found.estimate, 1.0)} ({decimals(found.low, 1.0)} to {decimals(found.high, 1.0)})"
+    return sentences.with_interval(found, runs)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from replaylab import statistics
-from replaylab.number_format import decimals, signed_decimals
+from replaylab.number_format import signed_decimals
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults, Curve, Measure
 from replaylab.study.report import figures, sentences
@@ -99,7 +99,7 @@ def _table(page: Page, found: Sequence[Effect]) -> ReportTable:
         [
             (
                 *(e.environment, e.learner, e.strategy, sentences.MEASURE_NAMES[e.measure], str(e.pairs)),
-                f"{decimals(e.improvement.estimate)} ({sentences.interval(e.improvement, e.pairs)})",
+                f"{sentences.estimate(e.improvement)} ({sentences.interval(e.improvement, e.pairs)})",
                 _standardised(e.standardised) if e.pairs > 1 else "–",
             )
             for e in found
