@@ -8,9 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from replaylab.envs import make_vector_env
-from replaylab.envs.vector.time_limit import step_limit
-from replaylab.envs.vectorize import whole_games
 from replaylab.study.execution.worker.training import train_population
 from replaylab.study.plan.populations import Population
 from replaylab.study.spec.components import with_arguments
@@ -58,6 +55,10 @@ def calibrate(population: Population, seconds: float) -> Speed:
 
 def _limit(population: Population) -> int | None:
     """Return where the environment cuts an episode of an evaluation at the latest, as it is made with its options."""
+    from replaylab.envs import make_vector_env  # with Gymnasium, which a report does without
+    from replaylab.envs.vector.time_limit import step_limit
+    from replaylab.envs.vectorize import whole_games
+
     env_id, options = population.made_of
     env = make_vector_env(env_id, 1, **whole_games(env_id, options))
     try:
