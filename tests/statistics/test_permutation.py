@@ -20,6 +20,28 @@ def test_exact_permutation_p_by_enumeration():
     assert st.paired_permutation_test(baseline, baseline) == 1.0
 
 
+@pytest.mark.parametrize("pairs", [5, 8, 12, 20])
+def test_means_decide_between_equal_interquartile_means(pairs):
+    """All of one succeed, all of the other fail: fewer swaps than a quarter leave the IQMs as they are, but not the means."""
+    p = st.paired_permutation_test(np.ones(pairs), np.zeros(pairs))
+    assert p == (2 / 2**pairs if pairs < 15 else 1 / 20_001)
+
+
+def test_ties_by_enumeration():
+    """Eight pairs of solved or not: patterns by |IQM|, and where those are equal by |mean|, counted one by one."""
+    a, b = np.array([1.0, 1, 1, 1, 1, 1, 1, 0]), np.array([0.0, 0, 0, 0, 0, 1, 0, 0])
+
+    def statistic(x, y):
+        middle = [stats.trim_mean(v, 0.25) for v in (x, y)]
+        return round(abs(middle[0] - middle[1]), 9), round(abs(x.mean() - y.mean()), 9)
+
+    patterns = [np.array(one) for one in itertools.product([False, True], repeat=8)]
+    null = [statistic(np.where(swap, b, a), np.where(swap, a, b)) for swap in patterns]
+    expected = np.mean([one >= statistic(a, b) for one in null])
+    assert st.paired_permutation_test(a, b) == expected
+    assert expected < np.mean([one[0] >= statistic(a, b)[0] for one in null])
+
+
 def test_permutation_of_two_pairs_agrees_with_scipy():
     """With fewer than 4 runs the IQM is the mean, and the test is scipy's exact paired one."""
     rng = np.random.default_rng(5)

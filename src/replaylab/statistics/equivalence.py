@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from replaylab.arguments import BELOW_HALF, check, instance, number, optional, seed_number, takes
 from replaylab.errors import ConfigError
 from replaylab.statistics.interquartile_means import paired_difference
-from replaylab.statistics.resampling import COUNT, NUMBERS, Interval
+from replaylab.statistics.permutation import least_p
+from replaylab.statistics.resampling import COUNT, NUMBERS, Interval, as_pairs
 
 Verdict = Literal["equivalent", "higher", "lower", "undecided"]
 
@@ -84,7 +86,9 @@ def paired_equivalence(
 
     Two one-sided tests at alpha, one against each bound, both reject exactly where the interval of level
     1 - 2 alpha lies inside the bounds (Schuirmann 1987, https://doi.org/10.1007/BF01068419). Where the truth is
-    at a bound, "equivalent" comes out in at most about alpha of all studies.
+    at a bound, "equivalent" comes out in at most about alpha of all studies. So few pairs that the swaps of a
+    permutation test could not give the intervals' level, fewer than five and six at alpha = .05, have intervals without
+    ends: resampled ones are then too narrow, and that of one pair has no width.
 
     Args:
         treated: shape (N,) or (N, M).
@@ -94,8 +98,10 @@ def paired_equivalence(
         resamples: number of bootstrap resamples; None: as many as it takes for steady ends.
         seed: seed of the resampling.
     """
-    outer, inner = (
-        paired_difference(treated, baseline, level=level, resamples=resamples, seed=seed)
-        for level in (1 - alpha, 1 - 2 * alpha)
-    )
-    return Equivalence(outer, inner, bounds)
+    least = float(least_p(len(as_pairs(treated, baseline)[0])))
+
+    def interval(error: float) -> Interval:
+        found = paired_difference(treated, baseline, level=1 - error, resamples=resamples, seed=seed)
+        return found if least <= error else Interval(found.estimate, -np.inf, np.inf)
+
+    return Equivalence(interval(alpha), interval(2 * alpha), bounds)

@@ -285,6 +285,8 @@ def _family(
             equivalence = Equivalence(size, inner, Bounds(-bound, bound))
         found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p, equivalence))
         each.append(SeedValues(seeds, ours - theirs))
+    if len(found) == 1:  # nothing to correct for
+        return found
     family = corrected(each, [d.iqm for d in found])
     return [replace(d, p_max_t=max(d.p, float(p))) for d, p in zip(found, family, strict=True)]
 
