@@ -22,7 +22,7 @@ def test_exact_permutation_p_by_enumeration():
 
 @pytest.mark.parametrize("pairs", [5, 8, 12, 20])
 def test_means_decide_between_equal_interquartile_means(pairs):
-    """All of one succeed, all of the other fail: fewer swaps than a quarter leave the IQMs as they are, but not the means."""
+    """All of one succeed, all of the other fail: a quarter of them swapped, the IQMs stay, but not the means."""
     p = st.paired_permutation_test(np.ones(pairs), np.zeros(pairs))
     assert p == (2 / 2**pairs if pairs < 15 else 1 / 20_001)
 

@@ -66,7 +66,7 @@ def paired_permutation_test(
     swap patterns that do at least as much as was seen: of all 2^N patterns if they are at most ``permutations`` (exact;
     the smallest possible value is 2 / 2^N), else of so many random ones with the seen one counted in. A pattern does
     more if its absolute statistic is larger, or equal and its |mean(treated) - mean(baseline)| larger: where runs are
-    equal, solved or not say, swaps of up to a quarter of them leave the IQMs as they are, and the means tell them apart.
+    equal, solved or not say, swaps of up to a quarter of them leave the IQMs as they are, and means tell them apart.
     A small one says that the strategies differ, be it in spread alone: of levels ask `paired_test`.
 
     Args:

@@ -59,9 +59,9 @@ def power(
     """Return the share of simulated studies in which `paired_test` rejects.
 
     Each study draws ``seeds`` pairs of the pilot with replacement, its treated runs moved so that the pilot's
-    difference of IQMs is ``effect``. With several comparisons the threshold is alpha / comparisons. A study corrects them
-    by `max_t`, which is less strict for runs without outliers, so the answer errs to the careful side; but its t is of
-    means, so where a run in ten or so is lost altogether, and the IQMs are not moved by that, it shows fewer than this.
+    difference of IQMs is ``effect``. With several comparisons the threshold is alpha / comparisons. A study corrects
+    them by `max_t`, which is less strict for runs without outliers, so the answer errs to the careful side; but its t
+    is of means, so where a run in ten or so is lost altogether, which hardly moves the IQMs, it shows fewer than this.
 
     Args:
         treated: a pilot's runs, shape (N,).
