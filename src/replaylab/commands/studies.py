@@ -116,8 +116,9 @@ class StudyExport:
         from replaylab.study import Study
         from replaylab.study.report.latex import export
 
-        for path in export(Study.from_folder(self.folder), self.out):
-            print(path)
+        found = export(Study.from_folder(self.folder), self.out)
+        for line in (*(f"warning: {one}" for one in found.warnings), *found.files):
+            print(line)
         return 0
 
 

@@ -18,6 +18,7 @@ from replaylab.study.analysis.comparisons import BudgetSpent, Curve, Difference
 from replaylab.study.analysis.planned_looks import inner_interval
 from replaylab.study.execution.progress import PlainReporter
 from replaylab.study.report import figures, sentences
+from replaylab.study.report.what_ran import what_ran
 from tests.study.tiny import pretend, study
 
 
@@ -229,12 +230,14 @@ def test_budgets_are_matched_within_each_environment_and_learner(tmp_path):
 
 
 def test_budgets_of_strategies_own_are_not_matched(tmp_path):
-    spec = study(tmp_path, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}}).spec
+    found = study(tmp_path, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}})
+    pretend(found, 0.0)
+    spec = found.spec
     spent = [BudgetSpent("e", "l", s, spec.budget_of(s).total, 280, 2240) for s in spec.strategies]
     assert sentences.budgets(spent, spec) == (
         "Matched between strategies: updates and transitions replayed. Not matched: environment steps."
     )
-    assert "4 seeds each and 300 to 600 environment steps a run (8 runs)" in sentences.compared(spec)
+    assert "4 seeds each and 300 to 600 environment steps a run (8 runs)" in sentences.compared(what_ran(found))
     assert sentences.budgets([], spec).startswith("A run takes 300 to 600 environment steps; ")
 
 
@@ -262,8 +265,8 @@ def test_a_strategy_alone_is_matched_with_nothing(tmp_path):
     assert sentences.budgets(spent, found.spec) == (
         "Every run takes 300 environment steps; the table of budgets has its updates."
     )
-    assert sentences.compared(found.spec).startswith("Compared: uniform alone, on CartPole-v1")
-    assert "pairs" not in sentences.compared(found.spec)
+    assert sentences.compared(what_ran(found)).startswith("Compared: uniform alone, on CartPole-v1")
+    assert "pairs" not in sentences.compared(what_ran(found))
 
 
 def test_too_few_seeds_are_told(tmp_path):

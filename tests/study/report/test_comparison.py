@@ -152,6 +152,13 @@ def test_what_has_too_few_runs_is_told(tmp_path, monkeypatch):
     assert {why for _, why in told} == {"A has 1 run; B has 8 runs, 1 with a number; it takes 2 of each"}
 
 
+def test_of_a_strategys_settings_those_that_say_something_are_named(before, tmp_path):
+    own = {"type": "prioritized", "learner": {"batch_size": 16}}
+    after = study(tmp_path / "after", seeds=8, population=8, strategies__prioritized=own)
+    pretend(after, 10.0)
+    assert compared(before, after).settings == [("overrides.prioritized.learner.batch_size", "–", "16")]
+
+
 def test_nothing_in_common(before, tmp_path):
     other = study(tmp_path / "other", environments=["Acrobot-v1"])
     pretend(other, 0.0)

@@ -61,6 +61,30 @@ def test_greek_and_signs_are_commands(tmp_path):
     assert paragraphs(found).isascii()
 
 
+def test_a_part_of_a_study_is_exported_as_a_part(tmp_path, capsys):
+    """As the report does, it warns, and counts what is there; of contrasts without an answer it makes no table."""
+    found = study(tmp_path / "results", seeds=6, population=3, contrasts=ASKED)
+    pretend(found, -30.0)
+    out = tmp_path / "paper"
+    assert main(["study", "export", str(found.folder), "--out", str(out)]) == 0
+    assert "warning: " not in capsys.readouterr().out
+    assert (out / "contrasts.tex").is_file()
+    for population in found.populations:
+        if population.strategy == "prioritized":
+            found.file_of(population).unlink()
+    assert main(["study", "export", str(found.folder), "--out", str(out)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    incomplete = "Incomplete: 6 of 12 runs are missing. What follows is about those that are there."
+    assert told[0] == f"warning: {incomplete}"
+    assert any(line.startswith("warning: gain_&_loss: not answered") for line in told)
+    assert [line.rpartition("/")[2] for line in told if line.endswith(".tex")] == ["levels.tex", "methods.tex"]
+    assert not (out / "contrasts.tex").exists()
+    text = (out / "methods.tex").read_text()
+    assert f"Warning: {incomplete}" in text
+    assert "Compared: uniform alone, on CartPole-v1, with dqn, up to 6 seeds each" in text
+    assert "6 of 12 runs: up to 6 seeds each of one strategy" in text
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on the PATH")
 def test_latex_takes_it(exported):
     inputs = "".join(rf"\input{{{path.name}}}" for path in sorted(exported.glob("*.tex")))
@@ -82,6 +106,7 @@ def test_the_methods_say_how_strategies_differ(tmp_path):
             "environments": ["short"],
         },
     )
+    pretend(made, 0.0)
     text = " ".join(methods.of(made).run)
     assert "Options of the environments. short: id CartPole-v1, max_episode_steps 50." in text
     assert "uniform: uniform, replace true." in text

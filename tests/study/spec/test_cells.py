@@ -65,6 +65,29 @@ BATCHES = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "q_le
             },
             r"^study: `contrasts\.metric` must be what runs record, but got 'replay/law_evenness', which",
         ),
+        (
+            {
+                "environments": ["CartPole-v1", "Acrobot-v1"],
+                "strategies": {"uniform": {"type": "uniform", "environments": ["CartPole-v1"]}},
+            },
+            r"^study: `environments` must be in some run each, but no strategy runs on 'Acrobot-v1'; leave it out",
+        ),
+        (
+            {
+                "learners__other": {"type": "dqn"},
+                "strategies": {"uniform": {"type": "uniform", "learners": ["dqn"]}},
+            },
+            r"^study: `learners` must be in some run each, but no strategy runs with 'other'; leave it out",
+        ),
+        (
+            {
+                "environments": ["CartPole-v1", "Acrobot-v1"],
+                "strategies__prioritized__environments": ["CartPole-v1"],
+                "equivalence": {"CartPole-v1": 5.0, "Acrobot-v1": 5.0},
+            },
+            r"^study: `equivalence` must be of environments where strategies are compared with the baseline, "
+            r"'uniform', but on 'Acrobot-v1' none is",
+        ),
         ({"keep_tapes": "yes"}, r"^study: `keep_tapes` must be a valid boolean, but got 'yes'\.$"),
         ({"seeds": [-1]}, r"^study: `seeds\.0` [^\n]*$"),
         ({"environments": [5]}, r"^study: `environments\.0` [^\n]*$"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
 from replaylab.study.analysis.planned_looks import contrasts_at_look
 from replaylab.study.report import methods, sentences, tables
+from replaylab.study.report.caveats import caveats
 from replaylab.study.report.page import WORD_COLUMNS, Page, ReportTable
 from replaylab.study.report.sections import contrasts
+from replaylab.study.report.what_ran import what_ran
 
 if TYPE_CHECKING:
     from replaylab.study.report.reported_study import ReportedStudy
@@ -62,8 +65,16 @@ _WRITTEN = str.maketrans(
 """As LaTeX writes what it would take for a command, and signs that older fonts lack."""
 
 
-def export(study: ReportedStudy, out: Path) -> list[Path]:
-    """Write the tables of levels, differences and contrasts, and the methods; return the files.
+@dataclass(frozen=True)
+class Exported:
+    """The files that an export wrote, and what it warns of, as the report does; the methods hold it, too."""
+
+    files: list[Path]
+    warnings: list[str]
+
+
+def export(study: ReportedStudy, out: Path) -> Exported:
+    """Write the tables of levels, differences and contrasts that have rows, and the methods.
 
     Args:
         study: whose results.
@@ -75,18 +86,23 @@ def export(study: ReportedStudy, out: Path) -> list[Path]:
     rows = study.results()
     curves = comparisons.curves_of(rows, study.spec, comparisons.RETURN)
     page = Page(study, rows, curves, out, figure_files=False)
-    found = [tables.level_table(page, comparisons.levels(curves))]
-    if differences := comparisons.differences_of(curves, study.spec):
-        found.append(tables.difference_table(page, differences))
-    if study.spec.contrasts:
-        evaluated = contrasts_at_look(evaluate_contrasts(study.spec, page.curves_of), study.spec)
-        found.append(contrasts.table(page, evaluated.results))
-    texts = {one.key: table(one) for one in found} | {"methods": paragraphs(study)}
+    evaluated = contrasts_at_look(evaluate_contrasts(study.spec, page.curves_of), study.spec)
+    made = [
+        tables.level_table(page, comparisons.levels(curves)),
+        tables.difference_table(page, comparisons.differences_of(curves, study.spec)),
+        contrasts.table(page, evaluated.results),
+    ]
+    warnings = [*caveats(page), *evaluated.warnings]
+    texts = {one.key: table(one) if one.rows else None for one in made} | {"methods": paragraphs(study, warnings)}
     files = []
     for key, content in texts.items():
-        files.append(out / f"{key}.tex")
-        write_text(files[-1], content)
-    return files
+        file = out / f"{key}.tex"
+        if content is None:
+            file.unlink(missing_ok=True)  # of an export before
+            continue
+        write_text(file, content)
+        files.append(file)
+    return Exported(files, warnings)
 
 
 def escaped(text: str) -> str:
@@ -116,8 +132,9 @@ def _row(cells: Sequence[str]) -> str:
     return "{}" + " & ".join(map(escaped, cells)) + r" \\"
 
 
-def paragraphs(study: ReportedStudy) -> str:
-    """Return what was compared, how it was run and how it was judged, as paragraphs."""
+def paragraphs(study: ReportedStudy, warnings: Sequence[str] = ()) -> str:
+    """Return what to warn of, what was compared, how it was run and how it was judged, as paragraphs."""
     found = methods.of(study)
-    texts = [sentences.compared(study.spec), *found.run, *found.statistics]
+    warned = [f"Warning: {one}" for one in warnings]
+    texts = [*warned, sentences.compared(what_ran(study)), *found.run, *found.statistics]
     return "\n\n".join(map(escaped, texts)) + "\n"

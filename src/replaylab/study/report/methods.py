@@ -13,6 +13,7 @@ from replaylab.number_format import counted
 from replaylab.statistics.bootstrap import MOST_ENUMERATED, MOST_RESAMPLES, STEADY
 from replaylab.study.analysis import comparisons
 from replaylab.study.report import sentences
+from replaylab.study.report.what_ran import WhatRan, what_ran
 from replaylab.study.results.durations import duration
 from replaylab.study.results.provenance import Machine
 from replaylab.study.results.records import machines_of
@@ -90,37 +91,42 @@ def of(study: ReportedStudy) -> Methods:
     """Return the methods of a study, from its settings and records."""
     compute = _compute(study)
     return Methods(
-        _what_was_run(study.spec),
+        _what_was_run(what_ran(study)),
         _statistics(study.spec),
         settings_of(study.spec),
         [*machines(study), *([("computing time", compute)] if compute else [])],
     )
 
 
-def _what_was_run(spec: Spec) -> list[str]:
-    strategies = f"{len(spec.strategies)} strategies" if len(spec.strategies) > 1 else "one strategy"
+def _what_was_run(ran: WhatRan) -> list[str]:
+    spec, names = ran.spec, ran.strategies
+    strategies = f"{len(names)} strategies" if len(names) > 1 else "one strategy"
     runs = (
-        f"{counted(spec.runs, 'run')}: {counted(len(spec.seeds), 'seed')} each of {strategies}, on "
-        f"{sentences.joined(spec.environments)}, with {sentences.joined(list(spec.learners))}. "
+        f"{ran.counted_runs}: {ran.counted_seeds} each of {strategies}, on "
+        f"{sentences.joined(ran.environments)}, with {sentences.joined(ran.learners)}. "
         f"A run takes {spec.budget}. A seed decides the environment’s randomness, the network’s first weights, "
         f"exploration and the replay’s draws, each by a random stream of its own; equal seeds pair runs across "
         f"strategies."
     )
-    alone = [name for name, part in spec.learners.items() if part.type in ALONE]
+    alone = [name for name in ran.learners if spec.learners[name].type in ALONE]
     if alone:
         runs += f" {sentences.joined(alone)}: {_ALONE}"
     own = [
         f"{strategy} {spec.budget_of(strategy).total:,}"
-        for strategy in spec.strategies
+        for strategy in names
         if spec.budget_of(strategy) != spec.budget
     ]
     if own:
         runs += f" Other budgets, in {spec.budget.unit}: {sentences.joined(own)}."
-    made = [f"{name}: {_options(options)}." for name, options in spec.env_options.items() if options]
+    made = [
+        f"{name}: {_options(options)}."
+        for name, options in spec.env_options.items()
+        if options and name in ran.environments
+    ]
     if made:
         runs += f" Options of the environments. {' '.join(made)}"
-    learners = [f"{name}: {_learner(spec, name)}." for name in spec.learners]
-    replays = [f"{name}: {_strategy(spec, name)}." for name in spec.strategies]
+    learners = [f"{name}: {_learner(spec, name)}." for name in ran.learners]
+    replays = [f"{name}: {_strategy(spec, name)}." for name in names]
     judged = (
         f"Evaluation: every {spec.evaluation.every:,} {spec.budget.unit}, the greedy policy plays "
         f"{counted(spec.evaluation.episodes, 'episode')} on environments of its own, so that neither exploration "

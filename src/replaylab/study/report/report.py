@@ -5,18 +5,17 @@ It reads the study's folder alone and never imports the training code. The same 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replaylab.errors import SpecError
 from replaylab.files.atomic import write_text
-from replaylab.number_format import counted
 from replaylab.plotting import svg
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report import earlier_reports, methods, pages, sentences, verdict_matrix
+from replaylab.study.report.caveats import caveats
 from replaylab.study.report.page import Page, ReportFigure, Section
 from replaylab.study.report.sections import (
     all_environments,
@@ -32,6 +31,7 @@ from replaylab.study.report.sections import (
     replay_measures,
     visits,
 )
+from replaylab.study.report.what_ran import what_ran
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,9 +94,9 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
         words=words,
         contents=[(words, "part-words"), *((one.title, one.anchor) for one in shown), ("Methods", "part-methods")],
         answers=answers,
-        compared=sentences.compared(spec),
+        compared=sentences.compared(what_ran(study)),
         budgets=sentences.budgets(results.spent, spec),
-        warnings=_warnings(page),
+        warnings=caveats(page),
         contrasts=contrast_section,
         sections=shown,
         methods=methods.of(study),
@@ -123,32 +123,3 @@ def _picture(
                 rest = replace(section, shown=[other for other in section.shown if other is not one])
                 return one, [*shown[:i], rest, *shown[i + 1 :]]
     return None, list(shown)
-
-
-def _warnings(page: Page) -> list[str]:
-    study, found = page.study, []
-    missing = [p for p in study.populations if not study.file_of(p).is_file()]
-    if missing:
-        found.append(
-            f"Incomplete: {sum(len(p.seeds) for p in missing)} of {counted(page.spec.runs, 'run')} "
-            f"are missing. What follows is about those that are there."
-        )
-    if not any(c.strategy == page.spec.baseline for c in page.curves):
-        found.append(f"The runs of the baseline, {page.spec.baseline}, are missing, so nothing is compared with it.")
-    few = sentences.few_seeds(page.spec, (len(c.seeds) for c in page.curves))
-    found += filter(None, (few, earlier_reports.warning(study, earlier_reports.seeds_of(page.curves))))
-    differ = _versions_that_differ(study)
-    if differ:
-        found.append(f"The runs were made with different library versions: {'; '.join(differ)}.")
-    return found
-
-
-def _versions_that_differ(study: ReportedStudy) -> list[str]:
-    """Return the libraries of which runs had several versions, each with these; one may lack what it did not need."""
-    from replaylab.study.results.store import read_metadata
-
-    versions: defaultdict[str, set[str]] = defaultdict(set)
-    for population in study.present:
-        for library, version in read_metadata(study.file_of(population))["versions"].items():
-            versions[library].add(version)
-    return [f"{library} {sentences.joined(sorted(found))}" for library, found in versions.items() if len(found) > 1]

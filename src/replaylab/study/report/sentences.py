@@ -14,6 +14,8 @@ from replaylab.number_format import MINUS, counted, decimals, equals_p, signed, 
 from replaylab.statistics import Interval
 from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import BudgetSpent, Difference, Level, Measure
+from replaylab.study.report.what_ran import WhatRan
+from replaylab.study.spec.contrasts import Cell
 from replaylab.study.spec.planned_looks import SIGNIFICANCE
 from replaylab.study.spec.study_file import Spec
 
@@ -114,18 +116,32 @@ def verdict(difference: Difference) -> str:
     return "higher" if difference.iqm.estimate > 0 else "lower"
 
 
-def compared(spec: Spec) -> str:
-    """Return one sentence: what was compared, and how."""
-    others = [s for s in spec.strategies if s != spec.baseline]
-    against = f"{some(others)} with {spec.baseline}" if others else f"{spec.baseline} alone"
-    paired = " The same seeds serve every strategy, so runs are compared in pairs." if others else ""
+def compared(ran: WhatRan) -> str:
+    """Return one sentence: what was compared, and how; of an incomplete study what is there."""
+    spec, groups = ran.spec, ran.with_baseline()
+    if groups:
+        parts = [f"{some(others)} with {spec.baseline}, {_places(cells)}" for others, cells in groups.items()]
+        against = "; ".join(parts[:MOST_NAMED])
+        if len(parts) > MOST_NAMED:
+            against += f"; and {len(parts) - MOST_NAMED} more such groups"
+    else:
+        against = f"{some(ran.strategies)} alone, {_places(ran.cells)}"
+    paired = " The same seeds serve every strategy, so runs are compared in pairs." if groups else ""
     return (
-        f"Compared: {against}, on {joined(spec.environments)}, with {joined(list(spec.learners))}, "
-        f"{counted(len(spec.seeds), 'seed')} each and {budget_of(spec)} a run "
-        f"({counted(spec.runs, 'run')}).{paired} "
+        f"Compared: {against}, {ran.counted_seeds} each and {budget_of(spec)} a run "
+        f"({ran.counted_runs}).{paired} "
         f"A run is judged by its greedy policy on separate environments: the mean return of "
         f"{counted(spec.evaluation.episodes, 'episode')}, every {spec.evaluation.every:,} {spec.budget.unit}."
     )
+
+
+def _places(cells: Sequence[Cell]) -> str:
+    """Return where cells are: environments and learners, by themselves where each of one stands beside each other."""
+    places = list(dict.fromkeys(cell[:2] for cell in cells))
+    environments, learners = (list(dict.fromkeys(names)) for names in zip(*places, strict=True))
+    if len(places) == len(environments) * len(learners):
+        return f"on {joined(environments)}, with {joined(learners)}"
+    return some([f"on {environment} with {learner}" for environment, learner in places])
 
 
 def answers(found: Sequence[Difference], levels: Sequence[Level], spec: Spec) -> list[str]:

@@ -27,8 +27,8 @@ def check_cells(spec: Spec, source: str) -> None:
 
     Raises:
         SpecError: A strategy changes the type of learners; a learner draws no batches where strategies that say which
-            are compared; an option of a transform is wrong; nothing is left to run; or nothing records a metric that
-            is asked for.
+            are compared; an option of a transform is wrong; nothing is left to run; an environment, a learner or a
+            bound is of no use; or nothing records a metric that is asked for.
     """
     for strategy, part in spec.strategies.items():
         changes = spec.overrides[strategy].learner if strategy in spec.overrides else {}
@@ -48,7 +48,32 @@ def check_cells(spec: Spec, source: str) -> None:
                 )
     if not spec.runs:
         raise SpecError(f"{source}: there is nothing to run: no strategy has a learner and an environment in common.")
+    _check_used(spec, source)
     _check_metrics(spec, source)
+
+
+def _check_used(spec: Spec, source: str) -> None:
+    """Raise where an environment or a learner is in no run, or a bound of equivalence is of nothing."""
+    cells = [(e, k, s) for s in spec.strategies for k in spec.learners_of(s) for e in spec.environments_of(s, k)]
+    for table, names, used in (
+        ("environments", spec.environments, {e for e, _, _ in cells}),
+        ("learners", tuple(spec.learners), {k for _, k, _ in cells}),
+    ):
+        for name in names:
+            if name not in used:
+                raise SpecError(
+                    f"{source}: `{table}` must be in some run each, but no strategy runs "
+                    f"{'on' if table == 'environments' else 'with'} {name!r}; leave it out, or name it in a strategy's "
+                    f"`{table}`."
+                )
+    based = {(e, k) for e, k, s in cells if s == spec.baseline}
+    compared = {e for e, k, s in cells if s != spec.baseline and (e, k) in based}
+    for name in spec.equivalence:
+        if name not in compared:
+            raise SpecError(
+                f"{source}: `equivalence` must be of environments where strategies are compared with the baseline, "
+                f"{spec.baseline!r}, but on {name!r} none is; leave it out (contrasts have their own)."
+            )
 
 
 def _check_metrics(spec: Spec, source: str) -> None:

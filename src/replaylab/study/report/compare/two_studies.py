@@ -187,5 +187,11 @@ def _difference(a: Curve, b: Curve, measure: Measure) -> FolderDifference:
 
 
 def _unequal(first: Sequence[tuple[str, str]], second: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    """Return what differs: name, the first one's value, the second one's; what is not given is as good as nothing."""
     a, b = dict(first), dict(second)
-    return [(key, a.get(key, "–"), b.get(key, "–")) for key in dict.fromkeys([*a, *b]) if a.get(key) != b.get(key)]
+    pairs = ((key, a.get(key, "–"), b.get(key, "–")) for key in dict.fromkeys([*a, *b]))
+    return [(key, x, y) for key, x, y in pairs if x != y and not {x, y} <= {"–", *_NOTHING}]
+
+
+_NOTHING = ("null", "[]")
+"""How settings without a value are written."""

@@ -1,0 +1,82 @@
+"""What of a study has results: what a report may name, and count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from replaylab.number_format import counted
+from replaylab.study.plan.populations import runs_of
+from replaylab.study.spec.contrasts import Cell, resolve_contrasts
+from replaylab.study.spec.study_file import Spec
+
+if TYPE_CHECKING:
+    from replaylab.study.report.reported_study import ReportedStudy
+
+
+@dataclass(frozen=True)
+class WhatRan:
+    """The cells of a study that have results, in the order of its file, and how many runs."""
+
+    spec: Spec
+    cells: Sequence[Cell]
+    runs: int
+
+    @property
+    def environments(self) -> list[str]:
+        """Those that any cell has."""
+        return [e for e in self.spec.environments if any(e == cell.environment for cell in self.cells)]
+
+    @property
+    def learners(self) -> list[str]:
+        """Those that any cell has."""
+        return [name for name in self.spec.learners if any(name == cell.learner for cell in self.cells)]
+
+    @property
+    def strategies(self) -> list[str]:
+        """Those that any cell has."""
+        return [s for s in self.spec.strategies if any(s == cell.strategy for cell in self.cells)]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run of the study is there."""
+        return self.runs == self.spec.runs
+
+    @property
+    def counted_runs(self) -> str:
+        """How many runs there are; of an incomplete study also of how many."""
+        planned = counted(self.spec.runs, "run")
+        return planned if self.complete else f"{self.runs:,} of {planned}"
+
+    @property
+    def counted_seeds(self) -> str:
+        """How many seeds each has; of an incomplete study at most."""
+        return ("" if self.complete else "up to ") + counted(len(self.spec.seeds), "seed")
+
+    def with_baseline(self) -> dict[tuple[str, ...], list[Cell]]:
+        """Return which strategies are compared with the baseline, and the baseline's cells beside which they ran."""
+        found: dict[tuple[str, ...], list[Cell]] = {}
+        for base in self.cells:
+            others = tuple(c.strategy for c in self.cells if c[:2] == base[:2] and c != base)
+            if base.strategy == self.spec.baseline and others:
+                found.setdefault(others, []).append(base)
+        return found
+
+    def without_baseline(self) -> list[Cell]:
+        """Return the cells that nothing compares: the baseline does not run there, and no contrast asks for them."""
+        asked = {cell for one in resolve_contrasts(self.spec) for cell in one.cells}
+        based = {
+            (e, learner)
+            for learner in self.spec.learners_of(self.spec.baseline)
+            for e in self.spec.environments_of(self.spec.baseline, learner)
+        }
+        return [cell for cell in self.cells if cell[:2] not in based and cell not in asked]
+
+
+def what_ran(study: ReportedStudy) -> WhatRan:
+    """Return what has results."""
+    spec, present = study.spec, study.present
+    there = {Cell(p.environment, p.learner, p.strategy) for p in present}
+    every = (Cell(e, learner, s) for e in spec.environments for learner in spec.learners for s in spec.strategies)
+    return WhatRan(spec, [cell for cell in every if cell in there], runs_of(present))

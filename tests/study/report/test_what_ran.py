@@ -1,0 +1,46 @@
+"""What a report names is what ran: comparisons that were made, and those that could not be."""
+
+from replaylab.study.report import sentences
+from replaylab.study.report.what_ran import what_ran
+from tests.study.tiny import pretend, study
+
+APART = {
+    "environments": ["CliffWalking-v1", "Taxi-v3"],
+    "seeds": 6,
+    "population": 6,
+    "learners": {
+        "q": {"type": "q_learning", "batch_size": 4, "environments": ["CliffWalking-v1"]},
+        "s": {"type": "sarsa", "batch_size": 4, "environments": ["Taxi-v3"]},
+    },
+    "strategies": {
+        "uniform": {"type": "uniform", "environments": ["CliffWalking-v1"]},
+        "none": {"type": "none"},
+        "prioritized": {"type": "prioritized", "environments": ["Taxi-v3"]},
+    },
+}
+
+
+def test_only_comparisons_that_are_made_are_named(tmp_path):
+    found = study(tmp_path, **APART)
+    pretend(found, 10.0)
+    text = sentences.compared(what_ran(found))
+    assert text.startswith("Compared: none with uniform, on CliffWalking-v1, with q, 6 seeds each and 300")
+    page = found.report(figure_files=False).read_text()
+    assert (
+        "none on Taxi-v3 with s and prioritized on Taxi-v3 with s: the baseline, uniform, does not run there, so "
+        "nothing is compared."
+    ) in page
+    contrast = {"name": "a", "more": {"strategy": "prioritized"}, "less": {"strategy": "none"}}
+    asked = study(tmp_path, **APART, contrasts=[contrast | {"measure": "final"}])
+    assert what_ran(asked).without_baseline() == []
+
+
+def test_comparisons_that_differ_between_environments_are_named_each(tmp_path):
+    both = APART["strategies"] | {"uniform": {"type": "uniform"}}
+    found = study(tmp_path, **APART | {"strategies": both})
+    pretend(found, 10.0)
+    assert sentences.compared(what_ran(found)).startswith(
+        "Compared: none with uniform, on CliffWalking-v1, with q; none and prioritized with uniform, on Taxi-v3, with "
+        "s, 6 seeds each and 300 environment steps a run (30 runs)."
+    )
+    assert what_ran(found).without_baseline() == []
