@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from replaylab.errors import ConfigError, FieldError, ShapeError
+from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
 from replaylab.integrations.lerobot import episodes
-from replaylab.replay import ReplayBuffer
+from replaylab.replay import Field, NStep, ReplayBuffer
 
 LENGTHS, DONE = (5, 1, 4, 3), (True, False, False, True)
 ROWS = sum(LENGTHS)
@@ -56,7 +56,7 @@ def loaded(source, **options):
 
 @pytest.mark.parametrize("form", [lambda it: it, frames, lambda it: iter(frames(it)), FloatFrames])
 def test_every_form_gives_the_same(form):
-    buffer, steps = loaded(form(table()))
+    buffer, steps = loaded(form(table()), pictures="uint8")
     kept = [0, 1, 2, 3, 4, 6, 7, 8, 10, 11, 12]
     columns = table()
     assert steps["reward"].tolist() == kept
@@ -73,10 +73,45 @@ def test_every_form_gives_the_same(form):
     assert buffer.next_obs == "derived"
 
 
-def test_pictures_that_no_camera_gave_stay_floats():
-    pictures = table()["observation.images.top"].astype(np.float32) / 255 + 1e-4
-    _, steps = loaded(table(**{"observation.images.top": pictures}))
-    assert steps["obs"]["images"]["top"].dtype == np.float32
+def test_pictures_stay_as_they_are_given():
+    pictures = table()["observation.images.top"].astype(np.float32) / np.float32(255)
+    pictures[:5] = 1.0  # an episode of whole 255ths before others
+    pictures[5:] += 1e-4
+    given = {"observation.images.top": pictures}
+    _, steps = loaded(table(**given))
+    np.testing.assert_array_equal(steps["obs"]["images"]["top"][:5], pictures[:5])
+    assert steps["obs"]["images"]["top"].max() <= 1.001
+    with pytest.raises(DtypeError, match="`observation.images.top` must hold whole 255ths"):
+        loaded(table(**given), pictures="uint8")
+
+
+def test_a_declared_float_field_holds_shares():
+    pictures = table()["observation.images.top"].astype(np.float32) / np.float32(255)
+    columns = {"observation.image": pictures, "episode_index": np.zeros(ROWS, int)}
+    fields = {"obs": {"image": Field((3, 4, 4))}, "next_obs": {"image": Field((3, 4, 4))}}
+    flags = dict.fromkeys(("terminated", "truncated"), Field((), np.bool_))
+    buffer = ReplayBuffer.from_episodes(episodes(columns), fields=fields | flags, seed=0)
+    np.testing.assert_array_equal(buffer.get(range(ROWS - 1))["obs"]["image"], pictures[:-1])
+
+
+def test_numbers_beside_cameras_are_no_pictures():
+    valid, pose = np.ones(ROWS, np.float32), np.ones((ROWS, 2, 2), np.float32)
+    given = {"observation.image_valid": valid, "observation.image_pose": pose, "observation.images.gain": valid}
+    _, steps = loaded(table(**given), pictures="uint8")
+    kinds = {steps["obs"][name].dtype for name in ("image_valid", "image_pose")}
+    assert kinds | {steps["obs"]["images"]["gain"].dtype} == {np.dtype(np.float32)}
+
+
+def test_an_episode_ends_where_it_was_truncated():
+    flags = [0, 0, 1, 0, 0, 1]
+    columns = {"observation.state": np.arange(6.0), "next.reward": np.ones(6, np.float32), "episode_index": [0] * 6}
+    source = episodes(columns | {"next.truncated": flags, "next.done": flags})
+    buffer = ReplayBuffer.from_episodes(source, transforms=[NStep(5, gamma=1.0)], seed=0)
+    steps = buffer.get(range(len(buffer)))
+    assert steps["obs"]["state"].tolist() == [0.0, 1.0, 3.0, 4.0]
+    assert steps["next_obs"]["state"].tolist() == [1.0, 2.0, 4.0, 5.0]
+    assert steps["truncated"].tolist() == [False, True, False, True]
+    assert buffer.as_batch([0, 2]).reward.tolist() == [2.0, 2.0]
 
 
 def test_what_done_says_may_be_told():

@@ -41,7 +41,7 @@ def test_episodes_of_data_sets():
     accepts = {"terminals": "None", "extra": "None {} [] 0"}
     assert wrongs(Call(d4rl.episodes, {"arrays": arrays}, accepts)) == []
     table = {"observation": [0.0, 1.0], "episode_index": [0, 0]}
-    accepts = {"frames": "[]", "extra": "None {} [] 0"}
+    accepts = {"frames": "[]", "pictures": "None", "extra": "None {} [] 0"}
     assert wrongs(Call(lerobot.episodes, {"frames": table}, accepts, use=list)) == []
 
 

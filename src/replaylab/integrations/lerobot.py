@@ -7,11 +7,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import Unfit, checked, mapping, one_of, text
-from replaylab.errors import FieldError, ShapeError
+from replaylab.arguments import Unfit, checked, mapping, one_of, optional, text
+from replaylab.errors import DtypeError, FieldError, ShapeError
 
-OBS, CAMERAS = "observation", "observation.image"
-"""How the names of observations, and those of camera pictures, begin."""
+OBS = "observation"
+"""How the names of observations begin."""
 
 STEPS = {"action": "action", "reward": "next.reward"}
 """Fields of a step, and what they are called there; either may be missing."""
@@ -21,13 +21,13 @@ def episodes(
     frames: Any,
     *,
     done: Literal["terminated", "truncated"] = "terminated",
+    pictures: Literal["uint8"] | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the episodes of a data set, in the form that `ReplayBuffer.extend_episode` takes.
 
-    Observations are nested by the dots in their names: ``observation.images.top`` is ``obs["images"]["top"]``. Pictures
-    stay, or become again, what cameras give: floats that are whole 255ths, as LeRobot hands them out, become uint8; the
-    others stay as they are. Nothing crosses an episode.
+    Observations are nested by the dots in their names: ``observation.images.top`` is ``obs["images"]["top"]``. Nothing
+    crosses an episode; one ends, too, where ``next.truncated`` says so.
 
     What the last action of an episode led to is in no frame. If the task ended there, no target needs it, and the last
     observation stands in for it. If the episode was cut off, that frame gives its observation alone, and the step
@@ -39,11 +39,15 @@ def episodes(
             ``next.truncated``. Or a table of them: name → array (N, ...).
         done: What ``next.done`` says where there is no ``next.truncated``: that the task ended, as in LeRobot's own
             buffer, or that the recording did.
+        pictures: "uint8": camera pictures (``observation.image`` and ``observation.images.*`` of two or more axes) become
+            again what cameras give, from whole 255ths in floats, as LeRobot hands them out: a quarter of the memory,
+            and 255 times the numbers. None: every value stays as it is.
         extra: More fields of a step: the field's name → the frame's, as in ``{"helped": "complementary_info.helped"}``.
 
     Raises:
         FieldError: A frame has no ``observation.*``, no ``episode_index``, or other names than the first one.
         ShapeError: The frames of an episode do not follow each other.
+        DtypeError: With `pictures`, one holds floats that are no whole 255ths.
 
     Example:
         >>> table = {"observation.state": np.arange(4.0), "episode_index": [0, 0, 0, 1], "next.done": [0, 0, 1, 0]}
@@ -53,10 +57,12 @@ def episodes(
     done_is = checked("done", done, one_of("terminated", "truncated"))
     names = {name: checked("extra", other, text) for name, other in checked("extra", extra or {}, mapping).items()}
     tables = _of_table(frames) if isinstance(frames, Mapping) else _of_frames(checked("frames", frames, _frames))
+    pixels = checked("pictures", pictures, optional(one_of("uint8"))) is not None
     for table in tables:
-        episode = _episode(table, STEPS | names, done_is)
-        if episode is not None:
-            yield episode
+        for part in _parts(table):
+            episode = _episode(part, STEPS | names, done_is, pixels)
+            if episode is not None:
+                yield episode
 
 
 def _frames(value: Any) -> Iterable[Any]:
@@ -101,13 +107,23 @@ def _used(frame: Mapping[str, Any]) -> list[str]:
     return [name for name, value in frame.items() if not isinstance(value, str) and name != "task"]
 
 
-def _episode(table: Mapping[str, Any], names: Mapping[str, str], done_is: str) -> dict[str, Any] | None:
-    """Return an episode of T + 1 observations; None where there is no whole step."""
+def _parts(table: dict[str, npt.NDArray[Any]]) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """Yield what of an episode's frames belongs together: it was cut off where ``next.truncated`` says so."""
     if "frame_index" in table and (np.diff(table["frame_index"].reshape(-1)) != 1).any():
         raise ShapeError(
             f"the frames of episode {table['episode_index'].reshape(-1)[0]} must follow each other, but are numbered "
             f"{table['frame_index'].reshape(-1).tolist()[:20]}; sort them, and leave none out"
         )
+    count = len(table["episode_index"])
+    cuts = np.flatnonzero(_flags(table, "next.truncated", count)) + 1
+    for begin, end in pairwise(dict.fromkeys([0, *cuts.tolist(), count])):
+        yield {name: column[begin:end] for name, column in table.items()}
+
+
+def _episode(
+    table: Mapping[str, Any], names: Mapping[str, str], done_is: str, pixels: bool
+) -> dict[str, Any] | None:
+    """Return an episode of T + 1 observations; None where there is no whole step."""
     count = len(table["episode_index"])
     ended, cut_off = (_flags(table, name, count) for name in ("next.done", "next.truncated"))
     terminated = ended & ~cut_off if "next.truncated" in table or done_is == "terminated" else np.zeros_like(ended)
@@ -119,20 +135,20 @@ def _episode(table: Mapping[str, Any], names: Mapping[str, str], done_is: str) -
         own["reward"] = own["reward"].reshape(steps)
     truncated = np.zeros(steps, np.bool_)
     truncated[-1] = not terminated[steps - 1]
-    return {"obs": _obs(table, terminated[-1]), **own, "terminated": terminated[:steps], "truncated": truncated}
+    return {"obs": _obs(table, terminated[-1], pixels), **own, "terminated": terminated[:steps], "truncated": truncated}
 
 
 def _flags(table: Mapping[str, Any], name: str, count: int) -> npt.NDArray[np.bool_]:
     return table[name].reshape(count) != 0 if name in table else np.zeros(count, np.bool_)
 
 
-def _obs(table: Mapping[str, Any], last_again: Any) -> Any:
+def _obs(table: Mapping[str, Any], last_again: Any, pixels: bool) -> Any:
     """Return the observations, nested as their names are."""
     nested: dict[str, Any] = {}
     for name, column in table.items():
         if name.split(".")[0] != OBS:
             continue
-        whole = as_pictures(column) if name.startswith(CAMERAS) else column
+        whole = _as_pixels(name, column) if pixels and _is_camera(name, column) else column
         whole = np.concatenate([whole, whole[-1:]]) if last_again else whole
         *path, leaf = name.split(".")
         place = nested
@@ -148,13 +164,21 @@ def _obs(table: Mapping[str, Any], last_again: Any) -> Any:
     return nested[OBS]
 
 
-def as_pictures(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return floats that are whole 255ths as uint8, anything else as it is."""
+def _is_camera(name: str, column: npt.NDArray[Any]) -> bool:
+    return (name == "observation.image" or name.startswith("observation.images.")) and column.ndim > 2
+
+
+def _as_pixels(name: str, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return floats that are whole 255ths as uint8, integers as they are."""
     if column.dtype.kind != "f":
         return column
-    pixels = np.rint(np.clip(column, 0.0, 1.0) * 255.0).astype(np.uint8)
-    same = np.array_equal((pixels.astype(column.dtype) / column.dtype.type(255.0)), column)
-    return pixels if same else column
+    pixels = np.rint(np.clip(np.nan_to_num(column), 0.0, 1.0) * 255.0).astype(np.uint8)
+    if not np.array_equal(pixels.astype(column.dtype) / column.dtype.type(255.0), column):
+        raise DtypeError(
+            f"with `pictures` as uint8, `{name}` must hold whole 255ths, but holds others between {column.min()} and "
+            f"{column.max()}; leave `pictures` out, so that it stays {column.dtype}"
+        )
+    return pixels
 
 
 def _names(frame: Any) -> str:
