@@ -70,6 +70,39 @@ def test_one_score_is_no_comparison_of_environments(tmp_path):
     assert "Over all environments" not in found.report().read_text()
 
 
+APART = {
+    "environments": list(SCORES),
+    "seeds": 6,
+    "population": 6,
+    "scores": SCORES,
+    "learners": {
+        name: {"type": "dqn", "hidden": [8], "batch_size": 8, "learning_starts": 20, "environments": [environment]}
+        for name, environment in zip(("pole", "robot"), SCORES, strict=True)
+    },
+}
+
+
+def test_environments_with_a_learner_each_are_put_together(tmp_path, reported):
+    found = study(tmp_path, **APART)
+    pretend(found, 30.0)
+    page = found.report(figure_files=False).read_text()
+    assert "Each environment has a learner of its own" in page
+    rows = _rows(tmp_path / "tables" / "overall.csv")
+    assert {r.pop("learner") for r in rows} == {"each environment’s own"}
+    of_one = _rows(reported.folder / "tables" / "overall.csv")
+    assert {r.pop("learner") for r in of_one} == {"dqn"}
+    assert rows == of_one, "the made-up returns hang on seed and strategy alone"
+
+
+def test_that_nothing_is_put_together_is_told(tmp_path):
+    more = {"type": "dqn", "hidden": [8], "batch_size": 8, "learning_starts": 20, "environments": ["CartPole-v1"]}
+    found = study(tmp_path, **APART | {"learners": APART["learners"] | {"other": more}})
+    pretend(found, 30.0)
+    page = found.report(figure_files=False).read_text()
+    assert "Nothing is put together: no strategy has results of common seeds on all scored environments" in page
+    assert not (tmp_path / "tables" / "overall.csv").exists()
+
+
 def test_with_many_strategies_each_profile_stands_beside_the_baseline_s(tmp_path):
     more = {f"strategies__p{i}": {"type": "prioritized", "alpha": 0.1 * i} for i in range(1, 8)}
     found = study(tmp_path, environments=["CartPole-v1", "Acrobot-v1"], scores=SCORES, **more)

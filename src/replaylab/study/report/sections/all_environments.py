@@ -21,12 +21,17 @@ _POINTS = 61
 
 _RESAMPLES = 2_000
 
+OWN = "each environment’s own"
+"""Stands for the learner where each scored environment has another one."""
+
 
 @dataclass(frozen=True)
 class Scored:
-    """The scores of a strategy with one learner, by both measures, on the seeds that every environment has."""
+    """A strategy's scores with one learner, or each environment's, by both measures, on the seeds that all of them have."""
 
     learner: str
+    """Or `OWN`."""
+
     strategy: str
     seeds: NDArray[np.int64]
     """Shape (N,)."""
@@ -41,15 +46,30 @@ def scored_environments(page: Page) -> list[str]:
     return [e for e in page.spec.environments if e in scores and scores[e].metric == comparisons.RETURN]
 
 
+def learners_for_all(page: Page) -> dict[str, dict[str, str]]:
+    """Return which learner to take in each scored environment, by a name for these.
+
+    Those that run on all of them; or, if no learner does and each environment has one of its own, that.
+    """
+    environments = scored_environments(page)
+    cells = {(c.environment, c.learner) for c in page.curves}
+    there = {e: [name for name in page.spec.learners if (e, name) in cells] for e in environments}
+    shared = [name for name in page.spec.learners if all(name in own for own in there.values())]
+    if shared:
+        return {name: dict.fromkeys(environments, name) for name in shared}
+    if all(len(own) == 1 for own in there.values()):
+        return {OWN: {e: own[0] for e, own in there.items()}}
+    return {}
+
+
 def scored(page: Page) -> Iterator[Scored]:
     """Yield the scores of every strategy that was run on all scored environments."""
-    environments = scored_environments(page)
     of = {(c.environment, c.learner, c.strategy): c for c in page.curves}
-    for learner in page.spec.learners:
+    for learner, learners in learners_for_all(page).items():
         for strategy in page.spec.strategies:
-            curves = [of[e, learner, strategy] for e in environments if (e, learner, strategy) in of]
+            curves = [of[e, own, strategy] for e, own in learners.items() if (e, own, strategy) in of]
             seeds = reduce(np.intersect1d, [c.seeds for c in curves]) if curves else np.empty(0, np.int64)
-            if len(curves) < len(environments) or not len(seeds):
+            if len(curves) < len(learners) or not len(seeds):
                 continue
             scores: dict[Measure, NDArray[np.float64]] = {}
             for measure in comparisons.MEASURES:
@@ -64,16 +84,27 @@ def scored(page: Page) -> Iterator[Scored]:
 def section(page: Page, _: ComparisonResults) -> Section | None:
     """Return levels, differences and performance profiles over all scored environments; None with fewer than two."""
     environments = scored_environments(page)
-    found = list(scored(page)) if len(environments) > 1 else []
-    if not found:
+    if len(environments) < 2:
         return None
+    found = list(scored(page))
+    if not found:
+        return Section(_TITLE, paragraphs=[f"{_NONE} The scored ones are {sentences.joined(environments)}."])
     scales = [f"{e} from {page.spec.scores[e].low:g} to {page.spec.scores[e].high:g}" for e in environments]
     text = (
         f"Returns are put on one scale, as the study file has it: 0 at the first number, 1 at the second: "
         f"{sentences.joined(scales)}. Intervals resample runs within each environment. Shown for what they say "
         f"together; the tests above are of single environments."
     )
-    return Section("Over all environments", [_profiles(page, found), _table(page, found)], [text])
+    own = [_OWN_LEARNERS] if found[0].learner == OWN else []
+    return Section(_TITLE, [_profiles(page, found), _table(page, found)], [text, *own])
+
+
+_TITLE = "Over all environments"
+_NONE = (
+    "Nothing is put together: no strategy has results of common seeds on all scored environments, with one learner "
+    "that runs on all of them or one of its own in each."
+)
+_OWN_LEARNERS = "Each environment has a learner of its own; strategies are compared with the baseline of the same one."
 
 
 def _profiles(page: Page, found: Sequence[Scored]) -> ReportFigure:
