@@ -9,6 +9,7 @@ from torch import nn
 
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN, SGD, RMSprop
+from replaylab.learners.api.protocols import pick
 from replaylab.learners.dqn.modules import ModuleAgents
 from replaylab.learners.dqn.networks import Perceptron
 from replaylab.replay import Prioritized, Uniform
@@ -24,6 +25,21 @@ def mine(space, num_actions):
     return nn.Sequential(nn.Linear(4, 12), nn.BatchNorm1d(12), nn.Tanh(), nn.Linear(12, num_actions))
 
 
+class Skipping(nn.Module):
+    """A layer that some updates leave out, so that it gets no gradient there, and one that is never used."""
+
+    def __init__(self, space, num_actions):
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(4, 12), nn.Linear(12, 12), nn.Linear(12, num_actions)
+        self.unused = nn.Linear(3, 3)
+
+    def forward(self, x):
+        hidden = self.first(x).relu()
+        if not self.training or x[0, 0] > 0.0:
+            hidden = hidden + self.middle(hidden).relu()
+        return self.last(hidden)
+
+
 def settings(**changes):
     return DQN(**({"hidden": (16,), "batch_size": 8, "learning_starts": 8, "target_period": 4} | changes))
 
@@ -35,6 +51,9 @@ VARIANTS = {
     "plain rmsprop": {"module": mine, "optimizer": RMSprop(centered=False)},
     "momentum": {"module": mine, "optimizer": SGD(momentum=0.9)},
     "sgd": {"module": mine, "optimizer": SGD()},
+    "skipping": {"module": Skipping},
+    "skipping rmsprop": {"module": Skipping, "optimizer": RMSprop()},
+    "skipping momentum": {"module": Skipping, "optimizer": SGD(momentum=0.9)},
     "squared": {"module": mine, "loss": "squared", "max_grad_norm": None, "target_range": (-1.0, 1.0)},
 }
 
@@ -66,6 +85,28 @@ def test_a_restored_population_goes_on_bit_for_bit(tmp_path, changes, before):
         np.testing.assert_array_equal(again.state()[name], array)
         assert array.ndim == 0 or array.shape[0] == 2
     assert again.updates == before + 10
+
+
+def test_some_of_the_replicas_go_on_with_their_own_counts():
+    """As where the others have ended: each parameter has had its own number of steps."""
+    learner = settings(module=Skipping)
+    both, one = learner.agents(BOX, ACTIONS, [1, 2]), learner.agents(BOX, ACTIONS, [2])
+    for update in range(6):
+        both.update(batch_of(2, seed=update))
+    one.restore(pick(both.state(), np.array([False, True])))
+    for update in range(6, 12):
+        batch = batch_of(2, seed=update)
+        np.testing.assert_array_equal(one.update(part(batch, 1)).td_error[0], both.update(batch).td_error[1])
+
+
+def test_a_checkpoint_without_counts_has_as_many_steps_as_updates():
+    straight, again = (settings(module=mine).agents(BOX, ACTIONS, [1]) for _ in range(2))
+    for update in range(6):
+        straight.update(batch_of(1, seed=update))
+    again.restore({name: array for name, array in straight.state().items() if not name.startswith("step.")})
+    batch = batch_of(1, seed=6)
+    straight.update(batch), again.update(batch)
+    np.testing.assert_array_equal(again.q_values(batch.obs), straight.q_values(batch.obs))
 
 
 def pixel_batch(replicas, rows=8, seed=0):

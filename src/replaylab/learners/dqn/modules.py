@@ -247,6 +247,7 @@ class _ModuleLearner:
             averages = self.optimizer.state.get(parameter, {})
             for name in self._averages:
                 state[f"{name}.{key}"] = averages.get(name, torch.zeros_like(parameter))
+            state[f"step.{key}"] = averages.get("step", torch.zeros(()))  # fewer than the updates, of one seldom used
         return state
 
     @torch.no_grad()
@@ -255,10 +256,8 @@ class _ModuleLearner:
             net.load_state_dict({key: state[f"{name}.{key}"] for key in net.state_dict()})
         for key, parameter in self.online.named_parameters():
             averages = {n: torch.empty_like(parameter).copy_(state[f"{n}.{key}"]) for n in self._averages}
-            self.optimizer.state[parameter] = {
-                "step": torch.tensor(float(updates), device=parameter.device),
-                **averages,
-            }
+            steps = float(state.get(f"step.{key}", updates))  # which older checkpoints do not tell
+            self.optimizer.state[parameter] = {"step": torch.tensor(steps, device=parameter.device), **averages}
 
 
 def torch_optimizer(settings: "DQN", network: nn.Module) -> tuple[torch.optim.Optimizer, tuple[str, ...]]:
