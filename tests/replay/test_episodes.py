@@ -21,7 +21,7 @@ def nested(steps, rng):
     return {
         "obs": {"pose": rng.normal(size=(steps + 1, 3)), "rooms": (rng.integers(5, size=steps + 1),) * 2},
         "action": (rng.integers(3, size=steps), rng.normal(size=(steps, 2)).astype(np.float32)),
-        "reward": rng.normal(size=steps),
+        "reward": rng.normal(size=steps).astype(np.float32),
         "log_prob": rng.normal(size=steps).astype(np.float16),
         "terminated": np.arange(steps) == steps - 1,
         "truncated": np.zeros(steps, bool),
@@ -173,3 +173,11 @@ class TestEpisodesOut:
             next(ReplayBuffer(6, FIELDS, num_envs=2, autoreset="next_step").episodes())
         with pytest.raises(FieldError, match="`episodes` needs the fields `obs` and `next_obs`"):
             next(ReplayBuffer(5, {"obs": Field(), **FLAGS}).episodes())
+
+
+def test_rewards_of_double_precision_become_what_n_steps_take():
+    episode = {"obs": np.arange(4.0), "reward": np.array([1.0, 2.0, 4.0]), "terminated": True}
+    buffer = ReplayBuffer.from_episodes([episode], transforms=[NStep(3, gamma=1.0)], seed=0)
+    assert buffer.fields["reward"] == Field()
+    assert buffer.fields["obs"] == Field((), np.float64)
+    assert buffer.as_batch([0]).reward.tolist() == [7.0]

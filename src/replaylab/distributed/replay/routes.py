@@ -71,8 +71,9 @@ class Routes:
         """Yield what goes where, of columns ``T e *shape`` and of which of their steps are given, (T, e)."""
         if not len(given):
             return
-        ends = columns[ENDS[0]] | columns[ENDS[1]] if self._told_ends else np.zeros(given.shape, np.bool_)
-        ends = ends.astype(np.bool_)
+        ends = np.zeros(given.shape, np.bool_)
+        for name in ENDS if self._told_ends else ():
+            ends |= (columns[name] != 0).reshape(given.shape)
         stored = self._without_resets(given, ends) if self._skips else given
         ran = self._ran
         if self._alone:
