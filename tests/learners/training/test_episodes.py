@@ -81,18 +81,35 @@ def test_who_has_finished_costs_nothing_more(monkeypatch):
     assert sum(drawn) == sum(4 * (count - 3) for count in steps)
 
 
+def test_listeners_hear_each_replica_at_its_own_episode():
+    """What they are told, and when, is what the rows hold."""
+    told = {}
+
+    def on_metrics(now, values):
+        for metric, numbers in values.items():
+            for seed, value in zip(SEEDS, numbers, strict=True):
+                if not np.isnan(value):
+                    told.setdefault((metric, seed), []).append((now, value))
+
+    learner = QLearning(batch_size=4, learning_starts=8, capacity=30, epsilon=0.3)
+    metrics = run(learner, log_every=1, measure_every=10, on_metrics=on_metrics)
+    for metric in ("train/q_mean", "eval/mean_reward", "replay/drawn_age_mean", "replay/transitions_replayed"):
+        for seed in SEEDS:
+            assert told[metric, seed] == list(zip(*metrics.of(metric, seed), strict=True))
+
+
 def test_the_speed_counts_each_replica_as_long_as_it_is_there(monkeypatch):
     """A second passes between two looks at the clock, so the speeds add up to the steps: none is below 0."""
     monkeypatch.setattr(metrics_recorder, "time", SimpleNamespace(perf_counter=map(float, itertools.count()).__next__))
-    speeds = []
+    speeds = {}
 
-    def on_metrics(_, values):
-        speeds.append(np.nanmax(values["time/fps"]))
+    def on_metrics(_, values):  # of one look there may be several calls, for seeds at different episodes
+        speeds[np.nanmax(values["time/total_timesteps"])] = np.nanmax(values["time/fps"])
 
     learner = QLearning(batch_size=4, learning_starts=4, capacity=30, epsilon=1.0)
     metrics = run(learner, eval_every=None, log_every=1, on_metrics=on_metrics)
-    assert min(speeds) >= 0
-    assert sum(speeds) == metrics.of("rollout/ep_len")[1].sum()
+    assert min(speeds.values()) >= 0
+    assert sum(speeds.values()) == metrics.of("rollout/ep_len")[1].sum()
 
 
 def test_epsilon_follows_each_replicas_own_episodes(monkeypatch):

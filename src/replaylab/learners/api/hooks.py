@@ -171,8 +171,10 @@ class Hook:
     def on_metrics(self, now: int, values: Mapping[str, Floats]) -> None:
         """Metrics were reported: at each logged update, each evaluation and each round of measures.
 
+        Of replicas at different episodes, where the budget counts these, there is one call for each `now`, in order.
+
         Args:
-            now: How far the run is, in steps or episodes as its budget counts.
+            now: How far these replicas are, in steps or episodes as the budget counts.
             values: (R,) each, of all replicas that training began with; NaN for those that have none.
         """
 

@@ -127,9 +127,10 @@ class MetricsRecorder(Hook):
             self.record(clock, metric, values, due)
         if self._listeners:
             shown = full | self._running(clock) if "train/updates" in full else full
-            placed = {name: self._placed(v, due) for name, v in shown.items()}
-            for listen in self._listeners:
-                listen(int(clock.now[due].max()), placed)
+            for now in np.unique(clock.now[due]).tolist():  # seeds at different episodes, each at its own
+                placed = {name: self._placed(v, due & (clock.now == now)) for name, v in shown.items()}
+                for listen in self._listeners:
+                    listen(now, placed)
 
     def record(self, clock: Clock, metric: str, values: Floats, where: Bools) -> None:
         """Write one metric, (R,), for some replicas, bool (R,), without calling any listener.
