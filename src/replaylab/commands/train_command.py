@@ -58,7 +58,7 @@ class TrainCommand:
     """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]."""
 
     transforms: Annotated[tuple[str, ...], arg(metavar="TYPE[:KEY=VALUE,...] ...")] = ()
-    """What a drawn step becomes: n_step:steps=3, hindsight:ratio=4, frame_stack."""
+    """What a drawn step becomes: n_step:steps=3, hindsight:ratio=4, frame_stack:stacked_input=true."""
 
     env_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Options of the environment, values as in TOML: n=10."""

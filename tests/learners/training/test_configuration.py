@@ -7,7 +7,7 @@ import pytest
 from replaylab.errors import ConfigError, SpecError
 from replaylab.learners import DQN, QLearning, TrainingConfig
 from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, SETTINGS
-from replaylab.replay import NStep, Sequence, Uniform
+from replaylab.replay import FrameStack, NStep, Sequence, Uniform
 from replaylab.study.plan.populations import plan
 from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
 from replaylab.study.spec.study_file import Spec
@@ -74,6 +74,8 @@ def test_a_setting_that_came_later_is_no_part_of_ids_while_it_has_its_default():
         ({"total_steps": None}, "give either `total_steps` or `total_episodes`, but got None and None"),
         ({"total_episodes": 3}, "give either `total_steps` or `total_episodes`, but got 100 and 3"),
         ({"transforms": [NStep(3, 0.5)]}, "`gamma` of NStep must be the learner's, 0.99, but got 0.5"),
+        ({"transforms": [FrameStack(2)]}, r"act on single ones; .* and give FrameStack\(2, stacked_input=True\)"),
+        ({"learner": QLearning(), "transforms": [FrameStack()]}, r"give FrameStack\(4, stacked_input=True\)"),
         ({"transforms": [Sequence(80)]}, "leave Sequence out"),
         ({"autoreset_mode": "Nextstep"}, "`autoreset_mode` of TrainingConfig must be"),
         ({"eval_episodes": 0}, "`eval_episodes` of TrainingConfig must be at least 1, but got 0"),

@@ -31,7 +31,7 @@ from replaylab.errors import ConfigError
 from replaylab.learners.api.protocols import EnvSampler, Learner
 from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training.env_hindsight import EnvHindsight
-from replaylab.replay import NStep, Replay, Sampler, Transform
+from replaylab.replay import FrameStack, NStep, Replay, Sampler, Transform
 from replaylab.replay import Sequence as Sequences
 
 if TYPE_CHECKING:
@@ -189,6 +189,12 @@ class TrainingConfig:
         for one in self.transforms:
             if isinstance(one, Sequences):
                 raise ConfigError("the training loop's learners learn from single steps; leave Sequence out")
+            if isinstance(one, FrameStack) and not one.stacked_input and not isinstance(self.learner, WholeAlgorithm):
+                raise ConfigError(
+                    "`transforms` would have the learner learn from stacks of frames but act on single ones; let the "
+                    f"environment stack them (gymnasium.wrappers.FrameStackObservation) and give "
+                    f"FrameStack({one.length}, stacked_input=True), which stores each frame once"
+                )
             if isinstance(one, NStep) and gamma not in (None, one.gamma):
                 raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {one.gamma}")
 
