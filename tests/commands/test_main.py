@@ -247,6 +247,9 @@ def test_train_saves_and_goes_on(tmp_path, capsys):
     assert left == right
     assert cli.main(["train", "--resume", str(tmp_path)]) == 2
     assert "holds no run" in capsys.readouterr().err
+    (tmp_path / "run" / "run.json").unlink()
+    assert cli.main(["train", "--resume", str(tmp_path / "run")]) == 2
+    assert "run holds no checkpoint to go on from: there is no run.json in it" in capsys.readouterr().err
 
 
 def test_what_is_there_is_not_overwritten(tmp_path, capsys):

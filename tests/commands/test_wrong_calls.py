@@ -207,6 +207,17 @@ def test_a_terminal_without_some_letters_is_no_error(tmp_path):
         (["--save-every", "0", "--save", "kept"], "train: --save-every must be at least 1, but got 0"),
         (["--resume", "kept", "--steps", "3"], "train: --steps must be left out with --resume: the run goes on as it"),
         (["--resume", "kept", "--first-seed", "3"], "train: --first-seed must be left out with --resume"),
+        (["--resume", "kept", "--strategy", "uniform"], "train: --strategy must be left out with --resume"),
+        (["--resume", "kept", "--env", "CartPole-v1"], "train: --env must be left out with --resume"),
+        (["--resume", "kept", "--first-seed", "0"], "train: --first-seed must be left out with --resume"),
+        (["--resume", "kept", "--eval-episodes", "10"], "train: --eval-episodes must be left out with --resume"),
+        (
+            ["--learner-options", "gamma=0.9", "gamma=0.5"],
+            "--learner-options must give each name once, but got gamma 2",
+        ),
+        (["--strategy-options", "a=1", "a=1"], "--strategy-options must give each name once, but got a 2 times"),
+        (["--env-options", "n=1", "n=2"], "--env-options must give each name once, but got n 2 times"),
+        (["--transforms", "n_step:steps=2,steps=3"], "each name once, but got steps 2 times"),
         (["--resume", "kept", "--save", "other"], "train: --save must be left out with --resume"),
     ],
 )

@@ -88,7 +88,7 @@ def described_population(
                     "transforms": [_transform(text) for text in transforms],
                 }
             },
-            "env_options": {environment: dict(_option(option, "--env") for option in env_options)},
+            "env_options": {environment: _options(env_options, "--env-options")},
             "baseline": name,
             "seeds": chosen,
             "population": max(1, len(chosen)),
@@ -102,20 +102,30 @@ def described_population(
 
 
 def _part(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:
-    part = Part.of(kind, dict(_option(option, where) for option in options))
+    part = Part.of(kind, _options(options, f"{where}-options"))
     return resolve(part, catalogue, where, "train").model_dump()
 
 
 def _transform(text: str) -> dict[str, Any]:
     kind, _, options = text.partition(":")
-    return {"type": kind, **dict(_option(option, "--transforms") for option in options.split(",") if option)}
+    return {"type": kind, **_options([option for option in options.split(",") if option], "--transforms")}
+
+
+def _options(texts: Iterable[str], where: str) -> dict[str, Any]:
+    """Return what options of a command line say; each name may be given once."""
+    pairs = [_option(text, where) for text in texts]
+    names = [name for name, _ in pairs]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise SpecError(f"train: {where} must give each name once, but got {twice[0]} {names.count(twice[0])} times")
+    return dict(pairs)
 
 
 def _option(text: str, where: str) -> tuple[str, Any]:
     """Split ``key=value``; a value that is not TOML is text."""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise SpecError(f"train: {where}-options take KEY=VALUE, but got {text!r}.")
+        raise SpecError(f"train: {where} take KEY=VALUE, but got {text!r}.")
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

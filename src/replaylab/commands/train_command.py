@@ -21,7 +21,8 @@ with suppress(ModuleNotFoundError):  # `main` says that the lab extra is missing
     from tyro.conf import arg
 
 STEPS = 50_000
-"""Of each seed, where the command line says nothing."""
+"""Of each seed, where the command line says nothing. So for the options below: None is what was not given, which
+--resume must tell from a default that was."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +42,19 @@ class TrainCommand:
     Example: replaylab train --strategy prioritized --actors 4 --shards 2 --save runs/mine
     """
 
-    env: str = "CartPole-v1"
-    """Gymnasium environment id."""
+    env: str | None = None
+    """Gymnasium environment id. None: CartPole-v1."""
 
-    strategy: str = "uniform"
+    strategy: str | None = None
     """Replay strategy: none, uniform, prioritized, rank_based, combined, recency, any other a study takes, or your own
-    as module:Class."""
+    as module:Class. None given: uniform."""
 
     strategy_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Options of the strategy, values as in TOML: alpha=0.7."""
 
-    learner: str = "dqn"
-    """Learner: dqn, dqn_as_published, q_learning, sarsa, expected_sarsa, sb3; or your own as module:Class."""
+    learner: str | None = None
+    """Learner: dqn, dqn_as_published, q_learning, sarsa, expected_sarsa, sb3; or your own as module:Class. None
+    given: dqn."""
 
     learner_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]."""
@@ -66,8 +68,8 @@ class TrainCommand:
     seeds: int | None = None
     """How many seeds; all are trained together. None: 10, and with --actors 1."""
 
-    first_seed: int = 0
-    """Number of the first seed."""
+    first_seed: int | None = None
+    """Number of the first seed. None: 0."""
 
     steps: int | None = None
     """Environment steps of each seed. None: 50,000, or as many as --episodes take."""
@@ -78,11 +80,11 @@ class TrainCommand:
     eval_every: int | None = None
     """Environment steps between greedy evaluations; None: a twentieth of the budget."""
 
-    eval_episodes: int = 10
-    """Episodes of one evaluation."""
+    eval_episodes: int | None = None
+    """Episodes of one evaluation. None: 10."""
 
-    held_out: int = 0
-    """States, seen by a random policy beforehand, whose mean of max Q each evaluation records."""
+    held_out: int | None = None
+    """States, seen by a random policy beforehand, whose mean of max Q each evaluation records. None: 0."""
 
     out: Path | None = None
     """Write every metric to this Parquet file, in the columns of a study's results."""
@@ -129,6 +131,7 @@ class TrainCommand:
         self._check_saving()
         trainer = self._trainer()
         folder = self.resume or self.save
+        self._check_resumable(trainer)
         population = saved_population(self.resume) if self.resume else self._population(described_population)
         for option in ("out", "video", "tensorboard", "save"):
             check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
@@ -166,6 +169,18 @@ class TrainCommand:
             option = f"--{given[0].replace('_', '-')}"
             raise SpecError(f"train: {option} must be left out with --resume: the run goes on as it began")
 
+    def _check_resumable(self, trainer: Trainer) -> None:
+        """Raise SpecError where a run was begun in this process but has no checkpoint yet."""
+        from replaylab.commands.actors import WithActors
+
+        folder = self.resume
+        begun = folder and not isinstance(trainer, WithActors) and (folder / "population.json").is_file()
+        if folder and begun and not (folder / "run.json").is_file():
+            raise SpecError(
+                f"train: {folder} holds no checkpoint to go on from: there is no run.json in it; train anew with "
+                "--save, and --save-every below the budget"
+            )
+
     def _saves_every(self, population: Population, trainer: Trainer) -> int | None:
         from replaylab.commands.actors import WithActors
         from replaylab.commands.train import default_save_period
@@ -198,18 +213,19 @@ class TrainCommand:
         steps = STEPS if self.steps is None else self.steps
         budget = steps if self.episodes is None else self.episodes
         seeds = (10 if self.actors is None else 1) if self.seeds is None else self.seeds
+        first = 0 if self.first_seed is None else self.first_seed
         return described(
-            environment=self.env,
-            strategy=self.strategy,
+            environment="CartPole-v1" if self.env is None else self.env,
+            strategy="uniform" if self.strategy is None else self.strategy,
             strategy_options=self.strategy_options,
-            learner=self.learner,
+            learner="dqn" if self.learner is None else self.learner,
             learner_options=self.learner_options,
-            seeds=range(self.first_seed, self.first_seed + seeds),
+            seeds=range(first, first + seeds),
             steps=steps,
             episodes=self.episodes,
             transforms=self.transforms,
             env_options=self.env_options,
             eval_every=max(1, budget // 20) if self.eval_every is None else self.eval_every,
-            eval_episodes=self.eval_episodes,
-            held_out=self.held_out,
+            eval_episodes=10 if self.eval_episodes is None else self.eval_episodes,
+            held_out=0 if self.held_out is None else self.held_out,
         )
