@@ -154,3 +154,15 @@ def test_columns_of_more_numbers_a_step_are_told(name):
         episodes(data(**{name: twice}))
     with pytest.raises(ShapeError, match=r"but has shape \(19, 1, 1\); give the column"):
         episodes(data(**{name: twice[:, :1, None]}))
+
+
+def test_one_row_with_what_it_led_to_is_an_episode():
+    arrays = {"observations": np.zeros((1, 2)), "next_observations": np.ones((1, 2)), "terminals": [0], "timeouts": [0]}
+    (one,) = episodes(arrays)
+    assert one["obs"].tolist() == [[0.0, 0.0], [1.0, 1.0]]
+
+
+def test_observations_of_two_shapes_are_refused():
+    arrays = {"observations": np.zeros((3, 2)), "next_observations": np.zeros((3, 1)), "terminals": [0] * 3}
+    with pytest.raises(ShapeError, match="must have one shape"):
+        episodes(arrays | {"timeouts": [0] * 3})

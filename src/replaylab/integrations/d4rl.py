@@ -42,7 +42,7 @@ def episodes(
 
     Raises:
         FieldError: An array is missing.
-        ShapeError: The arrays' lengths differ, or one of one number a step is neither (N,) nor (N, 1).
+        ShapeError: The arrays' lengths differ, observations have two shapes, or one of one number a step is neither (N,) nor (N, 1).
         ConfigError: Nothing tells what ``terminals`` say, and it is not given.
 
     Example:
@@ -60,6 +60,9 @@ def episodes(
     lengths = {name: len(array) for name, array in read.items() if array.ndim}
     if len(set(lengths.values())) != 1 or len(lengths) < len(read):
         raise ShapeError(f"the arrays of a data set must have one length, but got {lengths}")
+    shapes = {name: read[name].shape for name in ("observations", "next_observations") if name in read}
+    if len(set(shapes.values())) != 1:
+        raise ShapeError(f"the observations of a data set must have one shape, but got {shapes}")
     read |= {name: _one_a_step(name, read[name]) for name in SCALARS if name in read}
     own = {name: read[other] for name, other in names.items() if other in read}
     terminated, over = _ends(read, checked("terminals", terminals, optional(one_of("terminated", "ends"))))
@@ -104,7 +107,7 @@ def _split(
     obs: Any, next_obs: Any, own: Mapping[str, Any], terminated: npt.NDArray[np.bool_], over: npt.NDArray[np.bool_]
 ) -> Iterator[dict[str, Any]]:
     if next_obs is not None and len(obs):
-        follows = (next_obs[:-1] == obs[1:]).reshape(len(obs) - 1, -1).all(1)
+        follows = (next_obs[:-1] == obs[1:]).all(tuple(range(1, obs.ndim)))
         over = over.copy()
         over[:-1] |= ~follows
     begin = 0
