@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +53,14 @@ class BoundReplay {
         replay_ = std::make_unique<Replay>(std::move(config));
     }
 
+    ~BoundReplay() { Py_XDECREF(heir_.load()); }
+
+    // From now on steps that are added by name here go to `heir`, declared alike: whoever kept a bound method
+    // of a buffer that was restored adds to what took this one's place.
+    void hand_over(nb::object heir) {
+        if (heir_.load() == nullptr) heir_.store(heir.release().ptr());
+    }
+
     nb::object add(const nb::dict& values, nb::handle where) { return extend(values, where, -1); }
 
     nb::object extend(const nb::dict& values, nb::handle where, std::int64_t steps) {
@@ -82,6 +91,8 @@ class BoundReplay {
     // add or extend (where=None, final_obs=None, **fields) as Python calls it: names in a tuple beside the
     // values, which mostly come in the declared order and, being interned, are the very same strings.
     nb::object add_by_name(const char* call, bool many_steps, PyObject* const* values, PyObject* names) {
+        if (PyObject* heir = heir_.load(std::memory_order_acquire))
+            return nb::inst_ptr<BoundReplay>(heir)->add_by_name(call, many_steps, values, names);
         await_draws();
         const std::size_t given = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_Size(names));
         std::array<Input, 12> few;
@@ -108,7 +119,7 @@ class BoundReplay {
         return store(inputs, where, leading);
     }
 
-    nb::dict sample(std::int64_t batch, const std::vector<double>& scheduled, nb::handle out) {
+    nb::dict sample(std::int64_t batch, const std::vector<double>& scheduled, nb::handle out, bool counted) {
         await_draws();
         std::vector<std::int64_t> dims;
         if (replicas_ >= 0) dims.push_back(replicas_);
@@ -137,7 +148,7 @@ class BoundReplay {
         }
         {
             const WithoutGil no_gil;
-            replay_->sample(batch, scheduled.data(), stride(scheduled), targets.data(),
+            replay_->sample(batch, scheduled.data(), stride(scheduled), counted, targets.data(),
                             reinterpret_cast<std::int64_t*>(ids), reinterpret_cast<double*>(probabilities),
                             reinterpret_cast<float*>(weights), extra);
         }
@@ -164,6 +175,12 @@ class BoundReplay {
         replay_->gather(flat.data, flat.size / replay_->replicas(), transformed, aside, targets.data(),
                         extra);
         return made;
+    }
+
+    void count(nb::handle ids) {
+        const auto flat = read_ids(ids, replicas_);
+        const WithoutGil no_gil;
+        replay_->count(flat.data, flat.size / replay_->replicas());
     }
 
     nb::object blocks(nb::handle ids, bool first_alone) {
@@ -492,6 +509,8 @@ class BoundReplay {
     FieldBorder slot_ = int64_field("slot");
     FieldBorder where_ = bool_field("where");
     std::unique_ptr<Replay> replay_;
+    std::atomic<PyObject*> heir_{
+        nullptr};  // owned; what takes steps in this one's place, once it was replaced
 };
 
 }  // namespace replaylab

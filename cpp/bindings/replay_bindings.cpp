@@ -183,9 +183,11 @@ void bind_calls(ReplayClass& replay) {
              nb::sig("def extend(self, values: dict[str, typing.Any], where: typing.Any, steps: int) -> "
                      "typing.Any"))
         .def("sample", &BoundReplay::sample, nb::arg("batch"), nb::arg("scheduled"), nb::arg("out").none(),
+             nb::arg("counted") = true,
              nb::sig("def sample(self, batch: int, scheduled: collections.abc.Sequence[float], out: "
-                     "dict[str, typing.Any] | None) -> "
+                     "dict[str, typing.Any] | None, counted: bool = True) -> "
                      "dict[str, typing.Any]"))
+        .def("count", &BoundReplay::count, nb::arg("ids"), nb::sig("def count(self, ids: object) -> None"))
         .def("gather", &BoundReplay::gather, nb::arg("ids").none(), nb::arg("transformed"),
              nb::arg("aside") = false,
              nb::sig("def gather(self, ids: object, transformed: bool, aside: bool = False) -> "
@@ -247,6 +249,9 @@ void bind_contents(ReplayClass& replay) {
             },
             nb::arg("index"))
         .def("state", &BoundReplay::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
+        .def("hand_over", &BoundReplay::hand_over, nb::arg("heir"),
+             nb::sig("def hand_over(self, heir: Replay) -> None"),
+             "Let steps that are added here by name go to the one that takes this one's place.")
         .def("restore", &BoundReplay::restore, nb::arg("state"),
              nb::sig("def restore(self, state: dict[str, typing.Any]) -> None"))
         .def(

@@ -26,8 +26,14 @@ struct Optimizer {
 //   momentum  m ← β₁m + g, θ ← θ − rate·m.
 struct OptimizerStep {
     StepRule rule;
-    float mean_decay, square_decay, rate, epsilon;
+    float mean_decay, square_decay, mean_share, square_share, rate, epsilon;
 };
+
+// 1 − β. Above 0.9999, where a float's 1 − β is wrong by more than 0.03 %, it is rounded once, as PyTorch
+// does; below, as every study so far was trained.
+inline float share_of(double decay) {
+    return decay > 0.9999 ? static_cast<float>(1.0 - decay) : 1.0f - static_cast<float>(decay);
+}
 
 // What Adam's averages lack of their gradients' at the `update`-th update, from 1, as they start at 0;
 // others 1.
@@ -43,8 +49,11 @@ inline Bias bias_of(const Optimizer& optimizer, std::int64_t update) {
 }
 
 inline OptimizerStep step_of(const Optimizer& optimizer, const Bias& bias, double learning_rate) {
-    return {optimizer.rule, static_cast<float>(optimizer.mean_decay),
+    return {optimizer.rule,
+            static_cast<float>(optimizer.mean_decay),
             static_cast<float>(optimizer.square_decay),
+            share_of(optimizer.mean_decay),
+            share_of(optimizer.square_decay),
             static_cast<float>(learning_rate * bias.root_square / bias.mean),
             static_cast<float>(optimizer.epsilon * bias.root_square)};
 }
@@ -60,15 +69,15 @@ REPLAYLAB_INLINE void take_step(const OptimizerStep& step, const float* g, float
     }
     if (step.rule == StepRule::adam) {
         for (std::int64_t i = 0; i < count; ++i) {
-            mean[i] += (1.0f - step.mean_decay) * (g[i] - mean[i]);
-            square[i] = step.square_decay * square[i] + (1.0f - step.square_decay) * g[i] * g[i];
+            mean[i] += step.mean_share * (g[i] - mean[i]);
+            square[i] = step.square_decay * square[i] + step.square_share * g[i] * g[i];
             parameters[i] -= step.rate * mean[i] / (std::sqrt(square[i]) + step.epsilon);
         }
         return;
     }
     for (std::int64_t i = 0; i < count; ++i) {
-        mean[i] += (1.0f - step.mean_decay) * (g[i] - mean[i]);
-        square[i] = step.square_decay * square[i] + (1.0f - step.square_decay) * g[i] * g[i];
+        mean[i] += step.mean_share * (g[i] - mean[i]);
+        square[i] = step.square_decay * square[i] + step.square_share * g[i] * g[i];
         const float variance = std::max(square[i] - mean[i] * mean[i], 0.0f);  // rounding may take it below
         parameters[i] -= step.rate * g[i] / (std::sqrt(variance) + step.epsilon);
     }

@@ -47,11 +47,7 @@ void Assembly::gather(const Source& source, const std::int64_t* slots, std::int6
     // its n steps; next_: where its next_obs lies), then all copies of one kind in one call of gather, whose
     // prefetching works best on long lists.
     rows_.begin_turn();
-    if (config_.looks_around()) {
-        place(source, slots, n);
-    } else {
-        own_.assign(slots, slots + n);
-    }
+    find_own(source, slots, n);
     const std::int64_t first = from * steps();
     if (config_.n_step > 0) follow(source, first, targets, extra);
     if (source.next_rows != nullptr) {
@@ -82,6 +78,13 @@ Assembly::Position Assembly::at(const Source& source, const Episodes::Span& span
 
 std::int64_t Assembly::row_of(const Position& position) const {
     return position.stored ? position.span.slot : rows_.zero_row();
+}
+
+void Assembly::find_own(const Source& source, const std::int64_t* slots, std::int64_t n) {
+    if (config_.looks_around())
+        place(source, slots, n);
+    else
+        own_.assign(slots, slots + n);
 }
 
 // The steps that the drawn rows show: themselves, or the sequences of their blocks.

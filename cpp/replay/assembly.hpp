@@ -91,7 +91,11 @@ class Assembly {
     void gather(const Source& source, const std::int64_t* slots, std::int64_t n, std::int64_t from,
                 char* const* targets, const ExtraTargets& extra);
 
-    // Rows of the ring that the last gather showed as the steps themselves, without what was put around them.
+    // Only finds the rows that these slots show, for own().
+    void find_own(const Source& source, const std::int64_t* slots, std::int64_t n);
+
+    // Rows of the ring that the last gather or find_own showed as the steps themselves, without what was put
+    // around them.
     const std::vector<std::int64_t>& own() const { return own_; }
 
     // The stored slots of the sequence block that holds the step in this slot, oldest first.

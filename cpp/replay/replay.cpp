@@ -265,8 +265,9 @@ Source Replay::source(std::int64_t replica) {
     return Source{replica, one.ring, one.random, one.episodes.get(), one.next_rows.get()};
 }
 
-void Replay::sample(std::int64_t batch, const double* scheduled, std::int64_t stride, char* const* targets,
-                    std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra) {
+void Replay::sample(std::int64_t batch, const double* scheduled, std::int64_t stride, bool counted,
+                    char* const* targets, std::int64_t* ids, double* probabilities, float* weights,
+                    const ExtraTargets& extra) {
     const std::int64_t n = batch_rows(batch);
     const auto turn = turns_.take();
     catch_up();
@@ -279,7 +280,7 @@ void Replay::sample(std::int64_t batch, const double* scheduled, std::int64_t st
             draw(r, batch, scheduled + r * stride, targets, ids, probabilities, weights, extra);
         }
         one.sampler->finish(one.ring, slots_.data(), n);
-        count(one, n);
+        if (counted) count(one, n);
     }
 }
 
@@ -322,6 +323,20 @@ void Replay::count(Single& one, std::int64_t rows) {
     if (one.counts.empty()) return;
     for (const std::int64_t slot : assembly_.own())
         if (slot < rows_.capacity()) ++one.counts[static_cast<std::size_t>(slot)];
+}
+
+void Replay::count(const std::int64_t* given, std::int64_t n) {
+    const auto turn = turns_.take();
+    const std::int64_t* ids = checked(given, n);
+    for (std::int64_t r = 0; r < replicas(); ++r) {
+        Single& one = replays_[static_cast<std::size_t>(r)];
+        slots_.clear();
+        for (std::int64_t k = r * n; k < (r + 1) * n; ++k)
+            if (one.ring.holds(ids[k]))
+                slots_.push_back(one.ring.slot(ids[k]));  // else overwritten meanwhile
+        assembly_.find_own(source(r), slots_.data(), static_cast<std::int64_t>(slots_.size()));
+        count(one, n);
+    }
 }
 
 void Replay::check_id(std::int64_t replica, std::int64_t id) const {

@@ -68,9 +68,13 @@ class Replay {
 
     // Draws a batch in every replica: targets[f] receives [R][rows] values of field f, each with the axes
     // that assembly() says. `scheduled` holds the sampler's numbers that change over a run; replica r's begin
-    // at r·stride.
-    void sample(std::int64_t batch, const double* scheduled, std::int64_t stride, char* const* targets,
-                std::int64_t* ids, double* probabilities, float* weights, const ExtraTargets& extra);
+    // at r·stride. Counted: the rows are drawn for good; else count() says later which of them are.
+    void sample(std::int64_t batch, const double* scheduled, std::int64_t stride, bool counted,
+                char* const* targets, std::int64_t* ids, double* probabilities, float* weights,
+                const ExtraTargets& extra);
+
+    // Takes note that the rows of ids [R][n], from a batch that was not counted, were drawn.
+    void count(const std::int64_t* ids, std::int64_t n);
 
     // Feeds values [R][n] back for ids [R][n]; returns how many ids were still stored. Throws, changing
     // nothing, on an id never given out or a value that is no priority.

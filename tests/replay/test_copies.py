@@ -127,3 +127,45 @@ def test_pickling_rows_in_a_file_stays(tmp_path):
     buffer = ReplayBuffer(10, {"x": Field()}, storage=MemoryMap(tmp_path / "rows"))
     buffer.add(x=1.0)
     assert pickle.loads(pickle.dumps(buffer)).get(0)["x"] == 1.0
+
+
+class Noted(ReplayBuffer):
+    """A buffer with an attribute of its own."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.note = "none"
+
+
+def noted():
+    buffer = Noted(10, {"x": Field()}, seed=0)
+    buffer.note, buffer.mine = "some", [1]
+    buffer.extend(x=[1.0, 2.0])
+    return buffer
+
+
+def test_methods_taken_before_a_restore_add_to_what_was_restored(tmp_path):
+    buffer = noted()
+    add, extend = buffer.add, buffer.extend
+    buffer.save(tmp_path)
+    for _ in range(2):
+        buffer.add(x=9.0)
+        buffer.restore(tmp_path)
+    assert (add(x=3.0), extend(x=[4.0, 5.0]).tolist()) == (2, [3, 4])
+    assert buffer.get(range(5))["x"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def restored(buffer, folder):
+    buffer.save(folder)
+    buffer.restore(folder)
+    return buffer
+
+
+@pytest.mark.parametrize(
+    "copied", [restored, lambda it, _: copy.deepcopy(it), lambda it, _: pickle.loads(pickle.dumps(it))]
+)
+def test_attributes_that_are_not_the_buffers_stay(copied, tmp_path):
+    before = noted()
+    after = copied(before, tmp_path)
+    assert (after.note, after.mine, len(after)) == ("some", [1], 2)
+    assert after is before or after.mine is not before.mine

@@ -285,7 +285,9 @@ class ReplayBuffer(Episodic):
         if self._custom is not None:
             return self._sample_custom(self._custom, batch_size, progress)
         if self._rescorer is not None:
-            return self._rescorer.keep(self._pool(batch_size, self._rescorer.sampler.m, scheduled), batch_size)
+            kept = self._rescorer.keep(self._pool(batch_size, self._rescorer.sampler.m, scheduled), batch_size)
+            self._core.count(kept.id)
+            return kept
         if self._player is not None:
             return self._replay_tape(self._player, batch_size)
         if not isinstance(out, Batch):
@@ -458,7 +460,7 @@ class ReplayBuffer(Episodic):
     def _pool(self, batch_size: int, times: int, scheduled: list[float]) -> Batch:
         rows = positive("batch_size", batch_size, most=LARGEST_AXIS // times) * times
         check_batch_memory(self._layout.batch_row_nbytes, rows * (self.replicas or 1))
-        columns = self._core.sample(rows, scheduled, None)
+        columns = self._core.sample(rows, scheduled, None, counted=False)
         self._layout.relabel(columns)
         return self._layout.batch(columns)
 

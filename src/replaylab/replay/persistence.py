@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as ListOf
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self
@@ -33,6 +34,9 @@ COMPARED = (
     *("autoreset", "count_replays", "min_size"),
 )
 """What must be equal for a buffer to continue from another's snapshot in place."""
+
+PARTS = ("_config", "_layout", "_core", "_saved", "_custom", "_rescorer", "_player", "_drawer", "add", "extend")
+"""The attributes that a buffer consists of; others are its holder's, or a subclass's."""
 
 DEEP, OPEN = "copy.deepcopy", "handle().open()"
 
@@ -157,7 +161,7 @@ class Persistent(Configured):
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Take over, in place, what a buffer of the same declaration wrote with `save`.
 
-        The buffer stays the same object, so that its holders continue with it. Samplers and functions of the user's own
+        The buffer stays the same object, so that its holders continue with it, also those of its methods. Samplers and functions of the user's own
         are kept, as no snapshot holds them; so is where the rows lie, if the snapshot's are in a `storage`.
 
         Args:
@@ -180,9 +184,10 @@ class Persistent(Configured):
                     f"the snapshot is of a buffer with {name}={getattr(loaded._config, name)}, but this one has "
                     f"{getattr(self._config, name)}; make the buffer as the saved one was made"
                 )
-        self.__dict__.update(loaded.__dict__)  # in one step: other threads and signal handlers may use the buffer
-        for name in self.__dict__.keys() - loaded.__dict__.keys():
-            del self.__dict__[name]
+        parts = {name: part for name, part in vars(loaded).items() if name in PARTS}
+        before = self._core
+        self.__dict__.update(parts)  # in one step: other threads and signal handlers may use the buffer
+        before.hand_over(self._core)  # its `add` and `extend` may have been taken before
 
     def part(self, replicas: npt.ArrayLike) -> Self:
         """Return a new buffer of some of the replicas, each of which continues exactly as it would have here.
@@ -229,7 +234,9 @@ class Persistent(Configured):
         return handle_of(type(self), self.storage, self._config.arguments())
 
     def __reduce__(self) -> Any:
-        return (Handle.open, (self.handle(),)) if self.storage is not None else (_from_files, self._files())
+        if self.storage is not None:
+            return Handle.open, (self.handle(),)
+        return _from_files, self._files(), self._own() or None
 
     def __copy__(self) -> Any:
         raise ConfigError(
@@ -244,6 +251,8 @@ class Persistent(Configured):
                 f"{OPEN} makes it"
             )
         copied: Self = _from_files(*self._files())
+        memo[id(self)] = copied
+        vars(copied).update(deepcopy(self._own(), memo))
         return copied
 
     def flush(self) -> None:
@@ -276,6 +285,10 @@ class Persistent(Configured):
             yield frozen.state, generators
         finally:
             frozen.end()
+
+    def _own(self) -> dict[str, Any]:
+        """Return the attributes that are not the buffer's, but its holder's or a subclass's."""
+        return {name: value for name, value in vars(self).items() if name not in PARTS}
 
     def _files(self) -> tuple[type[Self], dict[str, bytes], dict[str, Any]]:
         """Return what `_from_files` takes: a snapshot as the contents of its files, and what no snapshot holds."""

@@ -137,6 +137,7 @@ def test_gradients_equal_autograds(changes, rows, kernels):
 OPTIMIZERS = {
     "adam": Adam(),
     "other adam": Adam(beta1=0.5, beta2=0.99, epsilon=1e-3),
+    "long adam": Adam(beta2=0.99999999),
     "rmsprop": RMSprop(),
     "plain rmsprop": RMSprop(decay=0.99, epsilon=1e-3, centered=False),
     "sgd": SGD(),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, PriorityError, ShapeError
-from replaylab.replay import Field, LaBER, Mixture, NStep, ReplayBuffer, Uniform
+from replaylab.replay import Field, LaBER, Mixture, NStep, ReplayBuffer, Sequence, Uniform
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.samplers.laber import Rescorer
 from tests.replay.laws.chi2 import assert_law
@@ -203,3 +203,21 @@ class TestRefusals:
     def test_in_a_mixture(self):
         with pytest.raises(ConfigError, match="with an exact law, none of them a Mixture or written in Python"):
             Mixture((Uniform(), LaBER(len)))
+
+
+@pytest.mark.parametrize("replicas", [None, 2])
+def test_what_is_kept_counts_as_drawn(replicas):
+    buffer = make(lambda pool: pool.x == 3, steps=5, replicas=replicas, count_replays=True)
+    buffer.sample(6)
+    assert np.ravel(buffer.stats().samples).tolist() == [6] * (replicas or 1)
+    for counts in buffer.replay_counts():
+        assert counts.tolist() == [0, 0, 0, 6, 0]
+
+
+def test_every_step_of_a_kept_sequence_counts():
+    fields = {"x": Field(), "terminated": Field((), np.bool_), "truncated": Field((), np.bool_)}
+    options = {"sampler": LaBER(lambda pool: pool.id == 0), "transforms": [Sequence(2, overlap=0)], "count_replays": True}
+    buffer = ReplayBuffer(4, fields, seed=0, **options)
+    buffer.extend(x=range(4), terminated=[False] * 4, truncated=[False] * 4)
+    buffer.sample(3)
+    assert buffer.replay_counts()[0].tolist() == [3, 3, 0, 0]
