@@ -139,6 +139,7 @@ def test_what_has_too_few_runs_is_told(tmp_path, monkeypatch):
     ]
     page = write(found, tmp_path / "page").read_text()
     assert "CartPole-v1 · dqn · uniform (A has 1 run; B has 8 runs; it takes 2 of each)" in page
+    assert "<p>Nothing is compared.</p>" in page
     curves_of = comparisons.curves_of
 
     def holed(*args):

@@ -86,22 +86,22 @@ def export(study: ReportedStudy, out: Path) -> Exported:
     rows = study.results()
     curves = comparisons.curves_of(rows, study.spec, comparisons.RETURN)
     page = Page(study, rows, curves, out, figure_files=False)
-    evaluated = contrasts_at_look(evaluate_contrasts(study.spec, page.curves_of), study.spec)
-    made = [
-        tables.level_table(page, comparisons.levels(curves)),
-        tables.difference_table(page, comparisons.differences_of(curves, study.spec)),
-        contrasts.table(page, evaluated.results),
-    ]
-    warnings = [*caveats(page), *evaluated.warnings]
-    texts = {one.key: table(one) if one.rows else None for one in made} | {"methods": paragraphs(study, warnings)}
+    found = [tables.level_table(page, comparisons.levels(curves))]
+    if differences := comparisons.differences_of(curves, study.spec):
+        found.append(tables.difference_table(page, differences))
+    warnings = caveats(page)
+    if study.spec.contrasts:
+        evaluated = contrasts_at_look(evaluate_contrasts(study.spec, page.curves_of), study.spec)
+        found.append(contrasts.table(page, evaluated.results))
+        warnings += evaluated.warnings
+    texts = {one.key: table(one) for one in found if one.rows} | {"methods": paragraphs(study, warnings)}
+    for one in found:
+        if not one.rows:  # LaTeX takes no table without rows; one of an earlier export is of other results
+            (out / f"{one.key}.tex").unlink(missing_ok=True)
     files = []
     for key, content in texts.items():
-        file = out / f"{key}.tex"
-        if content is None:
-            file.unlink(missing_ok=True)  # of an export before
-            continue
-        write_text(file, content)
-        files.append(file)
+        files.append(out / f"{key}.tex")
+        write_text(files[-1], content)
     return Exported(files, warnings)
 
 

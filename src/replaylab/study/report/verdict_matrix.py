@@ -65,7 +65,7 @@ class VerdictMatrix:
         """How many cells have which verdict."""
         words = Counter(cell.word for _, cells in self.rows for cell in cells if cell)
         counts = [f"{words[word]} {word}" for word in SIGNS if words[word]]
-        return f"{counted(words.total(), 'comparison')}: {', '.join(counts)}."
+        return f"{counted(words.total(), 'comparison')}: {', '.join(counts)}." if counts else "Nothing is compared."
 
 
 def legend(spec: Spec) -> str:

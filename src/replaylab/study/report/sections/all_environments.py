@@ -27,7 +27,7 @@ OWN = "each environment’s own"
 
 @dataclass(frozen=True)
 class Scored:
-    """A strategy's scores with one learner, or each environment's, by both measures, on the seeds that all of them have."""
+    """A strategy's scores with one learner, or each environment's, by both measures, on the seeds that all have."""
 
     learner: str
     """Or `OWN`."""
