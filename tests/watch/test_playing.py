@@ -53,6 +53,11 @@ def test_the_shortest_way_over_the_cliff():
     assert all(changed), "the agent moves in every picture"
 
 
+def test_a_render_mode_among_the_options_is_the_films_own():
+    episode = play("CliffWalking-v1", BEST.__getitem__, env_options={"render_mode": "ansi"})
+    assert episode.frames[0].shape == (256, 768, 3)
+
+
 def test_the_step_guard_says_that_it_struck():
     episode = play("CliffWalking-v1", lambda obs: 3, max_steps=20)  # into the wall, for ever
     assert (episode.steps, episode.ended) == (20, "step guard")

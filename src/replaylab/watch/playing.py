@@ -66,7 +66,7 @@ def play(
         policy: What is done; None: random actions. A greedy policy may walk in circles forever: see `max_steps`.
         seed: Of the environment.
         max_steps: An episode is cut after this many steps.
-        env_options: For the constructor, where a name is given.
+        env_options: For the constructor, where a name is given; `render_mode` is always "rgb_array".
 
     Raises:
         ConfigError: The environment is unknown, does not render pictures, or `max_steps` is below 1.
@@ -106,7 +106,7 @@ def greedy(policy: Policy, replicas: int, replica: int = 0) -> ActionOf:
 
 def _make(env_id: str, options: Mapping[str, Any]) -> gym.Env[Any, Any]:
     try:
-        return make_single_env(env_id, render_mode="rgb_array", **whole_games(env_id, options))
+        return make_single_env(env_id, **{**whole_games(env_id, options), "render_mode": "rgb_array"})
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise ConfigError(f"`env` must name a Gymnasium environment, but got {env_id!r}: {error}") from error
     except TypeError as error:
