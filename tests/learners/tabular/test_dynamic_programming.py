@@ -92,6 +92,17 @@ def test_epsilon_greedy_shares_ties():
     np.testing.assert_allclose(policy, [[0.95 / 3, 0.95 / 3, 0.05, 0.95 / 3], [0.05, 0.85, 0.05, 0.05]])
 
 
+@pytest.mark.parametrize("grid", [["S.###", "..###", "....G"], ["S.#.", "..##", "...G"]])
+def test_cells_that_are_never_entered_need_no_end(grid):
+    """The inside of a thick wall, and a free cell behind walls: nobody goes there, so that the others have values."""
+    table = TransitionTable.of("replaylab/GridWorld-v0", grid=grid)
+    q = optimal_values(table)
+    ways = {5: -6.0, 4: -5.0}
+    assert q[0].max() == ways[len(grid[0])]
+    policy = epsilon_greedy(q, 0.0)
+    np.testing.assert_allclose((policy * policy_values(table, policy))[0].sum(), q[0].max())
+
+
 def test_values_that_are_not_defined_are_told(cliff):
     into_the_wall = np.eye(4)[np.full(48, 3)]
     with pytest.raises(ConfigError, match="`policy` never ends an episode from state 0, so with gamma = 1"):

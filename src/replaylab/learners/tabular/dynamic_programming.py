@@ -4,6 +4,8 @@ Shapes: S states, A actions, K outcomes. Values are sums of rewards discounted b
 1957; Sutton & Barto 2018, chapter 4.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
@@ -40,6 +42,8 @@ def optimal_values(
         ConfigError: The values are not bounded: with γ = 1 an episode may have to end.
     """
     q = np.zeros((table.num_states, table.num_actions))
+    if gamma == 1.0 and horizon is None:
+        table = _without_idle_states(table, np.ones(q.shape))
     for _ in range(MAX_SWEEPS if horizon is None else horizon):
         before = q
         q = _backup(table, gamma, (1.0 - epsilon) * q.max(1) + epsilon * q.mean(1))
@@ -72,6 +76,8 @@ def policy_values(table: TransitionTable, policy: Values, gamma: float = 1.0, *,
         for _ in range(horizon):
             q = _backup(table, gamma, (policy * q).sum(1))
         return q
+    if gamma == 1.0:
+        table = _without_idle_states(table, policy)
     move = _moves(table, policy)
     if gamma == 1.0:
         _check_ends(table, policy, move)
@@ -130,11 +136,31 @@ def _check_policy(table: TransitionTable, policy: Values) -> None:
         raise ConfigError("`policy` must hold probabilities in each row: none negative, with sum 1")
 
 
-def _check_ends(table: TransitionTable, policy: Values, move: sparse.csc_array) -> None:
-    ends = ((policy[:, :, None] * table.probability) * table.terminated).sum((1, 2)) > 0.0
-    reached = move > 0.0
+def _without_idle_states(table: TransitionTable, policy: Values) -> TransitionTable:
+    """Return the table with an end in states that no episode enters and a policy never leaves, as inside of walls."""
+    moves = _moves(table, np.ones(policy.shape)) > 0.0
+    reached = table.start > 0.0
     for _ in range(table.num_states):
-        ends = ends | (reached @ ends)
+        before, reached = reached, reached | (moves.T @ reached)
+        if (before == reached).all():
+            break
+    idle = ~reached & ~_ends(table, policy, _moves(table, policy))
+    return replace(table, terminated=table.terminated | idle[:, None, None]) if idle.any() else table
+
+
+def _ends(table: TransitionTable, policy: Values, move: sparse.csc_array) -> npt.NDArray[np.bool_]:
+    """Return from which states a policy may end an episode, bool (S,)."""
+    ends: npt.NDArray[np.bool_] = ((policy[:, :, None] * table.probability) * table.terminated).sum((1, 2)) > 0.0
+    goes = move > 0.0
+    for _ in range(table.num_states):
+        before, ends = ends, ends | (goes @ ends)
+        if (before == ends).all():
+            break
+    return ends
+
+
+def _check_ends(table: TransitionTable, policy: Values, move: sparse.csc_array) -> None:
+    ends = _ends(table, policy, move)
     if not ends.all():
         raise ConfigError(
             f"`policy` never ends an episode from state {np.flatnonzero(~ends)[0]}, so with gamma = 1 its value is not "
