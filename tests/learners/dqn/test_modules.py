@@ -25,6 +25,13 @@ def mine(space, num_actions):
     return nn.Sequential(nn.Linear(4, 12), nn.BatchNorm1d(12), nn.Tanh(), nn.Linear(12, num_actions))
 
 
+class Brief(nn.Linear):
+    """Returns numbers that NumPy does not have."""
+
+    def forward(self, x):
+        return super().forward(x).bfloat16()
+
+
 class Skipping(nn.Module):
     """A layer that some updates leave out, so that it gets no gradient there, and one that is never used."""
 
@@ -109,6 +116,17 @@ def test_a_checkpoint_without_counts_has_as_many_steps_as_updates():
     np.testing.assert_array_equal(again.q_values(batch.obs), straight.q_values(batch.obs))
 
 
+def test_lazy_layers_draw_their_weights_from_the_seed():
+    def lazy(space, num_actions):
+        return nn.Sequential(nn.LazyLinear(12), nn.Tanh(), nn.LazyLinear(num_actions))
+
+    learner, batch = settings(module=lazy), batch_of(1)
+    one, same, other = (learner.agents(BOX, ACTIONS, [seed]) for seed in (1, 1, 2))
+    first = [agents.update(batch).q for agents in (one, same, other)]
+    np.testing.assert_array_equal(first[0], first[1])
+    assert np.any(first[0] != first[2])
+
+
 def pixel_batch(replicas, rows=8, seed=0):
     rng = np.random.default_rng(seed)
     frames = {name: rng.integers(256, size=(replicas, rows, 4, 40, 36), dtype=np.uint8) for name in ("obs", "next_obs")}
@@ -185,6 +203,8 @@ def test_a_module_sees_a_box_in_its_shape_and_dtype():
 @pytest.mark.parametrize(
     ("module", "said"),
     [
+        (lambda _, n: nn.Linear(4, n).bfloat16(), r"such as float32, but `weight` is torch\.bfloat16$"),
+        (lambda _, n: Brief(4, n), r"of a type that NumPy has, but returned torch\.bfloat16"),
         (lambda *_: None, r"^`module` of DQN must return a torch\.nn\.Module, but returned None$"),
         (lambda *_: nn.Linear(4, 1), r"of float32 to Q-values \(B, 3\), but returned shape \(2, 1\) of two$"),
         (lambda *_: nn.Linear(4, 4), r"to Q-values \(B, 3\), but returned shape \(2, 4\) of two$"),

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 from gymnasium import Space, spaces
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from replaylab.arguments import shown
 from replaylab.errors import ConfigError
@@ -323,7 +324,7 @@ def module_agents(
         with torch.random.fork_rng(devices=[]):  # PyTorch's own generator stays where it is
             torch.default_generator.manual_seed(numbers(seed, Stream.INITIAL_WEIGHTS, 1)[0])
             module: nn.Module = learner.module(space, num_actions)
-        check_module(module, space, num_actions, run=learner.device == "cpu")
+            check_module(module, space, num_actions, run=learner.device == "cpu")  # here lazy layers draw their weights
         return module
 
     return ModuleAgents(learner, make, as_they_are if inputs is None else inputs, actions, seeds)
@@ -337,13 +338,21 @@ def check_module(module: Any, space: Space[Any], num_actions: int, *, run: bool)
         space: Of the observations.
         num_actions: A.
         run: Whether to look at what it returns, of two observations of zeros; a copy is asked, without randomness.
+            A module with lazy layers is always asked, and itself, so that they are made.
 
     Raises:
         ConfigError: It is no module, fails, or returns something else.
     """
     if not isinstance(module, nn.Module):
         raise ConfigError(f"`module` of DQN must return a torch.nn.Module, but returned {shown(module)}")
-    if not run:
+    for name, kept in module.state_dict().items():
+        if isinstance(kept, Tensor) and kept.dtype == torch.bfloat16:
+            raise ConfigError(
+                f"`module` of DQN must keep numbers of types that NumPy has, such as float32, but `{name}` is "
+                f"{kept.dtype}"
+            )
+    lazy = any(is_lazy(one) for one in itertools.chain(module.parameters(), module.buffers()))
+    if not (run or lazy):
         return
     shape = space.shape if isinstance(space, spaces.Box) else (Inputs(space).size,)
     dtype = space.dtype if isinstance(space, spaces.Box) else np.float32
@@ -352,9 +361,11 @@ def check_module(module: Any, space: Space[Any], num_actions: int, *, run: bool)
     zeros = as_they_are(np.zeros((2, *shape), dtype))
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            values = copy.deepcopy(module).eval()(torch.from_numpy(np.ascontiguousarray(zeros)))
+            values = (module if lazy else copy.deepcopy(module)).eval()(torch.from_numpy(np.ascontiguousarray(zeros)))
     except Exception as error:  # of any kind: the module is the user's
         raise ConfigError(f"{wanted}, but it raised {type(error).__name__}: {error}") from error
     if not isinstance(values, Tensor) or tuple(values.shape) != (2, num_actions):
         got = f"shape {tuple(values.shape)} of two" if isinstance(values, Tensor) else shown(values)
         raise ConfigError(f"{wanted}, but returned {got}")
+    if values.dtype == torch.bfloat16:
+        raise ConfigError(f"{wanted}, of a type that NumPy has, but returned {values.dtype}; return `.float()` of them")
