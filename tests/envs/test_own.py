@@ -6,10 +6,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
 from replaylab.envs import goal_functions, make_vector_env
 from replaylab.envs.registration import OWN as REGISTERED
+from replaylab.envs.wrappers.noise import VectorNoisyRewards
 from replaylab.errors import ConfigError
 from replaylab.replay import Hindsight, ReplayBuffer
 
@@ -276,6 +277,19 @@ def test_noise_has_mean_zero_and_the_scale_asked_for():
     assert abs(noise.std() - 2) < 6 * 2 / np.sqrt(2 * noise.size)
     assert abs(np.corrcoef(noise[:-1].ravel(), noise[1:].ravel())[0, 1]) < 6 / np.sqrt(noise.size)
     assert abs(np.corrcoef(noise[:, 0], noise[:, 1])[0, 1]) < 6 / np.sqrt(1000)
+
+
+def test_noise_around_integer_rewards_is_not_cut_off():
+    class Whole(VectorWrapper):
+        def step(self, actions):
+            obs, reward, *rest = self.env.step(actions)
+            return obs, reward.astype(np.int64), *rest
+
+    env = VectorNoisyRewards(Whole(make_vector_env("CartPole-v1", 3)), 0.1)
+    env.reset(seed=[0, 1, 2])
+    reward = env.step(np.zeros(3, np.int64))[1]
+    assert reward.dtype == np.float64
+    assert np.all((reward != np.round(reward)) & (np.abs(reward - 1.0) < 1.0))
 
 
 def test_noise_depends_on_the_copys_seed_alone_and_not_on_its_neighbours():

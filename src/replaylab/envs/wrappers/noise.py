@@ -124,7 +124,8 @@ class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step, with noise in the rewards."""
         obs, reward, terminated, truncated, infos = self.env.step(actions)
-        reward = (reward + self._noise.draw(~self._starting)).astype(reward.dtype)
+        noisy = reward + self._noise.draw(~self._starting)
+        reward = noisy.astype(reward.dtype) if reward.dtype.kind == "f" else noisy  # integers would cut it off
         if self.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP:
             self._starting = terminated | truncated
         return obs, reward, terminated, truncated, infos
