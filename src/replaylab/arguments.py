@@ -283,7 +283,7 @@ class Axes:
         """Return the array."""
         shape = f"({', '.join(('...',) * self.leading + self.letters)}{',' * (not self.leading)})"
         try:
-            array = np.asarray(value)
+            array = np.asarray(value.detach() if hasattr(value, "detach") else value)  # PyTorch's gradients
         except (TypeError, ValueError):
             raise Unfit(f"an array of shape {shape}", ShapeError) from None
         if array.dtype.kind not in "biuf":
@@ -318,7 +318,7 @@ class WholeAxes(Axes):
         numbers = super().__call__(value)
         if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (np.abs(numbers) < LARGEST)).all():
             raise Unfit("whole numbers", DtypeError)
-        return np.asarray(value).astype(np.int64)
+        return np.asarray(value.detach() if hasattr(value, "detach") else value).astype(np.int64)
 
 
 def wholes(*letters: str) -> WholeAxes:

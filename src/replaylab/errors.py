@@ -19,7 +19,8 @@ Each is also the built-in a caller would expect, so ``except ValueError`` works 
     └── MissingCoreError (ImportError)   the compiled core is not built
 
 A message names the field, the rule, the value that was given, and the mend. After any of them the
-buffer is exactly as it was before the call.
+buffer is exactly as it was before the call; but where a function of yours fails while a batch is drawn (the
+score of `LaBER`, the reward of `Hindsight`), its random stream has moved on.
 """
 
 __all__ = [

@@ -217,3 +217,11 @@ def test_what_their_batches_cannot_hold_is_refused():
         ReplayBuffer(9, BOX, DISCRETE, "cpu", transforms=[FrameStack(4)])
     with pytest.raises(FieldError, match="`observation_space` must be Box"):
         ReplayBuffer(9, spaces.Dict({"a": BOX}), DISCRETE, "cpu")
+
+
+def test_infos_of_environments_that_reset_in_the_same_step_are_believed():
+    rb = ReplayBuffer(10, spaces.Box(0, 1, (1,)), spaces.Discrete(2), "cpu")
+    same = np.zeros((1, 1), np.float32)
+    for step in range(6):
+        rb.add(same, same, np.array([0]), np.zeros(1), np.array([step % 2 == 1]), [{}])
+    assert rb.size() == 6

@@ -81,7 +81,7 @@ def test_pictures_stay_as_they_are_given():
     _, steps = loaded(table(**given))
     np.testing.assert_array_equal(steps["obs"]["images"]["top"][:5], pictures[:5])
     assert steps["obs"]["images"]["top"].max() <= 1.001
-    with pytest.raises(DtypeError, match="`observation.images.top` must hold whole 255ths"):
+    with pytest.raises(DtypeError, match=r"`observation\.images\.top` must hold whole 255ths"):
         loaded(table(**given), pictures="uint8")
 
 

@@ -231,7 +231,8 @@ class ReplayBuffer:
             truncated=cut_off,
         )
         over = ended | cut_off
-        self._unexplained = (after.copy(), over) if told is None and over.any() else None
+        unexplained = told is None and isinstance(infos, Mapping) and over.any()  # who gives a list resets at once
+        self._unexplained = (after.copy(), over) if unexplained else None
 
     def extend(self, *args: Any) -> None:
         """Store many time steps: the arguments of `add`, each with a time axis in front."""

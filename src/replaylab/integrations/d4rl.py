@@ -42,7 +42,8 @@ def episodes(
 
     Raises:
         FieldError: An array is missing.
-        ShapeError: The arrays' lengths differ, observations have two shapes, or one of one number a step is neither (N,) nor (N, 1).
+        ShapeError: The arrays' lengths differ, observations have two shapes, or one of one number a step is neither
+            (N,) nor (N, 1).
         ConfigError: Nothing tells what ``terminals`` say, and it is not given.
 
     Example:

@@ -39,9 +39,9 @@ def episodes(
             ``next.truncated``. Or a table of them: name → array (N, ...).
         done: What ``next.done`` says where there is no ``next.truncated``: that the task ended, as in LeRobot's own
             buffer, or that the recording did.
-        pictures: "uint8": camera pictures (``observation.image`` and ``observation.images.*`` of two or more axes) become
-            again what cameras give, from whole 255ths in floats, as LeRobot hands them out: a quarter of the memory,
-            and 255 times the numbers. None: every value stays as it is.
+        pictures: "uint8": camera pictures (``observation.image`` and ``observation.images.*`` of two or more axes)
+            become again what cameras give, from whole 255ths in floats, as LeRobot hands them out: a quarter of the
+            memory, and 255 times the numbers. None: every value stays as it is.
         extra: More fields of a step: the field's name → the frame's, as in ``{"helped": "complementary_info.helped"}``.
 
     Raises:
@@ -120,9 +120,7 @@ def _parts(table: dict[str, npt.NDArray[Any]]) -> Iterator[dict[str, npt.NDArray
         yield {name: column[begin:end] for name, column in table.items()}
 
 
-def _episode(
-    table: Mapping[str, Any], names: Mapping[str, str], done_is: str, pixels: bool
-) -> dict[str, Any] | None:
+def _episode(table: Mapping[str, Any], names: Mapping[str, str], done_is: str, pixels: bool) -> dict[str, Any] | None:
     """Return an episode of T + 1 observations; None where there is no whole step."""
     count = len(table["episode_index"])
     ended, cut_off = (_flags(table, name, count) for name in ("next.done", "next.truncated"))
@@ -178,7 +176,7 @@ def _as_pixels(name: str, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
             f"with `pictures` as uint8, `{name}` must hold whole 255ths, but holds others between {column.min()} and "
             f"{column.max()}; leave `pictures` out, so that it stays {column.dtype}"
         )
-    return pixels
+    return np.asarray(pixels)
 
 
 def _names(frame: Any) -> str:

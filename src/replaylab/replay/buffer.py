@@ -466,7 +466,7 @@ class ReplayBuffer(Episodic):
 
     def _replay_tape(self, player: TapePlayer, batch_size: int) -> Batch:
         with player.lock.held():
-            ids, columns = player.draw(batch_size, self.replicas)
+            ids, columns = player.draw(batch_size, self.replicas, self.min_size)
             self._layout.relabel(columns)
             own = {"weight": np.ones(ids.shape, np.float32), "probability": np.full(ids.shape, np.nan), "id": ids}
             return self._layout.batch(columns | own)

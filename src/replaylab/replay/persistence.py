@@ -161,8 +161,9 @@ class Persistent(Configured):
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Take over, in place, what a buffer of the same declaration wrote with `save`.
 
-        The buffer stays the same object, so that its holders continue with it, also those of its methods. Samplers and functions of the user's own
-        are kept, as no snapshot holds them; so is where the rows lie, if the snapshot's are in a `storage`.
+        The buffer stays the same object, so that its holders continue with it, also those of its methods.
+        Samplers and functions of the user's own are kept, as no snapshot holds them; so is where the rows lie, if the
+        snapshot's are in a `storage`.
 
         Args:
             path: The folder.

@@ -55,6 +55,7 @@ class TestWeights:
     WRONG = (
         [1.0, np.nan],
         [1.0, np.inf],
+        [1.0, 1e300],
         [1.0, -0.5],
         [1.0],
         [[1.0, 1.0]],
@@ -67,7 +68,9 @@ class TestWeights:
     @pytest.mark.parametrize("given", WRONG, ids=str)
     def test_that_are_none(self, given):
         buffer = filled(Weighed(given))
-        message = "`weights` of Weighed must return 2 weights, one a row, finite and not negative, but returned "
+        message = (
+            "`weights` of Weighed must return 2 weights, one a row, finite in float32 and not negative, but returned "
+        )
         with pytest.raises(ConfigError) as caught:
             buffer.sample(2)
         assert str(caught.value).startswith(message)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, PriorityError, ShapeError
-from replaylab.replay import Field, LaBER, Mixture, NStep, ReplayBuffer, Sequence, Uniform
+from replaylab.replay import Field, LaBER, Mixture, NStep, Oracle, ReplayBuffer, Sequence, Uniform
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.samplers.laber import Rescorer
 from tests.replay.laws.chi2 import assert_law
@@ -216,8 +216,22 @@ def test_what_is_kept_counts_as_drawn(replicas):
 
 def test_every_step_of_a_kept_sequence_counts():
     fields = {"x": Field(), "terminated": Field((), np.bool_), "truncated": Field((), np.bool_)}
-    options = {"sampler": LaBER(lambda pool: pool.id == 0), "transforms": [Sequence(2, overlap=0)], "count_replays": True}
+    options = {
+        "sampler": LaBER(lambda pool: pool.id == 0),
+        "transforms": [Sequence(2, overlap=0)],
+        "count_replays": True,
+    }
     buffer = ReplayBuffer(4, fields, seed=0, **options)
     buffer.extend(x=range(4), terminated=[False] * 4, truncated=[False] * 4)
     buffer.sample(3)
     assert buffer.replay_counts()[0].tolist() == [3, 3, 0, 0]
+
+
+def test_scores_may_have_a_gradient():
+    torch = pytest.importorskip("torch")
+    scale = torch.ones(1, requires_grad=True)
+    assert 0 not in make(lambda pool: scale * torch.as_tensor(pool.x)).sample(4).x
+    assert Sequence(2, overlap=0).priority(torch.ones((1, 2), requires_grad=True), np.ones((1, 2))).tolist() == [1.0]
+    oracle = ReplayBuffer(5, {"x": Field()}, sampler=Oracle(lambda ids: scale.double() * torch.as_tensor(ids)))
+    oracle.extend(x=range(5))
+    assert oracle.sample(1).id.tolist() == [4]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from replaylab import Field, ReplayBuffer
-from replaylab.errors import ConfigError, ShapeError, SnapshotError, StorageError
+from replaylab.errors import ConfigError, EmptyBufferError, ShapeError, SnapshotError, StorageError
 from replaylab.replay import Prioritized, Sequence, Tape, TapeWriter, Uniform
 from replaylab.replay.samplers.tape_file import PIECE, TapeReader
 
@@ -203,3 +203,15 @@ class TestWhatDoesNotFit:
         assert Tape("x").needs_order
         assert not Tape("x").wants_feedback
         assert Uniform() != Tape("x")
+
+
+def test_the_tape_waits_for_min_size(tmp_path):
+    writer = TapeWriter()
+    writer.append(np.array([0, 1]))
+    writer.write(tmp_path / "one.tape")
+    waiting = ReplayBuffer(10, {"x": Field()}, sampler=Tape(str(tmp_path / "one.tape")), min_size=3, seed=0)
+    waiting.extend(x=[1.0, 2.0])
+    with pytest.raises(EmptyBufferError, match="min_size=3, but only 2 steps"):
+        waiting.sample(2)
+    waiting.add(x=3.0)
+    assert waiting.sample(2).id.tolist() == [0, 1]

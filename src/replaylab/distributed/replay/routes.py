@@ -71,14 +71,14 @@ class Routes:
         """Yield what goes where, of columns ``T e *shape`` and of which of their steps are given, (T, e)."""
         if not len(given):
             return
-        ends = np.zeros(given.shape, np.bool_)
+        ends: Flags = np.zeros(given.shape, np.bool_)
         for name in ENDS if self._told_ends else ():
             ends |= (columns[name] != 0).reshape(given.shape)
         stored = self._without_resets(given, ends) if self._skips else given
         ran = self._ran
         if self._alone:
             ends = (ran + np.cumsum(stored, 0)) % self._run == 0
-        over = stored & ends
+        over: Flags = stored & ends
         if stored.all() and not over[:-1].any() and (self._home == self._home[0]).all():  # all to one shard
             shard, episodes = int(self._home[0]), np.empty(given.shape, np.int64)
             episodes[:] = self._episode
@@ -86,7 +86,7 @@ class Routes:
             self._leave(over[-1])
             yield Route(shard, (slice(None), slice(None)), np.arange(given.shape[1]), stored, episodes, ran)
             return
-        before = np.cumsum(over, 0) - over  # how many episodes each environment has ended before this step
+        before: Ids = np.cumsum(over, 0) - over  # how many episodes each environment has ended before this step
         home, episodes = (self._home + before) % self._shards, self._episode + before
         count = ran + np.cumsum(stored, 0)
         self._ran = count[-1] - np.where(over, count, 0).max(0)
@@ -97,7 +97,7 @@ class Routes:
             first, last = rows[0], rows[-1] + 1
             gaps = len(rows) < last - first or len(envs) < mine.shape[1]
             at: Any = np.ix_(rows, envs) if gaps else (slice(first, last), slice(None))
-            begun = before[mine.argmax(0)[envs], envs] == 0  # before this call
+            begun: Flags = before[mine.argmax(0)[envs], envs] == 0  # before this call
             yield Route(shard, at, envs, mine[at], episodes[at], np.where(begun, ran[envs], 0))
 
     def end_episode(self, asked: Flags) -> list[tuple[int, Ids]]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.arguments import LARGEST_AXIS, check, function, whole
 from replaylab.errors import PriorityError, ShapeError
+from replaylab.replay.data.arrays import on_cpu
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import map_leaves
 from replaylab.replay.data.seeding import PythonDraws
@@ -89,7 +90,7 @@ class Rescorer(PythonDraws):
 
     def _scores(self, pool: Batch) -> Floats:
         """Return the caller's scores as (R, m·B), all 1 where all are 0."""
-        scores = np.array(self.sampler.score(pool), np.float64)
+        scores = np.asarray(on_cpu(self.sampler.score(pool))).astype(np.float64)
         if scores.shape != pool.id.shape:
             raise ShapeError(
                 f"`score` of LaBER must return one score for each row of the pool, shape {pool.id.shape}, but "

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from replaylab import _core
 from replaylab.arguments import check, place, whole
-from replaylab.errors import ConfigError, IdError
+from replaylab.errors import ConfigError, EmptyBufferError, IdError
 from replaylab.replay.data.seeding import PythonDraws
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.samplers.tape_file import Ids, TapeReader
@@ -97,13 +97,20 @@ class TapePlayer(PythonDraws):
         self._origins = (np.arange(replicas) + sampler.shift) % self._tape.replicas
         self._played = 0
 
-    def draw(self, batch_size: int, replicas: int | None) -> tuple[Ids, dict[str, Any]]:
+    def draw(self, batch_size: int, replicas: int | None, min_size: int) -> tuple[Ids, dict[str, Any]]:
         """Return the ids of the next draw, ``[R] B``, and its rows; the tape moves on.
 
         Raises:
             ConfigError: The tape's draws have another number of rows, or it is at its end, or a step is not stored
                 here, or not any more: the recorded run stored otherwise, which more steps do not mend.
+            EmptyBufferError: Less than `min_size` is stored; the tape stays where it is.
         """
+        least = min(self._core.counts()[0])
+        if min_size > max(least, 1):
+            raise EmptyBufferError(
+                f"the buffer was made with min_size={min_size}, but only {least} steps are stored; add more steps "
+                "before sampling"
+            )
         tape, path = self._tape, self.sampler.path
         if batch_size != tape.rows:
             raise ConfigError(

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from replaylab import _core
 from replaylab.arguments import check, function
 from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.replay.data.arrays import on_cpu
 from replaylab.replay.samplers.custom.records import Record
 from replaylab.replay.samplers.sampler import Sampler
 
@@ -166,7 +167,7 @@ class TopScores(CustomSampler):
         return view.ids[self._best(view, batch_size)]
 
     def _best(self, view: View, batch_size: int) -> Ids:
-        scores = np.asarray(self.scores(view))
+        scores = np.asarray(on_cpu(self.scores(view)))
         if scores.shape != view.ids.shape or scores.dtype.kind not in "biuf" or np.isnan(scores).any():
             raise ConfigError(
                 f"`score` of {type(self).__name__} must return one number for each of {len(view)} ids, none of them "

@@ -143,10 +143,10 @@ class CustomState(PythonDraws):
             f"`weights` of {type(self.sampler).__name__}", self.sampler.weights(view, probabilities, progress)
         )
         sound = weights.shape == probabilities.shape and weights.dtype.kind in "biuf"
-        if not sound or not (np.isfinite(weights) & (weights >= 0)).all():
+        if not sound or not ((weights >= 0) & (weights <= np.finfo(np.float32).max)).all():
             raise ConfigError(
                 f"`weights` of {type(self.sampler).__name__} must return {len(probabilities)} weights, one a row, "
-                f"finite and not negative, but returned {weights!r}"
+                f"finite in float32 and not negative, but returned {weights!r}"
             )
         return weights.astype(np.float64)
 
