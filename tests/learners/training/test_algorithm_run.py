@@ -147,5 +147,5 @@ def test_what_belongs_to_our_own_loop_is_refused(tmp_path):
 
 
 def test_numbers_that_are_none_are_refused(registered):
-    with pytest.raises(NonFiniteError, match="`reward` of Spoilt-v0 must be finite, but seed 6 got nan in step 1"):
+    with pytest.raises(NonFiniteError, match="`reward` of Spoilt-v0 must be finite, but seed 6 got nan in step 2;"):
         train(config(env_id="Spoilt-v0", eval_every=None), [6])

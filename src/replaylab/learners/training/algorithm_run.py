@@ -158,7 +158,7 @@ class AlgorithmRun:
         Raises:
             NonFiniteError: A reward or an observation is NaN or infinite.
         """
-        check_step(step.reward, step.next_obs, None, step.ended, self.env_id, self.seeds, self.clock.steps)
+        check_step(step.reward, step.next_obs, None, step.ended, self.env_id, self.seeds, self.clock.steps + 1)
         self.clock.step()
         self.clock.end(step.ended)
         ids = np.array([self.clock.steps - 1])
