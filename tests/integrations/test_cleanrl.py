@@ -13,7 +13,7 @@ gym = pytest.importorskip("gymnasium")
 from gymnasium import spaces  # noqa: E402
 from gymnasium.vector import AutoresetMode, SyncVectorEnv  # noqa: E402
 
-from replaylab.errors import ConfigError, FieldError  # noqa: E402
+from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError  # noqa: E402
 from replaylab.integrations.cleanrl import ReplayBuffer  # noqa: E402
 from replaylab.replay import FrameStack, Hindsight, Linear, NStep, Prioritized, Sequence  # noqa: E402
 
@@ -225,3 +225,29 @@ def test_infos_of_environments_that_reset_in_the_same_step_are_believed():
     for step in range(6):
         rb.add(same, same, np.array([0]), np.zeros(1), np.array([step % 2 == 1]), [{}])
     assert rb.size() == 6
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "says"),
+    [
+        ({"obs": np.zeros((2, 2, 3))}, ShapeError, r"`obs` must be of shape \(2, 3, 2\), but got \(2, 2, 3\)"),
+        ({"next_obs": np.zeros((3, 2, 2))}, ShapeError, "`next_obs` must be of shape"),
+        (
+            {"action": np.array([1.0, 0.5])},
+            DtypeError,
+            r"`action` must hold whole numbers.* but got .*0\.5",
+        ),
+        ({"action": np.array([1.0, np.nan])}, DtypeError, "`action` must hold whole numbers"),
+        ({"action": np.zeros(3, int)}, ShapeError, "`action` must be of shape"),
+        ({"reward": np.zeros(3)}, ShapeError, r"`reward` must be of shape \(2,\), but got \(3,\)"),
+    ],
+)
+def test_values_of_another_shape_are_refused_and_none_is_cut_to_fit(changed, error, says):
+    made = ReplayBuffer(10, spaces.Box(-1, 1, (3, 2)), spaces.Discrete(2), "cpu", n_envs=2)
+    step = {"obs": np.zeros((2, 3, 2)), "next_obs": np.zeros((2, 3, 2)), "action": np.zeros(2, int)}
+    step |= {"reward": np.zeros(2), "done": np.zeros(2, bool), "infos": {}}
+    with pytest.raises(error, match=says):
+        made.add(**step | changed)
+    assert made.size() == 0
+    made.add(**step | {"action": np.array([[1.0], [0.0]]), "reward": np.zeros((2, 1))})  # what differs by axes of 1
+    assert made.size() == 1

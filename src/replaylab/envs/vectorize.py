@@ -48,7 +48,8 @@ def make_vector_env(
     """Return E copies of a registered Gymnasium environment, copy i depending on seed i alone.
 
     CartPole, Acrobot, MountainCar, Taxi, CliffWalking, FrozenLake and the library's own (``replaylab/...``) are stepped
-    in one vectorised call, any other environment, and any that is to be rendered, by Gymnasium's `SyncVectorEnv`.
+    in one vectorised call, as is what is registered with a ``vector_entry_point`` alone (`BatchedEnv`), any other
+    environment, and any that is to be rendered, by Gymnasium's `SyncVectorEnv`.
     Atari games come from `make_atari`.
 
     Args:
@@ -84,7 +85,7 @@ def make_vector_env(
         spec = spec_of(env_id)
         check_map(spec, kwargs)
         vectorised = VECTORISED.get(str(spec.entry_point))
-        if spec.namespace == "replaylab":
+        if spec.namespace == "replaylab" or spec.entry_point is None:
             vectorised = spec.vector_entry_point
         if vectorised is not None and kwargs.get("render_mode") is None and not kwargs.get("fickle_passenger"):
             kwargs.pop("render_mode", None)

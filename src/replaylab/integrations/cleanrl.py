@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import checked, flag, one_of, optional, whole
-from replaylab.errors import ConfigError, FieldError, MissingExtraError
+from replaylab.errors import ConfigError, DtypeError, FieldError, MissingExtraError, ShapeError
 from replaylab.replay import Field, FrameStack, NStep, Sampler, Seed, Storage, Transform, Uniform
 from replaylab.replay import ReplayBuffer as Replay
 
@@ -209,9 +209,9 @@ class ReplayBuffer:
             ShapeError, DtypeError: A value does not fit the spaces.
         """
         shape = (self.n_envs, *self.obs_shape)
-        before, after = np.asarray(obs).reshape(shape), np.asarray(next_obs).reshape(shape)
-        rewards = np.asarray(reward, np.float32).reshape(self.n_envs)
-        ended = np.asarray(done, np.bool_).reshape(self.n_envs)
+        before, after = _shaped("obs", obs, shape), _shaped("next_obs", next_obs, shape)
+        rewards = _shaped("reward", reward, (self.n_envs,)).astype(np.float32)
+        ended = _shaped("done", done, (self.n_envs,)).astype(np.bool_)
         cut_off = np.zeros(self.n_envs, np.bool_) if truncated is None else self._mask(truncated)
         told = None
         if isinstance(infos, Mapping):
@@ -224,7 +224,7 @@ class ReplayBuffer:
         self._check_resets(before, rewards, ended)
         self.replay.add(
             obs=before,
-            action=np.asarray(action, self.replay.fields["action"].dtype).reshape(self.n_envs, self.action_dim),
+            action=self._actions(action),
             reward=rewards,
             next_obs=after,
             terminated=ended,
@@ -319,6 +319,13 @@ class ReplayBuffer:
         rows: npt.NDArray[Any] = columns[name]
         return rows.reshape(self.buffer_size, self.n_envs, *rows.shape[1:])
 
+    def _actions(self, action: Any) -> npt.NDArray[Any]:
+        given = _shaped("action", action, (self.n_envs, self.action_dim))
+        dtype = self.replay.fields["action"].dtype
+        if np.dtype(dtype).kind in "iu" and given.dtype.kind == "f" and not (given == np.rint(given)).all():
+            raise DtypeError(f"`action` must hold whole numbers, as the action space does, but got {given.tolist()}")
+        return given.astype(dtype, copy=False)
+
     def _mask(self, value: Any) -> npt.NDArray[np.bool_]:
         return np.asarray(value, np.bool_).reshape(self.n_envs)
 
@@ -345,6 +352,16 @@ class ReplayBuffer:
                 "(AutoresetMode.NEXT_STEP, Gymnasium 1.x's default), which is no transition; make them with "
                 'autoreset_mode=AutoresetMode.SAME_STEP, or this buffer with autoreset="next_step"'
             )
+
+
+def _shaped(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return a value in the shape that is stored, which may differ from its own by axes of 1 alone."""
+    array = np.asarray(value)
+    if array.shape == shape:
+        return array
+    if [n for n in array.shape if n != 1] != [n for n in shape if n != 1]:
+        raise ShapeError(f"`{name}` must be of shape {shape}, but got {array.shape}")
+    return array.reshape(shape)
 
 
 def _shape(space: Any, name: str) -> tuple[int, ...]:

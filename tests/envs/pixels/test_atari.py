@@ -182,6 +182,8 @@ class TestWithTheEmulator:
             make_atari("ALE/Pong-v5", frame_stack=0)
         with pytest.raises(ConfigError, match="frame_skip"):
             make_atari("ALE/Pong-v5", frame_skip=0)
+        with pytest.raises(ConfigError, match=r"`obs_type` must be left out: .* but got 'ram'"):
+            make_vector_env("ALE/Pong-v5", 1, obs_type="ram")
 
     def test_a_missing_rom_is_told(self, monkeypatch, tmp_path):
         monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))

@@ -56,17 +56,18 @@ def make_atari(
         episodic_life: A life lost terminates the episode; the next one continues with the same game.
         max_episode_steps: Where episodes are cut, in steps of `frame_skip` frames. The game has a limit of its own
             beside it, of 108,000 frames (`max_num_frames_per_episode`).
-        **kwargs: For the game, such as render_mode, repeat_action_probability, mode, difficulty.
+        **kwargs: For the game, such as render_mode, repeat_action_probability, mode, difficulty. Not ``obs_type``.
 
     Raises:
         MissingExtraError: The emulator or OpenCV is not installed.
         ConfigError: No game has this name, it cannot be loaded, or an option is out of its range.
     """
+    if "obs_type" in kwargs:
+        raise ConfigError(f"`obs_type` must be left out: observations are grey frames, but got {kwargs['obs_type']!r}")
     _need_emulator(env_id)
     try:
         sticky = kwargs.pop("repeat_action_probability", gym.spec(env_id).kwargs.get("repeat_action_probability", 0.0))
-        screen = {"obs_type": "grayscale"} | kwargs  # whose colours nobody looks at
-        env = gym.make(env_id, frameskip=1, repeat_action_probability=0.0, **screen)
+        env = gym.make(env_id, obs_type="grayscale", frameskip=1, repeat_action_probability=0.0, **kwargs)
         env = StickyActions(env, checked("repeat_action_probability", sticky, FRACTION)) if sticky else env
         env = AtariPreprocessing(env, noop_max=noop_max, frame_skip=frame_skip, screen_size=screen_size)
     except gym.error.DependencyNotInstalled as error:
