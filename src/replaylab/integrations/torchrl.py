@@ -237,7 +237,8 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         if rows != len(self.priorities):
             raise ConfigError(
                 f"the storage holds {rows:,} rows, but the sampler was told of {len(self.priorities):,}: others were "
-                "written past this buffer; add rows through the buffer that has the sampler"
+                "written past this buffer; add rows through the buffer that has the sampler, or, where the storage was "
+                "filled before, call sample() once before the first extend()"
             )
 
 
