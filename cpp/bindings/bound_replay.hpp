@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,13 +52,9 @@ class BoundReplay {
         replay_ = std::make_unique<Replay>(std::move(config));
     }
 
-    ~BoundReplay() { Py_XDECREF(heir_.load()); }
-
     // From now on steps that are added by name here go to `heir`, declared alike: whoever kept a bound method
     // of a buffer that was restored adds to what took this one's place.
-    void hand_over(nb::object heir) {
-        if (heir_.load() == nullptr) heir_.store(heir.release().ptr());
-    }
+    void hand_over(nb::object heir) { heir_.take(std::move(heir)); }
 
     nb::object add(const nb::dict& values, nb::handle where) { return extend(values, where, -1); }
 
@@ -91,7 +86,7 @@ class BoundReplay {
     // add or extend (where=None, final_obs=None, **fields) as Python calls it: names in a tuple beside the
     // values, which mostly come in the declared order and, being interned, are the very same strings.
     nb::object add_by_name(const char* call, bool many_steps, PyObject* const* values, PyObject* names) {
-        if (PyObject* heir = heir_.load(std::memory_order_acquire))
+        if (PyObject* heir = heir_.get())
             return nb::inst_ptr<BoundReplay>(heir)->add_by_name(call, many_steps, values, names);
         await_draws();
         const std::size_t given = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_Size(names));
@@ -325,7 +320,7 @@ class BoundReplay {
         return replay_->turns().frozen_elsewhere();
     }
     NB_NOINLINE void await_thaw() {
-        wait([this] { return replay_->turns().wait_for_thaw(); });
+        wait_heard([this] { return replay_->turns().wait_for_thaw(); });
     }
 
     Asked ask(nb::object self) { return Asked(std::move(self), *replay_); }
@@ -476,19 +471,7 @@ class BoundReplay {
     }
 
     NB_NOINLINE void await_these(std::int64_t asked) {
-        wait([this, asked] { return replay_->turns().wait_for_draws(asked); });
-    }
-
-    // Waits until it is over, and sees to signals meanwhile, so that Ctrl-C is heard.
-    template <typename Over>
-    void wait(Over over) {
-        for (;;) {
-            {
-                const WithoutGil no_gil;
-                if (over()) return;
-            }
-            see_to_signals();
-        }
+        wait_heard([this, asked] { return replay_->turns().wait_for_draws(asked); });
     }
 
     std::vector<FieldBorder> fields_;
@@ -509,8 +492,7 @@ class BoundReplay {
     FieldBorder slot_ = int64_field("slot");
     FieldBorder where_ = bool_field("where");
     std::unique_ptr<Replay> replay_;
-    std::atomic<PyObject*> heir_{
-        nullptr};  // owned; what takes steps in this one's place, once it was replaced
+    Heir heir_;
 };
 
 }  // namespace replaylab

@@ -50,6 +50,18 @@ inline void see_to_signals() {
     if (with_gil([] { return PyErr_CheckSignals(); }) != 0) nb::raise_python_error();
 }
 
+// Waits until it is over, and sees to signals meanwhile, so that Ctrl-C is heard.
+template <typename Over>
+void wait_heard(Over over) {
+    for (;;) {
+        {
+            const WithoutGil no_gil;
+            if (over()) return;
+        }
+        see_to_signals();
+    }
+}
+
 // Opens the rows outside that a declaration asks for. Called without the GIL.
 inline std::unique_ptr<MappedRows> rows_outside(MappedConfig asked, const ReplayConfig& config) {
     asked.capacity = config.capacity;

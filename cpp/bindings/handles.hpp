@@ -1,8 +1,9 @@
-// Handles that Python holds of a replay for a while: rows that stay as they are, a draw that was asked for.
+// Handles of a replay for a while: rows that stay as they are, a draw asked for, what took its place.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
 
@@ -12,6 +13,23 @@
 namespace replaylab {
 
 namespace nb = nanobind;
+
+// What takes steps in a replay's place once it was replaced: nothing, or a replay, which it owns.
+class Heir {
+  public:
+    Heir() = default;
+    Heir(const Heir&) = delete;
+    Heir& operator=(const Heir&) = delete;
+    ~Heir() { Py_XDECREF(replay_.load()); }
+
+    void take(nb::object replay) {
+        if (get() == nullptr) replay_.store(replay.release().ptr(), std::memory_order_release);
+    }
+    PyObject* get() const { return replay_.load(std::memory_order_acquire); }
+
+  private:
+    std::atomic<PyObject*> replay_{nullptr};
+};
 
 // Rows that stay as they are until this ends, or dies; and all else as it was when it began.
 class Frozen {

@@ -331,9 +331,8 @@ void Replay::count(const std::int64_t* given, std::int64_t n) {
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         slots_.clear();
-        for (std::int64_t k = r * n; k < (r + 1) * n; ++k)
-            if (one.ring.holds(ids[k]))
-                slots_.push_back(one.ring.slot(ids[k]));  // else overwritten meanwhile
+        for (const std::int64_t* id = ids + r * n; id < ids + (r + 1) * n; ++id)
+            if (one.ring.holds(*id)) slots_.push_back(one.ring.slot(*id));  // else overwritten meanwhile
         assembly_.find_own(source(r), slots_.data(), static_cast<std::int64_t>(slots_.size()));
         count(one, n);
     }

@@ -21,7 +21,7 @@ def nested(steps, rng):
     return {
         "obs": {"pose": rng.normal(size=(steps + 1, 3)), "rooms": (rng.integers(5, size=steps + 1),) * 2},
         "action": (rng.integers(3, size=steps), rng.normal(size=(steps, 2)).astype(np.float32)),
-        "reward": rng.normal(size=steps).astype(np.float32),
+        "reward": rng.normal(size=steps),
         "log_prob": rng.normal(size=steps).astype(np.float16),
         "terminated": np.arange(steps) == steps - 1,
         "truncated": np.zeros(steps, bool),

@@ -21,8 +21,8 @@ with suppress(ModuleNotFoundError):  # `main` says that the lab extra is missing
     from tyro.conf import arg
 
 STEPS = 50_000
-"""Of each seed, where the command line says nothing. So for the options below: None is what was not given, which
---resume must tell from a default that was."""
+"""Of each seed, where the command line says nothing. Below, None is what was not given: --resume tells it from a
+default that was."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,18 @@ class TrainCommand:
     Example: replaylab train --strategy prioritized --actors 4 --shards 2 --save runs/mine
     """
 
-    env: str | None = None
-    """Gymnasium environment id. None: CartPole-v1."""
+    env: Annotated[str | None, arg(help_behavior_hint="(default: CartPole-v1)")] = None
+    """Gymnasium environment id."""
 
-    strategy: str | None = None
+    strategy: Annotated[str | None, arg(help_behavior_hint="(default: uniform)")] = None
     """Replay strategy: none, uniform, prioritized, rank_based, combined, recency, any other a study takes, or your own
-    as module:Class. None given: uniform."""
+    as module:Class."""
 
     strategy_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Options of the strategy, values as in TOML: alpha=0.7."""
 
-    learner: str | None = None
-    """Learner: dqn, dqn_as_published, q_learning, sarsa, expected_sarsa, sb3; or your own as module:Class. None
-    given: dqn."""
+    learner: Annotated[str | None, arg(help_behavior_hint="(default: dqn)")] = None
+    """Learner: dqn, dqn_as_published, q_learning, sarsa, expected_sarsa, sb3; or your own as module:Class."""
 
     learner_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
     """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]."""
@@ -68,8 +67,8 @@ class TrainCommand:
     seeds: int | None = None
     """How many seeds; all are trained together. None: 10, and with --actors 1."""
 
-    first_seed: int | None = None
-    """Number of the first seed. None: 0."""
+    first_seed: Annotated[int | None, arg(help_behavior_hint="(default: 0)")] = None
+    """Number of the first seed."""
 
     steps: int | None = None
     """Environment steps of each seed. None: 50,000, or as many as --episodes take."""
@@ -80,11 +79,11 @@ class TrainCommand:
     eval_every: int | None = None
     """Environment steps between greedy evaluations; None: a twentieth of the budget."""
 
-    eval_episodes: int | None = None
-    """Episodes of one evaluation. None: 10."""
+    eval_episodes: Annotated[int | None, arg(help_behavior_hint="(default: 10)")] = None
+    """Episodes of one evaluation."""
 
-    held_out: int | None = None
-    """States, seen by a random policy beforehand, whose mean of max Q each evaluation records. None: 0."""
+    held_out: Annotated[int | None, arg(help_behavior_hint="(default: 0)")] = None
+    """States, seen by a random policy beforehand, whose mean of max Q each evaluation records."""
 
     out: Path | None = None
     """Write every metric to this Parquet file, in the columns of a study's results."""
@@ -131,8 +130,8 @@ class TrainCommand:
         self._check_saving()
         trainer = self._trainer()
         folder = self.resume or self.save
-        self._check_resumable(trainer)
         population = saved_population(self.resume) if self.resume else self._population(described_population)
+        self._check_resumable(trainer)
         for option in ("out", "video", "tensorboard", "save"):
             check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
         check_no_run("train", self.save)

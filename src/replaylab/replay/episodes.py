@@ -45,8 +45,8 @@ class Episodic(Rows):
         Args:
             episodes: Mappings of the arguments of `extend_episode`.
             capacity: C. None: as many as all the episodes' steps, which are then in memory twice meanwhile.
-            fields: The fields of a step. None: those of the first episode, in its dtypes; but floating rewards become
-                float32, as `NStep` and other transforms need them.
+            fields: The fields of a step. None: those of the first episode, in its dtypes; but with transforms floating
+                rewards become float32, as `NStep` and others need them.
             **options: The constructor's; ``next_obs`` is "derived" unless it is given.
 
         Raises:
@@ -72,7 +72,12 @@ class Episodic(Rows):
             raise ConfigError("`episodes` must hold at least one episode, whose fields those of the buffer are")
         steps_in(first)  # whether it is one
         options = {"next_obs": "derived"} | options
-        buffer = cls(capacity, fields or fields_of_episode(first), **options)  # type: ignore[call-arg] # ReplayBuffer's
+        if not fields:
+            fields = fields_of_episode(first)
+            reward = fields.get("reward")
+            if options.get("transforms") and isinstance(reward, Field) and np.dtype(reward.dtype).kind == "f":
+                fields["reward"] = Field(reward.shape, np.float32)
+        buffer = cls(capacity, fields, **options)  # type: ignore[call-arg] # ReplayBuffer's
         for episode in chain([first], coming):
             steps_in(episode)  # whether it is one
             buffer.extend_episode(**episode)
@@ -202,16 +207,13 @@ def steps_in(episode: Mapping[str, Any]) -> int:
 
 
 def fields_of_episode(episode: Mapping[str, Any]) -> dict[str, Tree]:
-    """Return the fields that hold an episode's steps as they are; floating rewards become float32, as transforms need.
+    """Return the fields that hold an episode's steps as they are.
 
     Example:
         >>> fields_of_episode({"obs": np.zeros((3, 2), np.uint8), "reward": np.zeros(2)})["next_obs"]
         Field((2,), uint8)
     """
     found = {name: map_leaves(_field, value) for name, value in episode.items() if name not in ENDS}
-    reward = found.get("reward")
-    if isinstance(reward, Field) and np.dtype(reward.dtype).kind == "f":
-        found["reward"] = Field(reward.shape, np.float32)
     return found | ({"next_obs": found["obs"]} if "obs" in found else {}) | dict.fromkeys(ENDS, Field((), np.bool_))
 
 

@@ -42,6 +42,8 @@ def run_study(
     began = time.perf_counter()
     with folder.owned():
         folder.refuse_another()
+        if not folder.has_records:
+            folder.write_records()
         leftovers.clear(folder.path / "failures")
         damaged = folder.set_aside_damaged()
         planned = folder.populations

@@ -99,6 +99,11 @@ class StudyFolder:
                     f"{self.path} holds the study {there!r}, not {self.spec.name!r}. Give another folder (--out)."
                 )
 
+    @property
+    def has_records(self) -> bool:
+        """Whether a run has begun here."""
+        return (self.path / "study.json").is_file()
+
     def write_records(self) -> None:
         """Write the study's settings, and the machine that runs it.
 
