@@ -27,12 +27,12 @@ class Corridor(BatchedEnv):
 
 
 def test_it_is_learned():
-    gym.register("Corridor-v0", vector_entry_point=Corridor)
+    gym.register("VectorCorridor-v0", vector_entry_point=Corridor)
     try:
         config = TrainingConfig(
-            "Corridor-v0", QLearning(gamma=1.0), Uniform(), 1_000, eval_every=1_000, eval_episodes=2
+            "VectorCorridor-v0", QLearning(gamma=1.0), Uniform(), 1_000, eval_every=1_000, eval_episodes=2
         )
         found = train(config, [0, 1])
     finally:
-        del gym.registry["Corridor-v0"]
+        del gym.registry["VectorCorridor-v0"]
     assert [found.of("eval/mean_reward", seed=seed)[1].tolist() for seed in (0, 1)] == [[-3.0], [-3.0]]
