@@ -14,13 +14,14 @@ from replaylab.replay import Batch, LaBER
 
 
 class _TdErrors:
-    """|δ| of every row of a pool by the agents as they are now, (R, m·B)."""
+    """|δ| of every row of a pool by the agents as they are now, (R, m·B); 0 where that is no number."""
 
     def __init__(self, agents: ProbedAgents) -> None:
         self.agents = agents
 
     def __call__(self, pool: Batch) -> Any:
-        return np.abs(self.agents.probe(pool).td_error)
+        error = np.abs(self.agents.probe(pool).td_error)
+        return np.where(np.isfinite(error), error, 0.0)
 
 
 class _AgentsHook(Hook):

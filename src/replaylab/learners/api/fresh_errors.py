@@ -13,6 +13,7 @@ import numpy.typing as npt
 from replaylab.arguments import check, instance, whole
 from replaylab.envs.vector.generators import packed, unpack
 from replaylab.errors import ConfigError
+from replaylab.learners.api.feedback import give_back
 from replaylab.learners.api.hooks import Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents, ProbedAgents, TargetAgents, Update, row_loss, target_values
 from replaylab.learners.api.random_streams import Stream, generator
@@ -75,7 +76,7 @@ class _Refreshing(Hook):
         uniform = np.stack([one.random(self.rows) for one in self._generators])
         size, next_id = (np.asarray(one)[:, None] for one in (run.replay.size, run.replay.next_id))
         ids = next_id - 1 - (uniform * size).astype(np.int64)
-        run.replay.update_priorities(ids, fresh_feedback(run, ids))
+        give_back(run.replay, ids, fresh_feedback(run, ids))
 
     def state(self) -> dict[str, Any]:
         """Return where the streams are."""

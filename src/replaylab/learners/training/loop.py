@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from replaylab.arguments import Unfit, instance, optional, place, takes, tuple_of, whole
 from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.learners.api.feedback import give_back
 from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
 from replaylab.learners.api.protocols import (
     TargetAgents,
@@ -175,9 +176,9 @@ def learn_from(batch: Batch, run: TrainingRun) -> Update:
         agents = cast("TargetAgents", run.agents)  # the run made sure
         target_q = target_values(agents, batch)
         seen = cast("ValueUpdate", agents.update(batch))
-        run.replay.update_priorities(batch.id, reducible_loss(agents, seen, target_q))
+        give_back(run.replay, batch.id, reducible_loss(agents, seen, target_q))
         return seen
     update = run.agents.update(batch)
     if run.feedback is not None:
-        run.replay.update_priorities(batch.id, update.td_error)
+        give_back(run.replay, batch.id, update.td_error)
     return update

@@ -1,6 +1,7 @@
 """Turns what happens in training into metrics."""
 
 import time
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ OF_REPLICAS = ("returns", "lengths", "newest", "looked", "recent", "episodes", "
 
 COUNTS = ("updates", "replayed")
 """What is remembered of all."""
+
+OF_DIVERGENCE = ("train/loss", "train/td_error_mean")
+"""Metrics that are infinite, or no number, where a learner has diverged."""
 
 
 class MetricsRecorder(Hook):
@@ -60,6 +64,7 @@ class MetricsRecorder(Hook):
         self.updates = self.replayed = 0
         self.latest: tuple[Update, Batch] | None = None
         self.replicas = count
+        self._diverged = set[int]()
         self._registry, self._known = MetricsRegistry(metrics), set[str]()
         self._rows: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], str, Floats]] = []
         self._looked_at, self._steps, self._taken = time.perf_counter(), 0, 0  # for the speed
@@ -125,6 +130,7 @@ class MetricsRecorder(Hook):
         full = {name: _one_each(name, value, len(due)) for name, value in numbers.items()}
         for metric, values in full.items():
             self.record(clock, metric, values, due)
+        self._warn_of_divergence(clock, full, due)
         if self._listeners:
             shown = full | self._running(clock) if "train/updates" in full else full
             for now in np.unique(clock.now[due]).tolist():  # seeds at different episodes, each at its own
@@ -179,6 +185,21 @@ class MetricsRecorder(Hook):
                 "value": np.concatenate([np.empty(0), *(row[3] for row in self._rows)]),
             }
         )
+
+    def _warn_of_divergence(self, clock: Clock, numbers: Mapping[str, Floats], due: Bools) -> None:
+        """Warn once of each seed that has nothing to learn from; it goes on, and its returns tell what comes of it."""
+        for name in OF_DIVERGENCE:
+            lost = due & ~np.isfinite(numbers.get(name, np.zeros(len(due))))
+            new = [seed for seed in self.seeds[lost].tolist() if seed not in self._diverged]
+            if new:
+                self._diverged.update(new)
+                warnings.warn(
+                    f"{'seed' if len(new) == 1 else 'seeds'} {', '.join(map(str, new))} diverged: `{name}` is "
+                    f"{numbers[name][lost][0]} by {clock.unit[:-1]} {clock.now[lost].max():,}; lower the learning rate "
+                    "or limit the gradients' norm",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
     def _running(self, clock: Clock) -> dict[str, Floats]:
         self._count_steps(clock)

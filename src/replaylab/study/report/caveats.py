@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from replaylab.number_format import counted
 from replaylab.study.plan.populations import runs_of
-from replaylab.study.report import earlier_reports, sentences
+from replaylab.study.report import divergence, earlier_reports, sentences
 from replaylab.study.report.page import Page
 from replaylab.study.report.what_ran import what_ran
 
@@ -31,7 +31,8 @@ def caveats(page: Page) -> list[str]:
         places = sentences.some([f"{c.strategy} on {c.environment} with {c.learner}" for c in alone])
         found.append(f"{places}: the baseline, {baseline}, does not run there, so nothing is compared.")
     few = sentences.few_seeds(page.spec, (len(c.seeds) for c in page.curves))
-    found += filter(None, (few, earlier_reports.warning(study, earlier_reports.seeds_of(page.curves))))
+    before = earlier_reports.warning(study, earlier_reports.seeds_of(page.curves))
+    found += filter(None, (few, before, divergence.warning(page.rows, page.curves)))
     differ = _versions_that_differ(study)
     if differ:
         found.append(f"The runs were made with different library versions: {'; '.join(differ)}.")

@@ -1,0 +1,30 @@
+"""Runs whose network diverged are named, in the report and on the terminal; the others' results are there."""
+
+import pytest
+
+from replaylab.commands import main as cli
+from replaylab.study.execution.local.in_process import InProcess
+from replaylab.study.report import divergence
+from tests.study.tiny import study
+
+TOLD = (
+    "The networks of 4 runs diverged (losses that are infinite, or no numbers): prioritized on CartPole-v1 with dqn "
+    "(seeds 0, 1, 2 and 3). Their returns are counted as they were;"
+)
+
+
+def test_a_strategy_that_diverged(tmp_path, capsys):
+    learner = {"loss": "squared", "learning_rate": 1e30}
+    prioritized = {"type": "prioritized", "learner": learner}
+    made = study(tmp_path, population=4, strategies__prioritized=prioritized)
+    with pytest.warns(RuntimeWarning, match=r"^seeds 0, 1, 2, 3 diverged: `train/loss` is "):
+        made.run(executor=InProcess())
+    assert TOLD in made.report(figure_files=False).read_text()
+    assert cli.main(["study", "report", str(tmp_path), "--no-figure-files"]) == 0
+    assert TOLD in capsys.readouterr().out
+
+
+def test_without_one_nothing_is_said(tmp_path):
+    made = study(tmp_path)
+    made.run(executor=InProcess())
+    assert divergence.warning(made.results(), made.curves()) is None
