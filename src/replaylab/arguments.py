@@ -265,6 +265,11 @@ def optional(rule: Rule[T]) -> Rule[T | None]:
     return lambda value: None if value is None else rule(value)
 
 
+def _as_array(value: Any) -> npt.NDArray[Any]:
+    """Return the array, of a tensor of PyTorch without its gradient."""
+    return np.asarray(value.detach() if hasattr(value, "detach") else value)
+
+
 @dataclass(frozen=True)
 class Axes:
     """Real numbers in an array whose last axes are these, as float64; `takes` compares the lengths of equal letters.
@@ -283,7 +288,7 @@ class Axes:
         """Return the array."""
         shape = f"({', '.join(('...',) * self.leading + self.letters)}{',' * (not self.leading)})"
         try:
-            array = np.asarray(value.detach() if hasattr(value, "detach") else value)  # PyTorch's gradients
+            array = _as_array(value)
         except (TypeError, ValueError):
             raise Unfit(f"an array of shape {shape}", ShapeError) from None
         if array.dtype.kind not in "biuf":
@@ -318,7 +323,7 @@ class WholeAxes(Axes):
         numbers = super().__call__(value)
         if not (np.isfinite(numbers) & (numbers == np.floor(numbers)) & (np.abs(numbers) < LARGEST)).all():
             raise Unfit("whole numbers", DtypeError)
-        return np.asarray(value.detach() if hasattr(value, "detach") else value).astype(np.int64)
+        return _as_array(value).astype(np.int64)  # not by way of floats, which round above 2^53
 
 
 def wholes(*letters: str) -> WholeAxes:
