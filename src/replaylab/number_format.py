@@ -1,7 +1,8 @@
 """Numbers as text: on pages, in figures and tables, on terminals. Every minus sign is a true one (−).
 
 Which function to use: `decimals` for numbers that stand in a column or a sentence with others of the same unit,
-`significant` for numbers of any size, `compact` where there is hardly room, `tick` for axes.
+`at_scale` where that unit may be any, `significant` for numbers of any size, `compact` where there is hardly room,
+`tick` for axes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,32 @@ def decimals(value: float, scale: float | None = None) -> str:
     size = abs(value if scale is None else scale)
     text = f"{value:,.{0 if size >= 99.95 else 1 if size >= 9.995 else 2}f}"
     return text.lstrip("-") if float(text.replace(",", "")) == 0 else _with_true_minus(text)
+
+
+def at_scale(value: float, scale: float) -> str:
+    """Return a number with the decimals of a scale: about three digits of it, however small or large the unit is.
+
+    Args:
+        value: the number.
+        scale: the largest size among the numbers that it stands beside.
+
+    Example:
+        >>> at_scale(0.5, scale=100.0), at_scale(0.00123, scale=0.02), at_scale(0.00123, scale=0.00005), at_scale(2e7, 2e7)
+        ('0', '0.0012', '1.23e−03', '2.00e+07')
+    """
+    if math.isinf(value):
+        return "∞" if value > 0 else f"{MINUS}∞"
+    if abs(value) >= _LARGE or 0 < scale < _SMALL:
+        return _with_true_minus(f"{value:.2e}") if value else "0"
+    if not 0 < scale < _TENTH:
+        return decimals(value, scale)
+    text = f"{value:.{2 - math.floor(math.log10(scale))}f}"
+    return _with_true_minus(text) if float(text) else text.lstrip("-")
+
+
+_LARGE, _TENTH, _SMALL = 1e7, 0.0995, 1e-4
+"""Sizes from which `at_scale` writes powers of ten, below which two decimals are too few, and below which it writes
+powers of ten again."""
 
 
 def significant(value: float, digits: int = 3) -> str:

@@ -57,10 +57,11 @@ def pretend(found: Study, gain: float, runs_differ: float = 5.0, versions: Seque
         runs_differ: The spread of its levels over seeds.
         versions: Of libraries, in turn for its populations; none: one Python for all.
     """
-    grid = np.arange(found.spec.evaluation.every, found.spec.budget.steps + 1, found.spec.evaluation.every)
+    every = found.spec.evaluation.every
     found._there.write_records()
     for population, made_with in zip(found.populations, cycle(versions or [{"python": "3"}]), strict=False):
         columns: dict[str, list[Any]] = {"seed": [], "step": [], "metric": [], "value": []}
+        grid = np.arange(every, found.spec.budget_of(population.strategy).total + 1, every)
         for seed in population.seeds:
             level = 100 + runs_differ * np.random.default_rng(seed).normal()
             own = np.random.default_rng([seed, len(population.strategy)]).normal()

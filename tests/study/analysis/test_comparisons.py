@@ -233,12 +233,27 @@ def test_budgets_of_strategies_own_are_not_matched(tmp_path):
     found = study(tmp_path, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}})
     pretend(found, 0.0)
     spec = found.spec
-    spent = [BudgetSpent("e", "l", s, spec.budget_of(s).total, 280, 2240) for s in spec.strategies]
+    spent = [BudgetSpent("CartPole-v1", "dqn", s, spec.budget_of(s).total, 280, 2240) for s in spec.strategies]
     assert sentences.budgets(spent, spec) == (
-        "Matched between strategies: updates and transitions replayed. Not matched: environment steps."
+        "Matched between strategies: updates and transitions replayed. Not matched: environment steps. Averages over "
+        "training are over the first 300 environment steps; final levels are each at its own end."
     )
     assert "4 seeds each and 300 to 600 environment steps a run (8 runs)" in sentences.compared(what_ran(found))
     assert sentences.budgets([], spec).startswith("A run takes 300 to 600 environment steps; ")
+
+
+def test_averages_over_training_are_over_what_unlike_budgets_share(tmp_path):
+    """Prioritized replay's curve goes on to twice the level, which its average must not count."""
+    found, curves = made(tmp_path, 0.0, strategies__prioritized={"type": "prioritized", "budget": {"steps": 600}})
+    uniform, prioritized = curves
+    assert prioritized.steps[-1] == 600
+    assert uniform.of_runs("area") == pytest.approx(uniform.values.mean(axis=1)), "three points of a straight line"
+    assert prioritized.of_runs("area") == pytest.approx(prioritized.values[:, :3].mean(axis=1))
+    assert prioritized.of_runs("final") == pytest.approx(prioritized.values[:, -1])
+    (area,) = (d for d in comparisons.differences_of(curves, found.spec) if d.measure == "area")
+    assert area.iqm.estimate == pytest.approx(-100 / 3, abs=5), "200 / 3 against 100 / 3, at half the pace"
+    short = replace(prioritized, shared=50)
+    assert short.of_runs("area") == pytest.approx(prioritized.values[:, 0]), "nothing is within it: the first one"
 
 
 def test_budgets_in_episodes_are_told_as_such(tmp_path):
@@ -275,15 +290,16 @@ def test_too_few_seeds_are_told(tmp_path):
         "With 3 seeds no test of differences or contrasts can reach p < 0.05 whatever the data (its smallest p is "
         "0.25): read the intervals, or add seeds."
     )
-    assert sentences.few_seeds(ten, [10, 10]) is None
-    assert sentences.few_seeds(study(tmp_path, seeds=3).spec, [3, 3]) == three
-    assert sentences.few_seeds(ten, [3, 2]) == three, "what is there counts, not what is planned"
+    assert sentences.few_seeds(ten, [10, 10], [10]) is None
+    assert sentences.few_seeds(study(tmp_path, seeds=3).spec, [3, 3], [3]) == three
+    assert sentences.few_seeds(ten, [3, 2], []) == three, "what is there counts, not what is planned"
+    assert sentences.few_seeds(ten, [9, 8], [3]) == three.replace("seeds no", "seeds of both strategies no"), "of pairs"
 
 
 def test_one_run_has_no_interval(tmp_path):
     """Both its ends would be the estimate, which reads as certainty."""
     for runs in ([1, 1], [10, 1]):
-        told = sentences.few_seeds(study(tmp_path, seeds=10).spec, runs)
+        told = sentences.few_seeds(study(tmp_path, seeds=10).spec, runs, [])
         assert told.startswith("One run tells nothing of how far runs differ")
     found = study(tmp_path, seeds=1, population=1)
     pretend(found, 1.0)

@@ -3,8 +3,9 @@
 Two measures of a run, both in the unit of the return:
 
 * **final**: the mean of its evaluations in the last `FINAL_SHARE` of the budget;
-* **area**: the time-average of its evaluations over the whole budget (normalised area under the learning
-  curve).
+* **area**: the time-average of its evaluations (normalised area under the learning curve) over the budget; where
+  strategies have unlike budgets, over the part that all of that environment and learner have, so that like is compared
+  with like.
 
 Differences are against the study's baseline, within one environment and learner, over the seeds both have.
 The correction, by max-T, is over all comparisons of one measure in the study: a seed's runs of all strategies and
@@ -59,6 +60,9 @@ class Curve:
     values: NDArray[np.float64]
     """Shape (N, T)."""
 
+    shared: int | None = None
+    """The steps that all strategies of its environment and learner have a budget for; None: all of its own."""
+
     @property
     def cell(self) -> tuple[str, str]:
         """The environment and the learner: what comparisons stay within."""
@@ -67,7 +71,8 @@ class Curve:
     def of_runs(self, measure: Measure) -> NDArray[np.float64]:
         """Return the measure of every run, shape (N,)."""
         if measure == "area":
-            return statistics.area_under_curve(self.steps, self.values)
+            points = len(self.steps) if self.shared is None else max(1, np.searchsorted(self.steps, self.shared, "right"))
+            return statistics.area_under_curve(self.steps[:points], self.values[:, :points])
         late = self.steps > (1.0 - FINAL_SHARE) * self.steps[-1]
         return np.asarray(self.values[:, late].mean(axis=1))
 
@@ -173,7 +178,7 @@ def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Cu
         )
     }
     keys = ((e, learner, s) for e in spec.environments for learner in spec.learners for s in spec.strategies)
-    return [found[k] for k in keys if k in found]
+    return [replace(found[k], shared=spec.shared_budget(*k[:2])) for k in keys if k in found]
 
 
 def thinned(curve: Curve, most: int) -> Curve:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from replaylab.number_format import counted
+from replaylab.study.analysis import comparisons
 from replaylab.study.plan.populations import runs_of
 from replaylab.study.report import divergence, earlier_reports, sentences
 from replaylab.study.report.page import Page
@@ -30,7 +33,8 @@ def caveats(page: Page) -> list[str]:
     elif alone := what_ran(study).without_baseline():
         places = sentences.some([f"{c.strategy} on {c.environment} with {c.learner}" for c in alone])
         found.append(f"{places}: the baseline, {baseline}, does not run there, so nothing is compared.")
-    few = sentences.few_seeds(page.spec, (len(c.seeds) for c in page.curves))
+    pairs = [np.isin(c.seeds, base.seeds).sum() for c, base in comparisons.pairs_with_baseline(page.curves, baseline)]
+    few = sentences.few_seeds(page.spec, (len(c.seeds) for c in page.curves), map(int, pairs))
     before = earlier_reports.warning(study, earlier_reports.seeds_of(page.curves))
     found += filter(None, (few, before, divergence.warning(page.rows, page.curves)))
     differ = _versions_that_differ(study)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from replaylab.number_format import MINUS, counted, decimals, equals_p, signed, significant
+from replaylab.number_format import at_scale, counted, equals_p, signed, significant
 from replaylab.statistics import Interval
 from replaylab.statistics.permutation import least_p
 from replaylab.study.analysis.comparisons import BudgetSpent, Difference, Level, Measure
@@ -37,14 +37,14 @@ MOST_NAMED = 8
 
 def estimate(found: Interval) -> str:
     """Return the estimate, with the decimals of its interval."""
-    return _at(found.estimate, _scale(found))
+    return at_scale(found.estimate, _scale(found))
 
 
 def interval(found: Interval, runs: int) -> str:
     """Return the ends of an interval over so many runs, which one run does not have."""
     if runs == 1:
         return "–"
-    return f"{_at(found.low, _scale(found))} to {_at(found.high, _scale(found))}"
+    return f"{at_scale(found.low, _scale(found))} to {at_scale(found.high, _scale(found))}"
 
 
 def with_interval(found: Interval, runs: int) -> str:
@@ -70,24 +70,7 @@ def _scale(found: Interval) -> float:
 
 
 def _signed_at(value: float, scale: float) -> str:
-    return signed(_at(value, scale), value)
-
-
-def _at(value: float, scale: float) -> str:
-    """Return a number with the decimals of a scale: about three digits of it, however small or large the unit is."""
-    if math.isinf(value):
-        return "∞" if value > 0 else f"{MINUS}∞"
-    if abs(value) >= _LARGE or 0 < scale < _SMALL:
-        return f"{value:.2e}".replace("-", MINUS) if value else "0"
-    if not 0 < scale < _TENTH:
-        return decimals(value, scale)
-    text = f"{value:.{2 - math.floor(math.log10(scale))}f}"
-    return text.replace("-", MINUS) if float(text) else text.lstrip("-")
-
-
-_LARGE, _TENTH, _SMALL = 1e7, 0.0995, 1e-4
-"""Sizes from which numbers are written as powers of ten, below which two decimals are too few, and below which powers
-of ten are written again."""
+    return signed(at_scale(value, scale), value)
 
 
 def joined(items: Sequence[str]) -> str:
@@ -222,6 +205,10 @@ def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
         (matched if max(map(len, amounts)) <= 1 else unmatched).append(name or spec.budget.counted)
     parts = [("Matched between strategies", matched), ("Not matched", unmatched)]
     text = " ".join(f"{what}: {joined(names)}." for what, names in parts if names)
+    if spec.budget.counted in unmatched:
+        shared = {spec.shared_budget(*cell) for cell in cells}
+        length = f"the first {min(shared):,}" if len(shared) == 1 else "what all strategies of a place have of their"
+        text += f" Averages over training are over {length} {spec.budget.counted}; final levels are each at its own end."
     if "transitions replayed" not in unmatched:
         return text
     shares: dict[str, dict[str, None]] = {}
@@ -247,12 +234,13 @@ def budget_of(spec: Spec) -> str:
     return f"{least:,} {spec.budget.counted}" if least == most else f"{least:,} to {most:,} {spec.budget.counted}"
 
 
-def few_seeds(spec: Spec, runs: Iterable[int]) -> str | None:
+def few_seeds(spec: Spec, runs: Iterable[int], pairs: Iterable[int]) -> str | None:
     """Return a warning where the seeds cannot carry a verdict, or None.
 
     Args:
         spec: the study.
         runs: how many each curve has.
+        pairs: of how many seeds each strategy's runs are compared with the baseline's.
     """
     there = set(runs) or {len(spec.seeds)}
     if 1 in there:
@@ -262,11 +250,11 @@ def few_seeds(spec: Spec, runs: Iterable[int]) -> str | None:
         )
     compared = [s for s in spec.strategies if s != spec.baseline]
     others = sum(len(spec.environments_of(s, learner)) for s in compared for learner in spec.learners_of(s))
-    seeds = max(there)
+    seeds = max(pairs, default=max(there))
     least = float(least_p(seeds)) * SIGNIFICANCE / spec.look_level
     if least < 0.05 or not others:
         return None
     return (
-        f"With {counted(seeds, 'seed')} no test of differences or contrasts can reach p < 0.05 whatever the "
+        f"With {counted(seeds, 'seed')}{'' if seeds == max(there) else ' of both strategies'} no test of differences or contrasts can reach p < 0.05 whatever the "
         f"data (its smallest p is {min(least, 1.0):.2g}): read the intervals, or add seeds."
     )

@@ -337,6 +337,11 @@ class Spec(_Table):
         """Return a strategy's budget."""
         return self.overrides.get(strategy, Overrides()).budget or self.budget
 
+    def shared_budget(self, environment: str, learner: str) -> int:
+        """Return what all strategies that run on an environment with a learner have a budget for: the smallest one."""
+        there = [s for s in self.strategies if environment in self.environments_of(s, learner)]
+        return min(self.budget_of(s).total for s in there if learner in self.learners_of(s))
+
     @property
     def judged_by_role(self) -> bool:
         """Whether a contrast is primary, so that all are judged by their roles, as means over seeds."""

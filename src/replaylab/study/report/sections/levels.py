@@ -45,6 +45,6 @@ def section(page: Page, results: ComparisonResults) -> Section:
     text = (
         f"Two measures of a run, both in units of the return. Its final level is the mean of its evaluations in the "
         f"last {100 * comparisons.FINAL_SHARE:.0f} % of the budget; its average over training is the area under its "
-        f"learning curve, divided by the curve’s length."
+        f"learning curve, divided by the curve’s length (where budgets differ, up to the shortest)."
     )
     return Section("How high they came", [tables.level_table(page, results.levels), figure], [text])
