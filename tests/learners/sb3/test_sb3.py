@@ -3,6 +3,7 @@
 import sys
 from copy import deepcopy
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import stable_baselines3 as library
@@ -18,6 +19,11 @@ from replaylab.replay import FrameStack, NStep, Prioritized, Queue, RankBased, S
 OWN = f"{__package__}.own_algorithms"
 SMALL = {"policy_kwargs": {"net_arch": [8]}, "batch_size": 16, "buffer_size": 1_000}
 CARTPOLE = ("DQN", "CartPole-v1", SMALL | {"learning_starts": 60, "train_freq": 4})
+FROM_ONE = "FromOne-v0"
+gym.register(
+    FROM_ONE,
+    lambda: gym.wrappers.TransformAction(gym.make("CartPole-v1"), lambda a: a - 1, gym.spaces.Discrete(2, start=1)),
+)
 PENDULUM = ("SAC", "Pendulum-v1", SMALL | {"learning_starts": 170})
 
 
@@ -178,6 +184,7 @@ class TestRefused:
             ({"total_steps": None, "total_episodes": 3}, "the budget of DQN must be in steps"),
             ({"autoreset_mode": "NextStep"}, "`autoreset_mode` must be None with DQN"),
             ({"env_id": "Pendulum-v1"}, r"DQN cannot be made for Pendulum-v1 .*AssertionError: The algorithm only"),
+            ({"env_id": FROM_ONE}, r"FromOne-v0 must count from 0 for DQN, .* but got Discrete\(2, start=1\); wrap"),
             ({"held_out": 4}, r"`held_out` needs Q\(s, a\), which SB3 does not have; leave it out"),
             ({"visits": True}, "`visits` are counted of Discrete observations"),
             ({"transforms": [FrameStack(2)]}, r"`transforms` must be NStep, FrameStack\(stacked_input=True\)"),

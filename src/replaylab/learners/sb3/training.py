@@ -106,7 +106,6 @@ def model_of(
                 seed=seed,
                 **arguments,
             )
-            return made
     except ReplayError:
         raise
     except Exception as error:  # of its constructor, of networks and buffers that do not fit the spaces
@@ -114,6 +113,13 @@ def model_of(
             f"{learner.algorithm} cannot be made for {configuration.env_id} with these `arguments`: "
             f"{type(error).__name__}: {error}"
         ) from error
+    actions = made.action_space
+    if learner.algorithm in algorithms.NAMED and isinstance(actions, gym.spaces.Discrete) and actions.start != 0:
+        raise ConfigError(
+            f"actions of {configuration.env_id} must count from 0 for {learner.algorithm}, which takes them for places in "
+            f"its network's output, but got {actions}; wrap the environment, or take another learner"
+        )
+    return made
 
 
 def _made(name: str, value: Any) -> Any:

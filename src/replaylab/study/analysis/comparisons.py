@@ -71,7 +71,9 @@ class Curve:
     def of_runs(self, measure: Measure) -> NDArray[np.float64]:
         """Return the measure of every run, shape (N,)."""
         if measure == "area":
-            points = len(self.steps) if self.shared is None else max(1, np.searchsorted(self.steps, self.shared, "right"))
+            points = (
+                len(self.steps) if self.shared is None else max(1, np.searchsorted(self.steps, self.shared, "right"))
+            )
             return statistics.area_under_curve(self.steps[:points], self.values[:, :points])
         late = self.steps > (1.0 - FINAL_SHARE) * self.steps[-1]
         return np.asarray(self.values[:, late].mean(axis=1))

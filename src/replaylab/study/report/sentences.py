@@ -208,7 +208,9 @@ def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
     if spec.budget.counted in unmatched:
         shared = {spec.shared_budget(*cell) for cell in cells}
         length = f"the first {min(shared):,}" if len(shared) == 1 else "what all strategies of a place have of their"
-        text += f" Averages over training are over {length} {spec.budget.counted}; final levels are each at its own end."
+        text += (
+            f" Averages over training are over {length} {spec.budget.counted}; final levels are each at its own end."
+        )
     if "transitions replayed" not in unmatched:
         return text
     shares: dict[str, dict[str, None]] = {}
