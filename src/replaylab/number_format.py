@@ -38,8 +38,8 @@ def at_scale(value: float, scale: float) -> str:
         scale: the largest size among the numbers that it stands beside.
 
     Example:
-        >>> at_scale(0.5, scale=100.0), at_scale(0.00123, scale=0.02), at_scale(0.00123, scale=0.00005), at_scale(2e7, 2e7)
-        ('0', '0.0012', '1.23e−03', '2.00e+07')
+        >>> at_scale(0.5, 100.0), at_scale(0.00123, 0.02), at_scale(-0.00002, 0.00005), at_scale(2e7, 2e7)
+        ('0', '0.0012', '−2.00e−05', '2.00e+07')
     """
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"

@@ -116,8 +116,8 @@ def model_of(
     actions = made.action_space
     if learner.algorithm in algorithms.NAMED and isinstance(actions, gym.spaces.Discrete) and actions.start != 0:
         raise ConfigError(
-            f"actions of {configuration.env_id} must count from 0 for {learner.algorithm}, which takes them for places in "
-            f"its network's output, but got {actions}; wrap the environment, or take another learner"
+            f"actions of {configuration.env_id} must count from 0 for {learner.algorithm}, which takes them for places "
+            f"in its network's output, but got {actions}; wrap the environment, or take another learner"
         )
     return made
 

@@ -60,8 +60,8 @@ class Curve:
     values: NDArray[np.float64]
     """Shape (N, T)."""
 
-    shared: int | None = None
-    """The steps that all strategies of its environment and learner have a budget for; None: all of its own."""
+    shared: float = np.inf
+    """The budget that all strategies of its environment and learner have."""
 
     @property
     def cell(self) -> tuple[str, str]:
@@ -71,9 +71,7 @@ class Curve:
     def of_runs(self, measure: Measure) -> NDArray[np.float64]:
         """Return the measure of every run, shape (N,)."""
         if measure == "area":
-            points = (
-                len(self.steps) if self.shared is None else max(1, np.searchsorted(self.steps, self.shared, "right"))
-            )
+            points = max(1, np.searchsorted(self.steps, self.shared, "right"))
             return statistics.area_under_curve(self.steps[:points], self.values[:, :points])
         late = self.steps > (1.0 - FINAL_SHARE) * self.steps[-1]
         return np.asarray(self.values[:, late].mean(axis=1))

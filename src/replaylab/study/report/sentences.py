@@ -256,7 +256,8 @@ def few_seeds(spec: Spec, runs: Iterable[int], pairs: Iterable[int]) -> str | No
     least = float(least_p(seeds)) * SIGNIFICANCE / spec.look_level
     if least < 0.05 or not others:
         return None
+    whose = "" if seeds == max(there) else " of both strategies"
     return (
-        f"With {counted(seeds, 'seed')}{'' if seeds == max(there) else ' of both strategies'} no test of differences or contrasts can reach p < 0.05 whatever the "
+        f"With {counted(seeds, 'seed')}{whose} no test of differences or contrasts can reach p < 0.05 whatever the "
         f"data (its smallest p is {min(least, 1.0):.2g}): read the intervals, or add seeds."
     )
