@@ -44,6 +44,17 @@ def test_shared_seeds_are_paired_and_settings_that_differ_are_named(before, tmp_
         assert len(list(csv.DictReader(file))) == 4
 
 
+def test_averages_are_over_the_shorter_budget(before, tmp_path):
+    """The second rises at half the pace to as high a level, of which its average must not know."""
+    after = study(tmp_path / "after", seeds=8, population=8, budget={"steps": 600})
+    pretend(after, 10.0)
+    by = {(d.strategy, d.measure): d for d in compared(before, after).differences}
+    assert by["uniform", "final"].size.estimate == pytest.approx(0.0, abs=1e-9)
+    area = by["uniform", "area"]
+    assert area.second.estimate == pytest.approx(area.first.estimate / 2)
+    assert area.verdict == "lower"
+
+
 def test_other_seeds_are_compared_as_groups(before, tmp_path):
     after = study(tmp_path / "after", seeds=list(range(100, 106)), population=6)
     pretend(after, 60.0)

@@ -122,7 +122,7 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
             f"{second.folder} must have an environment, learner and strategy in common with {first.folder}, by name, "
             f"but has none with results. Compare results of studies that have."
         )
-    pairs = [(by_key[0][key], by_key[1][key]) for key in keys]
+    pairs = [_of_equal_length(by_key[0][key], by_key[1][key]) for key in keys]
     found, few = [], []
     for measure in comparisons.MEASURES:
         enough = [min(_runs(a, b, measure)) >= LEAST_RUNS for a, b in pairs]
@@ -132,6 +132,12 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
     settings = _unequal(*(methods.settings_of(study.spec) for study in (first, second)))
     versions = _unequal(*(methods.machines(study) for study in (first, second)))
     return TwoStudies(first, second, pairs, found, list(dict.fromkeys(few)), only, settings, versions)
+
+
+def _of_equal_length(a: Curve, b: Curve) -> tuple[Curve, Curve]:
+    """Return both with averages over training up to where the shorter one's end."""
+    shared = min(a.shared, b.shared)
+    return replace(a, shared=shared), replace(b, shared=shared)
 
 
 def _returns(study: ReportedStudy) -> list[Curve]:
