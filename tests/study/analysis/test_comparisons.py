@@ -252,6 +252,8 @@ def test_averages_over_training_are_over_what_unlike_budgets_share(tmp_path):
     assert prioritized.of_runs("final") == pytest.approx(prioritized.values[:, -1])
     (area,) = (d for d in comparisons.differences_of(curves, found.spec) if d.measure == "area")
     assert area.iqm.estimate == pytest.approx(-100 / 3, abs=5), "200 / 3 against 100 / 3, at half the pace"
+    between = replace(prioritized, shared=350)
+    assert between.of_runs("area") == pytest.approx(prioritized.values[:, [0, 2]].mean(axis=1) * 2.25 / 2), "a line"
     short = replace(prioritized, shared=50)
     assert short.of_runs("area") == pytest.approx(prioritized.values[:, 0]), "nothing is within it: the first one"
 

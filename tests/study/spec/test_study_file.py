@@ -126,6 +126,10 @@ MESSAGES = [
         {"baseline": "none"},
         "`baseline` must name one of the strategies (uniform, prioritized), but got 'none'.",
     ),
+    (
+        {"strategies__prioritized__budget": {"steps": 50}},
+        "`evaluation.every` must be at most `strategies.prioritized.budget.steps` = 50, but got 100.",
+    ),
     ({"budget__steps": 50}, "`evaluation.every` must be at most `budget.steps` = 50, but got 100."),
     (
         {"name": "a b"},

@@ -71,10 +71,18 @@ class Curve:
     def of_runs(self, measure: Measure) -> NDArray[np.float64]:
         """Return the measure of every run, shape (N,)."""
         if measure == "area":
-            points = max(1, np.searchsorted(self.steps, self.shared, "right"))
-            return statistics.area_under_curve(self.steps[:points], self.values[:, :points])
+            return statistics.area_under_curve(*self._up_to_shared())
         late = self.steps > (1.0 - FINAL_SHARE) * self.steps[-1]
         return np.asarray(self.values[:, late].mean(axis=1))
+
+    def _up_to_shared(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return steps and values up to the shared budget; where that lies between two steps, with what lies there."""
+        k = int(np.searchsorted(self.steps, self.shared, "right"))
+        if k in {0, len(self.steps)} or self.steps[k - 1] == self.shared:
+            return self.steps[: max(1, k)].astype(np.float64), self.values[:, : max(1, k)]
+        share = (self.shared - self.steps[k - 1]) / (self.steps[k] - self.steps[k - 1])
+        last = self.values[:, k - 1 : k] * (1 - share) + self.values[:, k : k + 1] * share
+        return np.append(self.steps[:k], self.shared), np.hstack([self.values[:, :k], last])
 
 
 @dataclass(frozen=True)

@@ -328,8 +328,9 @@ class Spec(_Table):
         if budget.unit != self.budget.unit:
             raise ValueError(f"`strategies.{strategy}.budget` must be in {self.budget.unit}, as `budget` is")
         if self.evaluation.every > budget.total:
+            where = "budget" if budget == self.budget else f"strategies.{strategy}.budget"
             raise ValueError(
-                f"`evaluation.every` must be at most `budget.{budget.unit}` = {budget.total}, "
+                f"`evaluation.every` must be at most `{where}.{budget.unit}` = {budget.total}, "
                 f"but got {self.evaluation.every}"
             )
 
