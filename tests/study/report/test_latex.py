@@ -104,10 +104,12 @@ def test_the_methods_say_how_strategies_differ(tmp_path):
             "transforms": [{"type": "n_step", "steps": 3}],
             "learner": {"batch_size": 16, "optimizer": {"type": "sgd"}},
             "environments": ["short"],
+            "budget": {"steps": 600},
         },
     )
     pretend(made, 0.0)
     text = " ".join(methods.of(made).run)
+    assert "Other budgets, in steps: three 600. Averages over training end with the shortest budget of an" in text
     assert "Options of the environments. short: id CartPole-v1, max_episode_steps 50." in text
     assert "uniform: uniform, replace true." in text
     assert (

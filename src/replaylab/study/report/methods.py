@@ -117,7 +117,10 @@ def _what_was_run(ran: WhatRan) -> list[str]:
         if spec.budget_of(strategy) != spec.budget
     ]
     if own:
-        runs += f" Other budgets, in {spec.budget.unit}: {sentences.joined(own)}."
+        runs += (
+            f" Other budgets, in {spec.budget.unit}: {sentences.joined(own)}. Averages over training end with the "
+            "shortest budget of an environment and learner."
+        )
     made = [
         f"{name}: {_options(options)}."
         for name, options in spec.env_options.items()
