@@ -140,6 +140,10 @@ class LivePage:
         self._tally.finished(population)
         self._heard(report=True)
 
+    def diverged(self, population: Population, seeds: Sequence[int]) -> None:
+        """Seeds have diverged, which the report will say."""
+        self._told.diverged(population, seeds)
+
     def split(self, population: Population) -> None:
         """A population raised."""
         self._told.split(population)

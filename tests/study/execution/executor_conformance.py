@@ -241,6 +241,9 @@ class ExecutorConformance:
 
             failed = split
 
+            def diverged(self, population, seeds):
+                pass
+
             def finished(self, population, seconds):
                 self.done += 1
                 if self.done == 2:

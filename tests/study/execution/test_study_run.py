@@ -194,6 +194,9 @@ def test_a_killed_worker_is_a_failure_of_one_population(tmp_path):
         def finished(self, population, seconds):
             pass
 
+        def diverged(self, population, seeds):
+            pass
+
         def split(self, population):
             pass
 

@@ -1,9 +1,13 @@
 """Runs whose network diverged are named, in the report and on the terminal; the others' results are there."""
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from replaylab.commands import main as cli
 from replaylab.study.execution.local.in_process import InProcess
+from replaylab.study.execution.progress import PlainReporter
 from replaylab.study.report import divergence
 from tests.study.tiny import study
 
@@ -17,8 +21,11 @@ def test_a_strategy_that_diverged(tmp_path, capsys):
     learner = {"loss": "squared", "learning_rate": 1e30}
     prioritized = {"type": "prioritized", "learner": learner}
     made = study(tmp_path, population=4, strategies__prioritized=prioritized)
+    console = Console(width=200, record=True, file=StringIO())
     with pytest.warns(RuntimeWarning, match=r"^seeds 0, 1, 2, 3 diverged: `train/loss` is "):
-        made.run(executor=InProcess())
+        made.run(executor=InProcess(), reporter=PlainReporter(console))
+    (line,) = [one for one in console.export_text().splitlines() if "DIVERGED" in one]
+    assert line == "DIVERGED CartPole-v1 · dqn · prioritized · 4 seeds from 0: seeds 0, 1, 2, 3"
     assert TOLD in made.report(figure_files=False).read_text()
     assert cli.main(["study", "report", str(tmp_path), "--no-figure-files"]) == 0
     assert TOLD in capsys.readouterr().out

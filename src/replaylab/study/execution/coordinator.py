@@ -186,6 +186,8 @@ class _Run:
         self.seconds[population.id] = event.seconds
         self._writer.write_time(population, event)
         self._reporter.finished(population, event.seconds)
+        if seeds := self._writer.diverged(event):
+            self._reporter.diverged(population, seeds)
 
     def _failed(self, population: Population, traceback: str) -> None:
         failure = Failure(population, traceback)

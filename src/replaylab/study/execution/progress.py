@@ -56,6 +56,9 @@ class Silent:
     def finished(self, population: Population, seconds: float) -> None:
         """Nothing."""
 
+    def diverged(self, population: Population, seeds: Sequence[int]) -> None:
+        """Nothing."""
+
     def split(self, population: Population) -> None:
         """Nothing."""
 
@@ -145,6 +148,10 @@ class PlainReporter:
         self._tally.finished(population)
         self._say(f"finished {population.label} in {seconds:.1f} s; {standing(self._tally)}")
 
+    def diverged(self, population: Population, seeds: Sequence[int]) -> None:
+        """Say which seeds diverged."""
+        self._say(_diverged(population, seeds))
+
     def split(self, population: Population) -> None:
         """Say that a population raised."""
         self._tally.split(population)
@@ -201,6 +208,10 @@ class LiveReporter:
         self._tally.finished(population)
         self._drop(population)
 
+    def diverged(self, population: Population, seeds: Sequence[int]) -> None:
+        """Put a line above the bars."""
+        self._console.print(_diverged(population, seeds), markup=False, style="red")
+
     def split(self, population: Population) -> None:
         """Put a line above the bars."""
         self._drop(population)
@@ -240,6 +251,10 @@ def _opening(todo: Sequence[Population], done: Sequence[Population], workers: in
     there = f"{runs_of(done)} runs are there already; " if done else ""
     processes = "1 worker" if workers == 1 else f"{workers} workers"
     return f"{there}{runs_of(todo)} runs to do, {steps_of(todo):,} {_COUNTED[unit_of(todo)]}, {processes}."
+
+
+def _diverged(population: Population, seeds: Sequence[int]) -> str:
+    return f"DIVERGED {population.label}: {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
 
 
 def standing(tally: Tally) -> str:

@@ -30,6 +30,9 @@ class Reporter(Protocol):
     def finished(self, population: Population, seconds: float) -> None:
         """The population's file is in place."""
 
+    def diverged(self, population: Population, seeds: Sequence[int]) -> None:
+        """The networks of these seeds of a finished population learned from no numbers any more."""
+
     def split(self, population: Population) -> None:
         """The population raised; now its seeds are trained alone, each a population that finishes, or all as failures.
 

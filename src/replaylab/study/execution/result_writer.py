@@ -72,6 +72,13 @@ class ResultWriter:
 
         return damage_of(finished.result, population.id)
 
+    @staticmethod
+    def diverged(finished: Finished) -> list[int]:
+        """Return the seeds whose networks diverged."""
+        from replaylab.study.results.store import diverged_seeds  # heavy
+
+        return diverged_seeds(finished.result)
+
     def write_time(self, population: Population, finished: Finished) -> None:
         """Write down how long it took, and where; a budget in episodes counts episodes."""
         total = population.steps * len(population.seeds)

@@ -19,11 +19,13 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from replaylab.errors import StorageError
 from replaylab.files.atomic import whole_file
+from replaylab.learners.training.metrics_recorder import OF_DIVERGENCE
 from replaylab.study.plan.populations import Population, digest
 from replaylab.study.results.sealing import BLANK, Seal, seal, seal_of
 
@@ -196,6 +198,15 @@ def damage_of(content: bytes, identifier: str) -> str | None:
     except _UNREADABLE as error:
         return _why(error)
     return None
+
+
+def diverged_seeds(content: bytes) -> list[int]:
+    """Return the seeds that learned from no numbers any more, of the bytes of a population's sound file."""
+    rows = pq.read_table(pa.BufferReader(content), columns=["seed", "metric", "value"])
+    lost = rows.filter(
+        pc.and_(pc.is_in(rows["metric"], pa.array(OF_DIVERGENCE)), pc.invert(pc.is_finite(rows["value"])))
+    )
+    return sorted(set(lost["seed"].to_pylist()))
 
 
 def check(files: Iterable[Path]) -> None:
