@@ -15,6 +15,13 @@ class Fresh(CustomSampler):
         return wanted / wanted.sum()
 
 
+@dataclass(frozen=True)
+class Budgeted(Fresh):
+    """With a field whose name study files use for something else."""
+
+    budget: int = 100
+
+
 class NoDataclass(Fresh):
     pass
 

@@ -195,7 +195,7 @@ def test_runs_without_common_steps_are_brought_onto_one_grid(tmp_path):
 
 def test_budgets_say_what_is_not_matched(tmp_path):
     found, _ = made(tmp_path, 0.0, strategies__none={"type": "online"})
-    spent = comparisons.budgets_spent(found.results(), found.spec)
+    spent = comparisons.budgets_spent(found.results(), found.spec, found.curves())
     assert [(s.strategy, s.updates, s.transitions_replayed) for s in spent] == [
         ("uniform", 280, 2240),
         ("prioritized", 280, 2240),
@@ -221,7 +221,9 @@ def test_budgets_are_matched_within_each_environment_and_learner(tmp_path):
     ]
     matched = "Matched between strategies: environment steps, updates and transitions replayed."
     assert sentences.budgets(spent, spec) == matched
-    assert sentences.budgets([replace(s, transitions_replayed=-1.0) for s in spent], spec) == matched
+    assert sentences.budgets([replace(s, transitions_replayed=np.nan) for s in spent], spec) == (
+        "Matched between strategies: environment steps and updates. Not recorded of all: transitions replayed."
+    )
     spent[3] = replace(spent[3], transitions_replayed=140)
     assert sentences.budgets(spent, spec) == (
         "Matched between strategies: environment steps and updates. Not matched: transitions replayed. Transitions "
@@ -255,7 +257,23 @@ def test_averages_over_training_are_over_what_unlike_budgets_share(tmp_path):
     between = replace(prioritized, shared=350)
     assert between.of_runs("area") == pytest.approx(prioritized.values[:, [0, 2]].mean(axis=1) * 2.25 / 2), "a line"
     short = replace(prioritized, shared=50)
-    assert short.of_runs("area") == pytest.approx(prioritized.values[:, 0]), "nothing is within it: the first one"
+    assert np.isnan(short.of_runs("area")).all(), "nothing is within it"
+    assert not [d for d in comparisons.differences([uniform, short], "uniform") if d.measure == "area"]
+
+
+def test_of_other_metrics_only_strategies_that_have_them_share(tmp_path):
+    """One strategy ends before its first look; the others' averages are of all of theirs."""
+    short = {"type": "uniform", "budget": {"steps": 250}}
+    found, _ = made(tmp_path, 0.0, strategies__short=short, measures__every=300)
+    assert [c.shared for c in comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)] == [250] * 3
+    (tmp_path / "runs" / f"{next(p for p in found.populations if p.strategy == 'short').id}.parquet").unlink()
+    assert [c.shared for c in comparisons.curves_of(found.results(), found.spec, comparisons.RETURN)] == [300] * 2
+
+
+def test_points_within_one_episode_have_a_level():
+    """A budget in episodes: all of them stand at episode 0."""
+    curve = Curve("e", "l", "s", np.array([0]), np.array([0, 0]), np.array([[1.0, 3.0]]), shared=1)
+    assert curve.of_runs("final").tolist() == curve.of_runs("area").tolist() == [2.0]
 
 
 def test_budgets_in_episodes_are_told_as_such(tmp_path):
@@ -278,7 +296,7 @@ def test_budgets_in_episodes_are_told_as_such(tmp_path):
 def test_a_strategy_alone_is_matched_with_nothing(tmp_path):
     found = study(tmp_path, strategies={"uniform": {"type": "uniform"}})
     pretend(found, 0.0)
-    spent = comparisons.budgets_spent(found.results(), found.spec)
+    spent = comparisons.budgets_spent(found.results(), found.spec, found.curves())
     assert sentences.budgets(spent, found.spec) == (
         "Every run takes 300 environment steps; the table of budgets has its updates."
     )
@@ -289,13 +307,24 @@ def test_a_strategy_alone_is_matched_with_nothing(tmp_path):
 def test_too_few_seeds_are_told(tmp_path):
     ten = study(tmp_path, seeds=10).spec
     three = (
-        "With 3 seeds no test of differences or contrasts can reach p < 0.05 whatever the data (its smallest p is "
-        "0.25): read the intervals, or add seeds."
+        "With 3 seeds no test of differences can reach p < 0.05 whatever the data (its smallest p is 0.25): read the "
+        "intervals, or add seeds."
     )
     assert sentences.few_seeds(ten, [10, 10], [10]) is None
     assert sentences.few_seeds(study(tmp_path, seeds=3).spec, [3, 3], [3]) == three
     assert sentences.few_seeds(ten, [3, 2], []) == three, "what is there counts, not what is planned"
     assert sentences.few_seeds(ten, [9, 8], [3]) == three.replace("seeds no", "seeds of both strategies no"), "of pairs"
+
+
+def test_too_few_seeds_for_contrasts_are_told_by_how_these_are_judged(tmp_path):
+    asked = {"name": "c", "more": {"strategy": "prioritized"}, "less": {"strategy": "uniform"}}
+    of, alone = study(tmp_path, contrasts=[asked]).spec, study(tmp_path, contrasts=[asked | {"primary": True}]).spec
+    assert sentences.few_seeds(of, [5, 5], [5]).startswith("With 5 seeds no test of differences or contrasts can reach")
+    assert sentences.few_seeds(of, [8, 8], [4]).startswith("With 4 seeds of both strategies no test of differences can")
+    assert sentences.few_seeds(alone, [5, 5], [5]).startswith(
+        "With 5 seeds no contrast is called higher or lower, whatever its p. With 5 seeds no test of differences can"
+    )
+    assert sentences.few_seeds(alone, [6, 6], [6]) is None
 
 
 def test_one_run_has_no_interval(tmp_path):

@@ -28,7 +28,7 @@ def test_shared_seeds_are_paired_and_settings_that_differ_are_named(before, tmp_
     pretend(after, 40.0)
     found = compared(before, after)
     by = {(d.strategy, d.measure): d for d in found.differences}
-    assert by["uniform", "final"].verdict == "same runs"
+    assert by["uniform", "final"].verdict == "no difference shown", "equal returns of other settings"
     assert by["prioritized", "final"].verdict == "higher"
     assert by["prioritized", "final"].pairs == 8
     assert by["prioritized", "final"].size.estimate == pytest.approx(30.0, abs=0.1)

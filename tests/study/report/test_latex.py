@@ -78,7 +78,8 @@ def test_a_part_of_a_study_is_exported_as_a_part(tmp_path, capsys):
     assert told[0] == f"warning: {incomplete}"
     assert any(line.startswith("warning: gain_&_loss: not answered") for line in told)
     assert [line.rpartition("/")[2] for line in told if line.endswith(".tex")] == ["levels.tex", "methods.tex"]
-    assert not (out / "contrasts.tex").exists()
+    assert not [name for name in ("contrasts", "differences") if (out / f"{name}.tex").exists()]
+    assert not [name for name in ("contrasts", "differences") if (out / "tables" / f"{name}.csv").exists()]
     text = (out / "methods.tex").read_text()
     assert f"Warning: {incomplete}" in text
     assert "Compared: uniform alone, on CartPole-v1, with dqn, up to 6 seeds each" in text

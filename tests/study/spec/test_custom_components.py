@@ -56,6 +56,7 @@ def test_they_are_trained_in_workers(tmp_path):
         (f"{OWN}:THING", "has no class 'THING'"),
         (f"{OWN}:HalfAlpha", "HalfAlpha is not derived from replaylab.replay.CustomSampler."),
         (f"{OWN}:NoDataclass", r"NoDataclass is not a dataclass. Write @dataclass\(frozen=True\) above it."),
+        (f"{OWN}:Budgeted", "its field `budget` has a name that study files use for something else. Rename the field."),
         ("__main__:Mine", "workers cannot import __main__. Write the class into a file of its own."),
         (":Mine", "but got .:Mine.\\."),
         ("relative.:Mine", "but got .relative.:Mine.\\."),

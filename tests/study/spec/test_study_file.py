@@ -130,6 +130,14 @@ MESSAGES = [
         {"strategies__prioritized__budget": {"steps": 50}},
         "`evaluation.every` must be at most `strategies.prioritized.budget.steps` = 50, but got 100.",
     ),
+    (
+        {
+            "learners__dqn__vary": {"gamma": [0.9, 0.99]},
+            "strategies__prioritized__learner": {"gamma": 0.5},
+        },
+        "`strategies.prioritized.learner` must not set `gamma`, which `vary` of learners.dqn gives its values; choose "
+        "one of them by the strategy's `learners`.",
+    ),
     ({"budget__steps": 50}, "`evaluation.every` must be at most `budget.steps` = 50, but got 100."),
     (
         {"name": "a b"},

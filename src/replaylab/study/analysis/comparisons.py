@@ -61,7 +61,7 @@ class Curve:
     """Shape (N, T)."""
 
     shared: float = np.inf
-    """The budget that all strategies of its environment and learner have."""
+    """The smallest budget of its environment's and learner's strategies that have such a curve."""
 
     @property
     def cell(self) -> tuple[str, str]:
@@ -71,18 +71,23 @@ class Curve:
     def of_runs(self, measure: Measure) -> NDArray[np.float64]:
         """Return the measure of every run, shape (N,)."""
         if measure == "area":
-            return statistics.area_under_curve(*self._up_to_shared())
-        late = self.steps > (1.0 - FINAL_SHARE) * self.steps[-1]
+            return self._area()
+        late = (self.steps > (1.0 - FINAL_SHARE) * self.steps[-1]) | (self.steps == self.steps[-1])
         return np.asarray(self.values[:, late].mean(axis=1))
 
-    def _up_to_shared(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return steps and values up to the shared budget; where that lies between two steps, with what lies there."""
+    def _area(self) -> NDArray[np.float64]:
+        """Return the average over training up to the shared budget; where nothing is within that, there is none."""
         k = int(np.searchsorted(self.steps, self.shared, "right"))
-        if k in {0, len(self.steps)} or self.steps[k - 1] == self.shared:
-            return self.steps[: max(1, k)].astype(np.float64), self.values[:, : max(1, k)]
-        share = (self.shared - self.steps[k - 1]) / (self.steps[k] - self.steps[k - 1])
-        last = self.values[:, k - 1 : k] * (1 - share) + self.values[:, k : k + 1] * share
-        return np.append(self.steps[:k], self.shared), np.hstack([self.values[:, :k], last])
+        if k == 0:
+            return np.full(len(self.seeds), np.nan)
+        steps, values = self.steps[:k], self.values[:, :k]
+        if k < len(self.steps) and steps[-1] < self.shared:  # the curve goes on: to what lies between two of its points
+            share = (self.shared - steps[-1]) / (self.steps[k] - steps[-1])
+            last = values[:, -1:] * (1.0 - share) + self.values[:, k : k + 1] * share
+            steps, values = np.append(steps, self.shared), np.hstack([values, last])
+        if steps[0] == steps[-1]:  # points within one episode, of a budget in episodes
+            return np.asarray(values.mean(axis=1))
+        return statistics.area_under_curve(steps, values)
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,7 @@ def compare(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) 
         spec: the study.
         curves: the evaluation returns, as `curves_of` gives them.
     """
-    return ComparisonResults(levels(curves), differences_of(curves, spec), budgets_spent(rows, spec))
+    return ComparisonResults(levels(curves), differences_of(curves, spec), budgets_spent(rows, spec, curves))
 
 
 def differences_of(curves: Sequence[Curve], spec: Spec, metric: str = RETURN) -> list[Difference]:
@@ -186,7 +191,12 @@ def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Cu
         )
     }
     keys = ((e, learner, s) for e in spec.environments for learner in spec.learners for s in spec.strategies)
-    return [replace(found[k], shared=spec.shared_budget(*k[:2])) for k in keys if k in found]
+    curves = [found[k] for k in keys if k in found]
+    shared: dict[tuple[str, str], int] = {}
+    for curve in curves:
+        total = spec.budget_of(curve.strategy).total
+        shared[curve.cell] = min(total, shared.get(curve.cell, total))
+    return [replace(curve, shared=shared[curve.cell]) for curve in curves]
 
 
 def thinned(curve: Curve, most: int) -> Curve:
@@ -304,19 +314,17 @@ def _family(
     return [replace(d, p_max_t=max(d.p, float(p))) for d, p in zip(found, family, strict=True)]
 
 
-def budgets_spent(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[BudgetSpent]:
-    """Return what a run of each strategy used up: steps, updates, transitions replayed."""
-    updates = curves_of(rows, spec, "train/updates")
-    replayed = {
-        (c.cell, c.strategy): c.values[:, -1].mean() for c in curves_of(rows, spec, "replay/transitions_replayed")
-    }
-    return [
-        BudgetSpent(
-            *c.cell,
-            c.strategy,
-            spec.budget_of(c.strategy).total,
-            float(c.values[:, -1].mean()),
-            float(replayed.get((c.cell, c.strategy), np.nan)),
-        )
-        for c in updates
+def budgets_spent(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Curve]) -> list[BudgetSpent]:
+    """Return what a run of each strategy used up: steps, updates, transitions replayed; NaN what was not recorded.
+
+    Args:
+        rows: a study's results.
+        spec: the study.
+        curves: of what is there.
+    """
+    spent = [
+        {(*c.cell, c.strategy): float(c.values[:, -1].mean()) for c in curves_of(rows, spec, metric)}
+        for metric in ("train/updates", "replay/transitions_replayed")
     ]
+    keys = [(*c.cell, c.strategy) for c in curves]
+    return [BudgetSpent(*k, spec.budget_of(k[2]).total, *(of.get(k, np.nan) for of in spent)) for k in keys]

@@ -95,9 +95,10 @@ def export(study: ReportedStudy, out: Path) -> Exported:
         found.append(contrasts.table(page, evaluated.results))
         warnings += evaluated.warnings
     texts = {one.key: table(one) for one in found if one.rows} | {"methods": paragraphs(study, warnings)}
-    for one in found:
-        if not one.rows:  # LaTeX takes no table without rows; one of an earlier export is of other results
-            (out / f"{one.key}.tex").unlink(missing_ok=True)
+    for key in ("levels", "differences", "contrasts"):
+        if key not in texts:  # what an earlier export wrote is of other results
+            (out / f"{key}.tex").unlink(missing_ok=True)
+            (out / "tables" / f"{key}.csv").unlink(missing_ok=True)
     files = []
     for key, content in texts.items():
         files.append(out / f"{key}.tex")

@@ -191,22 +191,22 @@ def comparison(difference: Difference) -> str:
 
 def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
     """Return what is matched between the strategies of an environment and learner, and what is not."""
-    if not spent:
+    if not any(s.updates >= 0 for s in spent):
         return f"A run takes {budget_of(spec)}; updates were not recorded."
     if len(spec.strategies) == 1:
         return f"Every run takes {spec.budget}; the table of budgets has its updates."
     cells: dict[tuple[str, str], list[BudgetSpent]] = {}
     for one in spent:
         cells.setdefault((one.environment, one.learner), []).append(one)
-    matched: list[str] = []
-    unmatched: list[str] = []
+    matched, unmatched, lacking = list[str](), list[str](), list[str]()
     for name, of in _SPENT:
         amounts = [{round(of(s)) for s in cell if of(s) >= 0} for cell in cells.values()]
-        (matched if max(map(len, amounts)) <= 1 else unmatched).append(name or spec.budget.counted)
-    parts = [("Matched between strategies", matched), ("Not matched", unmatched)]
+        alike = matched if all(of(s) >= 0 for s in spent) else lacking
+        (alike if max(map(len, amounts)) <= 1 else unmatched).append(name or spec.budget.counted)
+    parts = [("Matched between strategies", matched), ("Not matched", unmatched), ("Not recorded of all", lacking)]
     text = " ".join(f"{what}: {joined(names)}." for what, names in parts if names)
     if spec.budget.counted in unmatched:
-        shared = {spec.shared_budget(*cell) for cell in cells}
+        shared = {min(s.budget for s in cell) for cell in cells.values()}
         length = f"the first {min(shared):,}" if len(shared) == 1 else "what all strategies of a place have of their"
         text += (
             f" Averages over training are over {length} {spec.budget.counted}; final levels are each at its own end."
@@ -251,13 +251,23 @@ def few_seeds(spec: Spec, runs: Iterable[int], pairs: Iterable[int]) -> str | No
             "test can show a difference. Add seeds."
         )
     compared = [s for s in spec.strategies if s != spec.baseline]
-    others = sum(len(spec.environments_of(s, learner)) for s in compared for learner in spec.learners_of(s))
-    seeds = max(pairs, default=max(there))
-    least = float(least_p(seeds)) * SIGNIFICANCE / spec.look_level
-    if least < 0.05 or not others:
-        return None
-    whose = "" if seeds == max(there) else " of both strategies"
-    return (
-        f"With {counted(seeds, 'seed')}{whose} no test of differences or contrasts can reach p < 0.05 whatever the "
-        f"data (its smallest p is {min(least, 1.0):.2g}): read the intervals, or add seeds."
-    )
+    of: dict[int, list[str]] = {}
+    if any(spec.environments_of(s, learner) for s in compared for learner in spec.learners_of(s)):
+        of.setdefault(max(pairs, default=max(there)), []).append("differences")
+    if spec.contrasts:
+        of.setdefault(max(there), []).append("contrasts")
+    told = []
+    for seeds, tests in of.items():
+        least = min(float(least_p(seeds)) * SIGNIFICANCE / spec.look_level, 1.0)
+        whose = "" if seeds == max(there) else " of both strategies"
+        if least < SIGNIFICANCE:
+            continue
+        if spec.judged_by_role and "contrasts" in tests:  # their p-values are not those of swaps
+            told.append(f"With {counted(seeds, 'seed')} no contrast is called higher or lower, whatever its p")
+            tests.remove("contrasts")
+        if tests:
+            told.append(
+                f"With {counted(seeds, 'seed')}{whose} no test of {' or '.join(tests)} can reach p < 0.05 whatever the "
+                f"data (its smallest p is {least:.2g})"
+            )
+    return f"{'. '.join(told)}: read the intervals, or add seeds." if told else None

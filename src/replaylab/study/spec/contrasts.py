@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 RETURN = "eval/mean_reward"
 """The metric that is compared where a file does not say otherwise: the mean return of one greedy evaluation."""
 
+_Number = Annotated[float, Field(strict=True)]
+
 Selector = dict[str, Factor | tuple[Factor, ...]]
 
 
@@ -42,10 +44,10 @@ class Score(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    low: Annotated[float, Field(allow_inf_nan=False)]
+    low: Annotated[float, Field(allow_inf_nan=False, strict=True)]
     """Becomes 0; the return of random actions, for instance."""
 
-    high: Annotated[float, Field(allow_inf_nan=False)]
+    high: Annotated[float, Field(allow_inf_nan=False, strict=True)]
     """Becomes 1."""
 
     metric: Line = RETURN
@@ -75,7 +77,7 @@ class DeclaredContrast(BaseModel):
     less: Selector = {}
     """Cells whose mean is counted down."""
 
-    weights: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = {}
+    weights: dict[str, Annotated[float, Field(allow_inf_nan=False, strict=True)]] = {}
     """Of strategies, by name, adding up to 0. In place of more and less."""
 
     within: Selector = {}
@@ -93,7 +95,7 @@ class DeclaredContrast(BaseModel):
     better: Literal["higher", "lower"] | None = None
     """Which verdict is the good one; None: higher for the return, neither for other metrics."""
 
-    equivalence: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
+    equivalence: Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)] | None = None
     """Differences up to this size do not matter; in the unit of the contrast."""
 
     primary: Annotated[bool, Field(strict=True)] = False
@@ -102,7 +104,7 @@ class DeclaredContrast(BaseModel):
     each_environment: Annotated[bool, Field(strict=True)] = False
     """Whether each of its environments is a further contrast, named "NAME, ENVIRONMENT"; never primary."""
 
-    check: tuple[float, float] | None = None
+    check: tuple[_Number, _Number] | None = None
     """Of a manipulation check: between which two values it must be, surely; either may be infinite."""
 
     guards: tuple[str, ...] | None = None

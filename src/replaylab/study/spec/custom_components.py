@@ -21,6 +21,13 @@ CODE = "code_sha256"
 """The option that a resolved part of one's own has besides its fields: the first digits of its module's SHA-256."""
 
 
+TAKEN = {
+    "sampler": {"type", "vary", "factors", "transforms", "learner", "budget", "environments", "learners", CODE},
+    "learner": {"type", "vary", "factors", "environments", CODE},
+}
+"""Keys in tables of strategies and learners that are no options of the class."""
+
+
 def is_own(kind: str) -> bool:
     """Return whether a part's type names a class in a module."""
     return ":" in kind
@@ -84,6 +91,11 @@ def _check(found: type, role: str, rule: str) -> None:
         )
     if "__dataclass_fields__" not in vars(found):
         raise SpecError(f"{rule}: {found.__name__} is not a dataclass. Write @dataclass(frozen=True) above it.")
+    taken = TAKEN[role] & set(vars(found)["__dataclass_fields__"])
+    if taken:
+        raise SpecError(
+            f"{rule}: its field `{min(taken)}` has a name that study files use for something else. Rename the field."
+        )
 
 
 def code_of(kind: str) -> str:

@@ -289,6 +289,7 @@ class Spec(_Table):
             )
         for strategy in self.strategies:
             self._check_budget(strategy, self.budget_of(strategy))
+            self._check_learner(strategy)
         for name in (
             {e for one in self.overrides.values() for e in one.environments or ()}
             | {e for some in self.learner_environments.values() for e in some}
@@ -334,14 +335,21 @@ class Spec(_Table):
                 f"but got {self.evaluation.every}"
             )
 
+    def _check_learner(self, strategy: str) -> None:
+        """Refuse settings that would make equal learners of those that `vary` tells apart."""
+        learners = self.learners_of(strategy)
+        origins = [self.origins.learners[name] for name in learners if name in self.origins.learners]
+        for origin in origins if len(learners) > 1 else ():
+            both = set(origin.varied) & set(self.overrides.get(strategy, Overrides()).learner)
+            if both:
+                raise ValueError(
+                    f"`strategies.{strategy}.learner` must not set `{min(both)}`, which `vary` of "
+                    f"learners.{origin.table} gives its values; choose one of them by the strategy's `learners`"
+                )
+
     def budget_of(self, strategy: str) -> Budget:
         """Return a strategy's budget."""
         return self.overrides.get(strategy, Overrides()).budget or self.budget
-
-    def shared_budget(self, environment: str, learner: str) -> int:
-        """Return what all strategies that run on an environment with a learner have a budget for: the smallest one."""
-        there = [s for s in self.strategies if environment in self.environments_of(s, learner)]
-        return min(self.budget_of(s).total for s in there if learner in self.learners_of(s))
 
     @property
     def judged_by_role(self) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from math import comb
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve, Measure
 from replaylab.study.report import methods
 from replaylab.study.report.reported_study import ReportedStudy
+from replaylab.study.spec.study_file import Spec
+
+_Key = tuple[str, str, str]
 
 LEAST_RUNS = 2
 """Runs that each needs for a comparison at all."""
@@ -52,7 +56,7 @@ class FolderDifference:
     """Corrected over all comparisons of the measure but those of the same runs."""
 
     same: bool
-    """Whether the paired runs are equal to the last bit."""
+    """Whether the paired runs are of the same settings, and equal to the last bit."""
 
     @property
     def fewest(self) -> int:
@@ -122,11 +126,13 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
             f"{second.folder} must have an environment, learner and strategy in common with {first.folder}, by name, "
             f"but has none with results. Compare results of studies that have."
         )
-    pairs = [_of_equal_length(by_key[0][key], by_key[1][key]) for key in keys]
+    pairs = [_of_equal_length(by_key[0][key], by_key[1][key], (first.spec, second.spec)) for key in keys]
+    settled = [_decided(study) for study in (first, second)]
+    alike = {key for key in keys if settled[0][key] == settled[1][key]}
     found, few = [], []
     for measure in comparisons.MEASURES:
         enough = [min(_runs(a, b, measure)) >= LEAST_RUNS for a, b in pairs]
-        found += _corrected(list(compress(pairs, enough)), measure)
+        found += _corrected(list(compress(pairs, enough)), measure, alike)
         few += [_too_few(a, b, measure) for (a, b), does in zip(pairs, enough, strict=True) if not does]
     only = [(" · ".join(key), name) for name, own in zip("AB", by_key, strict=True) for key in own if key not in keys]
     settings = _unequal(*(methods.settings_of(study.spec) for study in (first, second)))
@@ -134,10 +140,18 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
     return TwoStudies(first, second, pairs, found, list(dict.fromkeys(few)), only, settings, versions)
 
 
-def _of_equal_length(a: Curve, b: Curve) -> tuple[Curve, Curve]:
-    """Return both with averages over training up to where the shorter one's end."""
-    shared = min(a.shared, b.shared)
+def _of_equal_length(a: Curve, b: Curve, specs: tuple[Spec, Spec]) -> tuple[Curve, Curve]:
+    """Return both with averages over training up to the end of the shorter one, whatever budgets others have."""
+    shared = min(spec.budget_of(a.strategy).total for spec in specs)
     return replace(a, shared=shared), replace(b, shared=shared)
+
+
+def _decided(study: ReportedStudy) -> dict[_Key, dict[str, Any]]:
+    """Return by environment, learner and strategy what decides the rows of a seed."""
+    return {
+        (p.environment, p.learner, p.strategy): {k: v for k, v in p.identity.items() if k != "seeds"}
+        for p in study.present
+    }
 
 
 def _returns(study: ReportedStudy) -> list[Curve]:
@@ -167,16 +181,18 @@ def _too_few(a: Curve, b: Curve, measure: Measure) -> tuple[str, str]:
     return " · ".join((*a.cell, a.strategy)), f"{'; '.join(told)}; it takes {LEAST_RUNS} of each"
 
 
-def _corrected(pairs: Sequence[tuple[Curve, Curve]], measure: Measure) -> list[FolderDifference]:
-    found = [_difference(a, b, measure) for a, b in pairs]
+def _corrected(
+    pairs: Sequence[tuple[Curve, Curve]], measure: Measure, alike: Collection[_Key]
+) -> list[FolderDifference]:
+    found = [_difference(a, b, measure, alike=(*a.cell, a.strategy) in alike) for a, b in pairs]
     tested = [k for k, d in enumerate(found) if not d.same]
     for k, p in zip(tested, statistics.holm([found[k].p for k in tested]), strict=True):
         found[k] = replace(found[k], p_holm=float(p))
     return found
 
 
-def _difference(a: Curve, b: Curve, measure: Measure) -> FolderDifference:
-    """Return the difference of two strategies, not yet corrected."""
+def _difference(a: Curve, b: Curve, measure: Measure, *, alike: bool) -> FolderDifference:
+    """Return the difference of two strategies, of the same settings or not, not yet corrected."""
     first, second = (comparisons.finite(c.of_runs(measure)) for c in (a, b))
     runs = (len(first), len(second))
     levels = [statistics.bootstrap_interval(one) for one in (first, second)]
@@ -184,7 +200,7 @@ def _difference(a: Curve, b: Curve, measure: Measure) -> FolderDifference:
     pairs, same = len(ours), False
     if pairs >= LEAST_RUNS and 2 * pairs > min(runs):
         size, p = statistics.paired_test(ours, theirs)
-        same = np.array_equal(a.steps, b.steps) and bool(np.array_equal(ours, theirs))
+        same = alike and np.array_equal(a.steps, b.steps) and bool(np.array_equal(ours, theirs))
     else:
         pairs = 0
         size = statistics.unpaired_difference(second, first)
