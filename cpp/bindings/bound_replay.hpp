@@ -172,6 +172,8 @@ class BoundReplay {
         return made;
     }
 
+    void check_draw(std::int64_t batch) { replay_->check_draw(batch); }
+
     void count(nb::handle ids) {
         const auto flat = read_ids(ids, replicas_);
         const WithoutGil no_gil;

@@ -187,6 +187,7 @@ void bind_calls(ReplayClass& replay) {
              nb::sig("def sample(self, batch: int, scheduled: collections.abc.Sequence[float], out: "
                      "dict[str, typing.Any] | None, counted: bool = True) -> "
                      "dict[str, typing.Any]"))
+        .def("check_draw", &BoundReplay::check_draw, nb::arg("batch"), nb::call_guard<WithoutGil>())
         .def("count", &BoundReplay::count, nb::arg("ids"), nb::sig("def count(self, ids: object) -> None"))
         .def("gather", &BoundReplay::gather, nb::arg("ids").none(), nb::arg("transformed"),
              nb::arg("aside") = false,

@@ -73,6 +73,13 @@ class Replay {
                 char* const* targets, std::int64_t* ids, double* probabilities, float* weights,
                 const ExtraTargets& extra);
 
+    // Throws what sample() would throw for want of steps, and draws nothing.
+    void check_draw(std::int64_t batch) {
+        const auto turn = turns_.take();
+        catch_up();
+        for (const Single& one : replays_) one.sampler->check(one.ring, batch);
+    }
+
     // Takes note that the rows of ids [R][n], from a batch that was not counted, were drawn.
     void count(const std::int64_t* ids, std::int64_t n);
 

@@ -160,6 +160,19 @@ class TestEnds:
         assert (kept["terminated"].sum(), kept["truncated"].sum()) == (4, 5)
         assert len(kept["obs"]) == 40 - 9
 
+    def test_steps_that_look_like_resets_are_stored_where_there_are_none(self):
+        """An episode ends where the next one begins, with a reward of 0."""
+        for autoreset in (None, "disabled"):
+            rb = ReplayBuffer(20, BOX, DISCRETE, "cpu", autoreset=autoreset)
+            zero, no = np.zeros((1, 3)), np.zeros(1, int)
+            rb.add(zero, zero, no, np.zeros(1), np.ones(1, bool), {})
+            if autoreset is None:
+                with pytest.raises(ConfigError, match='if that step was a transition, with autoreset="disabled"'):
+                    rb.add(zero, zero, no, np.zeros(1), np.zeros(1, bool), {})
+            else:
+                rb.add(zero, zero, no, np.zeros(1), np.zeros(1, bool), {})
+                assert len(rb.replay) == 2
+
     def test_the_loop_may_say_it_itself(self):
         rb = ReplayBuffer(20, BOX, DISCRETE, "cpu", transforms=[NStep(3, 1.0)])
         for i in range(4):

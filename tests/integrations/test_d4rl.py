@@ -91,6 +91,15 @@ class TestOgbench:
         assert not steps["terminated"].any()
         assert steps["truncated"].sum() == 4
 
+    def test_compact_with_next_observations(self):
+        """A row that is no step leads into the next trajectory, whatever its next observation is."""
+        valid, ends = np.array([1, 1, 0, 1, 1, 0]), np.array([0, 1, 1, 0, 1, 1])
+        arrays = {"observations": np.arange(6.0), "actions": np.arange(6), "terminals": ends, "valids": valid}
+        for more in ({}, {"next_observations": np.arange(1.0, 7.0)}):
+            found = list(episodes(arrays | more))
+            assert [one["action"].tolist() for one in found] == [[0, 1], [3, 4]]
+            assert [one["obs"].tolist() for one in found] == [[0, 1, 2], [3, 4, 5]]
+
     def test_what_terminals_say_must_be_known(self):
         with pytest.raises(ConfigError, match='pass terminals="terminated"'):
             episodes(data(timeouts=None))

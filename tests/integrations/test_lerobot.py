@@ -114,6 +114,12 @@ def test_an_episode_ends_where_it_was_truncated():
     assert buffer.as_batch([0, 2]).reward.tolist() == [2.0, 2.0]
 
 
+def test_done_that_cuts_ends_an_episode_as_truncated_does():
+    columns = {"observation.state": np.arange(6.0), "episode_index": [0] * 6, "next.done": [0, 0, 1, 0, 0, 1]}
+    found = [(one["obs"]["state"].tolist(), one["truncated"].tolist()) for one in episodes(columns, done="truncated")]
+    assert found == [([0.0, 1.0, 2.0], [False, True]), ([3.0, 4.0, 5.0], [False, True])]
+
+
 def test_what_done_says_may_be_told():
     _, steps = loaded(table(), done="truncated")
     assert not steps["terminated"].any()

@@ -97,6 +97,18 @@ def test_stacks_of_frames():
     np.testing.assert_array_equal(batch.next_obs, stacks[1:])
 
 
+def test_stacks_that_are_refused_leave_the_episode_before_open():
+    names = ("obs", "reward", "next_obs")
+    fields = {name: Field() for name in names} | FLAGS
+    buffer = ReplayBuffer(50, fields, transforms=[FrameStack(2, stacked_input=True)], seed=0)
+    ends = {"terminated": False, "truncated": False}
+    buffer.add(obs=[0.0, 0.0], next_obs=[0.0, 1.0], reward=1, **ends)
+    with pytest.raises(FieldError, match="begins an episode with other frames"):
+        buffer.extend_episode(obs=np.array([[5.0, 6.0], [6.0, 7.0]]), reward=[1.0])
+    buffer.add(obs=[0.0, 1.0], next_obs=[1.0, 2.0], reward=1, **ends)
+    assert buffer.as_batch([1]).obs.tolist() == [[0.0, 1.0]]
+
+
 def test_only_a_line_of_steps_takes_episodes():
     for options in ({"num_envs": 2}, {"replicas": 2}, {"autoreset": "next_step"}):
         with pytest.raises(ConfigError, match="an episode is one environment's"):

@@ -13,6 +13,7 @@ from replaylab.replay import (
     NStep,
     Online,
     Prioritized,
+    Queue,
     Recency,
     ReplayBuffer,
     ReverseSweep,
@@ -217,6 +218,26 @@ class TestRefusals:
         with pytest.raises(EmptyBufferError, match="buffer 1 of the MixedReplay is empty; add at least one step"):
             mixed.sample(4)
         np.testing.assert_array_equal(mixed.buffers[0].sample(4).id, twin.sample(4).id)
+
+    @pytest.mark.parametrize("lacking", [{"sampler": Queue()}, {"min_size": 5}])
+    def test_a_buffer_that_has_too_little_draws_nothing_from_the_others(self, lacking):
+        """A queue gives each row once: those of a draw that fails must come again."""
+        fields = {"x": FIELDS["x"]}
+        first, second = ReplayBuffer(30, fields, sampler=Queue(), seed=0), ReplayBuffer(30, fields, seed=0, **lacking)
+        first.extend(x=np.arange(10))
+        second.extend(x=[0])
+        mixed = MixedReplay([first, second])
+        for _ in range(3):
+            with pytest.raises(EmptyBufferError):
+                mixed.sample(4)
+        assert first.can_sample(10)
+        assert not first.can_sample(11)
+        second.extend(x=np.zeros(5, int))
+        assert second.can_sample(2)
+        drawn = mixed.sample(4)
+        assert drawn.source.tolist() == [0, 0, 1, 1]
+        assert drawn.id[:2].tolist() == [0, 1]
+        assert first.stats().samples == 2
 
     def test_places(self):
         mixed = MixedReplay([buffer(3), buffer(3)])

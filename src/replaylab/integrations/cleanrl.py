@@ -70,9 +70,10 @@ class ReplayBuffer:
         sampler: What to draw.
         transforms: What a drawn step becomes: `NStep`, whose ``discounts`` then take the place of γ in the script's
             target; and `FrameStack` (with ``stacked_input=True``), which stores frames once.
-        autoreset: None: every step given is a transition. "next_step": environments reset themselves in the step after
-            an episode's end, Gymnasium 1.x's default, and that step is left out; where neither ``infos`` nor
-            `truncated` says that an episode was cut off, its reset cannot be seen.
+        autoreset: None: every step given is a transition; one that looks as if environments reset themselves in the
+            step after an episode's end is refused. "disabled": every step is one, whatever it looks like. "next_step":
+            environments reset themselves in the step after an episode's end, Gymnasium 1.x's default, and that step is
+            left out; where neither ``infos`` nor `truncated` says that an episode was cut off, its reset is not seen.
         storage: Where rows are; see `replaylab.ReplayBuffer`.
         seed: Of the draws; None: one number of NumPy's global generator, which the scripts seed.
 
@@ -105,7 +106,7 @@ class ReplayBuffer:
         *,
         sampler: Sampler = Uniform(),  # noqa: B008 - frozen
         transforms: ListOf[Transform] = (),
-        autoreset: Literal["next_step"] | None = None,
+        autoreset: Literal["next_step", "disabled"] | None = None,
         storage: Storage | None = None,
         seed: Seed = None,
     ) -> None:
@@ -125,7 +126,7 @@ class ReplayBuffer:
             sampler=sampler,
             transforms=transforms,
             next_obs="derived" if self.optimize_memory_usage else "stored",
-            autoreset=checked("autoreset", autoreset, optional(one_of("next_step"))),
+            autoreset=checked("autoreset", autoreset, optional(one_of("next_step", "disabled"))),
             storage=storage,
             seed=seeded,
         )
@@ -350,7 +351,8 @@ class ReplayBuffer:
             raise ConfigError(
                 f"environments {np.flatnonzero(again).tolist()} reset themselves in the step after an episode's end "
                 "(AutoresetMode.NEXT_STEP, Gymnasium 1.x's default), which is no transition; make them with "
-                'autoreset_mode=AutoresetMode.SAME_STEP, or this buffer with autoreset="next_step"'
+                'autoreset_mode=AutoresetMode.SAME_STEP, or this buffer with autoreset="next_step"; if that step was a '
+                'transition, with autoreset="disabled"'
             )
 
 

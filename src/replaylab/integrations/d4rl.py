@@ -28,8 +28,8 @@ def episodes(
     What the last action of an episode led to is missing in data without ``next_observations``. If the task ended there,
     no target needs it, and the last observation stands in for it. If the episode was cut off, or the data end, that
     step is left out, and the one before it is truncated: its next observation is known. Where ``next_observations`` are
-    there, every step is kept, and an episode also ends where the next row does not begin with them (where somebody left
-    rows out).
+    there, every step is kept (a row that is not valid is none), and an episode also ends where the next row does not
+    begin with them (where somebody left rows out).
 
     Args:
         arrays: ``observations`` (N, ...), ``terminals`` (N,), and if there are any ``actions``, ``rewards``,
@@ -67,7 +67,8 @@ def episodes(
     read |= {name: _one_a_step(name, read[name]) for name in SCALARS if name in read}
     own = {name: read[other] for name, other in names.items() if other in read}
     terminated, over = _ends(read, checked("terminals", terminals, optional(one_of("terminated", "ends"))))
-    return _split(read["observations"], read.get("next_observations"), own, terminated, over)
+    steps = read["valids"] != 0 if "valids" in read else np.ones_like(over)
+    return _split(read["observations"], read.get("next_observations"), own, terminated, over, steps)
 
 
 def _known(arrays: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
@@ -105,7 +106,12 @@ def _ends(read: Mapping[str, Any], terminals: str | None) -> tuple[npt.NDArray[n
 
 
 def _split(
-    obs: Any, next_obs: Any, own: Mapping[str, Any], terminated: npt.NDArray[np.bool_], over: npt.NDArray[np.bool_]
+    obs: Any,
+    next_obs: Any,
+    own: Mapping[str, Any],
+    terminated: npt.NDArray[np.bool_],
+    over: npt.NDArray[np.bool_],
+    is_step: npt.NDArray[np.bool_],
 ) -> Iterator[dict[str, Any]]:
     if next_obs is not None and len(obs):
         follows = (next_obs[:-1] == obs[1:]).all(tuple(range(1, obs.ndim)))
@@ -113,12 +119,12 @@ def _split(
         over[:-1] |= ~follows
     begin = 0
     for end in dict.fromkeys([*(np.flatnonzero(over) + 1).tolist(), len(obs)]):
-        whole = next_obs is not None or (end > 0 and terminated[end - 1])
+        whole = end > 0 and (terminated[end - 1] or (next_obs is not None and is_step[end - 1]))
         steps = slice(begin, end if whole else end - 1)
         begin = end
         if steps.stop <= steps.start:
             continue
-        last = obs[end - 1] if next_obs is None else next_obs[end - 1]
+        last = obs[end - 1] if next_obs is None else next_obs[steps.stop - 1]
         truncated = np.zeros(steps.stop - steps.start, np.bool_)
         truncated[-1] = not terminated[steps.stop - 1]
         ends = {"terminated": terminated[steps], "truncated": truncated}

@@ -59,7 +59,7 @@ def episodes(
     tables = _of_table(frames) if isinstance(frames, Mapping) else _of_frames(checked("frames", frames, _frames))
     pixels = checked("pictures", pictures, optional(one_of("uint8"))) is not None
     for table in tables:
-        for part in _parts(table):
+        for part in _parts(table, done_is):
             episode = _episode(part, STEPS | names, done_is, pixels)
             if episode is not None:
                 yield episode
@@ -107,15 +107,19 @@ def _used(frame: Mapping[str, Any]) -> list[str]:
     return [name for name, value in frame.items() if not isinstance(value, str) and name != "task"]
 
 
-def _parts(table: dict[str, npt.NDArray[Any]]) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    """Yield what of an episode's frames belongs together: it was cut off where ``next.truncated`` says so."""
+def _parts(table: dict[str, npt.NDArray[Any]], done_is: str) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """Yield what of an episode's frames belongs together: it was cut off where ``next.truncated`` says so.
+
+    Where there is none, and ``next.done`` means that, it says so.
+    """
     if "frame_index" in table and (np.diff(table["frame_index"].reshape(-1)) != 1).any():
         raise ShapeError(
             f"the frames of episode {table['episode_index'].reshape(-1)[0]} must follow each other, but are numbered "
             f"{table['frame_index'].reshape(-1).tolist()[:20]}; sort them, and leave none out"
         )
     count = len(table["episode_index"])
-    cuts = np.flatnonzero(_flags(table, "next.truncated", count)) + 1
+    by_done = done_is == "truncated" and "next.truncated" not in table
+    cuts = np.flatnonzero(_flags(table, "next.done" if by_done else "next.truncated", count)) + 1
     for begin, end in pairwise(dict.fromkeys([0, *cuts.tolist(), count])):
         yield {name: column[begin:end] for name, column in table.items()}
 

@@ -15,6 +15,7 @@ from replaylab.replay.data.fields import Field, Tree, flatten, flatten_as, map_l
 from replaylab.replay.introspection.rows import Rows
 from replaylab.replay.introspection.stats import stored_ids
 from replaylab.replay.storage.retention import Reservoir
+from replaylab.replay.transforms.stacked_input import check_first_stacks
 
 ENDS = ("terminated", "truncated")
 
@@ -123,6 +124,11 @@ class Episodic(Rows):
         # As they are stored: an episode that does not fit must not end the one before.
         values = [fitted(path, flat[path], one.dtype, one.shape, None, length, None) for path, one in given.items()]
         each = values if self.num_envs is None else [value[:, None] for value in values]
+        if self._layout.stack is not None:
+            starts = np.ones((1, 1), np.bool_)
+            whole = dict(zip(given, each, strict=True))
+            leading = (None, length, self.num_envs)
+            check_first_stacks(self._layout.stack, whole, None, given, leading, (starts, ~starts), False)
         self.end_episode()
         ids = self.extend(**self._layout.unflatten(iter(each))).reshape(length)
         self.end_episode()

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, IdError, ShapeError
+from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.data.arrays import ids_array, positive, values_array
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import flatten
@@ -86,7 +87,7 @@ class MixedReplay:
         return f"MixedReplay({', '.join(f'{s:.3g} of {b}' for s, b in zip(self._shares, self._buffers, strict=True))})"
 
     def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:
-        """Draw each buffer's share of a batch, buffer by buffer.
+        """Draw each buffer's share of a batch, buffer by buffer; where one of them has too little, none is drawn from.
 
         Args:
             batch_size: B ≥ 1.
@@ -101,7 +102,10 @@ class MixedReplay:
         for j in asked:
             if len(self._buffers[j]) == 0:
                 raise EmptyBufferError(f"buffer {j} of the MixedReplay is empty; add at least one step before sampling")
-        batches = {j: self._buffers[j].sample(rows, progress=progress) for j, rows in asked.items()}
+        # What cannot be drawn raises first, so that no other buffer gives rows, as a queue does once, for nothing.
+        lacking_first = sorted(asked, key=lambda j: _can_sample(self._buffers[j], asked[j]))
+        drawn = {j: self._buffers[j].sample(asked[j], progress=progress) for j in lacking_first}
+        batches = {j: drawn[j] for j in asked}
         axis = 0 if self._buffers[0].replicas is None else 1
         rows = {j: batch.id.shape[axis] for j, batch in batches.items()}
         total = sum(rows.values())
@@ -192,6 +196,11 @@ class MixedReplay:
 def _rows(buffer: Replay, batch_size: int) -> int:
     """Return how many rows a batch has when `batch_size` were asked for."""
     return buffer.sampler.rows(batch_size) if isinstance(buffer, SamplerReplay) else batch_size
+
+
+def _can_sample(buffer: Replay, rows: int) -> bool:
+    """Whether a buffer has enough for so many rows; of one that does not say, it may have."""
+    return buffer.can_sample(rows) if isinstance(buffer, ReplayBuffer) else True
 
 
 def _gave_out(buffer: Replay, ids: npt.NDArray[np.int64]) -> bool:

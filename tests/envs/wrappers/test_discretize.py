@@ -128,3 +128,5 @@ def test_what_cannot_be_binned_is_told():
         one(np.zeros((3, 2)))
     with pytest.raises(ConfigError, match=r"`coverage` must be in \(0, 1\], but got 0"):
         Binning.from_data(np.zeros((3, 2)), 2, coverage=0)
+    with pytest.raises(ConfigError, match=r"observations must be numbers to have a bin, but one is \[nan\]"):
+        one(np.array([[0.5], [np.nan]]))

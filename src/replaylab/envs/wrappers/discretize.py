@@ -94,11 +94,16 @@ class Binning:
 
         Raises:
             ShapeError: They have another number of dimensions.
+            ConfigError: One is NaN, which is in no bin.
         """
         rows = checked("obs", obs, OBSERVATIONS)
         flat = rows.reshape(len(rows), -1)
         if flat.shape[1] != len(self.bins):
             raise ShapeError(f"observations must have {len(self.bins)} numbers each, but have {flat.shape[1]}")
+        if np.isnan(flat).any():
+            raise ConfigError(
+                f"observations must be numbers to have a bin, but one is {flat[np.isnan(flat).any(1)][0]}"
+            )
         low, high, bins = np.array(self.low), np.array(self.high), np.array(self.bins)
         place = np.clip((flat - low) / (high - low) * bins, 0, bins - 1).astype(np.int64)
         number: npt.NDArray[np.int64] = np.ravel_multi_index(tuple(place.T), self.bins).astype(np.int64)

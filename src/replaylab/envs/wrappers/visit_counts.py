@@ -108,6 +108,10 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
 
     def _cells(self, obs: Array) -> npt.NDArray[np.intp]:
         places = (obs.reshape(self.num_envs, -1) - self._low) * self._scale
+        if np.isnan(places).any():
+            raise ConfigError(
+                f"observations must be numbers to be counted, but one is {obs[np.isnan(places).any(1)][0]}"
+            )
         inside = np.minimum(np.maximum(places, 0), np.array(self._shape) - 1).astype(np.intp)
         return inside @ self._strides  # type: ignore[no-any-return]
 

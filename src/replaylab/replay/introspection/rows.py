@@ -4,7 +4,9 @@ from typing import Any
 
 import numpy.typing as npt
 
-from replaylab.errors import ConfigError
+from replaylab.arguments import LARGEST_AXIS
+from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.replay.data.arrays import positive
 from replaylab.replay.data.fields import without_missing
 from replaylab.replay.introspection.introspective import Introspective
 
@@ -19,6 +21,21 @@ class Rows(Introspective):
             IdError: A step is not stored, or not any more.
         """
         return self._layout.unflatten(iter(self._core.gather(ids, False).values()))
+
+    def can_sample(self, batch_size: int) -> bool:
+        """Whether enough is stored, in every replica, for `sample` to draw so many rows; nothing is drawn.
+
+        Args:
+            batch_size: B ≥ 1.
+
+        Raises:
+            ConfigError: `batch_size` is out of its range.
+        """
+        try:
+            self._core.check_draw(positive("batch_size", batch_size, most=LARGEST_AXIS))
+        except EmptyBufferError:
+            return False
+        return True
 
     @property
     def given_fields(self) -> dict[str, Any]:
