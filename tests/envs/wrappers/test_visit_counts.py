@@ -75,5 +75,5 @@ def test_what_cannot_be_counted_is_told(env_id, options, message):
 
 def test_what_lies_nowhere_is_not_counted():
     env = VisitCounts(make_vector_env("MountainCar-v0", 2), bins=4)
-    with pytest.raises(ConfigError, match=r"observations must be numbers to be counted, but one is \[0\. +nan\]"):
+    with pytest.raises(ConfigError, match=r"observations must be numbers to be counted, but one is \[ *0\. +nan\]"):
         env._cells(np.array([[-0.5, 0.0], [0.0, np.nan]]))
