@@ -194,6 +194,20 @@ def test_weights_are_those_of_one_buffer(normalize):
     assert batch.weight == pytest.approx((reference / q) ** 0.7, rel=1e-4)
 
 
+@pytest.mark.parametrize("normalize", ["buffer", "batch", "none"])
+def test_weights_count_the_steps_of_shards_that_nothing_is_drawn_from(normalize):
+    """N is of all that is stored, whatever its priority."""
+    sampler = Prioritized(alpha=1.0, beta=0.5, normalize=normalize)
+    made, _ = replay(100, sampler=sampler, shards=2, strict=True)
+    one = ReplayBuffer(100, FIELDS, sampler=sampler, seed=0)
+    for buffer in (made, one):
+        first, second = buffer.extend(**steps(0, 5)), buffer.extend(**steps(5, 5))
+        buffer.update_priorities(first, priority=np.arange(1.0, 6.0))
+        buffer.update_priorities(second, priority=np.zeros(5))
+    ours, theirs = (dict(zip(b.x, b.weight, strict=True)) for b in (made.sample(256), one.sample(256)))
+    assert ours == pytest.approx(theirs)
+
+
 def test_samplers_without_weights_have_none_where_totals_are_fresh():
     for sampler in (Uniform(), LAP()):
         made, _, ids = unequal(sampler)

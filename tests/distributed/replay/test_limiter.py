@@ -114,6 +114,21 @@ def test_a_limiter_that_can_never_be_met(options):
         Limiter(**{"samples_per_insert": 1.0} | options)
 
 
+def test_batches_that_are_left_on_their_way_stay_counted():
+    """The shards draw them, whether anybody takes them or not."""
+    made, _ = replay(100, shards=2, limiter=Limiter(1.0, timeout=0.05), sampler=Uniform(), prefetch=3)
+    made.extend(**steps(0, 40))
+    counted = []
+    for number in (4, 5, 4, 5, 4, 5):
+        try:
+            made.sample(number)
+        except EmptyBufferError:
+            break
+        counted.append(made.stats().samples)
+    assert counted == sorted(counted)
+    assert sum(shard.drawn for shard in made.stats().shards) <= 40
+
+
 def test_a_batch_that_can_never_be_drawn():
     with pytest.raises(ConfigError, match="`min_size` must be at most the capacity, or nothing could ever be drawn"):
         replay(100, min_size=101)

@@ -176,6 +176,21 @@ def test_environments_keep_their_episodes(tmp_path):
     )
 
 
+def test_a_lost_shard_begins_from_what_was_saved_over_the_snapshot_it_was_loaded_from(tmp_path):
+    made, _ = replay(200, shards=2)
+    made.extend(**steps(0, 60))
+    made.save(tmp_path / "a")
+    made.close()
+    transport = InProcess()
+    loaded = RemoteReplay.load(tmp_path / "a", transport=transport, snapshot=Snapshots(tmp_path / "b", period=1_000.0))
+    loaded.save(tmp_path / "a")
+    transport.shard(0).die()
+    for _ in range(5):
+        loaded.sample(4), loaded.tend()
+    assert loaded.size == 60
+    assert loaded.stats().lost_steps == 0
+
+
 def test_a_reservoir_and_others(tmp_path):
     made, _ = replay(30, shards=3, retention=Reservoir(), sampler=Uniform())
     made.extend(**steps(0, 200))

@@ -111,7 +111,7 @@ class Draws:
         """
         while True:
             if self._asked and self._asked[0].rows != rows:  # of another call, maybe of another thread's meanwhile
-                self.forget()
+                self._asked.clear()  # the shards draw them all the same, so they stay counted
             together = self._together(rows) if self._asked else 1
             if len(self._asked) + together > self._prefetch + 1:
                 break
@@ -120,11 +120,6 @@ class Draws:
             self.drawn += rows * together
             self._asked.extend(self._sent(rows, together))
         return self._collected(self._asked.popleft(), beta, check)
-
-    def forget(self) -> None:
-        """Leave batches that are on their way."""
-        self.drawn -= sum(asked.rows for asked in self._asked)
-        self._asked.clear()
 
     def _together(self, rows: int) -> int:
         """Return how many batches a call asks for: a call costs Ray more than a small batch, but one is to be there."""
@@ -236,7 +231,7 @@ class Draws:
         there = {
             place.number: place.tally
             for place, client in zip(self._fleet.places, asked.clients, strict=True)
-            if place.tally and place.client is client and place.number not in silent and asked.totals[place.number]
+            if place.tally and place.client is client and place.number not in silent
         }
         line = [total if s in given or s in there else 0.0 for s, total in enumerate(asked.totals)]
         return Portion(line, answers, there), columns

@@ -56,7 +56,8 @@ class RemoteReplay(Declared):
         sampler: What to draw, one of those above.
         transforms: What a drawn step becomes.
         next_obs: "stored" or "derived".
-        retention: What each shard keeps.
+        retention: What each shard keeps, by itself: over all of them a `Reservoir` is uniform as far as each is given
+            equally many steps.
         storage: None; the rows lie in the shards' memory.
         autoreset: The environments' autoreset mode.
         count_replays: Whether to count how often each step is drawn.

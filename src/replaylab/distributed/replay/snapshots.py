@@ -184,6 +184,9 @@ class Saver:
         epoch = about["epoch"] + SPARE
         write(folder, self._run, template, {**about, "epoch": epoch, "origin": self._origin})
         self._claims[folder] = (self._run, epoch)
+        for number, begins in self._begins.items():
+            if Path(begins).parent.parent.resolve() == folder.resolve():  # what another replay saved there is gone
+                self._begins[number] = shard_folder(folder, self._run, number)
 
     def _claim(self, epoch: int) -> None:
         """Write into all manifests that there may be ids of this epoch, so that what is loaded begins above it."""
