@@ -85,6 +85,18 @@ def test_without_pictures_there_is_a_video_alone(cartpole, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_oracle_hears_of_the_agents_here_too(tmp_path, capsys):
+    options = (
+        "train --env CliffWalking-v1 --learner q_learning --learner-options batch_size=4 --strategy oracle --steps 100"
+    )
+    more = "--seeds 1 --eval-episodes 1 --eval-every 100 --env-options max_episode_steps=50 --save"
+    assert cli.main([*options.split(), *more.split(), str(tmp_path)]) == 0
+    code, out, _ = watch(capsys, tmp_path, "--max-steps", 5)
+    assert code == 0
+    assert "greedy episode of seed 0" in out
+    assert "not written: a sheet of what is replayed needs observations that are pictures" in out
+
+
 def test_without_a_checkpoint(tmp_path, capsys):
     train(tmp_path, pixels.ENV_ID, "--save-every", "100")
     code, _, err = watch(capsys, tmp_path, "--sheet", tmp_path / "a.png")

@@ -6,7 +6,18 @@ import pytest
 from replaylab.envs import Screen, make_vector_env
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.learners import DQN, Hook, TrainingConfig, train
-from replaylab.replay import Dispersed, Field, FrameStack, NStep, Online, Prioritized, RankBased, ReplayBuffer, Uniform
+from replaylab.replay import (
+    Dispersed,
+    Field,
+    FrameStack,
+    NStep,
+    Online,
+    Prioritized,
+    Queue,
+    RankBased,
+    ReplayBuffer,
+    Uniform,
+)
 from replaylab.watch import ReplaySheet, replay_sheet
 from replaylab.watch.replay_sheet import standing_out
 from tests.learners.dqn import pixels
@@ -105,6 +116,16 @@ def test_steps_that_cannot_be_drawn_are_not_the_likeliest():
     assert rows(replay_sheet(filled(9, sampler=Online()), places=3)) == {
         "Highest probability": [8],
         "Lowest probability": [7, 3, 0],
+    }
+
+
+def test_what_a_queue_has_given_is_not_said_to_be_as_likely_as_all():
+    replay = filled(9, sampler=Queue(), count_replays=True)
+    replay.sample(4)
+    assert rows(replay_sheet(replay, places=2, batch_size=2)) == {
+        "Highest probability": [5, 4],
+        "Lowest probability": [8, 0],
+        "Replayed most": [3, 0],
     }
 
 

@@ -102,6 +102,7 @@ class _Open:
 
     def __init__(self, saved: SavedRun) -> None:
         from replaylab.learners.training import checkpoint
+        from replaylab.learners.training.hook_rules import hooks_of
         from replaylab.learners.training.hooks import Hooks
 
         if not (saved.folder / "run.json").is_file():
@@ -111,6 +112,8 @@ class _Open:
             )
         population, configuration = saved.population, saved.population.configuration()
         self.run: Run = checkpoint.load(saved.folder, configuration, Hooks(configuration, population.seeds))
+        for hook in hooks_of(configuration.sampler):  # some samplers, the oracle's say, hear of the agents by theirs
+            hook.on_begin(self.run)
         if saved.seed not in self.run.seeds:
             self.close()
             raise SnapshotError(f"seed {saved.seed} had ended before the last checkpoint in {saved.folder} was written")

@@ -194,15 +194,16 @@ def _rows(view: _View, law: Floats | None, places: int) -> Iterator[tuple[str, n
     if view.replays is not None and view.replays.any():
         replayed = np.flatnonzero(view.replays)
     if law is not None:
-        own = law[replayed]
-        if np.ptp(own) <= _LEVEL * own.max():
-            yield "All equally likely", replayed[standing_out(np.zeros(len(own)), places)]
+        shown = replayed if law[replayed].any() else np.arange(len(law))  # a queue's, say, were drawn for good
+        own = law[shown]
+        if np.ptp(law) <= _LEVEL * law.max():
+            yield "All equally likely", shown[standing_out(np.zeros(len(own)), places)]
         else:
             named = isinstance(view.replay, SamplerReplay) and view.replay.sampler.keeps_priorities
             of = "{} priority" if named else "{} probability"
             drawn = own > 0.0
-            yield of.format("Highest"), replayed[drawn][standing_out(own[drawn], places)]
-            yield of.format("Lowest"), replayed[standing_out(-own, places)]
+            yield of.format("Highest"), shown[drawn][standing_out(own[drawn], places)]
+            yield of.format("Lowest"), shown[standing_out(-own, places)]
     if view.replays is not None and view.replays.any():
         yield "Replayed most", replayed[standing_out(view.replays[replayed], places)]
     elif law is None:

@@ -31,6 +31,12 @@ def test_draws_depend_on_the_replicas_seed_and_step_alone():
         assert population(q, epsilon)[1] == single(q[1:2], epsilon)[0]
 
 
+def test_values_that_are_no_numbers_hide_no_other_replicas_ties():
+    population, single = EpsilonGreedy([5, 6]), EpsilonGreedy([6])
+    q = np.array([[np.nan, np.nan, np.nan], [1.0, 0.0, 1.0]])
+    assert {tuple(population(q, 0.0) == [0, single(q[1:], 0.0)[0]]) for _ in range(50)} == {(True, True)}
+
+
 def test_ties_are_broken_at_random():
     """False-alarm rate 1e-7 for each replica, seeds fixed."""
     q, steps = np.array([[1.0, 0.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0], [0.0, 0.0, 3.0, 0.0]]), 20_000

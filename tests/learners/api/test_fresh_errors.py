@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from torch import nn
 
 from replaylab.errors import ConfigError, SpecError
 from replaylab.learners import DQN, Hook, Refreshed, TrainingConfig, fresh_feedback
-from replaylab.learners.api.protocols import Agents
+from replaylab.learners.api.protocols import Agents, reducible_loss, target_values
 from replaylab.learners.training.loop import train as train_config
 from replaylab.replay import NStep, Prioritized, ReLo, Uniform
 from replaylab.study import Spec
@@ -49,6 +50,26 @@ def slow(run, ids):
 
 def loss(delta):
     return np.where(np.abs(delta) <= 1, delta**2 / 2, np.abs(delta) - 0.5)
+
+
+def test_of_a_module_that_draws_they_are_what_an_update_gives_back():
+    """Dropout: Q(s, a) of the TD error is that of training, and so must be what is put in place of it."""
+
+    def module(space, num_actions):
+        return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, num_actions))
+
+    class Both(Hook):
+        def before_turn(self, run):
+            if run.agents.updates == 10:
+                ids = np.stack(run.replay.stored_ids())[:, :8]
+                batch = run.replay.as_batch(ids)
+                self.fresh, targets = fresh_feedback(run, ids), target_values(run.agents, batch)
+                self.learned = reducible_loss(run.agents, run.agents.update(batch), targets)
+
+    both = Both()
+    learner = replace(DEEP, module=module)
+    train_config(TrainingConfig("CartPole-v1", learner, ReLo(), 30, eval_every=None), [3], hooks=[both])
+    np.testing.assert_allclose(both.fresh, both.learned, rtol=0, atol=1e-5)
 
 
 def test_they_are_the_errors_of_the_networks_as_they_are():

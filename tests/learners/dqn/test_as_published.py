@@ -7,7 +7,7 @@ import pytest
 from torch import nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, DQNAsPublished
+from replaylab.learners import DQN, SGD, DQNAsPublished
 from replaylab.learners.training import loop as training
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.state import Run
@@ -105,6 +105,13 @@ def test_truncation_terminates_stops_the_bootstrap(buffers):
     )
     q = agents.q_values(batch.obs)[np.arange(3), 0, batch.action[:, 0] - corridor.Corridor.action_space.start]
     np.testing.assert_allclose(agents.probe(batch).td_error[:, 0], batch.reward[:, 0] - q, rtol=1e-6)
+
+
+def test_stale_priorities_of_a_network_that_diverges_stay_as_they_are():
+    settings = SETTINGS | {"learning_rate": 1e30, "loss": "squared", "max_grad_norm": None, "optimizer": SGD()}
+    with pytest.warns(RuntimeWarning, match="diverged"):
+        metrics = run(DQNAsPublished(**settings, stale_priorities=True), Prioritized(), log_every=10)
+    assert len(metrics.of("train/loss")[1])
 
 
 def test_stale_priorities_are_those_of_the_td_error_at_insertion(monkeypatch):

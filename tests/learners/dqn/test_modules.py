@@ -12,7 +12,7 @@ from replaylab.learners import DQN, SGD, RMSprop
 from replaylab.learners.api.protocols import pick
 from replaylab.learners.dqn.modules import ModuleAgents
 from replaylab.learners.dqn.networks import Perceptron
-from replaylab.replay import Prioritized, Uniform
+from replaylab.replay import Batch, Prioritized, Uniform
 from tests.learners.calls import train
 from tests.learners.dqn.batches import ACTIONS, BOX, batch_of, part
 from tests.learners.dqn.on_device import on_device
@@ -157,6 +157,37 @@ def test_adam_moves_convolutions_as_pytorchs_plain_one_does():
         reference.step()
     for mirror, parameter in zip(plain.parameters(), one.online.parameters(), strict=True):
         torch.testing.assert_close(mirror, parameter, rtol=0, atol=1e-6)
+
+
+class Shared(nn.Module):
+    """One layer, used twice."""
+
+    def __init__(self, space, num_actions):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, num_actions)
+        self.middle = self.again = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.last(self.again(self.middle(self.first(x).relu()).relu()).relu())
+
+
+def test_a_shared_layer_is_averaged_once():
+    agents = settings(module=Shared, tau=0.1, target_period=1).agents(BOX, ACTIONS, [0])
+    (one,) = agents.learners
+    old = copy.deepcopy(one.target)
+    agents.update(batch_of(1))
+    for before, now, online in zip(old.parameters(), one.target.parameters(), one.online.parameters(), strict=True):
+        torch.testing.assert_close(now, before.lerp(online, 0.1))
+
+
+def test_actions_may_be_small_integers():
+    """Bytes, as the environment's space has them."""
+    small, wide = (
+        settings(module=mine).agents(BOX, spaces.Discrete(3, dtype=kind), [0]) for kind in (np.int8, np.int64)
+    )
+    batch = batch_of(1)
+    own = small.update(Batch(dict(batch) | {"action": batch.action.astype(np.int8)}))
+    np.testing.assert_array_equal(own.td_error, wide.update(batch).td_error)
 
 
 def test_a_state_is_a_copy():

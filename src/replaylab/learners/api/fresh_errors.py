@@ -37,12 +37,14 @@ def fresh_feedback(run: TrainingRun, ids: npt.NDArray[np.int64]) -> npt.NDArray[
     """
     replay: InspectableReplay = require(run.replay, InspectableReplay, "errors of steps that no batch held")
     batch = replay.as_batch(ids)
-    td_error = _probed(run.agents).probe(batch).td_error
+    probe = _probed(run.agents).probe(batch)
+    td_error, q = probe.td_error, probe.q
     if run.feedback != "reducible_loss":
         return td_error
     agents = cast("TargetAgents", run.agents)  # the run made sure
-    chosen = agents.index_of(batch.action)[..., None]
-    q = np.take_along_axis(agents.q_values(batch.obs), chosen, axis=2)[..., 0]
+    if q is None:
+        chosen = agents.index_of(batch.action)[..., None]
+        q = np.take_along_axis(agents.q_values(batch.obs), chosen, axis=2)[..., 0]
     exact = td_error.astype(np.float64)
     return row_loss(agents.loss, exact) - row_loss(agents.loss, exact + q - target_values(agents, batch))
 

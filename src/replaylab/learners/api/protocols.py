@@ -134,10 +134,12 @@ class Probe:
     Attributes:
         td_error: δ = y − Q(s, a), every row by the same parameters, float (R, B).
         gradient: Mean over the batch of weight·∂ℓ(δ)/∂θ, without a bound on its norm, float (R, P).
+        q: Q(s, a) that δ is made of, float (R, B); None: that of `ValueAgents.q_values`.
     """
 
     td_error: npt.NDArray[np.floating[Any]]
     gradient: npt.NDArray[np.floating[Any]]
+    q: npt.NDArray[np.floating[Any]] | None = None
 
 
 @runtime_checkable

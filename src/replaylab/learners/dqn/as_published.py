@@ -15,6 +15,7 @@ from gymnasium import Space
 
 from replaylab.arguments import FINITE, check, flag, optional
 from replaylab.errors import ConfigError
+from replaylab.learners.api.feedback import give_back
 from replaylab.learners.api.hooks import Bools, EnvStep, Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents, ProbedAgents, each
 from replaylab.learners.dqn.settings import DQN
@@ -94,7 +95,7 @@ class _Flaws(Hook):
         """Give a new step its priority forever, and copy the target network at an episode's end."""
         if self._stale:
             error = cast("ProbedAgents", run.agents).probe(_batch(self._stored, ids)).td_error
-            run.replay.update_priorities(ids[:, None], error)
+            give_back(run.replay, ids[:, None], error)
         if self._learner.target_each_episode:
             cast("_WithTarget", run.agents).copy_target(step.ended)
 

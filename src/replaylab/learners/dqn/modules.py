@@ -96,8 +96,8 @@ class ModuleAgents(EpsilonGreedyAgents):
         columns = self._columns(batch)
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             found = [one.probe(self.updates + 1, *(c[r] for c in columns)) for r, one in enumerate(self.learners)]
-        td_error, gradient = (np.stack([pair[i].numpy(force=True) for pair in found]) for i in (0, 1))
-        return Probe(td_error, gradient)
+        td_error, gradient, q = (np.stack([one[i].numpy(force=True) for one in found]) for i in (0, 1, 2))
+        return Probe(td_error, gradient, q)
 
     def copy_target(self, where: npt.NDArray[np.bool_]) -> None:
         """Copy the online network to the target network in some replicas, bool (R,)."""
@@ -134,7 +134,7 @@ class ModuleAgents(EpsilonGreedyAgents):
             return np.stack([network(x[r]).numpy(force=True) for r, network in enumerate(networks)])
 
     def _columns(self, batch: Batch) -> list[Tensor]:
-        discount, action = bootstrap_discount(batch, self._gamma), self.index_of(batch.action)
+        discount, action = bootstrap_discount(batch, self._gamma), self.index_of(batch.action).astype(np.int64)
         arrays = (self._inputs(batch.obs), action, batch.reward, self._inputs(batch.next_obs), discount)
         return [self._tensor(array) for array in (*arrays, batch.weight)]
 
@@ -185,8 +185,8 @@ class _ModuleLearner:
         next_obs: Tensor,
         discount: Tensor,
         weight: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Return δ (B,) and the gradient (P,) of what would be the `count`-th update."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return δ (B,), the gradient (P,) and Q(s, a) (B,) of what would be the `count`-th update."""
         still = copy.copy(self)
         still.online, still.target = copy.deepcopy(self.online), copy.deepcopy(self.target)
         td_error, slope, q = still._errors(count, obs, action, reward, next_obs, discount)
@@ -194,7 +194,7 @@ class _ModuleLearner:
         gradient = torch.autograd.grad(
             q, parameters, -weight * slope / len(q), allow_unused=True, materialize_grads=True
         )
-        return td_error, torch.cat([one.ravel() for one in gradient])
+        return td_error, torch.cat([one.ravel() for one in gradient]), q
 
     def _errors(
         self, count: int, obs: Tensor, action: Tensor, reward: Tensor, next_obs: Tensor, discount: Tensor
@@ -235,11 +235,10 @@ class _ModuleLearner:
     def _move_target(self) -> None:
         """θ⁻ ← θ⁻ + τ·(θ − θ⁻), and whatever else the module keeps is copied."""
         tau = self.settings.tau
-        for old, new in zip(self.target.state_dict().values(), self.online.state_dict().values(), strict=True):
-            if tau == 1.0 or not old.is_floating_point():
-                old.copy_(new)
-            else:
-                old.lerp_(new, tau)
+        for old, new in zip(self.target.parameters(), self.online.parameters(), strict=True):  # shared ones once
+            old.lerp_(new, tau) if tau < 1.0 else old.copy_(new)
+        for kept, newest in zip(self.target.buffers(), self.online.buffers(), strict=True):
+            kept.copy_(newest)
 
     def state(self) -> dict[str, Tensor]:
         networks = {"online": self.online, "target": self.target}

@@ -187,7 +187,7 @@ _MEASURES = (
         "how many independent uniform rows tell as much about the gradient as a batch does, in rows; uniform draws: "
         "the batch size",
         definition="B · tr Var(g, uniform) / tr Var(g): how many independent uniform rows tell as much about the "
-        "gradient as a batch does; g the mean gradient of a batch, weighted by w / mean w",
+        "gradient as a batch does; g the mean gradient of a batch, weighted by w over its mean in the K batches",
         uniform="B",
     ),
     Metric(
