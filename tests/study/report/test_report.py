@@ -171,7 +171,7 @@ def test_a_part_of_a_study_is_reported_as_a_part(tmp_path):
         found.file_of(population).unlink()
     page = found.report().read_text()
     assert "Incomplete: 4 of 8 runs are missing." in page
-    assert "contrasts can reach p &lt; 0.05" in page
+    assert "no test of differences can reach p &lt; 0.05" in page
 
 
 def test_of_versions_those_that_differ_are_told(tmp_path):

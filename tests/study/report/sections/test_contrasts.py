@@ -3,6 +3,7 @@
 import csv
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from replaylab.claims.study_findings import contrast_findings
 from replaylab.commands.main import main
 from replaylab.statistics import Interval
+from replaylab.study.report.sections import contrasts
 from replaylab.study.report.sections.contrasts import forest
 from tests.study.tiny import pretend, study
 
@@ -131,3 +133,9 @@ def test_how_they_are_judged_is_what_was_declared_where_the_primary_has_no_answe
     (finding,) = contrast_findings(made, {"choice": ("said", ("higher",))})
     assert "mean of 6 seeds" in str(finding)
     assert "interquartile" not in str(finding)
+
+
+def test_what_is_only_rounding_is_zero():
+    """The mean of differences that cancel, as those of a tape that is dealt to other seeds."""
+    size = Interval(-1.1e-19, -0.0008, 0.0008)
+    assert contrasts._numbers(SimpleNamespace(size=size)) == ["0", "−0.0008", "+0.0008"]

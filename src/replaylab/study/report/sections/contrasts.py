@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -115,8 +116,17 @@ def _matrix(found: Sequence[ContrastResult]) -> VerdictMatrix:
 
 def _cell(found: ContrastResult) -> MatrixCell:
     """Return the verdict with its numbers, as the sentence on the contrast has them."""
-    effect, low, high = map(signed_significant, found.size)
+    effect, low, high = _numbers(found)
     return MatrixCell(word(found), verdict_matrix.SIGNS[word(found)], effect, f"{low} to {high}")
+
+
+def _numbers(found: ContrastResult) -> list[str]:
+    """Return the estimate and the interval's ends; what is only rounding of a sum, beside the others, is 0."""
+    scale = max(abs(one) for one in found.size if math.isfinite(one))
+    return [signed_significant(one if abs(one) > _ROUNDING * scale else 0.0) for one in found.size]
+
+
+_ROUNDING = 1e-9
 
 
 def _picture(page: Page, found: Sequence[ContrastResult]) -> ReportFigure | None:
@@ -163,7 +173,7 @@ def sentence(found: ContrastResult) -> str:
         bounds = f"±{significant(one.equivalence)}"
         verdict = verdict.replace("the bounds", bounds)
         bounded = "" if found.verdict == "equivalent" else f"bounds {bounds}; "
-    estimate, low, high = map(signed_significant, found.size)
+    estimate, low, high = _numbers(found)
     return (
         f"{verdict[0].upper()}{verdict[1:]}{judged}: {estimate} {unit(one.unit)} "
         f"(95 % interval {low} to {high}; {bounded}{corrected}; "
@@ -173,7 +183,7 @@ def sentence(found: ContrastResult) -> str:
 
 def _of_check(found: ContrastResult, bounds: tuple[float, float]) -> str:
     """Return what came of a manipulation check."""
-    estimate, low, high = map(signed_significant, found.size)
+    estimate, low, high = _numbers(found)
     wanted = " to ".join(map(signed_significant, bounds))
     return (
         f"Check {found.verdict}: {estimate} {unit(found.contrast.unit)} (95 % interval {low} to {high}; it must lie "
@@ -197,8 +207,8 @@ def table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
             (
                 f.contrast.name,
                 f.contrast.unit,
-                signed_significant(f.size.estimate),
-                f"{signed_significant(f.size.low)} to {signed_significant(f.size.high)}",
+                _numbers(f)[0],
+                " to ".join(_numbers(f)[1:]),
                 p_value(f.p),
                 p_value(f.p_max_t),
                 "–" if f.contrast.equivalence is None else f"±{significant(f.contrast.equivalence)}",
