@@ -36,9 +36,10 @@ gym.register(BOUNDED, entry_point=Bounded, max_episode_steps=20)
 
 @dataclass(frozen=True)
 class Clipped(QLearning):
-    """A learner with a bound that may be infinite, or lacking."""
+    """A learner with bounds that may be infinite, or lacking."""
 
     most: float | None = None
+    least: float | None = None
 
 
 def bounded(folder, most=INF):
@@ -73,7 +74,7 @@ def test_at_any_depth_of_any_table(tmp_path):
     odd = {"bounds": [-INF, INF, {"x": NAN}], "id": "CartPole-v1", "limit": INF}
     strategies = {
         "uniform": {"type": "uniform", "factors": {"bound": INF}},
-        "own": {"type": "uniform", "learner": {"most": INF}, "factors": {"bound": 1.0}},
+        "own": {"type": "uniform", "learner": {"least": -INF}, "factors": {"bound": 1.0}},
     }
     contrast = {"name": "bound", "more": {"bound": INF}, "less": {"bound": 1.0}}
     learners = {"q": {"type": f"{__name__}:Clipped", "batch_size": 8, "vary": {"most": [0.5, INF, -INF]}}}
@@ -84,7 +85,7 @@ def test_at_any_depth_of_any_table(tmp_path):
     assert ids(again) == ids(made)
     assert repr(again.spec) == repr(made.spec), "as text, since NaN equals nothing"
     assert [one.options["most"] for one in again.spec.learners.values()] == [0.5, INF, -INF]
-    assert again.spec.learner_of("own", "q.most-0.5").options["most"] == INF
+    assert again.spec.learner_of("own", "q.most-0.5").options["least"] == -INF
 
 
 def test_what_is_not_finite_tells_runs_apart():
