@@ -112,12 +112,12 @@ class _Open:
             )
         population, configuration = saved.population, saved.population.configuration()
         self.run: Run = checkpoint.load(saved.folder, configuration, Hooks(configuration, population.seeds))
-        for hook in hooks_of(configuration.sampler):  # some samplers, the oracle's say, hear of the agents by theirs
-            hook.on_begin(self.run)
         if saved.seed not in self.run.seeds:
             self.close()
             raise SnapshotError(f"seed {saved.seed} had ended before the last checkpoint in {saved.folder} was written")
         self.replica = self.run.seeds.index(saved.seed)
+        for hook in hooks_of(configuration.sampler):  # some samplers, the oracle's say, hear of the agents by theirs
+            hook.on_begin(self.run)
 
     def close(self) -> None:
         """End the environments."""

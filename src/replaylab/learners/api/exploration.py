@@ -42,9 +42,11 @@ class EpsilonGreedy:
         explore, pick = self._draws[self._next].T
         self._next += 1
         action: npt.NDArray[np.int64] = q.argmax(1)
-        ties = (q == q.max(1, keepdims=True)).cumsum(1)
-        count = ties[:, -1]  # 0 where values are NaN, which must not hide another replica's
-        if count.max() > 1:
+        top = q.max(1, keepdims=True)
+        best = q == top
+        if np.count_nonzero(best) > np.count_nonzero(~np.isnan(top)):  # NaN is no tie, and hides none
+            ties = best.cumsum(1)
+            count = ties[:, -1]
             action = np.where(count > 1, (ties > (pick * count)[:, None]).argmax(1), action)
         np.copyto(action, pick * q.shape[1], where=explore < epsilon, casting="unsafe")
         return action

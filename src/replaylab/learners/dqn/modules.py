@@ -134,7 +134,8 @@ class ModuleAgents(EpsilonGreedyAgents):
             return np.stack([network(x[r]).numpy(force=True) for r, network in enumerate(networks)])
 
     def _columns(self, batch: Batch) -> list[Tensor]:
-        discount, action = bootstrap_discount(batch, self._gamma), self.index_of(batch.action).astype(np.int64)
+        discount = bootstrap_discount(batch, self._gamma)
+        action = self.index_of(batch.action).astype(np.int64, copy=False)
         arrays = (self._inputs(batch.obs), action, batch.reward, self._inputs(batch.next_obs), discount)
         return [self._tensor(array) for array in (*arrays, batch.weight)]
 

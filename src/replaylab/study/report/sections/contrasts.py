@@ -207,8 +207,8 @@ def table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
             (
                 f.contrast.name,
                 f.contrast.unit,
-                _numbers(f)[0],
-                " to ".join(_numbers(f)[1:]),
+                effect,
+                f"{low} to {high}",
                 p_value(f.p),
                 p_value(f.p_max_t),
                 "–" if f.contrast.equivalence is None else f"±{significant(f.contrast.equivalence)}",
@@ -217,6 +217,7 @@ def table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
                 f.verdict,
             )
             for f in found
+            for effect, low, high in [_numbers(f)]
         ],
         (
             *("contrast", "question", "metric", "measure", "unit", "difference", "low", "high", "inner_low"),
