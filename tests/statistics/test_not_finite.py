@@ -50,3 +50,20 @@ def test_steps_that_are_out_of_order():
     with pytest.raises(ConfigError, match="`steps` must increase, but are all 3"):
         st.area_under_curve([3, 3], [1, 2])
     assert st.area_under_curve([0, 1, 1, 2], [0.0, 2.0, 2.0, 4.0]) == 2.0
+
+
+def test_means_of_runs_without_a_number_are_none():
+    """NaN is sorted to the end, where an interquartile mean would cut it off as if it were the largest."""
+    assert np.isnan(st.interquartile_mean([1.0, 2.0, 3.0, np.nan]))
+    assert st.interquartile_mean([1.0, 2.0, 3.0, np.inf]) == 2.5
+    runs = np.array([[1.0, 2.0]] * 8)
+    runs[:2, 0] = np.nan
+    band = st.curve_band(runs)
+    assert np.isnan([band.estimate[0], band.low[0], band.high[0]]).all()
+    assert band.estimate[1] == 2.0
+
+
+@pytest.mark.parametrize("call", [st.max_t, st.mean_intervals])
+def test_families_with_an_infinite_value_are_refused(call):
+    with pytest.raises(NonFiniteError, match="one is infinite"):
+        call([[1.0, np.inf], [2.0, 3.0], [3.0, 4.0]])

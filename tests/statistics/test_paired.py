@@ -77,3 +77,16 @@ def test_families_of_contrasts_keep_their_level():
 def test_the_table_of_the_docs(law, spread, seeds):
     """2,000 studies: at a rate of .06, its standard error .0053, 5 of them."""
     assert pairs(law, spread, seeds, 2_000)[2] < 0.06 + 5 * 0.0053
+
+
+def test_an_interval_that_ends_at_zero_shows_nothing():
+    """Rounding must not decide: where 0 is the end, p is 1 - level at least."""
+    for runs in range(2, 40):
+        for low, high in ((0.0, 3.0), (-3.0, 0.0)):
+            assert st.interval_p(st.Interval((low + high) / 2.9, low, high), runs) >= 0.05
+    treated = [500.0] * 13 + [104.0] + [500.0] * 2 + [104.0] + [500.0] * 12
+    lost = {1: 157, 5: 137, 8: 355, 10: 432, 11: 352, 12: 150, 16: 316, 23: 344, 25: 243, 28: 114}
+    baseline = [float(lost.get(run, 500)) for run in range(29)]
+    found = st.paired_test(treated, baseline)
+    assert found.difference.low == 0.0
+    assert found.p >= 0.05

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from replaylab import statistics as st
-from replaylab.errors import ShapeError
+from replaylab.errors import ConfigError, ShapeError
 
 
 def test_exact_permutation_p_by_enumeration():
@@ -136,7 +136,9 @@ def test_max_t_keeps_the_familys_level():
 
 @pytest.mark.parametrize("shape", [(5,), (1, 3)])
 def test_max_t_refuses_other_shapes(shape):
-    with pytest.raises(ValueError, match=r"^Differences must be of shape \(N, K\) with N >= 2, but got shape"):
+    with pytest.raises(
+        ValueError, match=r"^Values must be of shape \(N, K\) with two numbers in each column, but got shape"
+    ):
         st.max_t(np.zeros(shape))
 
 
@@ -177,7 +179,7 @@ def test_max_t_takes_comparisons_that_lack_seeds():
 
 
 def test_max_t_refuses_a_comparison_of_one_seed():
-    with pytest.raises(ShapeError, match="two numbers in each column, but they have \\[3, 1\\]"):
+    with pytest.raises(ShapeError, match=r"two numbers in each column, but got shape .* with \[3, 1\] numbers"):
         st.max_t([[1.0, np.nan], [2.0, 1.0], [3.0, np.nan]])
 
 
@@ -193,3 +195,12 @@ def test_max_t_counts_what_the_limits_leave():
     assert st.max_t(d, limits=[0.0, np.inf, np.inf])[0] == 1.0
     with pytest.raises(ShapeError, match=r"Limits must be of shape \(3,\), but got shape \(2,\)"):
         st.max_t(d, limits=[1, 2])
+
+
+def test_the_distance_of_shares_takes_blocks_of_patterns(monkeypatch):
+    counts = np.random.default_rng(0).poisson(5.0, (2, 20, 30)) + 1
+    whole = st.share_distance_test(*counts)
+    monkeypatch.setattr("replaylab.statistics.permutation._MOST_NUMBERS", 1_000)
+    assert st.share_distance_test(*counts) == whole
+    with pytest.raises(ConfigError, match="Counts must not be negative, but one is -1"):
+        st.share_distance_test([[2, -1], [1, 1]], [[1, 1], [1, 1]])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from replaylab import statistics
+from replaylab.errors import ConfigError, ShapeError
 from replaylab.statistics import (
     Bounds,
     Interval,
@@ -141,3 +142,13 @@ MADE = {
 def test_nothing_is_left_out():
     every = {name for name in statistics.__all__ if callable(getattr(statistics, name))}
     assert {call.name for call in CALLS} == every - MADE
+
+
+def test_what_must_increase_does():
+    for steps in ([30, 10, 20], [1, np.nan, 2], [1, 1, 2]):
+        with pytest.raises(ConfigError, match="steps must be increasing"):
+            steps_to_threshold(steps, [[5, 0, 9]], 4)
+    with pytest.raises(ConfigError, match="`shares` must be increasing"):
+        statistics.look_levels([0.5, np.nan, 1.0])
+    with pytest.raises(ShapeError, match="at least two pairs"):
+        statistics.power([5.0], [3.0], 10)

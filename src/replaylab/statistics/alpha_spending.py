@@ -50,7 +50,7 @@ def look_levels(shares: ArrayLike, spending: Spending = "obrien_fleming", alpha:
         [0.0007, 0.0157, 0.0336]
     """
     t = np.asarray(shares, dtype=np.float64)
-    if not len(t) or t[0] <= 0.0 or t[-1] > 1.0 or (np.diff(t) <= 0.0).any():
+    if not len(t) or t[0] <= 0.0 or t[-1] > 1.0 or not (np.diff(t) > 0.0).all():
         raise ConfigError(f"`shares` must be increasing numbers in (0, 1], but got {t.tolist()}")
     pocock = spending == "pocock"
     spent = (

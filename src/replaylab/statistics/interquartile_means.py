@@ -33,7 +33,8 @@ def interquartile_mean(values: ArrayLike, axis: int = 0) -> Floats:
     """Return the mean of the middle half along ``axis``.
 
     With n values sorted as x_(1) <= ... <= x_(n) and g = floor(n / 4),
-    IQM = (x_(g+1) + ... + x_(n-g)) / (n - 2g), the 25 % trimmed mean (``scipy.stats.trim_mean(x, 0.25)``).
+    IQM = (x_(g+1) + ... + x_(n-g)) / (n - 2g), the 25 % trimmed mean (``scipy.stats.trim_mean(x, 0.25)``);
+    NaN where a value is.
 
     Args:
         values: runs along ``axis``.
@@ -51,7 +52,8 @@ def interquartile_mean(values: ArrayLike, axis: int = 0) -> Floats:
         raise ShapeError("An interquartile mean needs at least one value, but got none.")
     cut = count // 4
     middle = np.take(array, np.arange(cut, count - cut), axis=axis)
-    return np.asarray(middle.mean(axis=axis))
+    largest = np.take(array, -1, axis=axis)  # NaN is sorted to the end, and would be cut off as if it were the largest
+    return np.where(np.isnan(largest), np.nan, middle.mean(axis=axis))
 
 
 def pooled_iqm(values: Floats) -> Floats:

@@ -14,13 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from replaylab.arguments import optional, reals, seed_number, takes
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.statistics.interquartile_means import interquartile_mean, iqm_difference
-from replaylab.statistics.resampling import COUNT, NUMBERS, Floats, as_pairs
+from replaylab.statistics.resampling import COUNT, NUMBERS, Floats, as_columns, as_pairs
 
 PERMUTATIONS = 20_000
 """Swap patterns of a test: all 2^N of them if they are no more, else so many random ones."""
 
 EXACT_SEEDS = PERMUTATIONS.bit_length() - 1
 """Up to this many pairs (14) the default test enumerates every pattern."""
+
+_MOST_NUMBERS = 1 << 22
+"""Numbers in memory at once, of patterns by states."""
 
 _TIES = 1e-12
 """Statistics closer than this, relative to the data, are equal: their sums were only taken in another order."""
@@ -113,13 +116,9 @@ def max_t(
 
     Raises:
         ShapeError: not of shape (N, K), or a column has fewer than two numbers, or limits are not of shape (K,).
+        NonFiniteError: a difference is infinite.
     """
-    d = np.asarray(differences, dtype=np.float64)
-    runs = np.count_nonzero(~np.isnan(d), axis=0)
-    if d.ndim != 2 or len(d) < 2:
-        raise ShapeError(f"Differences must be of shape (N, K) with N >= 2, but got shape {d.shape}.")
-    if (runs < 2).any():
-        raise ShapeError(f"Differences must have two numbers in each column, but they have {runs.tolist()}.")
+    d, runs = as_columns(differences)
     d = np.nan_to_num(d, nan=0.0)
     signs = np.where(swap_patterns(len(d), permutations, seed), -1.0, 1.0)
     seen = _abs_t(d.sum(axis=0) / runs, d, runs)
@@ -187,12 +186,16 @@ def share_distance_test(
 
     Raises:
         ShapeError: the shapes differ, or are not (N, S), or a row holds no counts.
+        ConfigError: a count is negative.
     """
     a, b = np.asarray(treated, np.float64), np.asarray(baseline, np.float64)
     if a.ndim != 2 or a.shape != b.shape or not ((a.sum(1) > 0).all() and (b.sum(1) > 0).all()):
         raise ShapeError(f"Counts must be of shape (N, S) with positive sums, but got {a.shape} and {b.shape}.")
+    if (least := min(a.min(), b.min())) < 0.0:
+        raise ConfigError(f"Counts must not be negative, but one is {least:g}.")
     difference = a / a.sum(1, keepdims=True) - b / b.sum(1, keepdims=True)
     signs = np.where(swap_patterns(len(a), permutations, seed), -1.0, 1.0)
-    null = np.abs(signs @ difference / len(a)).sum(1) / 2
+    blocks = np.array_split(signs, 1 + signs.shape[0] * difference.shape[1] // _MOST_NUMBERS)
+    null = np.concatenate([np.abs(block @ difference / len(a)).sum(1) / 2 for block in blocks])
     seen = float(np.abs(difference.mean(0)).sum() / 2)
     return seen, share_as_extreme(null, seen, 1.0, exact=is_exact(len(a), permutations))

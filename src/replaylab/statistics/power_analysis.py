@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from replaylab.arguments import BELOW_HALF, FINITE, INSIDE, POSITIVE, optional, seed_number, takes, whole
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, ShapeError
 from replaylab.statistics.equivalence import EQUIVALENCE_SEEDS
 from replaylab.statistics.interquartile_means import iqm_difference
 from replaylab.statistics.paired import paired_test
@@ -76,8 +76,11 @@ def power(
 
     Raises:
         ConfigError: no test of this size could ever reject.
+        ShapeError: the pilot has fewer than two pairs.
     """
     a, b = as_pairs(treated, baseline)
+    if len(a) < 2:
+        raise ShapeError(f"A pilot must have at least two pairs, which tell of spread, but got {len(a)}.")
     threshold = alpha / comparisons
     least = float(least_p(seeds)) if is_exact(seeds, permutations) else 1 / (permutations + 1)
     if least > threshold:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from replaylab.arguments import INSIDE, instance, reals, takes, whole
 from replaylab.errors import NonFiniteError, ShapeError
@@ -85,6 +85,25 @@ def as_pairs(treated: ArrayLike, baseline: ArrayLike) -> tuple[Floats, Floats]:
     if a.shape != b.shape:
         raise ShapeError(f"Paired values must have equal shapes, but got {a.shape} and {b.shape}.")
     return a, b
+
+
+def as_columns(values: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
+    """Return values of seeds by comparisons, (N, K), NaN where one lacks a seed, and how many numbers each has, (K,).
+
+    Raises:
+        ShapeError: they have another shape, or a column has fewer than two numbers.
+        NonFiniteError: one is infinite.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    count = np.count_nonzero(~np.isnan(array), axis=0)
+    if array.ndim != 2 or (count < 2).any():
+        raise ShapeError(
+            f"Values must be of shape (N, K) with two numbers in each column, but got shape {array.shape} with "
+            f"{count.tolist()} numbers."
+        )
+    if np.isinf(array).any():
+        raise NonFiniteError("Values must be finite, or NaN where there is no number, but one is infinite.")
+    return array, count
 
 
 def resample(
@@ -163,7 +182,8 @@ def interval_p(interval: Interval, runs: int, strata: int = 1, *, level: float =
     """
     if runs == 1:
         return 1.0
-    return float(2.0 * student_share(strata * (runs - 1), -interval_t(interval, runs, strata, level=level)))
+    p = float(2.0 * student_share(strata * (runs - 1), -interval_t(interval, runs, strata, level=level)))
+    return max(p, 1.0 - level) if interval.low <= 0.0 <= interval.high else p  # where an end is 0 rounding would decide
 
 
 def ends(samples: Floats, share: float) -> tuple[Floats, Floats]:

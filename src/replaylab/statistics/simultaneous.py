@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from replaylab.arguments import INSIDE, reals, seed_number, takes
-from replaylab.errors import ShapeError
 from replaylab.statistics.distributions import student_quantile, student_share
 from replaylab.statistics.permutation import least_p
-from replaylab.statistics.resampling import COUNT, NUMBERS, Floats
+from replaylab.statistics.resampling import COUNT, NUMBERS, Floats, as_columns
 
 MEANS_RESAMPLES = 19_999
 """With what was seen 20,000."""
@@ -64,17 +63,14 @@ def mean_intervals(values: ArrayLike, *, level: float = 0.95, resamples: int = M
 
     Raises:
         ShapeError: not of shape (N, K), or a column has fewer than two numbers.
+        NonFiniteError: one is infinite.
 
     Examples:
         >>> found = mean_intervals([[1.0], [2.0], [1.5], [2.5], [1.2]])
         >>> round(float(found.estimate[0]), 2), bool(found.low[0] > 0), bool(found.p[0] < 0.05)
         (1.64, True, True)
     """
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 2 or (np.count_nonzero(~np.isnan(array), axis=0) < 2).any():
-        raise ShapeError(
-            f"Values must be of shape (N, K) with two numbers in each column, but got shape {array.shape}."
-        )
+    array, _ = as_columns(values)
     found = decisions(array[None], level=level, resamples=resamples, seed=seed)
     return Means(*(one[0] for one in found))
 

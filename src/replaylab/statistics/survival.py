@@ -59,13 +59,15 @@ def steps_to_threshold(steps: ArrayLike, values: ArrayLike, threshold: float, *,
         hold: points in a row that must be at the threshold; the first of them counts.
 
     Raises:
-        ConfigError: ``hold`` is not between 1 and T.
+        ConfigError: ``hold`` is not between 1 and T, or the steps do not increase.
 
     Examples:
         >>> steps_to_threshold([10, 20, 30], [[0, 5, 9], [0, 1, 2]], 5)
         Times(steps=array([20., 30.]), reached=array([ True, False]))
     """
     x = np.asarray(steps, dtype=np.float64)
+    if not (np.diff(x) > 0.0).all():
+        raise ConfigError(f"steps must be increasing numbers, but got {x.tolist()}.")
     there = np.asarray(values, dtype=np.float64) >= threshold
     if not 1 <= hold <= len(x):
         raise ConfigError(f"hold must be between 1 and the {len(x)} points of the curve, but got {hold}.")

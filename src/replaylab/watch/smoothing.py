@@ -43,7 +43,7 @@ def ewma(values: npt.ArrayLike, span: float = 100.0) -> Floats:
 def running_mean(values: npt.ArrayLike, window: int = 100) -> Floats:
     """Return the mean of the last `window` values along the last axis, of as many as there are at the beginning.
 
-    After a NaN everything is NaN.
+    By running sums: after a NaN or an infinite value everything is NaN, after a huge one what is small beside it lost.
 
     Args:
         values: (..., T).

@@ -438,3 +438,20 @@ def test_the_longest_curve_is_drawn_to_its_end():
         figures.multiples([[short, long]], "short", styles, "return", "steps", runs=True),
     ):
         assert {panel.figure.axes[0].get_xlim() for panel in drawing.groups[0].panels} == {(0.0, 600.0)}
+
+
+def test_a_family_shows_nothing_where_mean_and_interquartile_mean_have_other_signs():
+    """85 runs gain 8, 15 are lost: the interquartile mean gains, the mean loses far more."""
+    rng = np.random.default_rng(0)
+    base = rng.normal(500.0, 3.0, 100)
+    treated = base + 8.0 + rng.normal(0.0, 3.0, 100)
+    treated[:15] -= 260.0
+    steps, seeds = np.array([10]), np.arange(100)
+    runs = {"uniform": base, "mostly": treated, "other": base + rng.normal(0.0, 3.0, 100)}
+    curves = [Curve("E", "q", name, seeds, steps, values[:, None]) for name, values in runs.items()]
+    found = {d.strategy: d for d in comparisons.differences(curves, "uniform") if d.measure == "final"}
+    assert found["mostly"].iqm.low > 0.0
+    assert (treated - base).mean() < 0.0
+    assert not found["mostly"].shown
+    alone = comparisons.differences(curves[:2], "uniform")[0]
+    assert alone.shown

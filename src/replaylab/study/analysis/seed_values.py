@@ -37,13 +37,17 @@ def table_of(each: Sequence[SeedValues]) -> NDArray[np.float64]:
 
 
 def corrected(each: Sequence[SeedValues], sizes: Sequence[Interval]) -> NDArray[np.float64]:
-    """Return the max-T p-values of a family, shape (K,), each |t| being at most what its interval says.
+    """Return the max-T p-values of a family, shape (K,), each |t| being at most what its interval says, and p at least.
 
-    One that lacks a seed takes part with those it has; one with a single seed does not, and has 1.
+    |t| is of a mean, and counts as 0 where that has not the sign of the interval's estimate. One that lacks a seed
+    takes part with those it has; one with a single seed does not, and has 1.
     """
     p = np.ones(len(each))
     told = [k for k, one in enumerate(each) if len(one.seeds) > 1]
     if told:
-        limits = [statistics.interval_t(sizes[k], len(each[k].seeds)) for k in told]
-        p[told] = statistics.max_t(table_of([each[k] for k in told]), limits=limits)
+        of = [(sizes[k], len(each[k].seeds)) for k in told]
+        agree = [each[k].values.mean() * sizes[k].estimate > 0.0 for k in told]
+        limits = np.where(agree, [statistics.interval_t(*one) for one in of], 0.0)
+        found = statistics.max_t(table_of([each[k] for k in told]), limits=limits)
+        p[told] = np.maximum(found, [statistics.interval_p(*one) for one in of])
     return p

@@ -16,7 +16,7 @@ class PlannedLooks(BaseModel):
 
     Declared before the first look; `seeds` of the study is then raised from one number to the next, and each report is
     judged at its own level. The levels add up to 5 %, so false alarms do, too. A look whose level is below every
-    p-value that a permutation test gives is refused: it could show nothing.
+    p-value that a permutation test gives with any number of seeds is refused; with N seeds none is below 2 / 2^N.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
