@@ -55,3 +55,23 @@ def test_an_unknown_environment_is_told(env_id, message):
 def test_there_must_be_one_environment_or_more():
     with pytest.raises(ConfigError, match="`num_envs` must be at least 1, but got 0"):
         make_vector_env("CartPole-v1", 0)
+
+
+def test_what_is_registered_with_wrappers_or_options_is_stepped_singly():
+    cartpole = gym.spec("CartPole-v1").entry_point
+    wrapped = gym.envs.registration.WrapperSpec("Clip", "gymnasium.wrappers:ClipReward", {"max_reward": 0.5})
+    gym.register("ClippedPole-v0", cartpole, additional_wrappers=(wrapped,))
+    gym.register("FickleTaxi-v0", "gymnasium.envs.toy_text.taxi:TaxiEnv", kwargs={"fickle_passenger": True})
+    for env_id in ("ClippedPole-v0", "FickleTaxi-v0"):
+        assert isinstance(make_vector_env(env_id, 2), SyncVectorEnv)
+    env = make_vector_env("ClippedPole-v0", 2)
+    env.reset(seed=0)
+    assert env.step(np.array([0, 1]))[1].tolist() == [0.5, 0.5]
+
+
+def test_seeds_of_copies_are_whole_numbers():
+    env, same = (make_vector_env("CartPole-v1", 3) for _ in range(2))
+    np.testing.assert_array_equal(env.reset(seed=np.arange(3))[0], same.reset(seed=[0, 1, 2])[0])
+    for wrong in ([1.5, 2, 3], ["a", "b", "c"], [True, False, True], [-1, 0, 1]):
+        with pytest.raises(ConfigError, match="`seed`"):
+            env.reset(seed=wrong)

@@ -49,7 +49,7 @@ def make_vector_env(
 
     CartPole, Acrobot, MountainCar, Taxi, CliffWalking, FrozenLake and the library's own (``replaylab/...``) are stepped
     in one vectorised call, as is what is registered with a ``vector_entry_point`` alone (`BatchedEnv`), any other
-    environment, and any that is to be rendered, by Gymnasium's `SyncVectorEnv`.
+    environment, and any that is to be rendered or is registered with wrappers, by Gymnasium's `SyncVectorEnv`.
     Atari games come from `make_atari`.
 
     Args:
@@ -76,6 +76,10 @@ def make_vector_env(
     mode = AutoresetMode(autoreset_mode)
     if kwargs.get("max_episode_steps") is None:
         kwargs.pop("max_episode_steps", None)
+    if backend is not None and env_id == NOISY:  # noise around a pool's games
+        from replaylab.envs.wrappers.noise import vector_noisy
+
+        return vector_noisy(num_envs, autoreset_mode=mode, backend=backend, **kwargs)
     if backend is not None:
         return _pool(env_id, num_envs, mode, backend, kwargs)
     try:
@@ -87,7 +91,9 @@ def make_vector_env(
         vectorised = VECTORISED.get(str(spec.entry_point))
         if spec.namespace == "replaylab" or spec.entry_point is None:
             vectorised = spec.vector_entry_point
-        if vectorised is not None and kwargs.get("render_mode") is None and not kwargs.get("fickle_passenger"):
+        given = {**spec.kwargs, **kwargs}
+        plain = given.get("render_mode") is None and not given.get("fickle_passenger") and not spec.additional_wrappers
+        if vectorised is not None and plain:
             kwargs.pop("render_mode", None)
             kwargs = _limited(kwargs)
             spec = dataclasses.replace(spec, vector_entry_point=vectorised)

@@ -212,7 +212,7 @@ def test_bad_seeds_and_masks_are_told():
     env = make_vector_env("CartPole-v1", 2)
     with pytest.raises(ShapeError, match="`seed` must hold one seed for each of the 2 environments, but got 3"):
         env.reset(seed=[1, 2, 3])
-    with pytest.raises(ConfigError, match=r"`seed` must not be negative, but got \[1, -2\]"):
+    with pytest.raises(ConfigError, match=r"`seed` must be a whole number that is not negative, but got -2"):
         env.reset(seed=[1, -2])
     with pytest.raises(ShapeError, match=r"must be a bool array of shape \(2,\), but got int64\[2\]"):
         env.reset(options={"reset_mask": np.array([1, 0])})

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -148,3 +150,30 @@ def test_a_restored_environment_goes_on_as_the_first_would_have():
     other = make_vector_env("FrozenLake-v1", 3, max_episode_steps=9)
     other.restore(saved)
     assert go_on(other) == end
+
+
+@pytest.mark.parametrize("chances", [[0.5, 0.4], [2.0, -1.0], [np.nan, 1.0], [0.0, 0.0]])
+def test_a_table_whose_chances_are_none_is_refused(chances):
+    def table(probability, start):
+        shape = (2, 1, 2)
+        probability = np.broadcast_to(np.array(probability), shape)
+        return TransitionTable(probability, np.zeros(shape, int), np.ones(shape), np.zeros(shape, bool), start)
+
+    table([0.25, 0.75], np.array([0.5, 0.5]))
+    with pytest.raises(ConfigError, match="`probability` must be chances that add up to 1 of each action"):
+        table(chances, np.array([0.5, 0.5]))
+    with pytest.raises(ConfigError, match="`start` must be chances that add up to 1"):
+        table([0.25, 0.75], np.array(chances))
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        {0: {0: [(1.0, 0, 0.0, False)]}, 2: {0: [(1.0, 0, 0.0, False)]}},
+        {0: {0: [(1.0, 0, 0.0, False)], 1: [(1.0, 0, 0.0, False)]}, 1: {0: [(1.0, 0, 0.0, False)]}},
+    ],
+)
+def test_a_table_that_lacks_states_or_actions_is_refused(outcomes):
+    env = SimpleNamespace(P=outcomes, initial_state_distrib=np.array([1.0, 0.0]))
+    with pytest.raises(ConfigError, match="must have all states from 0 on"):
+        TransitionTable.of(env)

@@ -130,3 +130,12 @@ def test_what_cannot_be_binned_is_told():
         Binning.from_data(np.zeros((3, 2)), 2, coverage=0)
     with pytest.raises(ConfigError, match=r"observations must be numbers to have a bin, but one is \[nan\]"):
         one(np.array([[0.5], [np.nan]]))
+
+
+def test_more_states_than_int64_counts_are_refused():
+    wide = np.random.default_rng(0).normal(size=(9, 24))
+    with pytest.raises(ConfigError, match="fewer than 2\\^63 states"):
+        Binning.from_data(wide, 10)
+    assert Binning.from_data(wide[:, :18], 10).num_states == 10**18
+    with pytest.raises(ConfigError, match="finite way above"):
+        Binning((-1e308,), (1e308,), (10,))

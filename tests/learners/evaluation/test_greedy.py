@@ -137,7 +137,9 @@ def test_games_of_envpool_are_asked_for_whole_and_unclipped(env_id, monkeypatch)
     class Pool:
         observation_space, action_space = Standing.observation_space, Standing.action_space
 
-        def __init__(self, num_envs, max_episode_steps=2**31 - 1, **options):
+        def __init__(self, task_id, num_envs, max_episode_steps=2**31 - 1, **options):
+            assert task_id == "Breakout-v5"
+            assert "scale" not in options
             made.append(options)
             self.num_envs, self.limit, self.steps = num_envs, max_episode_steps, 0
             self.config = {"max_episode_steps": max_episode_steps}

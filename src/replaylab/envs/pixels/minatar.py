@@ -111,9 +111,18 @@ class MinAtarVectorEnv(BatchedEnv):
         return self._rules.start(stream)
 
     def _start_episodes(self, mask: Bools, options: dict[str, Any]) -> None:
-        last_action = self._variables[MinAtar.last_action].copy()
+        last_action = self.last_action()
         super()._start_episodes(mask, options)
-        self._variables[MinAtar.last_action] = last_action
+        self.set_last_action(last_action)
+
+    def last_action(self) -> npt.NDArray[np.uint64]:
+        """Return the action of each copy's frame before, (E,), which is kept from one episode to the next."""
+        actions: npt.NDArray[np.uint64] = self._variables[MinAtar.last_action].copy()
+        return actions
+
+    def set_last_action(self, actions: npt.NDArray[np.uint64]) -> None:
+        """Take over what `last_action` returned."""
+        self._variables[MinAtar.last_action] = actions
 
     def _advance(self, action: npt.NDArray[np.intp]) -> tuple[Floats, Bools]:
         chosen, chance = self._actions[action], self._sticky_action_prob
@@ -141,6 +150,15 @@ class MinAtarEnv(SingleEnv):
     def get_action_meanings(self) -> list[str]:
         """Return what each action is."""
         return self._games.get_action_meanings()
+
+    def own_state(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the action that may stick to the next episode's first frame."""
+        return {"last_action": self._games.last_action()}
+
+    def restore_own(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Take over what `own_state` returned, with the random stream as it is."""
+        self._games.use_generators([self.np_random])
+        self._games.set_last_action(state["last_action"])
 
     def render(self) -> npt.NDArray[np.uint8] | None:
         """Return a picture, uint8 (160, 160, 3), or None without a render mode."""

@@ -48,6 +48,12 @@ class TransitionTable:
             )
         if not ((self.next_state >= 0) & (self.next_state < shape[0])).all():
             raise ConfigError(f"a table's `next_state` must be from 0 to {shape[0] - 1}, but got {self.next_state}")
+        for name, chances in (("probability", self.probability), ("start", self.start)):
+            if not ((chances >= 0.0).all() and np.allclose(chances.sum(-1), 1.0, rtol=0.0, atol=1e-9)):
+                raise ConfigError(
+                    f"a table's `{name}` must be chances that add up to 1"
+                    f"{' of each action in each state' if name == 'probability' else ''}, but got {chances}"
+                )
 
     @property
     def num_states(self) -> int:
@@ -90,9 +96,15 @@ class TransitionTable:
             raise ConfigError(f"{env} has no transition table: it needs the attributes `P` and `initial_state_distrib`")
         if getattr(world, "fickle_passenger", False):
             raise ConfigError(f"{env} does not step by its table `P` with fickle_passenger=True; leave that out")
-        outcomes = [
-            [list(world.P[state][action]) for action in range(len(world.P[state]))] for state in range(len(world.P))
-        ]
+        try:
+            outcomes = [
+                [list(world.P[state][action]) for action in range(len(world.P[0]))] for state in range(len(world.P))
+            ]
+        except (KeyError, IndexError) as error:
+            raise ConfigError(
+                f"{env}'s table `P` must have all states from 0 on, and in each the actions of the first, but lacks "
+                f"{error}"
+            ) from error
         most = max(len(some) for row in outcomes for some in row)
         padded = [[some + [(0.0, 0, 0.0, False)] * (most - len(some)) for some in row] for row in outcomes]
         columns = np.moveaxis(np.array(padded, dtype=np.float64), -1, 0)

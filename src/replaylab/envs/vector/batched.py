@@ -34,6 +34,20 @@ def autoreset(value: Any) -> AutoresetMode:
         raise Unfit('"NextStep", "SameStep", "Disabled" or an AutoresetMode') from None
 
 
+def autoreset_of(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
+    """Return what happens when an episode of a vector environment ends.
+
+    Raises:
+        ConfigError: It does not tell.
+    """
+    try:
+        return AutoresetMode(env.metadata["autoreset_mode"])
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f'{env} must tell what happens when an episode ends: metadata["autoreset_mode"] must be an AutoresetMode'
+        ) from error
+
+
 class BatchedEnv(VectorEnv[Any, Array, Array]):
     """A vector environment whose E copies are columns of one array, copy i depending on seed i alone.
 
@@ -176,7 +190,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
             The observations that the last `step` or `reset` before `state` returned.
 
         Raises:
-            ShapeError: It was taken from another number of copies, or another environment.
+            ShapeError: It was taken from another number of copies, or its variables have another shape.
         """
         variables = np.moveaxis(state["variables"], 0, -1)
         if variables.shape != self._variables.shape:
@@ -230,7 +244,7 @@ def each_seed(seed: int | Sequence[int | None] | None, num_envs: int) -> Sequenc
 
     Raises:
         ShapeError: There is not one for each copy.
-        ConfigError: One is negative.
+        ConfigError: One is no whole number, or negative.
     """
     if seed is None:
         return [None] * num_envs
@@ -240,9 +254,7 @@ def each_seed(seed: int | Sequence[int | None] | None, num_envs: int) -> Sequenc
         raise ConfigError(f"`seed` must be a whole number, one for each environment, or None, but got {shown(seed)}")
     if len(seed) != num_envs:
         raise ShapeError(f"`seed` must hold one seed for each of the {num_envs} environments, but got {len(seed)}")
-    if any(one is not None and one < 0 for one in seed):
-        raise ConfigError(f"`seed` must not be negative, but got {list(seed)}")
-    return seed
+    return [None if one is None else checked("seed", one, seed_number) for one in seed]
 
 
 def reset_mask(options: dict[str, Any] | None, num_envs: int) -> Bools:

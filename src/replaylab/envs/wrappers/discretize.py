@@ -1,5 +1,6 @@
 """Numbered bins in place of real observations, so that tabular learners can be used."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv, VectorWrapper
 
-from replaylab.arguments import SHARE, check, checked, instance, number, reals, takes, tuple_of, whole
+from replaylab.arguments import LARGEST, SHARE, check, checked, instance, number, reals, takes, tuple_of, whole
 from replaylab.envs.vector.batched import SINGLE, VECTOR
 from replaylab.errors import ConfigError, ShapeError
 
@@ -55,6 +56,10 @@ class Binning:
                     f"`low` must be finite and below `high`, but got ({low=}, {high=}); where the space has no bounds, "
                     "give them, or take them from data: `Binning.from_data`"
                 )
+            if not np.isfinite(high - low):
+                raise ConfigError(f"`high` must be a finite way above `low`, but got ({low=}, {high=})")
+        if self.num_states > LARGEST:
+            raise ConfigError(f"`bins` must make fewer than 2^63 states, but make {self.num_states:,}; take fewer")
 
     @classmethod
     @takes(obs=OBSERVATIONS, coverage=SHARE)
@@ -87,7 +92,7 @@ class Binning:
     @property
     def num_states(self) -> int:
         """S, the product of all bins."""
-        return int(np.prod(self.bins, dtype=np.int64))
+        return math.prod(self.bins)
 
     def __call__(self, obs: Array) -> npt.NDArray[np.int64]:
         """Return the numbers int64 (N,) of observations (N, ...).

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
-from replaylab.arguments import NOT_NEGATIVE, checked, takes
+from replaylab.arguments import NOT_NEGATIVE, checked, optional, takes, whole
 from replaylab.envs.pixels.atari import is_atari
-from replaylab.envs.vector.batched import SINGLE, VECTOR, Array, Bools, each_seed, reset_mask
+from replaylab.envs.vector.batched import SINGLE, VECTOR, Array, Bools, autoreset_of, each_seed, reset_mask
 from replaylab.envs.vector.generators import packed, unpack
-from replaylab.envs.vectorize import make_single_env, make_vector_env, spec_of
+from replaylab.envs.vectorize import NO_LIMIT, make_single_env, make_vector_env, spec_of
 
 BLOCK = 256
 """Numbers that a copy's stream gives at a time."""
@@ -95,6 +95,14 @@ class NoisyRewards(gym.Wrapper[Any, Any, Any, Any]):
         obs, reward, terminated, truncated, info = self.env.step(action)
         return obs, float(reward) + float(self._noise.draw(self._always)[0]), terminated, truncated, info
 
+    def own_state(self) -> dict[str, Array]:
+        """Return the state of the noise."""
+        return self._noise.state()
+
+    def restore_own(self, state: dict[str, Array]) -> None:
+        """Take over what `own_state` returned."""
+        self._noise.restore(state)
+
 
 class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
     """The vector form of `NoisyRewards`: copy i gets the noise of a single environment of the same seed.
@@ -110,6 +118,7 @@ class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
     def __init__(self, env: VectorEnv[Any, Any, Any], scale: float = 1.0) -> None:
         super().__init__(env)
         self._noise = NoiseStreams(env.num_envs, scale)
+        self._mode = autoreset_of(env)
         self._starting = np.zeros(env.num_envs, np.bool_)
 
     def reset(
@@ -126,7 +135,7 @@ class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
         obs, reward, terminated, truncated, infos = self.env.step(actions)
         noisy = reward + self._noise.draw(~self._starting)
         reward = noisy.astype(reward.dtype) if reward.dtype.kind == "f" else noisy  # integers would cut it off
-        if self.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP:
+        if self._mode is AutoresetMode.NEXT_STEP:
             self._starting = terminated | truncated
         return obs, reward, terminated, truncated, infos
 
@@ -159,7 +168,7 @@ def vector_noisy(num_envs: int, env: str = "CartPole-v1", scale: float = 1.0, **
 
     A limit of the noisy environment stands beside that of `env`, as Gymnasium's `make` has it: the smaller counts.
     """
-    limit = kwargs.get("max_episode_steps")
+    limit = checked("max_episode_steps", kwargs.get("max_episode_steps"), optional(whole(NO_LIMIT)))
     if limit is not None and kwargs.get("backend") is None and not is_atari(env.rpartition(":")[2]):
         own = spec_of(env).max_episode_steps
         kwargs["max_episode_steps"] = limit if own is None else min(limit, own)

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 
 from replaylab.arguments import optional, reals, takes
-from replaylab.envs.vector.batched import VECTOR, Array, reset_mask
+from replaylab.envs.vector.batched import VECTOR, Array, autoreset_of, reset_mask
 from replaylab.envs.wrappers.discretize import each_dimension
 from replaylab.errors import ConfigError, ShapeError
 
@@ -66,7 +66,7 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
             )
         self.visits: Counts = np.zeros((env.num_envs, *self._shape), np.int64)
         self._strides = np.array([int(np.prod(self._shape[d + 1 :])) for d in range(len(self._shape))])
-        self._copies = np.arange(env.num_envs)
+        self._copies, self._mode = np.arange(env.num_envs), autoreset_of(env)
         self._cell = np.zeros(env.num_envs, np.intp)
         self._acts = np.ones(env.num_envs, np.bool_)
 
@@ -84,7 +84,7 @@ class VisitCounts(VectorWrapper[Any, Any, Any, Any, Any]):
         obs, reward, terminated, truncated, infos = self.env.step(actions)
         self.visits.reshape(self.num_envs, -1)[self._copies, self._cell] += self._acts
         self._cell = self._cells(obs)
-        if self.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP:
+        if self._mode is AutoresetMode.NEXT_STEP:
             self._acts = ~(terminated | truncated)
         return obs, reward, terminated, truncated, infos
 

@@ -4,11 +4,12 @@ The library's own vector environments keep all that decides their future in arra
 Gymnasium's `SyncVectorEnv`, where each copy remembers how its episode came about: the random stream it was reset
 with, and the actions since. To put it back it is reset with that stream and takes those actions again. That is exact
 for environments that draw from their own `np_random` alone and keep nothing else from one episode to the next, as
-Gymnasium asks of them; what they show afterwards is compared with what they showed then. Copies with `state` and
-`restore` of their own, as Atari games, do that themselves.
+Gymnasium asks of them; what they show afterwards is compared with what they showed then. What an environment or a
+wrapper does keep, as noise has a stream of its own, it tells by `own_state` and takes back by `restore_own`. Copies with
+`state` and `restore` of their own, as Atari games, do all of it themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -27,17 +28,19 @@ FLAGS = ("_terminations", "_truncations", "_autoreset_envs")
 
 
 class Remembering(gym.Wrapper[Any, Any, Any, Any]):
-    """Remembers the random stream of the last reset and the actions since."""
+    """Remembers how the last reset was made, what was kept from episodes before it, and the actions since."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
         self.stream = np.zeros(6, np.uint64)
+        self.seed: int | None = None
+        self.kept: State = {}
         self.actions: list[npt.NDArray[Any]] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset, and remember the random stream."""
+        """Reset, and remember the random stream, or the seed, and what was kept until then."""
         random = self.env.unwrapped.np_random if seed is None else seeding.np_random(seed)[0]
-        self.stream, self.actions = packed([random])[0], []
+        self.stream, self.seed, self.kept, self.actions = packed([random])[0], seed, _kept(self.env), []
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -46,19 +49,50 @@ class Remembering(gym.Wrapper[Any, Any, Any, Any]):
         return self.env.step(action)
 
     def state(self) -> State:
-        """Return the stream and the actions, copied."""
+        """Return the stream, the seed, what was kept and the actions, copied."""
         space: Any = self.action_space
         actions = np.zeros((len(self.actions), *space.shape), space.dtype)
         actions[:] = self.actions
-        return {"streams": self.stream.copy(), "actions": actions}
+        return {"streams": self.stream.copy(), "actions": actions, "seeds": _digits(self.seed), **self.kept}
 
     def restore(self, state: State) -> Any:
-        """Reset with that stream, take those actions, and return the last observation."""
+        """Reset with that stream or seed, take those actions, and return the last observation."""
         self.env.unwrapped.np_random = unpack(state["streams"][None])[0]
-        obs, _ = self.reset()
+        _give_back(self.env, state)
+        digits = state.get("seeds", _digits(None))  # checkpoints of earlier versions have none
+        obs, _ = self.reset(seed=int.from_bytes(digits.tobytes(), "little") if digits.size else None)
         for action in state["actions"]:
             obs = self.step(action)[0]
         return obs
+
+
+def _digits(seed: int | None) -> npt.NDArray[np.uint8]:
+    """Return a seed of any size as its bytes, the least first; none for no seed."""
+    length = 0 if seed is None else max(1, (seed.bit_length() + 7) // 8)
+    return np.frombuffer((seed or 0).to_bytes(length, "little"), np.uint8).copy()
+
+
+def _keepers(env: Any) -> Iterator[tuple[str, Any]]:
+    """Yield an environment and those it is around, by what their states are called, where they keep any."""
+    depth = 0
+    while True:
+        if callable(getattr(type(env), "own_state", None)):
+            yield f"kept.{depth}.", env
+        if env is env.unwrapped:
+            return
+        env, depth = env.env, depth + 1
+
+
+def _kept(env: Any) -> State:
+    """Return what an environment and its wrappers keep from one episode to the next."""
+    return {prefix + name: array for prefix, one in _keepers(env) for name, array in one.own_state().items()}
+
+
+def _give_back(env: Any, state: State) -> None:
+    """Let them take back what `_kept` returned, if that is there."""
+    for prefix, one in _keepers(env):
+        if own := {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}:
+            one.restore_own(own)
 
 
 def prepare(env: Env) -> None:
