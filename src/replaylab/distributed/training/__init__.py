@@ -3,9 +3,8 @@
 The learner is the process that calls `train`: it holds the agents, draws from a `RemoteReplay`, updates, and gives
 priorities back. Actors are Ray actors that do nothing by themselves: the learner asks each for an unroll of T steps,
 two calls ahead, and hands the newest weights along: one object in Ray's store every k updates, numbered by them. So
-nothing polls, an actor that was cut off steps no further, and both sides keep the same pace: rows learned from for each
-step stored are bounded by a `Limiter` where batches are learned from, and no actor is asked for steps that the learner
-is far behind with.
+nothing polls, an actor that was cut off steps no further, and both sides keep the same pace: an update is made once the
+steps that it is due at are stored, and no actor is asked for steps that the learner is far behind with.
 
 An actor holds E environments, a copy of the policy, a `RemoteWriter`, and random streams of its own, made of seed,
 number and life. It explores as its number says, ε^(1 + α·i/(M − 1)). A new step gets the largest priority of its shard,

@@ -9,6 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from replaylab.distributed.replay import RemoteWriter
+from replaylab.errors import ShapeError
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.hooks import EnvStep
@@ -98,21 +99,24 @@ class Actor:
         self._obs, _ = env.reset(seed=numbers(seed, Stream.ENV_RESET, count, *who))  # type: ignore[arg-type]  # a list
         check_obs(self._obs, self._env_id, self._seeds, "an actor's first reset")
 
-    def step(self, version: int, count: int, weights: State) -> Report:
+    def step(self, version: int, count: int, progress: float, weights: State) -> Report:
         """Take so many time steps in all environments, store them, and wait until they are acknowledged.
 
         Args:
             version: Of the weights.
             count: T.
+            progress: How far training is, for schedules of exploration, in [0, 1].
             weights: To act by.
 
         Raises:
             NonFiniteError: The environment gave a reward or an observation that is NaN or infinite.
             StorageError: A shard was lost, and none has come in its place.
+            ShapeError: The agents gave actions of another shape.
         """
         if version != self._version:
             self._agents.take_weights(weights)
             self._version = version
+        self._agents.set_progress(progress)
         ends: list[tuple[float, float]] = []
         taken = [self._step(ends) for _ in range(count)]
         steps, where = zip(*taken, strict=True)
@@ -137,6 +141,7 @@ class Actor:
         self._obs = next_obs
         if self._mode is AutoresetMode.DISABLED and ended.any():
             self._obs, _ = self._env.reset(options={"reset_mask": ended})
+            check_obs(self._obs, self._env_id, self._seeds, "an actor's reset")
         self._returns += where * reward
         self._lengths += where
         ends += zip(self._returns[ended].tolist(), self._lengths[ended].tolist(), strict=True)
@@ -147,10 +152,16 @@ class Actor:
         """Return an action for each environment, (E, ...), as in training."""
         rows = each(lambda part: part[None], obs)
         if self._explore is None:
-            return np.asarray(self._agents.act(rows, explore=True)[0])
+            actions = np.asarray(self._agents.act(rows, explore=True))
+            if actions.shape[:2] != (1, len(self._seeds)):
+                raise ShapeError(
+                    f"`act` of agents that actors follow must return actions (1, {len(self._seeds)}, ...) where there "
+                    f"are {len(self._seeds)} environments to an actor, but it returned {list(actions.shape)}"
+                )
+            return cast("npt.NDArray[Any]", actions[0])
         q = cast("ValueAgents", self._agents).q_values(rows)[0]
-        actions = self._explore(q, self._epsilons) + self._first
-        return np.asarray(actions.astype(self._env.single_action_space.dtype, copy=False))
+        chosen = self._explore(q, self._epsilons) + self._first
+        return np.asarray(chosen.astype(self._env.single_action_space.dtype, copy=False))
 
 
 def _on_cpu(learner: Learner) -> Learner:

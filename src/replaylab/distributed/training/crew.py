@@ -120,11 +120,12 @@ class Crew:
         """Steps that actors are asked for and have told nothing of yet."""
         return sum(steps for post in self.posts for steps, _ in post.calls)
 
-    def ask(self, room: int, published: Callable[[], Published]) -> None:
+    def ask(self, room: int, progress: float, published: Callable[[], Published]) -> None:
         """Ask those that have begun, and have least to do, for steps, as long as there is room for more.
 
         Args:
             room: Steps that may be asked for; each actor steps all its environments, so it may be E − 1 more.
+            progress: How far training is, in [0, 1].
             published: Returns weights to act by.
         """
         for depth in range(DEPTH):
@@ -137,7 +138,7 @@ class Crew:
                     continue
                 count = min(self._unroll, -(-room // self._envs))
                 room -= count * self._envs
-                self._call(post, count, published())
+                self._call(post, count, progress, published())
 
     def collect(self, seconds: float) -> list[Report]:
         """Return what actors have told since; wait so long if that is nothing."""
@@ -164,9 +165,9 @@ class Crew:
         except ShardLost as error:
             self._lose(post, error)
 
-    def _call(self, post: Post, count: int, published: Published) -> None:
+    def _call(self, post: Post, count: int, progress: float, published: Published) -> None:
         try:
-            answer = post.client.call("step", published.version, count, parcel=published.weights)
+            answer = post.client.call("step", published.version, count, progress, parcel=published.weights)
         except ShardLost as error:
             self._lose(post, error)
             return

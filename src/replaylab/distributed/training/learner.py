@@ -1,19 +1,21 @@
 """The learner: one set of agents, how far training is, and what it may do next."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import shown
-from replaylab.distributed.replay import Limiter, RemoteReplay
+from replaylab.arguments import LARGEST, shown
+from replaylab.distributed.replay import RemoteReplay
 from replaylab.distributed.training.actor import Published, Report
 from replaylab.distributed.training.crew import DEPTH
 from replaylab.distributed.training.options import Actors
 from replaylab.errors import ConfigError, EmptyBufferError
 from replaylab.learners.api.clock import Clock
+from replaylab.learners.api.exploration import EpsilonGreedyAgents
 from replaylab.learners.api.hooks import Bools, Feedback, Hook
 from replaylab.learners.api.protocols import Agents, Learner, PublishedAgents
 from replaylab.learners.metrics.metrics_table import Metrics
@@ -59,14 +61,15 @@ class OneReplica:
 class LearnerRun:
     """What learns, as a `TrainingRun` for hooks.
 
-    Rows learned from ≤ `samples_per_insert`·(steps stored − `learning_starts`), always; and no actor is asked for steps
-    that the learner is more than `ahead` behind with, so that both keep the same pace.
+    Each update is due at a number of steps, is made once so many are stored, and counts as made then; and no actor is
+    asked for steps that the learner is more than `ahead` behind with, so that both keep the same pace.
 
     Args:
         configuration: What is trained.
         seed: Of all random streams.
         actors: What steps.
-        samples_per_insert: Rows learned from for each step stored; None: as many as the learner's settings say.
+        samples_per_insert: Rows learned from for each step stored after `learning_starts`, at most; None: updates are
+            due when those of one process are.
         hooks: What watches.
 
     Attributes:
@@ -88,11 +91,12 @@ class LearnerRun:
         hooks: Sequence[Hook] = (),
     ) -> None:
         self.configuration, self.env_id, self.seeds = configuration, configuration.env_id, [seed]
-        self.settings = _stepped(configuration)
-        _check(configuration, self.settings, hooks)
+        self.learner = _stepped(configuration)
+        _check(configuration, self.learner, hooks)
         self.env = environments(configuration, 1)  # for its spaces, never stepped
-        self.learner = _told_epsilon(self.settings, float(actors.epsilons().mean()))
         self.agents = self._made_agents(seed)
+        if isinstance(self.agents, EpsilonGreedyAgents):
+            self.agents.tell_epsilon(float(actors.epsilons().mean()))
         self.sampler = cast("Sampler", configuration.sampler)
         self.feedback: Feedback | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
         check_feedback(self.learner, self.agents, self.sampler, self.feedback)
@@ -102,11 +106,13 @@ class LearnerRun:
         listeners = [one.on_metrics for one in hooks if type(one).on_metrics is not Hook.on_metrics]
         self.recorder = MetricsRecorder([seed], configuration.log_every, metrics, listeners)
         self.evaluations, self._hooks = Evaluations(configuration), hooks
-        rows = self.learner.batch_size
-        asked = rows * self.learner.gradient_steps / self.learner.train_period
-        self.limiter = Limiter(asked if samples_per_insert is None else samples_per_insert)
-        self.steps_per_update = rows / self.limiter.samples_per_insert
-        self.ahead = actors.environments * actors.unroll * DEPTH + int(self.steps_per_update) + 1
+        self._steps_per_update = None if samples_per_insert is None else self.learner.batch_size / samples_per_insert
+        if self._steps_per_update is not None and self._steps_per_update > LARGEST:
+            raise ConfigError(
+                f"`samples_per_insert` must let an update come some day, but {samples_per_insert:g} of "
+                f"{self.learner.batch_size} rows do not"
+            )
+        self.ahead = actors.environments * actors.unroll * DEPTH
         self.skipped = self.until = 0
 
     def begin(self, remote: RemoteReplay) -> None:
@@ -114,22 +120,40 @@ class LearnerRun:
         self.replay = cast("Replay", OneReplica(remote))
         for hook in (self.recorder, self.evaluations, *self._hooks):
             hook.on_begin(self)
-        self.agents.set_progress(min(self.clock.progress, 1.0))
+        self.agents.set_progress(self.progress)
 
     @property
-    def drawn_updates(self) -> int:
+    def progress(self) -> float:
+        """How far training is, in [0, 1]; actors with several environments may store more than the budget."""
+        return min(float(self.clock.progress), 1.0)
+
+    @property
+    def due(self) -> int:
+        """Steps after which the next update is due, as in the loop of one process, or by `samples_per_insert`."""
+        learner, made = self.learner, self._made
+        if self._steps_per_update is not None:
+            return learner.learning_starts + math.ceil((made + 1) * self._steps_per_update)
+        first = max(1, math.ceil(learner.learning_starts / learner.train_period))
+        return learner.train_period * (first + made // learner.gradient_steps)
+
+    @property
+    def _made(self) -> int:
         """Updates made, and those that were skipped."""
         return self.agents.updates + self.skipped
 
     @property
+    def _in_a_turn(self) -> bool:
+        """Whether more updates of a turn are to come."""
+        return self._steps_per_update is None and self._made % self.learner.gradient_steps > 0
+
+    @property
     def wanted(self) -> int:
         """Steps that actors may have been asked for so far."""
-        return self.learner.learning_starts + int(self.drawn_updates * self.steps_per_update) + self.ahead
+        return self.due + self.ahead
 
     def may_learn(self) -> bool:
         """Whether so many steps are stored that one more batch may be learned from."""
-        drawn = (self.drawn_updates + 1) * self.learner.batch_size
-        return self.limiter.allows(drawn, max(self.clock.steps - self.learner.learning_starts, 0))
+        return self.clock.steps >= self.due
 
     def take(self, reports: Sequence[Report]) -> None:
         """Count what actors have done."""
@@ -138,23 +162,25 @@ class LearnerRun:
             self.clock.now += report.steps
             for one, length in zip(report.returns, report.lengths, strict=True):
                 self.recorder.on_episodes(self.clock, np.array([one]), np.array([length]), np.ones(1, np.bool_))
-        if reports:
-            self.agents.set_progress(min(self.clock.progress, 1.0))
 
     def learn(self) -> None:
-        """Do one update."""
-        try:
-            batch = self.replay.sample(self.learner.batch_size, progress=min(self.clock.progress, 1.0))
-        except EmptyBufferError:  # every shard was lost, and has begun empty: actors fill them again
-            self.skipped += 1
-            return
-        update = learn_from(batch, self)
-        self.recorder.on_update(self, update, batch)
-        for hook in self._hooks:
-            hook.on_update(self, update, batch)
-        self.recorder.after_learning(self)
-        for hook in self._hooks:
-            hook.after_learning(self)
+        """Do the update that is due, at the step that it is due at."""
+        with self._at(self.due):
+            self.agents.set_progress(self.progress)
+            try:
+                batch = self.replay.sample(self.learner.batch_size, progress=self.progress)
+            except EmptyBufferError:  # every shard was lost, and has begun empty: actors fill them again
+                self.skipped += 1
+                return
+            update = learn_from(batch, self)
+            self.recorder.on_update(self, update, batch)
+            for hook in self._hooks:
+                hook.on_update(self, update, batch)
+            if self._in_a_turn:
+                return
+            self.recorder.after_learning(self)
+            for hook in self._hooks:
+                hook.after_learning(self)
 
     def after_turn(self) -> None:
         """Let the hooks see how far training is."""
@@ -163,10 +189,8 @@ class LearnerRun:
 
     def evaluate(self, due: int) -> None:
         """Evaluate greedily, if that is due at so many steps; actors with several environments may store a few more."""
-        now = self.clock.state()
-        self.clock.restore({"steps": np.array(due), "now": np.array([due])})
-        self.evaluations.after_turn(self)
-        self.clock.restore(now)
+        with self._at(due):
+            self.evaluations.after_turn(self)
 
     def end(self) -> None:
         """Let the hooks end."""
@@ -202,6 +226,16 @@ class LearnerRun:
         restore_all(self._hooks, state.get("hooks", {}))
         self.recorder.restore(state["recorder"])
         self.recorder.restore_rows(self.seeds, Metrics(state["rows"]))
+
+    @contextmanager
+    def _at(self, steps: int) -> Iterator[None]:
+        """Let what is done within count as done after so many steps, of which more may be stored."""
+        now = self.clock.state()
+        self.clock.restore({"steps": np.array(steps), "now": np.array([steps])})
+        try:
+            yield
+        finally:
+            self.clock.restore(now)
 
     def _made_agents(self, seed: int) -> Agents:
         env, name = self.env, type(self.configuration.learner).__name__
@@ -257,10 +291,3 @@ def _check(configuration: TrainingConfig, learner: Learner, hooks: Sequence[Hook
                 f"with actors `hooks` must do without {', '.join(NOT_CALLED)}, but got {type(hook).__name__}, which "
                 f"has {heard[0]}; leave it out"
             )
-
-
-def _told_epsilon(learner: Learner, epsilon: float) -> Learner:
-    """Return a learner that tells the actors' mean ε as its own, if it has one."""
-    settings: Any = learner
-    has_one = is_dataclass(settings) and any(one.name == "epsilon" for one in fields(settings))
-    return cast("Learner", replace(settings, epsilon=epsilon)) if has_one else learner

@@ -1,6 +1,7 @@
 """The loop of distributed training: ask actors for steps, learn, evaluate, save."""
 
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -96,8 +97,8 @@ def train(
         seed: Of the learner, and with number and life of every actor.
         actors: What steps.
         shards: What stores.
-        samples_per_insert: Rows learned from for each step stored; None: as many as the learner's settings say,
-            batch_size·gradient_steps/train_period.
+        samples_per_insert: Rows learned from for each step stored after `learning_starts`, at most; None: updates are
+            due at the steps at which one process makes them.
         address: ``"host:port"`` of a Ray cluster, or ``"auto"``; None: the one that this process is connected to, or
             else a Ray of its own on this machine.
         hooks: What watches; of `Checkpoints` one, which says where and how often the run is saved.
@@ -145,12 +146,13 @@ def perform(plan: Plan) -> Metrics:
         else:
             make, before = checkpoint.load(plan.resume.resolve(), run, actors.environments)
             remote = make(**_means(plan))
-            lives = [max(before) + 1] * actors.count
+            # those after the checkpoint are not known, and their streams must not come again: begin anywhere
+            lives = [max(before) + 1 + secrets.randbelow(2**32)] * actors.count
         running.callback(remote.close)
 
         def declare(number: int, life: int) -> ActorDeclaration:
             epsilons = tuple(actors.epsilons()[number].tolist())
-            return ActorDeclaration(number, life, run.configuration, run.settings, run.seeds[0], epsilons)
+            return ActorDeclaration(number, life, run.configuration, run.learner, run.seeds[0], epsilons)
 
         def writer(number: int) -> RemoteWriter:
             return remote.writer(range(number * actors.envs, (number + 1) * actors.envs))
@@ -184,7 +186,7 @@ def _advance(run: LearnerRun, crew: Crew, until: int, publish_every: int, tell: 
         return published
 
     while True:
-        crew.ask(min(until, run.wanted) - run.clock.steps - crew.in_flight, newest)
+        crew.ask(min(until, run.wanted) - run.clock.steps - crew.in_flight, run.progress, newest)
         may_learn = run.may_learn()
         if run.clock.steps >= until and not may_learn and not crew.in_flight:
             return

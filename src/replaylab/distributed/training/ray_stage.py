@@ -45,9 +45,9 @@ class RayActor:
             sys.path.insert(0, str(unpacked(digest_of(self._code), lambda: self._code)))
         self._actor = Actor(pickle.loads(self._declared), self._writer)
 
-    def step(self, version: int, count: int, weights: State) -> Report:
+    def step(self, version: int, count: int, progress: float, weights: State) -> Report:
         """Take steps; see `Actor.step`."""
-        return self._actor.step(version, count, weights)
+        return self._actor.step(version, count, progress, weights)
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,11 @@ class EpsilonGreedyAgents(ABC):
         """Set ε."""
         self.epsilon = at(self._schedule, progress)
 
+    def tell_epsilon(self, epsilon: float) -> None:
+        """Take another ε, for good: that of actors, say, which act in place of these agents."""
+        self._schedule = as_schedule(epsilon)
+        self.epsilon = epsilon
+
     def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:
         """Return ε."""
         return {"rollout/exploration_rate": self.epsilon}

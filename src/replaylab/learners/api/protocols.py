@@ -196,7 +196,7 @@ class ProbedAgents(Agents, Protocol):
 
 @runtime_checkable
 class PublishedAgents(Agents, Protocol):
-    """Agents whose policy others can follow, in other processes."""
+    """Agents whose policy others can follow, in other processes: actors, where N of `act` is E, exploring too."""
 
     def weights(self) -> State:
         """Return what the policy is computed from, copied."""

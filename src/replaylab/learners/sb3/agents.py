@@ -58,8 +58,8 @@ class SteppedSB3:
 
     @property
     def learning_starts(self) -> int:
-        """Steps before the first update, in which actions are random."""
-        return int(self.settings.arguments["learning_starts"])
+        """Steps before the first update, in which actions are random: one more than theirs, which must be passed."""
+        return int(self.settings.arguments["learning_starts"]) + 1
 
     @property
     def train_period(self) -> int:

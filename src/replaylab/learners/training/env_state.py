@@ -5,8 +5,8 @@ Gymnasium's `SyncVectorEnv`, where each copy remembers how its episode came abou
 with, and the actions since. To put it back it is reset with that stream and takes those actions again. That is exact
 for environments that draw from their own `np_random` alone and keep nothing else from one episode to the next, as
 Gymnasium asks of them; what they show afterwards is compared with what they showed then. What an environment or a
-wrapper does keep, as noise has a stream of its own, it tells by `own_state` and takes back by `restore_own`. Copies with
-`state` and `restore` of their own, as Atari games, do all of it themselves.
+wrapper does keep, as noise has a stream of its own, it tells by `own_state` and takes back by `restore_own`. Copies
+with `state` and `restore` of their own, as Atari games, do all of it themselves.
 """
 
 from collections.abc import Iterator, Sequence

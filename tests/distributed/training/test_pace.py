@@ -1,0 +1,151 @@
+"""Updates at the steps of one process, progress that actors hear of, and streams that never come again."""
+
+from dataclasses import dataclass, replace
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from examples.linear_gaussian import LinearGaussian, LinearGaussianAgents
+from gymnasium.vector import AutoresetMode
+
+from replaylab.distributed.training.options import Actors
+from replaylab.errors import ConfigError, NonFiniteError, ShapeError
+from replaylab.learners import DQN, Callbacks, Checkpoints, TrainingConfig, train
+from replaylab.replay import Uniform
+from tests.distributed.training.in_process import trained
+
+SMALL = DQN(hidden=(4,), batch_size=4, capacity=300)
+
+
+def config(learner=SMALL, env_id="CartPole-v1", **options):
+    return TrainingConfig(env_id, learner, Uniform(), **{"total_steps": 200, "eval_every": None, **options})
+
+
+@pytest.mark.parametrize(
+    ("starts", "period", "grad"), [(1, 1, 1), (40, 4, 1), (38, 4, 1), (41, 4, 1), (40, 8, 8), (100, 100, 1), (9, 10, 3)]
+)
+@pytest.mark.parametrize("actors", [Actors(2), Actors(3, envs=2, unroll=7)])
+def test_as_many_updates_as_in_one_process_and_at_the_same_steps(starts, period, grad, actors):
+    learner = replace(SMALL, learning_starts=starts, train_period=period, gradient_steps=grad)
+    made = config(learner, log_every=20)
+    alone = train(made, [0])
+    metrics, run, _ = trained(made, actors)
+    for name in ("train/updates", "replay/transitions_replayed"):
+        theirs, mine = (
+            dict(zip(*(column.tolist() for column in one.of(name)), strict=True)) for one in (alone, metrics)
+        )
+        assert theirs
+        assert {step: value for step, value in mine.items() if step <= 200} == theirs
+    assert 0 <= run.agents.updates - of_one_process(made) <= grad * 6 / period
+
+
+def of_one_process(made):
+    """How many updates one process has made at the end; the newest are not recorded."""
+    learner = made.learner
+    return learner.gradient_steps * sum(
+        step % learner.train_period == 0 for step in range(learner.learning_starts, made.total_steps + 1)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Annealed(LinearGaussian):
+    """Its agents can be followed, and remember what progress they acted at."""
+
+    epsilon: float = 1e-8
+
+    def agents(self, observation_space, action_space, seeds):
+        return AnnealedAgents(self, observation_space, action_space, seeds)
+
+
+class AnnealedAgents(LinearGaussianAgents):
+    progress = 0.0
+
+    def act(self, obs, explore):
+        vars(self).setdefault("heard", []).append(self.progress)
+        return super().act(obs, explore)
+
+    def set_progress(self, progress):
+        self.progress = progress
+
+    def weights(self):
+        return {"actor": self.actor.copy()}
+
+    def take_weights(self, weights):
+        self.actor[:] = weights["actor"]
+
+
+def test_actors_hear_of_progress_and_a_setting_called_epsilon_stays():
+    _, run, stage = trained(config(Annealed(), "Pendulum-v1", total_steps=400))
+    for client in stage.started:
+        heard = client.actor._agents.heard
+        assert heard[0] == 0.0
+        assert 0.8 < heard[-1] <= 1.0
+        assert heard == sorted(heard)
+    assert run.agents.learner.epsilon == 1e-8
+
+
+def test_actions_of_another_shape_are_told():
+    class One(AnnealedAgents):
+        def act(self, obs, explore):
+            return super().act(obs[:, :1] if explore else obs, explore)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Lone(Annealed):
+        def agents(self, observation_space, action_space, seeds):
+            return One(self, observation_space, action_space, seeds)
+
+    with pytest.raises(ShapeError, match=r"must return actions \(1, 3, ...\)"):
+        trained(config(Lone(), "Pendulum-v1"), Actors(1, envs=3))
+
+
+class Cracked(gym.Env):
+    """Its third reset shows NaN."""
+
+    observation_space, action_space = gym.spaces.Box(-1, 1, (2,), np.float32), gym.spaces.Discrete(2)
+    resets = steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.resets, self.steps = self.resets + 1, 0
+        return np.full(2, np.nan if self.resets == 3 else 0.5, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.full(2, 0.5, np.float32), 1.0, self.steps == 7, False, {}
+
+
+gym.register("test/Cracked-v0", Cracked)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_what_a_reset_shows_is_looked_at_in_every_mode(mode):
+    with pytest.raises(NonFiniteError, match="test/Cracked-v0"):
+        trained(config(env_id="test/Cracked-v0", autoreset_mode=mode))
+
+
+def test_streams_do_not_come_again_after_a_resume(tmp_path):
+    class StopError(Exception):
+        pass
+
+    def stop(now):
+        if now >= 150:
+            raise StopError
+
+    seen = []
+    for resume in (None, tmp_path, tmp_path):
+        saving, hooks = Checkpoints(tmp_path, 100), [Callbacks(progress=stop)]
+        stages = []
+
+        def dying(client, stages=stages):
+            stages.append(client)
+            return False
+
+        with pytest.raises(StopError):
+            trained(config(), checkpoints=saving, resume=resume, hooks=hooks, dying=dying)
+        seen.append({client.actor._seeds[0] for client in stages})
+    assert len(set.union(*seen)) == 6
+
+
+def test_updates_that_never_come_are_refused():
+    with pytest.raises(ConfigError, match="`samples_per_insert` must let an update come some day"):
+        trained(config(), samples_per_insert=1e-320)
