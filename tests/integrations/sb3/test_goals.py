@@ -12,11 +12,12 @@ from gymnasium import spaces
 from stable_baselines3 import DDPG, SAC
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.envs import BitFlippingEnv
-from stable_baselines3.common.vec_env import SubprocVecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecNormalize
 from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
 
 from replaylab.errors import ConfigError
 from replaylab.integrations.sb3 import PrioritizedDQN, PrioritizedSAC, ReplayLabBuffer
+from replaylab.integrations.sb3.goals import Goals
 from replaylab.replay import Prioritized, Uniform
 
 POINT = spaces.Box(-20.0, 20.0, (2,), np.float32)
@@ -174,3 +175,20 @@ def test_without_an_environment_it_says_what_is_missing():
     buffer.add(obs, obs, np.zeros((1, 2)), np.zeros(1), np.zeros(1), [{}])
     with pytest.raises(ConfigError, match=r"set_env\(model\.get_env\(\)\)"):
         buffer.sample(4)
+
+
+@pytest.mark.parametrize("answer", ["index", "array"])
+def test_ends_of_one_goal_at_a_time(answer):
+    """One that takes no rows, be it that it fails on them, or that it answers with a number for each axis."""
+
+    class Single(Walk):
+        def compute_terminated(self, achieved, desired, info):
+            if answer == "index":
+                return bool(achieved[0] == desired[0] and achieved[1] == desired[1])
+            return achieved[0] == desired[0]
+
+    goals = Goals("env")
+    goals.set_env(DummyVecEnv([Single]))
+    achieved = np.array([[1.0, 2.0], [1.0, 3.0]])
+    desired = np.array([[1.0, 2.0], [0.0, 3.0]])
+    assert goals.terminated(achieved, desired, {}).tolist() == [True, False]

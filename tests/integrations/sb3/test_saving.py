@@ -17,7 +17,7 @@ from stable_baselines3.common.save_util import save_to_pkl
 
 from replaylab.errors import ConfigError, SnapshotError
 from replaylab.integrations.sb3 import PrioritizedDQN, ReplayLabBuffer
-from replaylab.replay import Prioritized, Recency
+from replaylab.replay import Linear, Prioritized, Recency
 from tests.integrations.sb3.library import ACTION, BOX, DICT, stream
 
 SMALL = {"batch_size": 8, "learning_starts": 20, "seed": 1, "device": "cpu"}
@@ -160,3 +160,67 @@ def test_what_is_read_in_goes_on_with_observations_of_another_dtype():
         rewards = mine.replay.as_batch([10, 11, 12]).reward
         assert (rewards[1] == own.rewards[11, 0]) == begins_anew
         assert rewards[2] == 1.0
+
+
+def test_what_is_read_in_does_not_go_on_an_episode_of_ones_own():
+    theirs = LibraryBuffer(100, BOX, ACTION, "cpu")
+    ours = ReplayLabBuffer(100, BOX, ACTION, "cpu", n_steps=3, gamma=0.5, seed=0)
+    for buffer, first in ((theirs, 1000), (ours, 0)):
+        for step in range(5):
+            obs, after = (np.full((1, *BOX.shape), first + step + k, BOX.dtype) for k in (0, 1))
+            buffer.add(obs, after, np.zeros((1, *ACTION.shape)), np.ones(1), np.zeros(1), [{}])
+    ours.read_in(theirs)
+    ours.read_in(theirs)
+    batch = ours.replay.sample(500)
+    gap = np.abs(batch.next_obs.reshape(500, -1)[:, 0] - batch.obs.reshape(500, -1)[:, 0])
+    assert gap.max() == 3
+    assert set(batch.discount[gap == 1].tolist()) == {0.5}
+
+
+@pytest.mark.parametrize("options", [{}, {"buffer": ReplayLabBuffer, "kind": DQN}])
+def test_copies_of_a_model_learn_on(options):
+    """Scheduled numbers need an algorithm's progress, which a copy must find again."""
+    kwargs = {"replay_buffer_kwargs": {"sampler": Recency(eta=Linear(0.9, 0.99))}} if options else {}
+    model = small(**options, **kwargs).learn(40)
+    copied = copy.deepcopy(model)
+    copied.learn(20, reset_num_timesteps=False)
+    assert copied.replay_buffer.serves is copied
+    other = small(**options, **kwargs).learn(20)
+    other.replay_buffer = copy.deepcopy(model.replay_buffer)
+    other.train(1, 4)
+    assert other.replay_buffer.serves is other
+
+
+def test_a_buffer_given_to_another_algorithm_follows_that_ones_progress():
+    first, second = small().learn(40), small()
+    second.learn(30)
+    second._current_progress_remaining = 0.25
+    second.replay_buffer, seen = first.replay_buffer, []
+    inner = first.replay_buffer.replay
+    sample = inner.sample
+    inner.sample = lambda size, progress: seen.append(progress) or sample(size, progress=progress)
+    second.train(1, 4)
+    assert seen == [0.75]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # they leave the file open
+def test_a_buffer_of_another_n_or_gamma_is_refused_by_plain_algorithms_too(tmp_path):
+    def made(gamma, n_steps):
+        return small(DQN, gamma=gamma, replay_buffer_kwargs={"n_steps": n_steps})
+
+    made(0.5, 3).learn(30).save_replay_buffer(tmp_path / "kept")
+    with pytest.raises(ConfigError, match="`n_steps` of the buffer that is loaded must be 5, but is 3"):
+        made(0.5, 5).load_replay_buffer(tmp_path / "kept")
+    with pytest.raises(ConfigError, match=r"`gamma` of the buffer that is loaded must be 0\.99"):
+        made(0.99, 3).load_replay_buffer(tmp_path / "kept")
+    made(0.5, 3).load_replay_buffer(tmp_path / "kept")
+
+
+def test_a_deep_copy_leaves_the_folder_alone(tmp_path):
+    model = small(DQN, replay_buffer_kwargs={"snapshots": tmp_path / "rows"}).learn(30)
+    model.save_replay_buffer(tmp_path / "kept")
+    before = drawn(copy.deepcopy(model.replay_buffer))
+    model.learn(10, reset_num_timesteps=False)
+    copy.deepcopy(model.replay_buffer)
+    model.load_replay_buffer(tmp_path / "kept")
+    assert drawn(model.replay_buffer) == before

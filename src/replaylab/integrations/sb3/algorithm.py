@@ -5,19 +5,19 @@ from types import FrameType
 
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-CALLS = ("_setup_model", "load_replay_buffer")
+MAKES = ("_setup_model", "load_replay_buffer")
 """Where the library makes a buffer, and where it reads one in."""
 
 
-def algorithm_calling() -> OffPolicyAlgorithm | None:
-    """Return the algorithm that is making or loading a buffer at this moment; None: somebody else is.
+def algorithm_calling(*methods: str) -> OffPolicyAlgorithm | None:
+    """Return the algorithm that is in one of these methods of its own at this moment; None: none is.
 
     The library hands a buffer neither its γ and n nor its progress and its environment. So they are found where the
     call comes from.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name in CALLS and isinstance(caller := frame.f_locals.get("self"), OffPolicyAlgorithm):
+        if frame.f_code.co_name in methods and isinstance(caller := frame.f_locals.get("self"), OffPolicyAlgorithm):
             return caller
         frame = frame.f_back
     return None

@@ -1,6 +1,7 @@
 """A replay as Stable-Baselines3's algorithms take it: ``replay_buffer_class=ReplayLabBuffer``."""
 
 import weakref
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
 
 from replaylab.arguments import checked, flag, whole
 from replaylab.errors import ConfigError
-from replaylab.integrations.sb3.algorithm import algorithm_calling
+from replaylab.integrations.sb3.algorithm import MAKES, algorithm_calling
 from replaylab.integrations.sb3.feedback import Draw
 from replaylab.integrations.sb3.figures import Figures
 from replaylab.integrations.sb3.goals import ComputeTerminated, Goals
@@ -110,7 +111,7 @@ class ReplayLabBuffer(Places):
         count_replays: bool = False,
         seed: Seed = None,
     ) -> None:
-        algorithm = algorithm_calling()
+        algorithm = algorithm_calling(*MAKES)
         self.n_envs = checked("n_envs", n_envs, whole())
         self.buffer_size = max(checked("buffer_size", buffer_size, whole()) // self.n_envs, 1)
         self.observation_space, self.action_space = observation_space, action_space
@@ -226,7 +227,9 @@ class ReplayLabBuffer(Places):
         self.feed_back()
         if self._goals is not None:
             self._goals.normalizing = env if self.n_steps > 1 and env is not None and env.norm_reward else None
-        algorithm = self._serves()
+        algorithm = self.serves
+        if algorithm is None and self.progress is None:  # a copy, or one that was given to another algorithm
+            self.attach(algorithm := algorithm_calling("train"))
         progress = self.progress if algorithm is None else _progress_of(algorithm)
         batch = self.replay.sample(batch_size, progress=progress)
         if self._carrying:
@@ -260,7 +263,7 @@ class ReplayLabBuffer(Places):
                 "`rewards`; WithPriorities cannot serve it"
             )
         found = self.replay.update_priorities(draw.ids, errors)
-        self._figures.fed(self._serves(), errors, len(draw.ids) - found)
+        self._figures.fed(self.serves, errors, len(draw.ids) - found)
 
     def read_in(self, source: Any) -> None:
         """Add what a buffer of the library's own holds, in the order in which it was stored.
@@ -271,6 +274,7 @@ class ReplayLabBuffer(Places):
         Raises:
             ConfigError: It is no such buffer, or of other spaces or another number of environments.
         """
+        self.replay.end_episode()  # one's own that goes on does not go on there
         for steps in blocks_of(source, self):
             length = len(steps["reward"])
             obs, after = (self._layout.stored(steps[name], (length, self.n_envs)) for name in ("obs", "next_obs"))
@@ -294,7 +298,9 @@ class ReplayLabBuffer(Places):
         if left.any():
             self.replay.end_episode(left)
 
-    def _serves(self) -> OffPolicyAlgorithm | None:
+    @property
+    def serves(self) -> OffPolicyAlgorithm | None:
+        """The algorithm whose progress and logger it follows; None: none."""
         return None if self._algorithm is None else self._algorithm()
 
     def _samples(self, batch: Batch, env: VecNormalize | None) -> Samples:
@@ -346,7 +352,21 @@ class ReplayLabBuffer(Places):
         self.replay = self._snapshots.unpacked(state["replay"])
         asked: list[Any] = [one.compute_reward for one in self.replay.transforms if isinstance(one, Hindsight)]
         self._goals = asked[0].__self__ if asked else None  # a deep copy asks whom the original asks
-        self.attach(algorithm_calling())
+        algorithm = algorithm_calling(*MAKES)
+        if isinstance(into := getattr(algorithm, "replay_buffer", None), ReplayLabBuffer):
+            for name in ("n_steps", "gamma") if max(self.n_steps, into.n_steps) > 1 else ():
+                there, here = getattr(self, name), getattr(into, name)
+                if there != here:
+                    raise ConfigError(f"`{name}` of the buffer that is loaded must be {here}, but is {there}")
+        self.attach(algorithm)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ReplayLabBuffer":
+        """Return a copy in memory, which no folder has snapshots of."""
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        apart = {"_draw": None, "_algorithm": None, "_snapshots": Snapshots(None)}
+        made.__setstate__(deepcopy(self.__dict__ | apart, memo))
+        return made
 
 
 def _progress_of(algorithm: OffPolicyAlgorithm) -> float:

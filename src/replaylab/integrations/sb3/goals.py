@@ -31,7 +31,7 @@ class Goals:
 
     def __init__(self, terminated: ComputeTerminated) -> None:
         self._terminated = checked("compute_terminated", terminated, _says)
-        self._by_rows = False
+        self._by_rows: bool | None = None  # whether the environment's takes one goal at a time; None: not known yet
         self.env: VecEnv | None = None
         self.normalizing: VecNormalize | None = None
 
@@ -65,14 +65,26 @@ class Goals:
             return np.asarray(self._terminated(achieved, desired, info))
         if self._terminated == "stored":
             return np.asarray(info["terminated"])
-        env, ask = self._asked(), "compute_terminated"
+        if self._by_rows is None:
+            self._by_rows = not self._takes_rows(achieved, desired)
         if not self._by_rows:
-            found = np.asarray(env.env_method(ask, achieved, desired, [{} for _ in achieved], indices=[0])[0])
-            if found.shape == (len(achieved),):
-                return found.astype(np.bool_)
-            self._by_rows = True  # it takes one goal at a time
-        rows = zip(achieved, desired, strict=True)
-        return np.array([env.env_method(ask, one, goal, {}, indices=[0])[0] for one, goal in rows], np.bool_)
+            return np.asarray(self._ends(achieved, desired, [{} for _ in achieved]), np.bool_)
+        return np.array([self._ends(one, goal, {}) for one, goal in zip(achieved, desired, strict=True)], np.bool_)
+
+    def _takes_rows(self, achieved: Any, desired: Any) -> bool:
+        """Whether the environment's function takes many goals at once."""
+        if len(achieved) in np.shape(achieved)[1:]:  # a goal has as many numbers: one for each may come back
+            achieved, desired = np.concatenate([achieved, achieved]), np.concatenate([desired, desired])
+        try:
+            found = self._ends(achieved, desired, [{} for _ in achieved])
+        except (EOFError, OSError):  # the process of the environment has ended
+            raise
+        except Exception:
+            return False
+        return bool(np.shape(found) == (len(achieved),))
+
+    def _ends(self, achieved: Any, desired: Any, info: Any) -> Any:
+        return self._asked().env_method("compute_terminated", achieved, desired, info, indices=[0])[0]
 
     def _asked(self) -> VecEnv:
         if self.env is None:

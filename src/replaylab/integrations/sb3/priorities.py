@@ -59,6 +59,8 @@ class WithPriorities(OffPolicyAlgorithm):
         if torch.compiler.is_compiling():
             raise ConfigError(COMPILED)
         buffer = self.replay_buffer
+        if buffer.serves is not self:  # a copy, or one that another algorithm made
+            buffer.attach(self)
         buffer.carry(True)
         try:
             super().train(*args, **kwargs)
@@ -80,7 +82,7 @@ class WithPriorities(OffPolicyAlgorithm):
         if not isinstance(loaded, ReplayLabBuffer):
             self.replay_buffer.read_in(loaded)
             return
-        for name in ("observation_space", "action_space", "n_envs", "n_steps", "gamma"):
+        for name in ("observation_space", "action_space", "n_envs", "gamma"):
             there, here = getattr(loaded, name), getattr(self.replay_buffer, name)
             if there != here:
                 raise ConfigError(f"`{name}` of the buffer that is loaded must be {here}, but is {there}")
