@@ -278,7 +278,12 @@ def test_train_saves_the_agents_where_no_checkpoint_can_be(tmp_path, capsys, mon
     monkeypatch.setattr("replaylab.learners.training.env_state.possible", lambda env: False)
     options = ["train", "--env", "FrozenLake-v1", "--learner", "q_learning", "--steps", "100", "--seeds", "2"]
     assert cli.main([*options, "--save", str(tmp_path)]) == 0
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["agents-0.npz", "agents-1.npz", "population.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "agents-0.npz",
+        "agents-1.npz",
+        "population.json",
+        "saving.json",
+    ]
     assert cli.main([*options, "--save", str(tmp_path / "other"), "--save-every", "50"]) == 2
     assert "a checkpoint needs an environment that can continue exactly" in capsys.readouterr().err
 

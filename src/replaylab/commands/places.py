@@ -27,14 +27,13 @@ def check_place(command: str, option: str, path: Path | None, *, is_file: bool) 
 
 def check_no_run(command: str, folder: Path | None) -> None:
     """Raise SpecError where a folder to save in holds what another run has saved."""
-    if folder is None or not (folder / "population.json").is_file():
+    if folder is None:
         return
     saved = [folder / "run.json", folder / "distributed.json", *folder.glob("agents-*.npz")]
     if any(one.is_file() for one in saved):
-        raise SpecError(
-            f"{command}: --save must be a folder without a run, but {folder} holds one; go on with it (--resume "
-            f"{folder}), or give another folder"
-        )
+        ours = (folder / "population.json").is_file()  # else saved from Python, and to be gone on with from there
+        mend = f"go on with it (--resume {folder}), or give another folder" if ours else "give another folder"
+        raise SpecError(f"{command}: --save must be a folder without a run, but {folder} holds one; {mend}")
 
 
 def check_replaceable(command: str, option: str, path: Path | None, begins: bytes, kind: str) -> None:

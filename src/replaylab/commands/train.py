@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from replaylab.learners import Agents, Hook
     from replaylab.watch import Episode
 
+SAVING = "saving.json"
+"""Beside population.json: how often the run is saved."""
+
 Trainer = Callable[..., dict[str, Any]]
 """Trains a population, as `train_population` does, and returns its columns."""
 
@@ -147,6 +150,15 @@ def saved_population(folder: Path) -> Population:
         raise SnapshotError(f"{file} is damaged: {first_fault(error)}; use another copy") from error
 
 
+def saved_period(folder: Path) -> int | None:
+    """Return how often a run is saved, or None where the folder does not tell: one of an earlier version."""
+    try:
+        period = json.loads((folder / SAVING).read_text(encoding="utf-8"))["save_every"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return period if isinstance(period, int) and period > 0 else None
+
+
 def default_save_period(population: Population) -> int | None:
     """Return a tenth of the budget, or None where the environment cannot continue from a checkpoint."""
     from replaylab.envs import make_vector_env
@@ -197,6 +209,7 @@ def train_and_report(
             save.mkdir(parents=True, exist_ok=True)
             (save / actors.FILE).unlink(missing_ok=True)  # of a run that was there before; `trainer` writes its own
             write_text(save / "population.json", json.dumps(json_data(population), indent=1))
+        write_text(save / SAVING, json.dumps({"save_every": save_every}))
     with ExitStack() as open_files:
         if tensorboard is not None:
             from replaylab.watch import TensorBoard

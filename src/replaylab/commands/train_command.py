@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import traceback
 from collections.abc import Callable
@@ -96,7 +97,8 @@ class TrainCommand:
     continue from one (EnvPool): then only what each agent has learned is saved."""
 
     resume: Path | None = None
-    """Continue from the checkpoint in this folder, and save there; everything else is as it was when the run began."""
+    """Continue from the checkpoint in this folder, and save there, as often as before or every --save-every; everything
+    else is as it was when the run began."""
 
     actors: int | None = None
     """Train one seed on what so many actors store, processes of a Ray cluster; --steps counts those of all. None: in
@@ -132,6 +134,7 @@ class TrainCommand:
         folder = self.resume or self.save
         population = saved_population(self.resume) if self.resume else self._population(described_population)
         self._check_resumable(trainer)
+        self._check_apart(folder)
         for option in ("out", "video", "tensorboard", "save"):
             check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
         check_no_run("train", self.save)
@@ -168,6 +171,18 @@ class TrainCommand:
             option = f"--{given[0].replace('_', '-')}"
             raise SpecError(f"train: {option} must be left out with --resume: the run goes on as it began")
 
+    def _check_apart(self, folder: Path | None) -> None:
+        """Raise SpecError where one thing that is written would replace another."""
+        named = {name: getattr(self, name) for name in ("out", "video", "tensorboard")} | {"save": folder}
+        places = {name: path.resolve() for name, path in named.items() if path is not None}
+        for (one, here), (other, there) in itertools.combinations(places.items(), 2):
+            if here == there:
+                raise SpecError(f"train: --{one} and --{other} must be two places, but both are {here}")
+        for name in ("out", "video"):
+            path = places.get(name)
+            if path is not None and path.parent == places.get("save") and path.suffix in (".json", ".npz"):
+                raise SpecError(f"train: --{name} must not be named as what is saved, but is {path}; give another name")
+
     def _check_resumable(self, trainer: Trainer) -> None:
         """Raise SpecError where a run was begun in this process but has no checkpoint yet."""
         from replaylab.commands.actors import WithActors
@@ -182,10 +197,12 @@ class TrainCommand:
 
     def _saves_every(self, population: Population, trainer: Trainer) -> int | None:
         from replaylab.commands.actors import WithActors
-        from replaylab.commands.train import default_save_period
+        from replaylab.commands.train import default_save_period, saved_period
 
         if self.save_every is not None:
             return self.save_every
+        if self.resume and (period := saved_period(self.resume)) is not None:
+            return period
         return max(1, population.steps // 10) if isinstance(trainer, WithActors) else default_save_period(population)
 
     def _trainer(self) -> Trainer:

@@ -273,7 +273,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server = cast("_Server", self.server)
         port = server.server_address[1]
-        if self.headers.get("Host") not in (f"127.0.0.1:{port}", f"localhost:{port}"):  # a foreign site's name for us
+        host, _, named = self.headers.get("Host", "").partition(":")
+        if host not in ("127.0.0.1", "localhost") or (named or "80") != str(port):  # a foreign site's name for us
             self.send_error(HTTPStatus.FORBIDDEN)
         elif self.path == "/":
             self._send(server.live.page, "text/html; charset=utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 from replaylab.commands import main as cli
 from replaylab.errors import SpecError, StorageError
-from replaylab.study import Study
+from replaylab.study import InProcess, Study
 from replaylab.study.results import records
 from replaylab.study.results.store import damage, read_metadata
 from tests.study.tiny import pretend, rows, study
@@ -171,3 +171,28 @@ def test_a_folder_with_patterns_in_its_name_is_read(whole, tmp_path):
         shutil.copytree(whole.folder, tmp_path / name)
     for name in ("a[1]", "what*"):
         assert len(rows(Study.from_folder(tmp_path / name))["seed"]) == len(rows(whole)["seed"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "record"),
+    [
+        (records.TIMING, {"seconds": "3"}),
+        (records.LOOKS, {"seeds": [], "planned": [None]}),
+        (records.LOOKS, {"seeds": [["1"]]}),
+    ],
+)
+def test_records_of_other_types_are_damaged(shape, record, tmp_path):
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    with pytest.raises(StorageError, match="is damaged"):
+        records.read(tmp_path / "record.json", shape)
+
+
+def test_texts_of_others_stay_in_the_folder_of_failures(tmp_path):
+    made, own = study(tmp_path), tmp_path / "failures" / "notes.txt"
+    own.parent.mkdir()
+    own.write_text("mine")
+    failed = own.parent / f"{made.populations[0].id}.txt"
+    failed.write_text("why")
+    made.run(executor=InProcess())
+    assert own.read_text() == "mine"
+    assert not failed.exists()

@@ -1,5 +1,6 @@
 """Samplers and learners of one's own in a study file."""
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from replaylab.commands.train import described_population
 from replaylab.errors import SpecError
 from replaylab.study import Spec, Study
+from replaylab.study.spec import custom_components
 from replaylab.study.spec.custom_components import CODE
 from tests.study.tiny import rows, study, table
 
@@ -137,3 +139,40 @@ def test_results_are_read_without_the_module(module, tmp_path):
     assert opened.run().ran == (), "nothing is missing"
     with pytest.raises(SpecError, match="The module my_own cannot be imported: No module named 'my_own'"):
         Study(opened.spec, tmp_path / "other").run()
+
+
+NUMBERED = """
+from dataclasses import dataclass
+from replaylab.replay import CustomSampler
+
+@dataclass(frozen=True)
+class Numbered(CustomSampler):
+    power: float = {default}
+    {more}
+
+    def law(self, view, batch_size):
+        return {code}
+"""
+
+
+@pytest.mark.parametrize("seen", ["by the study", "by others"])
+def test_a_module_that_is_changed_while_the_process_lives_is_imported_again(seen, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_numbered", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file, kind = tmp_path / "my_numbered.py", "my_numbered:Numbered"
+
+    def read():
+        return custom_components.load(kind, "sampler", "strategies.mine", "study"), custom_components.code_of(kind)
+
+    file.write_text(NUMBERED.format(default=1.0, more="", code="1"))
+    before, first = read() if seen == "by the study" else (importlib.import_module("my_numbered").Numbered, "")
+    file.write_text(NUMBERED.format(default=2.0, more="extra: int = 4", code="2"))
+    after, second = read()
+    assert (before().power, after().power, after().extra) == (1.0, 2.0, 4)
+    assert first != second
+    assert read() == (after, second)
+    file.write_text("this is no Python")
+    with pytest.raises(SpecError, match="my_numbered cannot be imported"):
+        read()

@@ -197,3 +197,30 @@ def test_quick_has_the_four_strategies_and_ten_paired_seeds():
     assert [p.type for p in spec.strategies.values()] == ["online", "uniform", "prioritized", "combined"]
     assert len(spec.seeds) >= 10
     assert spec.baseline == "uniform"
+
+
+@pytest.mark.parametrize("made", ["overrides", "overridden", "learner_environments", "origins"])
+@pytest.mark.parametrize("value", ["0", "{ uniform = { budget = { steps = 400 } } }"])
+def test_what_only_a_records_file_has_is_no_key(made, value, tmp_path):
+    file = tmp_path / "study.toml"
+    file.write_text(f"{made} = {value}\n{find('quick').read_text()}")
+    with pytest.raises(SpecError, match=f"`{made}`"):
+        Spec.from_toml(file)
+
+
+def test_overrides_that_are_no_table_are_refused():
+    with pytest.raises(SpecError, match="overrides"):
+        Spec.from_table(table() | {"overrides": 0})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"epsilon": 10**400}, "must be within a float's range"),
+        ({"vary": {"gamma": [10**400, 0.99]}}, "at most 60 characters"),
+    ],
+)
+def test_whole_numbers_beyond_floats_are_refused(options, said):
+    learners = {"q": {"type": "q_learning", "batch_size": 4, **options}}
+    with pytest.raises(SpecError, match=said):
+        Spec.from_table(table(learners=learners))

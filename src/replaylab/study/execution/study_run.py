@@ -44,7 +44,7 @@ def run_study(
         folder.refuse_another()
         if not folder.has_records:
             folder.write_records()
-        leftovers.clear(folder.path / "failures")
+        leftovers.clear_failures(folder.path)
         damaged = folder.set_aside_damaged()
         planned = folder.populations
         missing = [p for p in planned if not folder.file_of(p).is_file()]

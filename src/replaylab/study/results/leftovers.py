@@ -29,9 +29,9 @@ def sweep(folder: Path) -> None:
         _remove(folder / place, f".*{UNFINISHED}")
 
 
-def clear(folder: Path) -> None:
-    """Remove the text files of a folder, if there is one."""
-    _remove(folder, "*.txt")
+def clear_failures(folder: Path) -> None:
+    """Remove what failed populations have left to read, files named by their ids; the caller holds the lock."""
+    _remove(folder / "failures", f"*.{'[0-9a-f]' * 16}.txt")
 
 
 def _remove(folder: Path, pattern: str) -> None:

@@ -6,9 +6,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from replaylab.errors import StorageError
 from replaylab.files.atomic import write_text
@@ -20,6 +20,8 @@ _SEAL = "sha256"
 
 class _Timing(BaseModel):
     """What a file in ``timing/`` has to hold."""
+
+    model_config = ConfigDict(strict=True)
 
     seconds: Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
     environment_steps: Annotated[int, Field(ge=0)] = 0
@@ -39,8 +41,16 @@ class _Machines(BaseModel):
 class _Looks(BaseModel):
     """What ``looks.json`` has to hold: the seeds of each report, and the looks that were planned then, if any."""
 
+    model_config = ConfigDict(strict=True)
+
     seeds: list[list[int]] = []
-    planned: list[dict[str, Any] | None] = []
+    planned: list[dict[str, Any] | None] | None = None
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Self:
+        if self.planned is not None and len(self.planned) != len(self.seeds):
+            raise ValueError("`planned` must tell of as many looks as `seeds`")
+        return self
 
 
 MACHINE: TypeAdapter[Any] = TypeAdapter(_Machines)

@@ -240,9 +240,11 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
             return _typed(value, SCHEDULES, where, source)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SpecError(f"{source}: `{where}` must be a number or a schedule, but got {shown(value)}.")
-        if float not in get_args(hint):
-            return _build("constant", {"value": float(value)}, SCHEDULES, where, source)
-        return float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise SpecError(f"{source}: `{where}` must be within a float's range, but got {shown(value)}.") from None
+        return number if float in get_args(hint) else _build("constant", {"value": number}, SCHEDULES, where, source)
     try:  # as JSON, where a list may be a tuple, but true is no number, nor is "3"
         return TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
     except PydanticUserError as error:  # a class of one's own

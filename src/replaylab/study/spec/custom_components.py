@@ -2,17 +2,20 @@
 
 The module is imported from the current folder or from what is installed, by the study and by each of its workers. The
 class is a frozen dataclass, whose fields are the options of the study file. The bytes of the module's file are part of
-what identifies a run, so changed code never mixes with old results; modules that it imports are not looked into.
+what identifies a run, so changed code never mixes with old results; modules that it imports are not looked into. A file
+that was changed after this process imported it is imported again, so that the code is that of the bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import struct
 import sys
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 from replaylab.errors import SpecError
@@ -44,7 +47,7 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
     if not all(part.isidentifier() for part in module_name.split(".")):
         raise SpecError(f"{rule}.")
     try:
-        module = importlib.import_module(module_name)
+        module = _imported(module_name)
     except (Exception, SystemExit) as error:
         if _is_absent(module_name, error):
             raise SpecError(
@@ -60,6 +63,42 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
         raise SpecError(f"{rule}: {module_name} has no class {name!r}.")
     _check(found, role, rule)
     return found
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module; again where its file is another than the one that was imported."""
+    before = sys.modules.get(name)
+    module = importlib.import_module(name)
+    if name == "__main__":
+        return module
+    digest = _digest_of(module)
+    known, imported = _IMPORTED.get(name, (None, ""))
+    stale = imported != digest if known is module else before is module and _newer_than_compiled(module)
+    if stale:
+        module = importlib.reload(module)
+    _IMPORTED[name] = module, digest
+    return module
+
+
+_IMPORTED: dict[str, tuple[ModuleType, str]] = {}
+"""Modules as they were imported, and the digests of their files then."""
+
+
+def _newer_than_compiled(module: ModuleType) -> bool:
+    """Whether a module that others imported has a file that was changed since: Python would have compiled it anew."""
+    file, compiled = getattr(module, "__file__", None), getattr(module, "__cached__", None)
+    if not file or not compiled or not Path(file).is_file() or not Path(compiled).is_file():
+        return False
+    with Path(compiled).open("rb") as header:
+        _, flags, time, size = struct.unpack("<4sIII", header.read(16))
+    now = Path(file).stat()
+    return flags == 0 and (time, size) != (int(now.st_mtime) & 0xFFFFFFFF, now.st_size & 0xFFFFFFFF)
+
+
+def _digest_of(module: ModuleType) -> str:
+    """Return the first digits of the SHA-256 of the module's file as it is now."""
+    file = getattr(module, "__file__", None)
+    return hashlib.sha256(Path(file).read_bytes() if file else b"").hexdigest()[:16]
 
 
 def _is_absent(module: str, error: BaseException) -> bool:
@@ -99,9 +138,8 @@ def _check(found: type, role: str, rule: str) -> None:
 
 
 def code_of(kind: str) -> str:
-    """Return the first digits of the SHA-256 of the module's file, which `load` has imported."""
-    file = getattr(sys.modules[kind.partition(":")[0]], "__file__", None)
-    return hashlib.sha256(Path(file).read_bytes() if file else b"").hexdigest()[:16]
+    """Return the first digits of the SHA-256 of the module's file, as `load` has imported it."""
+    return _IMPORTED[kind.partition(":")[0]][1]
 
 
 def changed(kind: str, options: Mapping[str, Any]) -> str:
@@ -110,7 +148,7 @@ def changed(kind: str, options: Mapping[str, Any]) -> str:
     if CODE not in options:
         return ""
     try:
-        importlib.import_module(module)
+        _imported(module)
     except ModuleNotFoundError as error:
         return f"cannot be imported: {error}"
     except (Exception, SystemExit) as error:

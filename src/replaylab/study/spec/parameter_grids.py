@@ -7,6 +7,7 @@ this knows of it. Where a name came from is kept beside them (`Origin`): contras
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
@@ -137,6 +138,8 @@ def in_name(value: object) -> str:
     """
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        return str(value)
     if isinstance(value, int | float):
         return f"{value:.12g}"
     if isinstance(value, Mapping):

@@ -92,7 +92,7 @@ from replaylab.study.spec.cells import check_cells
 from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, Part, resolve
 from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
 from replaylab.study.spec.display_text import Line, Prose
-from replaylab.study.spec.errors import explain
+from replaylab.study.spec.errors import explain, unknown_key
 from replaylab.study.spec.named_environments import check_options, made_of
 from replaylab.study.spec.parameter_grids import Origin, chosen_learners, expanded
 from replaylab.study.spec.planned_looks import SIGNIFICANCE, PlannedLooks
@@ -243,7 +243,7 @@ class Spec(_Table):
     def _part_overrides(cls, value: dict[str, Any]) -> dict[str, Any]:
         """Take what a strategy does otherwise than the study out of its sampler's options."""
         strategies = value["strategies"]
-        if not all(isinstance(one, dict) for one in strategies.values()):
+        if not all(isinstance(one, dict) for one in (*strategies.values(), value.get("overrides", {}))):
             return value
         names = Overrides.model_fields
         taken = {k: {n: one[n] for n in names if n in one} for k, one in strategies.items()}
@@ -423,6 +423,8 @@ class Spec(_Table):
             raise SpecError(f"{file}: is nested too deep.") from error
         except ValueError as error:  # not of TOML's grammar, not of UTF-8, a number of 5,000 digits
             raise SpecError(f"{file}: is not valid TOML: {error}.") from error
+        if made := next((key for key in _MADE if key in table), None):
+            raise SpecError(unknown_key(str(file), made, [name for name in cls.model_fields if name not in _MADE]))
         return cls.from_table(table, source=str(file))
 
     @classmethod
@@ -449,6 +451,10 @@ class Spec(_Table):
             e for s in self.strategies for learner in self.learners_of(s) for e in self.environments_of(s, learner)
         ]
         return len(cells) * len(self.seeds)
+
+
+_MADE = ("overrides", "overridden", "learner_environments", "origins")
+"""Fields that are made of a file's tables; study.json has them."""
 
 
 def _says(table: Any, key: str) -> bool:

@@ -51,7 +51,8 @@ def test_it_answers_this_machine_and_no_foreign_name(tmp_path):
             return connection.getresponse().status
 
         assert status("/", f"127.0.0.1:{port}") == 200
-        assert status("/", "elsewhere.example") == 403
+        for foreign in ("elsewhere.example", f"elsewhere.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}"):
+            assert status("/", foreign) == 403
         assert status("/../study.json", f"localhost:{port}") == 404
         assert shown._server.server_address[0] == "127.0.0.1"
     with pytest.raises(OSError, match=r"."):

@@ -38,7 +38,10 @@ def main() -> None:
             event = perform(task, lambda step: write_message(answers, Progress(step)))
         except BaseException as error:  # whatever the environment or the user's own code raises is an answer
             event = raised(error)
-        write_message(answers, event)
+        try:
+            write_message(answers, event)
+        except OSError:  # nobody is there to hear it any more
+            os._exit(0)
 
 
 if __name__ == "__main__":
