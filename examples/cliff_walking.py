@@ -64,7 +64,7 @@ def train(learner: QLearning, seeds: list[int], episodes: int) -> tuple[np.ndarr
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Train both, and show them."""
+    """Train all three, and show them."""
     parser = argparse.ArgumentParser(description="CliffWalking with and without replay.")
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--episodes", type=int, default=100)

@@ -112,7 +112,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--learning-starts", type=int, default=500)
     parser.add_argument("--train-frequency", type=int, default=2)
     parser.add_argument("--target-frequency", type=int, default=200)
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    if given.total_steps < given.learning_starts:
+        parser.error(f"--total-steps must be at least --learning-starts, {given.learning_starts}")
+    return given
 
 
 if __name__ == "__main__":

@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from replaylab import replay
+from replaylab import distributed, learners, replay, watch
+from replaylab.distributed import replay as remote
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROOMS = ("start", "guides", "laboratory", "reference", "explanation")
 PAGES = [DOCS / "index.md", *(page for room in ROOMS for page in sorted((DOCS / room).glob("*.md")))]
 """All but the tutorials, which are executed when the documentation is built, and the results."""
+PACKAGES = (replay, learners, watch, remote, distributed)
+"""Whose names the reference lists one by one; those of studies have a page of their own beside it."""
 LOUD = ("tianshou", "torchrl")
 """Libraries that warn of themselves where they are used as they say."""
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -61,8 +64,8 @@ def test_blocks_share_a_namespace():
     run("page.md", "```python\nx = 2\n```\n```python\n>>> x + 1\n3\n>>> y = x\n```\n```python\nassert y == 2\n```\n")
 
 
-@pytest.mark.parametrize("name", replay.__all__)
-def test_the_reference_has_every_public_name(name):
-    value = getattr(replay, name)
+@pytest.mark.parametrize(("package", "name"), [(one, name) for one in PACKAGES for name in one.__all__])
+def test_the_reference_has_every_public_name(package, name):
+    value = getattr(package, name)
     kind = "autoclass" if isinstance(value, type) else "autofunction" if isfunction(value) else "autodata"
     assert f"\n.. {kind}:: {name}\n" in (DOCS / "reference/api.md").read_text()

@@ -193,7 +193,7 @@ class ReplayBuffer(Episodic):
         return self._recorded(values, 1, lambda: self._core.add(values, where))
 
     def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
-        """Store T time steps at once, as T calls of `add` would.
+        """Store T time steps at once, as T calls of `add` would (`Permuted` in a `Reservoir` by other random numbers).
 
         Arguments, results and errors are those of `add` with a T axis: ``[R] T [E] *field.shape``.
         """

@@ -48,7 +48,8 @@ class Episodic(Rows):
             capacity: C. None: as many as all the episodes' steps, which are then in memory twice meanwhile.
             fields: The fields of a step. None: those of the first episode, in its dtypes; but with transforms floating
                 rewards become float32, as `NStep` and others need them.
-            **options: The constructor's; ``next_obs`` is "derived" unless it is given.
+            **options: The constructor's; ``next_obs`` is "derived" unless it is given, or a storage or a `Reservoir`,
+                which need it "stored".
 
         Raises:
             ConfigError: There is no episode.
@@ -72,7 +73,8 @@ class Episodic(Rows):
         if first is None:
             raise ConfigError("`episodes` must hold at least one episode, whose fields those of the buffer are")
         steps_in(first)  # whether it is one
-        options = {"next_obs": "derived"} | options
+        apart = options.get("storage") is not None or isinstance(options.get("retention"), Reservoir)
+        options = {"next_obs": "stored" if apart else "derived"} | options
         if not fields:
             fields = fields_of_episode(first)
             reward = fields.get("reward")

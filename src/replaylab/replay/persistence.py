@@ -29,6 +29,9 @@ from replaylab.replay.storage.retention import Reservoir
 from replaylab.replay.storage.storage import Handle, Storage, handle_of
 from replaylab.replay.transforms.transform import Transform
 
+TRIES = 20
+"""How often `load` begins again because a `save` has put another snapshot in its place meanwhile."""
+
 COMPARED = (
     *("capacity", "fields", "num_envs", "replicas", "sampler", "transforms", "next_obs", "retention"),
     *("autoreset", "count_replays", "min_size"),
@@ -125,6 +128,18 @@ class Persistent(Configured):
         """Return what `save` wrote, with these options, where they are not None, in place of those written down."""
         folder = folder_of(path, "load")
         manifest = snapshot.read_manifest(folder)
+        for _ in range(TRIES):
+            try:
+                return cls._read(folder, manifest, given)
+            except (SnapshotError, StorageError):
+                before, manifest = manifest, snapshot.read_manifest(folder)
+                if manifest["token"] == before["token"]:
+                    raise
+        return cls._read(folder, manifest, given)
+
+    @classmethod
+    def _read(cls, folder: Path, manifest: dict[str, Any], given: Mapping[str, Any]) -> Self:
+        """Return the buffer of a manifest; an error, too, where a `save` has replaced it meanwhile."""
         with reading(folder):
             about = manifest["about"]
             if (kind := about.get("kind", BufferConfig.kind)) != cls._options.kind:

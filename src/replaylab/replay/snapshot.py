@@ -41,6 +41,7 @@ from replaylab.files.manifest import (
 )
 from replaylab.files.manifest import read as read_sealed
 from replaylab.files.manifest import write as write_sealed
+from replaylab.files.one_writer import one_writer
 
 FORMAT, VERSION = "replaylab-snapshot", 2
 MOST = 2**62
@@ -70,7 +71,8 @@ def write(
     """Write a snapshot and return its token.
 
     What was written is read back by what `load` reads it with, all but the rows themselves, before it takes the place
-    of the snapshot before. A write that fails leaves that one as it was, and removes its own files.
+    of the snapshot before. A write that fails leaves that one as it was, and removes its own files. Writers to one
+    folder wait for each other.
 
     Args:
         path: The folder; made if it is not there.
@@ -83,12 +85,28 @@ def write(
         packed: The segments of compressed fields.
         check: Raises if this is no manifest to load the buffer from.
     """
-    file, token = path / "manifest.json", uuid4().hex
-    found = _files(path)
+    made, token = make_folder(path), uuid4().hex
+    with one_writer(path):
+        return _write(path, made, token, about, state, rows, row_dtype, known, packed, check)
+
+
+def _write(
+    path: Path,
+    made: list[Path],
+    token: str,
+    about: dict[str, Any],
+    state: dict[str, npt.NDArray[Any]],
+    rows: list[npt.NDArray[np.uint8]],
+    row_dtype: np.dtype[Any],
+    known: str | None,
+    packed: list[Packed],
+    check: Callable[[dict[str, Any]], None],
+) -> str:
+    """Write a snapshot, as the only writer to its folder, of which `made` are new."""
+    file, found = path / "manifest.json", _files(path)
     old = read_manifest(path) if file.exists() else None
     before = old if old is not None and known is not None and old["token"] == known else None
     _tidy(found, old)
-    made = make_folder(path)
     _writing.add(token)
     try:
         manifest = _write_files(path, token, state, rows, row_dtype, before, packed) | {"about": about}

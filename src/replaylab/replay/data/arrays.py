@@ -178,7 +178,10 @@ def checked_progress(progress: float | npt.ArrayLike, replicas: int | None) -> l
     """
     if isinstance(progress, float) and 0.0 <= progress <= 1.0:
         return [progress]  # in a hurry
-    given = np.asarray(progress)
+    try:
+        given = np.asarray(progress)
+    except ValueError:  # lists of unequal lengths
+        given = np.array(None)
     fits = given.dtype.kind in "iuf" and given.shape in ((), () if replicas is None else (replicas,))
     if not fits or not ((given >= 0.0) & (given <= 1.0)).all():
         each = "" if replicas is None else f", one number or one for each of {replicas} replicas"

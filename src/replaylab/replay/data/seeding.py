@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum, unique
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,8 @@ def sampling_streams(seed: Seed, replicas: int | None) -> list[list[int]]:
 
 
 def _roots(seed: Seed, replicas: int | None) -> list[np.random.SeedSequence]:
+    if getattr(seed, "shape", None) == ():  # one seed as an array
+        seed = cast("int", seed[()])  # type: ignore[index]
     if isinstance(seed, np.random.SeedSequence) or seed is None or not isinstance(seed, (Sequence, np.ndarray)):
         root = seed if isinstance(seed, np.random.SeedSequence) else _root(seed)
         return [root] if replicas is None else [_child(root, r) for r in range(replicas)]

@@ -23,6 +23,9 @@ class Mixture(Sampler):
     Attributes:
         parts: At least two samplers with an exact law, none of them a mixture or written in Python.
         shares: Of each part, positive; None: equal shares. They need not sum to 1. Default: None.
+
+    Raises:
+        ConfigError: The parts want different feedback, as `ReLo` and `Prioritized` do.
     """
 
     parts: tuple[Sampler, ...]
@@ -37,6 +40,7 @@ class Mixture(Sampler):
         check(self, shares=optional(tuple_of(POSITIVE, rule, count, count)))
         if self.shares is not None and not math.isfinite(sum(self.shares)):
             raise ConfigError(f"`shares` of Mixture must be numbers whose sum is finite, but got {self.shares}")
+        _ = self.feedback_kind  # which raises where the parts want different ones
 
     @property
     def wants_feedback(self) -> bool:  # type: ignore[override]

@@ -1,0 +1,91 @@
+"""Several threads and processes that save to one folder, and loads in between."""
+
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from replaylab.errors import ConfigError, SnapshotError
+from replaylab.replay import Field, MemoryMap, Mixture, Prioritized, ReLo, ReplayBuffer, Reservoir, snapshot
+
+
+def _saving(folder, times, number):
+    buffer = ReplayBuffer(400, {"x": Field((50,))}, seed=number)
+    buffer.extend(x=np.full((400, 50), float(number)))
+    for _ in range(times):
+        buffer.add(x=np.full(50, float(number)))
+        buffer.save(folder)
+
+
+def test_processes_that_save_to_one_folder_wait_for_each_other_and_loads_get_one_or_the_other(tmp_path):
+    _saving(tmp_path, 1, 0)
+    context = multiprocessing.get_context("spawn")
+    savers = [context.Process(target=_saving, args=(tmp_path, 25, k)) for k in (1, 2)]
+    for one in savers:
+        one.start()
+    loads = 0
+    while any(one.is_alive() for one in savers):
+        rows = ReplayBuffer.load(tmp_path).columns["x"]
+        assert len(np.unique(rows)) == 1
+        loads += 1
+    assert [one.exitcode for one in savers] == [0, 0]
+    assert loads
+    assert len({file.name.rpartition("-")[2] for file in tmp_path.glob("rows-*")}) >= 1
+
+
+def test_threads_that_save_to_one_folder_wait_for_each_other(tmp_path):
+    with ThreadPoolExecutor(2) as pool:
+        for one in [pool.submit(_saving, tmp_path, 25, k) for k in (1, 2)]:
+            one.result()
+    assert len(np.unique(ReplayBuffer.load(tmp_path).columns["x"])) == 1
+
+
+def test_a_load_begins_again_where_a_save_came_between(tmp_path, monkeypatch):
+    buffer = ReplayBuffer(5, {"x": Field()}, seed=0)
+    buffer.extend(x=np.arange(5.0))
+    buffer.save(tmp_path)
+    read = snapshot.read_manifest
+    left = [3]
+
+    def and_then_saved(path):
+        manifest = read(path)
+        if left[0] and not saving:
+            left[0] -= 1
+            saving.append(1)
+            buffer.add(x=9.0)
+            buffer.save(tmp_path)
+            saving.pop()
+        return manifest
+
+    saving = []
+    monkeypatch.setattr(snapshot, "read_manifest", and_then_saved)
+    assert sorted(ReplayBuffer.load(tmp_path).columns["x"]) == [3.0, 4.0, 9.0, 9.0, 9.0]
+    monkeypatch.setattr(snapshot, "read_manifest", read)
+    next(tmp_path.glob("rows-*")).unlink()
+    with pytest.raises(SnapshotError, match="is missing"):
+        ReplayBuffer.load(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["storage", "retention"])
+def test_episodes_go_where_next_observations_must_be_stored(where, tmp_path):
+    options = {"storage": MemoryMap(tmp_path / "rows")} if where == "storage" else {"retention": Reservoir()}
+    episode = {"obs": np.arange(4.0), "action": np.zeros(3, int), "reward": np.ones(3), "terminated": True}
+    buffer = ReplayBuffer.from_episodes([episode, episode], seed=0, **options)
+    assert buffer.next_obs == "stored"
+    assert buffer.get([2])["next_obs"].tolist() == [3.0]
+
+
+def test_a_mixture_of_parts_that_want_different_feedback_is_refused():
+    with pytest.raises(ConfigError, match="want different feedback"):
+        Mixture((ReLo(), Prioritized()))
+
+
+def test_odd_seeds_and_progress_are_told():
+    fields = {"x": Field()}
+    same = [ReplayBuffer(9, fields, seed=seed) for seed in (3, np.array(3))]
+    for buffer in same:
+        buffer.extend(x=np.arange(9.0))
+    assert same[0].sample(5).id.tolist() == same[1].sample(5).id.tolist()
+    with pytest.raises(ConfigError, match="`progress` must be in"):
+        same[0].sample(3, progress=[[1], [1, 2]])
