@@ -71,7 +71,7 @@ def sampling_streams(seed: Seed, replicas: int | None) -> list[list[int]]:
 
 def _roots(seed: Seed, replicas: int | None) -> list[np.random.SeedSequence]:
     if getattr(seed, "shape", None) == ():  # one seed as an array
-        seed = cast("int", seed[()])  # type: ignore[index]
+        seed = cast("Any", seed)[()]
     if isinstance(seed, np.random.SeedSequence) or seed is None or not isinstance(seed, (Sequence, np.ndarray)):
         root = seed if isinstance(seed, np.random.SeedSequence) else _root(seed)
         return [root] if replicas is None else [_child(root, r) for r in range(replicas)]
