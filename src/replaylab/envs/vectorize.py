@@ -76,10 +76,9 @@ def make_vector_env(
     mode = AutoresetMode(autoreset_mode)
     if kwargs.get("max_episode_steps") is None:
         kwargs.pop("max_episode_steps", None)
-    if backend is not None and env_id == NOISY:  # noise around a pool's games
-        from replaylab.envs.wrappers.noise import vector_noisy
-
-        return vector_noisy(num_envs, autoreset_mode=mode, backend=backend, **kwargs)
+    if backend is not None and env_id == NOISY:  # which makes the pool itself
+        own: Any = {"vectorization_mode": "vector_entry_point", "autoreset_mode": mode, "backend": backend}
+        return gym.make_vec(env_id, num_envs, **own, **kwargs)
     if backend is not None:
         return _pool(env_id, num_envs, mode, backend, kwargs)
     try:
