@@ -69,3 +69,9 @@ def test_the_reference_has_every_public_name(package, name):
     value = getattr(package, name)
     kind = "autoclass" if isinstance(value, type) else "autofunction" if isfunction(value) else "autodata"
     assert f"\n.. {kind}:: {name}\n" in (DOCS / "reference/api.md").read_text()
+
+
+@pytest.mark.parametrize("report", sorted((DOCS / "results").glob("*/report.html")), ids=lambda file: file.parent.name)
+def test_shipped_reports_link_to_what_is_there(report):
+    links = re.findall(r'<a[^>]* href="([^"#][^"]*)"', report.read_text())
+    assert [one for one in links if not one.startswith("https://") and not (report.parent / one).exists()] == []
