@@ -1,12 +1,17 @@
 """Several threads and processes that save to one folder, and loads in between."""
 
 import multiprocessing
+import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from threading import Timer
 
 import numpy as np
 import pytest
 
 from replaylab.errors import ConfigError, SnapshotError
+from replaylab.files.one_writer import one_writer
 from replaylab.replay import Field, MemoryMap, Mixture, Prioritized, ReLo, ReplayBuffer, Reservoir, snapshot
 
 
@@ -89,3 +94,69 @@ def test_odd_seeds_and_progress_are_told():
     assert same[0].sample(5).id.tolist() == same[1].sample(5).id.tolist()
     with pytest.raises(ConfigError, match="`progress` must be in"):
         same[0].sample(3, progress=[[1], [1, 2]])
+
+
+def _holding(folder, held, let_go):
+    with one_writer(folder):
+        held.set()
+        let_go.wait(60)
+
+
+def test_a_signal_handlers_save_waits_for_other_processes_too(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    held, let_go, log = context.Event(), context.Event(), []
+    other = context.Process(target=_holding, args=(tmp_path, held, let_go))
+    other.start()
+    assert held.wait(60)
+
+    def handler(*_):
+        Timer(0.2, lambda: (log.append("the other lets go"), let_go.set())).start()
+        with one_writer(tmp_path):
+            log.append("handler")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with one_writer(tmp_path):
+            log.append("this thread")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    other.join(60)
+    assert log == ["the other lets go", "handler", "this thread"]
+
+
+STRESS = """
+import faulthandler, signal, sys, time
+from pathlib import Path
+from replaylab.files.one_writer import _folders, one_writer
+folder, inside = Path(sys.argv[1]), [0, 0]
+def handler(*_):
+    with one_writer(folder):
+        inside[1] += 1
+    if time.monotonic() < end:
+        signal.setitimer(signal.ITIMER_REAL, 0.00037)  # one at a time
+faulthandler.dump_traceback_later(50, exit=True)
+signal.signal(signal.SIGALRM, handler)
+end = time.monotonic() + 1.5
+signal.setitimer(signal.ITIMER_REAL, 0.001)
+while time.monotonic() < end:
+    with one_writer(folder):
+        inside[0] += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert min(inside) > 10, inside
+assert [one.file for one in _folders.values()] == [None]
+"""
+
+
+def test_signal_handlers_at_any_moment_do_not_wait_for_themselves(tmp_path):
+    subprocess.run([sys.executable, "-c", STRESS, str(tmp_path)], check=True, timeout=120)
+
+
+def test_a_child_forked_within_closes_nothing_of_its_own(tmp_path):
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom replaylab.files.one_writer import one_writer\n"
+        "with one_writer(Path(sys.argv[1])):\n    child = os.fork()\n    if not child:\n"
+        "        mine = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]\n"
+        "if child:\n    sys.exit(os.waitpid(child, 0)[1] != 0)\n[os.fstat(one) for one in mine]\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=120)

@@ -22,12 +22,10 @@ class _Held:
 
     Attributes:
         lock: Between threads; a signal handler's writer goes in between that of its own thread.
-        depth: Writers within each other.
-        file: The folder, opened and locked; None: it cannot be.
+        file: The folder, opened to be locked; None: it is not, or cannot be. Who locks it twice holds it once.
     """
 
     lock: Any = field(default_factory=RLock)
-    depth: int = 0
     file: int | None = None
 
 
@@ -43,43 +41,41 @@ def one_writer(folder: Path) -> Iterator[None]:
     """
     held = _folders.setdefault(folder.resolve(), _Held())
     with held.lock:
-        held.depth += 1
+        own = held.file is None  # else this is within another writer of the same thread, which lets go
         try:
-            if held.depth == 1:
-                held.file = _locked(folder)
+            _lock(held, folder)
             yield
         finally:
-            held.depth -= 1
-            if held.depth == 0 and held.file is not None:
-                file, held.file = held.file, None
-                with suppress(OSError):
-                    fcntl.flock(file, fcntl.LOCK_UN)  # also where a forked child has it open
-                os.close(file)
+            if own:
+                _unlock(held)
 
 
-def _locked(folder: Path) -> int | None:
+def _lock(held: _Held, folder: Path) -> None:
+    """Lock the folder; a signal handler that comes while this waits does it for the writer that it interrupts."""
     if not CAN_LOCK:
-        return None
-    file = None
-    try:
-        file = os.open(folder, os.O_RDONLY)
-        fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError:
-        if file is not None:
-            os.close(file)
-        return None
-    except BaseException:  # Ctrl-C while it waits
-        if file is not None:
-            os.close(file)
-        raise
-    return file
+        return
+    with suppress(OSError):
+        if held.file is None:
+            held.file = os.open(folder, os.O_RDONLY)
+        fcntl.flock(held.file, fcntl.LOCK_EX)
+
+
+def _unlock(held: _Held) -> None:
+    """Let go of the folder, first of the lock: a signal handler in between takes it again, and finds it free."""
+    if held.file is None:
+        return
+    with suppress(OSError):
+        fcntl.flock(held.file, fcntl.LOCK_UN)  # also where a forked child has it open
+    file, held.file = held.file, None
+    os.close(file)
 
 
 def _forget() -> None:
     """In a forked child: nobody of it is writing, and what its parent holds is not the child's."""
     for held in _folders.values():
-        if held.file is not None:
-            os.close(held.file)
+        file, held.file = held.file, None
+        if file is not None:
+            os.close(file)
     _folders.clear()
 
 

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 
 from replaylab.distributed.training.options import Actors
 from replaylab.errors import ConfigError, NonFiniteError, ShapeError
-from replaylab.learners import DQN, Callbacks, Checkpoints, TrainingConfig, train
+from replaylab.learners import DQN, Callbacks, Checkpoints, Hook, TrainingConfig, train
 from replaylab.replay import Uniform
 from tests.distributed.training.in_process import trained
 
@@ -24,7 +24,7 @@ def config(learner=SMALL, env_id="CartPole-v1", **options):
 @pytest.mark.parametrize(
     ("starts", "period", "grad"), [(1, 1, 1), (40, 4, 1), (38, 4, 1), (41, 4, 1), (40, 8, 8), (100, 100, 1), (9, 10, 3)]
 )
-@pytest.mark.parametrize("actors", [Actors(2), Actors(3, envs=2, unroll=7)])
+@pytest.mark.parametrize("actors", [Actors(2), Actors(3, envs=2, unroll=7), Actors(1, envs=16)])
 def test_as_many_updates_as_in_one_process_and_at_the_same_steps(starts, period, grad, actors):
     learner = replace(SMALL, learning_starts=starts, train_period=period, gradient_steps=grad)
     made = config(learner, log_every=20)
@@ -35,8 +35,23 @@ def test_as_many_updates_as_in_one_process_and_at_the_same_steps(starts, period,
             dict(zip(*(column.tolist() for column in one.of(name)), strict=True)) for one in (alone, metrics)
         )
         assert theirs
-        assert {step: value for step, value in mine.items() if step <= 200} == theirs
-    assert 0 <= run.agents.updates - of_one_process(made) <= grad * 6 / period
+        assert mine == theirs
+    assert run.agents.updates == of_one_process(made)
+
+
+def test_an_evaluation_is_of_the_policy_that_one_process_has_then():
+    learner, seen = replace(SMALL, learning_starts=1, train_period=1), []
+
+    class Seen(Hook):
+        def on_metrics(self, now, values):
+            if "eval/mean_reward" in values:
+                seen.append((now, self.run.agents.updates))
+
+        def on_begin(self, run):
+            self.run = run
+
+    trained(config(learner, total_steps=201, eval_every=101, eval_episodes=1), Actors(1, envs=16), hooks=[Seen()])
+    assert seen == [(101, 101), (201, 201)]
 
 
 def of_one_process(made):

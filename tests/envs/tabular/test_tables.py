@@ -170,10 +170,27 @@ def test_a_table_whose_chances_are_none_is_refused(chances):
     "outcomes",
     [
         {0: {0: [(1.0, 0, 0.0, False)]}, 2: {0: [(1.0, 0, 0.0, False)]}},
-        {0: {0: [(1.0, 0, 0.0, False)], 1: [(1.0, 0, 0.0, False)]}, 1: {0: [(1.0, 0, 0.0, False)]}},
+        {0: {1: [(1.0, 0, 0.0, False)]}, 1: {0: [(1.0, 0, 0.0, False)]}},
     ],
 )
 def test_a_table_that_lacks_states_or_actions_is_refused(outcomes):
     env = SimpleNamespace(P=outcomes, initial_state_distrib=np.array([1.0, 0.0]))
-    with pytest.raises(ConfigError, match="must have all states from 0 on"):
+    with pytest.raises(ConfigError, match="must have all states and actions from 0 on"):
         TransitionTable.of(env)
+
+
+@pytest.mark.parametrize("few", [0, 1])
+def test_states_with_other_numbers_of_actions_are_refused(few):
+    here = [(1.0, 0, 0.0, False)]
+    outcomes = {state: {0: here} if state == few else {0: here, 1: here} for state in range(2)}
+    env = SimpleNamespace(P=outcomes, initial_state_distrib=np.array([1.0, 0.0]))
+    with pytest.raises(ConfigError, match=r"must have as many actions in each state, but has \[1, 2\]"):
+        TransitionTable.of(env)
+
+
+def test_chances_of_single_precision_and_states_without_outcomes_are_taken():
+    tenth = np.float32(0.1)
+    outcomes = {0: {0: [(tenth, k % 2, 1.0, k == 1) for k in range(10)]}, 1: {0: []}}
+    table = TransitionTable.of(SimpleNamespace(P=outcomes, initial_state_distrib=np.array([1.0, 0.0])))
+    assert table.probability.shape == (2, 1, 10)
+    assert (table.probability[1, 0, 0], table.next_state[1, 0, 0], table.terminated[1, 0, 0]) == (1.0, 1, True)

@@ -224,3 +224,10 @@ def test_a_deep_copy_leaves_the_folder_alone(tmp_path):
     copy.deepcopy(model.replay_buffer)
     model.load_replay_buffer(tmp_path / "kept")
     assert drawn(model.replay_buffer) == before
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # they leave the file open
+def test_a_buffer_of_another_gamma_is_refused_where_the_algorithm_has_theirs(tmp_path):
+    small(DQN, gamma=0.9, replay_buffer_kwargs={"n_steps": 3}).learn(30).save_replay_buffer(tmp_path / "kept")
+    with pytest.raises(ConfigError, match=r"`gamma` of the buffer that is loaded must be 0\.5, but is 0\.9"):
+        small(DQN, buffer=None, gamma=0.5).load_replay_buffer(tmp_path / "kept")

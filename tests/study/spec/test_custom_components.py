@@ -1,6 +1,7 @@
 """Samplers and learners of one's own in a study file."""
 
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -173,6 +174,11 @@ def test_a_module_that_is_changed_while_the_process_lives_is_imported_again(seen
     assert (before().power, after().power, after().extra) == (1.0, 2.0, 4)
     assert first != second
     assert read() == (after, second)
+    os.utime(file, (1, 1))  # the same bytes: nothing is imported again
+    assert read() == (after, second)
+    for default in (3.0, 4.0):  # as long, and within a second, which what Python has compiled does not tell apart
+        file.write_text(NUMBERED.format(default=default, more="", code="2"))
+        assert read()[0]().power == default
     file.write_text("this is no Python")
     with pytest.raises(SpecError, match="my_numbered cannot be imported"):
         read()

@@ -74,7 +74,7 @@ class LearnerRun:
 
     Attributes:
         skipped: Updates that were due while the shards held nothing.
-        until: The last number of steps at which something was due; a few more may be stored.
+        until: The number of steps at which training stops next, for what is due then; a few more may be stored.
 
     Raises:
         ConfigError: Something does not fit training by actors.
@@ -152,8 +152,8 @@ class LearnerRun:
         return self.due + self.ahead
 
     def may_learn(self) -> bool:
-        """Whether so many steps are stored that one more batch may be learned from."""
-        return self.clock.steps >= self.due
+        """Whether an update is due now: not after `until`, though more may be stored."""
+        return self.due <= min(self.clock.steps, self.until)
 
     def take(self, reports: Sequence[Report]) -> None:
         """Count what actors have done."""

@@ -49,7 +49,7 @@ class TransitionTable:
         if not ((self.next_state >= 0) & (self.next_state < shape[0])).all():
             raise ConfigError(f"a table's `next_state` must be from 0 to {shape[0] - 1}, but got {self.next_state}")
         for name, chances in (("probability", self.probability), ("start", self.start)):
-            if not ((chances >= 0.0).all() and np.allclose(chances.sum(-1), 1.0, rtol=0.0, atol=1e-9)):
+            if not ((chances >= 0.0).all() and np.allclose(chances.sum(-1), 1.0, rtol=0.0, atol=1e-6)):
                 raise ConfigError(
                     f"a table's `{name}` must be chances that add up to 1"
                     f"{' of each action in each state' if name == 'probability' else ''}, but got {chances}"
@@ -97,16 +97,17 @@ class TransitionTable:
         if getattr(world, "fickle_passenger", False):
             raise ConfigError(f"{env} does not step by its table `P` with fickle_passenger=True; leave that out")
         try:
-            outcomes = [
-                [list(world.P[state][action]) for action in range(len(world.P[0]))] for state in range(len(world.P))
-            ]
+            states = [world.P[state] for state in range(len(world.P))]
+            outcomes = [[list(actions[action]) for action in range(len(actions))] for actions in states]
         except (KeyError, IndexError) as error:
             raise ConfigError(
-                f"{env}'s table `P` must have all states from 0 on, and in each the actions of the first, but lacks "
-                f"{error}"
+                f"{env}'s table `P` must have all states and actions from 0 on, but lacks {error}"
             ) from error
-        most = max(len(some) for row in outcomes for some in row)
-        padded = [[some + [(0.0, 0, 0.0, False)] * (most - len(some)) for some in row] for row in outcomes]
+        if len(counts := {len(row) for row in outcomes}) != 1:
+            raise ConfigError(f"{env}'s table `P` must have as many actions in each state, but has {sorted(counts)}")
+        ends = [[some or [(1.0, state, 0.0, True)] for some in row] for state, row in enumerate(outcomes)]
+        most = max(len(some) for row in ends for some in row)
+        padded = [[some + [(0.0, 0, 0.0, False)] * (most - len(some)) for some in row] for row in ends]
         columns = np.moveaxis(np.array(padded, dtype=np.float64), -1, 0)
         start = np.asarray(world.initial_state_distrib, dtype=np.float64)
         return cls(columns[0], columns[1].astype(np.int64), columns[2], columns[3].astype(np.bool_), start)

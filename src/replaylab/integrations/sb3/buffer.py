@@ -353,12 +353,18 @@ class ReplayLabBuffer(Places):
         asked: list[Any] = [one.compute_reward for one in self.replay.transforms if isinstance(one, Hindsight)]
         self._goals = asked[0].__self__ if asked else None  # a deep copy asks whom the original asks
         algorithm = algorithm_calling(*MAKES)
-        if isinstance(into := getattr(algorithm, "replay_buffer", None), ReplayLabBuffer):
-            for name in ("n_steps", "gamma") if max(self.n_steps, into.n_steps) > 1 else ():
-                there, here = getattr(self, name), getattr(into, name)
-                if there != here:
-                    raise ConfigError(f"`{name}` of the buffer that is loaded must be {here}, but is {there}")
+        if algorithm is not None:
+            self._check_returns(algorithm)
         self.attach(algorithm)
+
+    def _check_returns(self, algorithm: OffPolicyAlgorithm) -> None:
+        """Raise ConfigError where an algorithm that loads this buffer has other n-step returns."""
+        into = algorithm.replay_buffer
+        n_steps = into.n_steps if isinstance(into, ReplayLabBuffer) else self.n_steps
+        gamma = into.gamma if isinstance(into, ReplayLabBuffer) else algorithm.gamma
+        for name, here in (("n_steps", n_steps), ("gamma", gamma)) if max(self.n_steps, n_steps) > 1 else ():
+            if (there := getattr(self, name)) != here:
+                raise ConfigError(f"`{name}` of the buffer that is loaded must be {here}, but is {there}")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ReplayLabBuffer":
         """Return a copy in memory, which no folder has snapshots of."""

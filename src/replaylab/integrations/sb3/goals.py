@@ -77,8 +77,11 @@ class Goals:
             achieved, desired = np.concatenate([achieved, achieved]), np.concatenate([desired, desired])
         try:
             found = self._ends(achieved, desired, [{} for _ in achieved])
-        except (EOFError, OSError):  # the process of the environment has ended
-            raise
+        except (EOFError, OSError) as error:  # the process of the environment has ended
+            raise ConfigError(
+                "`compute_terminated` of an environment in a process of its own must take many goals at once, but it "
+                "ended its process; write it for arrays, or take DummyVecEnv"
+            ) from error
         except Exception:
             return False
         return bool(np.shape(found) == (len(achieved),))

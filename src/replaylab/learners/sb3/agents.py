@@ -121,6 +121,8 @@ class SteppedSB3:
     def _check(self) -> None:
         """Refuse what the algorithm would do otherwise by its own loop."""
         arguments, name = self.settings.arguments, self.settings.algorithm
+        if self.gradient_steps == 0:
+            raise ConfigError(f"`gradient_steps` of {name} must not be 0 with actors, which would learn nothing")
         period = arguments.get("target_update_interval", 1)
         if period > 1 and self.gradient_steps > 1:
             raise ConfigError(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import struct
+import os
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,17 +67,19 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
 
 
 def _imported(name: str) -> ModuleType:
-    """Import a module; again where its file is another than the one that was imported."""
+    """Import a module; where its file is another than what was imported, its code is run again, from the bytes."""
     before = sys.modules.get(name)
     module = importlib.import_module(name)
-    if name == "__main__":
+    file = Path(getattr(module, "__file__", None) or "")
+    if name == "__main__" or file.suffix != ".py":
+        _IMPORTED[name] = module, _digest(file.read_bytes() if file.is_file() else b"")
         return module
-    digest = _digest_of(module)
+    source = file.read_bytes()
     known, imported = _IMPORTED.get(name, (None, ""))
-    stale = imported != digest if known is module else before is module and _newer_than_compiled(module)
-    if stale:
-        module = importlib.reload(module)
-    _IMPORTED[name] = module, digest
+    changed = imported != _digest(source) if known is module else before is module and file.stat().st_mtime >= _BEGAN
+    if changed:
+        exec(compile(source, file, "exec"), vars(module))
+    _IMPORTED[name] = module, _digest(source)
     return module
 
 
@@ -84,21 +87,21 @@ _IMPORTED: dict[str, tuple[ModuleType, str]] = {}
 """Modules as they were imported, and the digests of their files then."""
 
 
-def _newer_than_compiled(module: ModuleType) -> bool:
-    """Whether a module that others imported has a file that was changed since: Python would have compiled it anew."""
-    file, compiled = getattr(module, "__file__", None), getattr(module, "__cached__", None)
-    if not file or not compiled or not Path(file).is_file() or not Path(compiled).is_file():
-        return False
-    with Path(compiled).open("rb") as header:
-        _, flags, time, size = struct.unpack("<4sIII", header.read(16))
-    now = Path(file).stat()
-    return flags == 0 and (time, size) != (int(now.st_mtime) & 0xFFFFFFFF, now.st_size & 0xFFFFFFFF)
+def _began() -> float:
+    """Return when this process began, or, where that is not told, this module."""
+    try:
+        return Path(f"/proc/{os.getpid()}").stat().st_mtime
+    except OSError:
+        return time.time()
 
 
-def _digest_of(module: ModuleType) -> str:
-    """Return the first digits of the SHA-256 of the module's file as it is now."""
-    file = getattr(module, "__file__", None)
-    return hashlib.sha256(Path(file).read_bytes() if file else b"").hexdigest()[:16]
+_BEGAN = _began()
+"""A file that was written later may be another than what somebody imported of it before."""
+
+
+def _digest(source: bytes) -> str:
+    """Return the first digits of the SHA-256."""
+    return hashlib.sha256(source).hexdigest()[:16]
 
 
 def _is_absent(module: str, error: BaseException) -> bool:
