@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> list[float]:
 
     sampler = Uniform() if args.uniform else Prioritized(alpha=0.6, beta=Linear(0.4, 1.0))
     buffer = ReplayBuffer.for_env(env, args.buffer_size, sampler=sampler, seed=args.seed)
-    updates = (args.total_steps - args.learning_starts) // args.train_frequency + 1
+    updates = max(1, (args.total_steps - args.learning_starts) // args.train_frequency + 1)
     batches = buffer.batches(args.batch_size, prefetch=1, total=updates, device="jax", progress=lambda k: k / updates)
     epsilon = Linear(1.0, 0.05, until=0.5)
 
@@ -112,10 +112,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--learning-starts", type=int, default=500)
     parser.add_argument("--train-frequency", type=int, default=2)
     parser.add_argument("--target-frequency", type=int, default=200)
-    given = parser.parse_args(arguments)
-    if given.total_steps < given.learning_starts:
-        parser.error(f"--total-steps must be at least --learning-starts, {given.learning_starts}")
-    return given
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
