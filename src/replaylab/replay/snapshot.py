@@ -87,45 +87,29 @@ def write(
     """
     made, token = make_folder(path), uuid4().hex
     with one_writer(path):
-        return _write(path, made, token, about, state, rows, row_dtype, known, packed, check)
-
-
-def _write(
-    path: Path,
-    made: list[Path],
-    token: str,
-    about: dict[str, Any],
-    state: dict[str, npt.NDArray[Any]],
-    rows: list[npt.NDArray[np.uint8]],
-    row_dtype: np.dtype[Any],
-    known: str | None,
-    packed: list[Packed],
-    check: Callable[[dict[str, Any]], None],
-) -> str:
-    """Write a snapshot, as the only writer to its folder, of which `made` are new."""
-    file, found = path / "manifest.json", _files(path)
-    old = read_manifest(path) if file.exists() else None
-    before = old if old is not None and known is not None and old["token"] == known else None
-    _tidy(found, old)
-    _writing.add(token)
-    try:
-        manifest = _write_files(path, token, state, rows, row_dtype, before, packed) | {"about": about}
+        file, found = path / "manifest.json", _files(path)
+        old = read_manifest(path) if file.exists() else None
+        before = old if old is not None and known is not None and old["token"] == known else None
+        _tidy(found, old)
+        _writing.add(token)
+        try:
+            manifest = _write_files(path, token, state, rows, row_dtype, before, packed) | {"about": about}
+            settle_folder(path)
+            with replacing(file, file.with_name("manifest.json.new")) as new:
+                write_sealed(new, manifest)
+                manifest = _checked(new)
+                _check_written(path, manifest, token, state, row_dtype)
+                found = _files(path)
+                check(manifest)
+        except BaseException:
+            if not mentions(file, token):  # Ctrl-C may come right after the rename
+                discard([*path.glob(f"*-{token}.np[yz]")], made)
+            raise
+        finally:
+            _writing.discard(token)
         settle_folder(path)
-        with replacing(file, file.with_name("manifest.json.new")) as new:
-            write_sealed(new, manifest)
-            manifest = _checked(new)
-            _check_written(path, manifest, token, state, row_dtype)
-            found = _files(path)
-            check(manifest)
-    except BaseException:
-        if not mentions(file, token):  # Ctrl-C may come right after the rename
-            discard([*path.glob(f"*-{token}.np[yz]")], made)
-        raise
-    finally:
-        _writing.discard(token)
-    settle_folder(path)
-    _tidy(found, manifest)
-    return token
+        _tidy(found, manifest)
+        return token
 
 
 def _write_files(

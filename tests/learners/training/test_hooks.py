@@ -16,7 +16,17 @@ from replaylab.replay import Prioritized, Uniform
 from tests.learners.calls import train
 
 TABLE = QLearning(batch_size=4, learning_starts=10, capacity=40, epsilon=0.3)
-EVENTS = ("on_begin", "before_turn", "before_store", "on_step", "on_update", "after_learning", "after_turn", "on_end")
+EVENTS = (
+    "on_begin",
+    "before_turn",
+    "before_store",
+    "on_step",
+    "on_draw",
+    "on_update",
+    "after_learning",
+    "after_turn",
+    "on_end",
+)
 
 
 class Listening(Hook):
@@ -55,7 +65,16 @@ def test_events_come_in_the_order_of_a_turn():
     step = [("before_turn", 0), ("before_store", 1), ("on_step", 1), ("after_turn", 1)]
     assert hook.heard[:5] == [("on_begin", 0), *step]
     last = hook.heard[hook.heard.index(("before_turn", 11)) :]
-    turns = ["before_turn", "before_store", "on_step", "on_update", "on_metrics", "after_learning", "on_metrics"]
+    turns = [
+        "before_turn",
+        "before_store",
+        "on_step",
+        "on_draw",
+        "on_update",
+        "on_metrics",
+        "after_learning",
+        "on_metrics",
+    ]
     assert [name for name, _ in last] == [*turns, "after_turn", "on_end"]
     assert [name for name, _ in hook.heard].count("on_update") == 3
 

@@ -116,6 +116,26 @@ class TestTheFile:
         assert len(second) == len(whole)
         assert second.content() == whole.content()
 
+    @pytest.mark.parametrize("draws", [3, PIECE, PIECE + 2])
+    def test_joined_recordings(self, draws):
+        ids = np.random.default_rng(1).integers(0, 99, (draws, 3, 4))
+        ids[: draws // 2, 1:] *= 1000  # of other widths
+        whole, first, second = TapeWriter(), TapeWriter(), TapeWriter()
+        for one in ids:
+            for writer, part in ((whole, one), (first, one[0]), (second, one[1:])):
+                writer.append(part)
+        first.join(second)
+        assert len(first) == draws
+        assert first.content() == whole.content()
+
+    def test_recordings_that_do_not_fit_are_not_joined(self):
+        one, more, wide = TapeWriter(), TapeWriter(), TapeWriter()
+        for writer, ids in ((one, [1, 2]), (more, [1, 2]), (more, [1, 2]), (wide, [1, 2, 3])):
+            writer.append(np.array(ids))
+        for other, got in ((more, "1 of 2 and 2 of 2"), (wide, "1 of 2 and 1 of 3"), (TapeWriter(), "0 of None")):
+            with pytest.raises(ShapeError, match=f"as many draws of as many rows, but got .*{got}"):
+                one.join(other)
+
     def test_any_flipped_byte_is_told_or_does_no_harm(self, recorded, tmp_path):
         path, ids = recorded
         content = Path(path).read_bytes()

@@ -8,6 +8,7 @@ from replaylab.learners import TrainingConfig, train
 from replaylab.replay import Uniform
 from replaylab.study import Spec, Study
 from replaylab.study.execution.local.in_process import InProcess
+from replaylab.study.execution.reporter import Reporter
 from replaylab.study.report import methods
 from tests.study.tiny import study, table
 
@@ -118,3 +119,35 @@ def test_what_no_run_can_do(changes, message, tmp_path):
     found = study(tmp_path, **SHORT | {"learners": {"theirs": DQN}} | changes)
     with pytest.raises((SpecError, ConfigError), match=message):
         found.run(executor=InProcess())
+
+
+def test_a_placebo_for_their_algorithms(tmp_path):
+    """Seeds that learn from each other's draws are one population; the report and the estimate know it."""
+    strategies = {"td": {"type": "prioritized", "beta": 0.0}, "placebo": {"type": "tape", "of": "td"}}
+    changes = {"strategies": strategies, "baseline": "td", "seeds": 4, "population": 2}
+    found = made(tmp_path, SAC, "Pendulum-v1", **changes)
+    assert [one.seeds for one in found.populations] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    assert found.estimate(executor=InProcess(), seconds=0.01).seconds[0] > 0
+    told = Steps()
+    assert found.run(executor=InProcess(), reporter=told).complete
+    assert all(steps == sorted(steps) and steps[-1] == 200 for steps in told.steps.values())
+    rows = found.results().fetchnumpy()
+    ages = rows["metric"] == "replay/drawn_age_mean"
+    by_run = {
+        (strategy, seed): rows["value"][ages & (rows["strategy"] == strategy) & (rows["seed"] == seed)]
+        for strategy in strategies
+        for seed in range(4)
+    }
+    for seed, other in ((0, 1), (1, 0), (2, 3), (3, 2)):
+        np.testing.assert_array_equal(by_run["placebo", seed], by_run["td", other])
+        assert not np.array_equal(by_run["td", seed], by_run["td", other])
+
+
+class Steps(Reporter):
+    """Keeps the progress of every population."""
+
+    def __init__(self):
+        self.steps = {}
+
+    def progress(self, population, step):
+        self.steps.setdefault(population.id, []).append(step)

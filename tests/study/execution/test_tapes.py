@@ -235,7 +235,6 @@ REFUSED = [
     ),
     ({"seeds": 3}, "of 3 seeds in populations of 2 one is alone; change `seeds` or `population`"),
     ({"budget": {"episodes": 200}}, "must have a budget in steps"),
-    ({"learners": {"dqn": {"type": "sb3", "algorithm": "DQN"}}}, "must have learners that train seeds together"),
 ]
 
 

@@ -9,6 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 from replaylab.distributed.replay import RemoteWriter
+from replaylab.envs.vector.batched import autoreset_of
 from replaylab.errors import ShapeError
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.api.finite import check_obs, check_step
@@ -86,7 +87,7 @@ class Actor:
         configuration, seed, who = declared.configuration, declared.seed, (declared.number, declared.life)
         self._env_id, count = configuration.env_id, len(declared.epsilons)
         self._env = env = environments(configuration, count)
-        self._mode = env.metadata["autoreset_mode"]
+        self._mode = autoreset_of(env)
         actions = env.single_action_space
         self._seeds = numbers(seed, Stream.EXPLORATION, count, *who)
         made = _on_cpu(declared.learner).agents(env.single_observation_space, actions, self._seeds[:1])

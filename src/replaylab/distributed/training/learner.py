@@ -172,6 +172,8 @@ class LearnerRun:
             except EmptyBufferError:  # every shard was lost, and has begun empty: actors fill them again
                 self.skipped += 1
                 return
+            for hook in self._hooks:
+                hook.on_draw(self, batch)
             update = learn_from(batch, self)
             self.recorder.on_update(self, update, batch)
             for hook in self._hooks:

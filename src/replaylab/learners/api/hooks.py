@@ -162,6 +162,9 @@ class Hook:
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
         """A step was stored, under these ids (R,), −1 where an environment only started an episode."""
 
+    def on_draw(self, run: TrainingRun, batch: Batch) -> None:
+        """A batch was drawn, and will be learned from."""
+
     def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:
         """The agents have learned from a batch."""
 

@@ -9,7 +9,6 @@ import numpy as np
 from replaylab.arguments import optional, place, takes
 from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
-from replaylab.learners.api.protocols import Update
 from replaylab.replay import Batch, TapeWriter
 
 _NAME = "tape"
@@ -19,7 +18,8 @@ class TapeRecorder(Hook):
     """Records a run's draws as a tape, for `replaylab.replay.Tape`: at each update the ids of every replica's rows.
 
     The tape is written when the run ends; until then it is in memory (two bytes a row in buffers of up to 65,536 steps)
-    and in checkpoints. It needs a budget in steps, with which all replicas end together.
+    and in checkpoints. It needs a budget in steps, with which all replicas end together. An algorithm that trains one
+    seed after the other (`SB3`) is recorded too, and its tape written after each.
 
     Args:
         path: Where to; None: nowhere, and `writer` has it.
@@ -42,6 +42,7 @@ class TapeRecorder(Hook):
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.writer = TapeWriter()
         self._path = path
+        self._ended: TapeWriter | None = None  # of the seeds before, where they are trained one after the other
 
     def on_begin(self, run: TrainingRun) -> None:
         """Refuse a budget with which replicas end one by one.
@@ -53,8 +54,10 @@ class TapeRecorder(Hook):
             raise ConfigError(
                 "a tape needs runs of equal length, but the budget is in episodes; give `total_steps` in its place"
             )
+        if self._ended is not None:
+            self.writer = TapeWriter()
 
-    def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
+    def on_draw(self, run: TrainingRun, batch: Batch) -> None:  # noqa: ARG002
         """Take note of the rows."""
         self.writer.append(batch.id)
 
@@ -63,8 +66,13 @@ class TapeRecorder(Hook):
 
         Raises:
             ConfigError: Nothing was learned from batches.
+            ShapeError: Another seed drew otherwise.
             StorageError: It cannot be written.
         """
+        if self._ended is not None:
+            self._ended.join(self.writer)
+            self.writer = self._ended
+        self._ended = self.writer
         if self._path is not None:
             self.writer.write(self._path)
 

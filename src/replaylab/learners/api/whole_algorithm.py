@@ -56,6 +56,9 @@ class SeedRun(Protocol):
     def begin(self, model: TrainedModel) -> None:
         """Say what is trained: once, before the first step."""
 
+    def drawn(self, batch: Batch) -> None:
+        """Say what was drawn to learn from, its columns (B, ...): each time, for hooks and tapes."""
+
 
 @runtime_checkable
 class WholeAlgorithm(Protocol):

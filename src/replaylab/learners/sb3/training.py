@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -41,7 +41,9 @@ def train(learner: SB3, run: SeedRun) -> None:
     _check(learner, configuration)
     model = _model(learner, run)
     model.set_logger(Logger(folder=None, output_formats=[]))
-    run.begin(_Model(model, MetricsRegistry(learner.metrics)))
+    shown_model = _Model(model, MetricsRegistry(learner.metrics))
+    shown_model.buffer.heard = run.drawn
+    run.begin(shown_model)
     model.learn(configuration.total_steps or 0, log_interval=None)  # type: ignore[arg-type]  # None: never
 
 
@@ -167,12 +169,15 @@ def _drawing(configuration: TrainingConfig) -> dict[str, Any]:
 
 
 class _Buffer(ReplayLabBuffer):
-    """The same buffer, which remembers its newest batch, for measures."""
+    """The same buffer, which remembers its newest batch, for measures, and tells of each."""
 
     newest_batch: Batch | None = None
+    heard: Callable[[Batch], None] | None = None
 
     def _samples(self, batch: Batch, env: VecNormalize | None) -> Samples:
         self.newest_batch = batch
+        if self.heard is not None:
+            self.heard(batch)
         return super()._samples(batch, env)
 
 
@@ -185,10 +190,11 @@ class _Model:
 
     def __init__(self, model: OffPolicyAlgorithm, registry: MetricsRegistry) -> None:
         self.model, self._registry = model, registry
-        self.replay: ReplayBuffer = self._buffer.replay
+        self.replay: ReplayBuffer = self.buffer.replay
 
     @property
-    def _buffer(self) -> _Buffer:
+    def buffer(self) -> _Buffer:
+        """Where each step is stored."""
         buffer = self.model.replay_buffer
         assert isinstance(buffer, _Buffer)
         return buffer
@@ -196,7 +202,7 @@ class _Model:
     @property
     def newest_batch(self) -> Batch | None:
         """What was drawn last."""
-        return self._buffer.newest_batch
+        return self.buffer.newest_batch
 
     @property
     def updates(self) -> int:

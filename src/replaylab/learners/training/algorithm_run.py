@@ -4,6 +4,7 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import gymnasium as gym
@@ -27,7 +28,7 @@ from replaylab.learners.training.hook_rules import check_different, hooks_of, me
 from replaylab.learners.training.metrics_recorder import MetricsRecorder
 from replaylab.learners.training.state import environments
 from replaylab.learners.training.visits import Visits
-from replaylab.replay import Batch, Replay, ReplayBuffer, Sampler
+from replaylab.replay import Batch, Replay, ReplayBuffer, Sampler, Tape
 
 NOT_CALLED = ("before_turn", "before_store", "on_update")
 """Events of the library's own loop alone."""
@@ -57,6 +58,8 @@ def train_algorithm(configuration: TrainingConfig, seeds: Sequence[int], hooks: 
             )
     rows: dict[str, list[npt.NDArray[Any]]] = {}
     for place in range(len(seeds)):
+        if isinstance(sampler, Tape):
+            configuration = replace(configuration, sampler=sampler.of_replica(place, len(seeds)))
         run = AlgorithmRun(configuration, seeds, place, (*steering, *hooks))
         try:
             algorithm.train(run)
@@ -103,6 +106,7 @@ class AlgorithmRun:
         self._measures = BatchMeasures(configuration.measure_every, 1) if configuration.measure_every else None
         own = (*([Visits()] if configuration.visits else []), Evaluations(configuration), *hooks)
         self._own, self._looked = own, 0
+        self._hearing = [one.on_draw for one in own if type(one).on_draw is not Hook.on_draw]
         self._model: TrainedModel | None = None
         self._waiting = False  # for what follows the last step
         self._made: list[gym.Env[Any, Any]] = []
@@ -137,6 +141,13 @@ class AlgorithmRun:
             )
         for hook in self._own:
             hook.on_begin(self)
+
+    def drawn(self, batch: Batch) -> None:
+        """Let the hooks hear of a batch."""
+        if self._hearing:
+            rows = with_replica(batch)
+            for on_draw in self._hearing:
+                on_draw(self, rows)
 
     def go_on(self) -> bool:
         """Do what follows the last step, and return whether a further one counts.

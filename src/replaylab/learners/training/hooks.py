@@ -59,6 +59,7 @@ class Hooks:
         self.before_turn = _functions("before_turn", self._all)
         self.before_store = [storing(function) for function in _functions("before_store", self._all)]
         self.on_step = _functions("on_step", self._all)
+        self.on_draw = _functions("on_draw", self._all)
         self.on_update = _functions("on_update", self._all)
         self.after_learning = _functions("after_learning", self._all)
         self.after_turn = _functions("after_turn", self._all)

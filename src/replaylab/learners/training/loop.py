@@ -165,6 +165,8 @@ def _replay(run: Run) -> None:
             f"at step {run.clock.steps:,} there is no batch to learn from: {error}; raise `learning_starts`, "
             f"{run.learner.learning_starts:,} of {type(run.learner).__name__}"
         ) from error
+    for on_draw in run.hooks.on_draw:
+        on_draw(run, batch)
     update = learn_from(batch, run)
     for on_update in run.hooks.on_update:
         on_update(run, update, batch)

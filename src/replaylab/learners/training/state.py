@@ -9,6 +9,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from replaylab.envs import make_vector_env
+from replaylab.envs.vector.batched import autoreset_of
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.finite import check_obs, check_step
@@ -64,7 +65,7 @@ class Run:
         self.waiting: Step | None = None
         starts = [numbers(seed, Stream.ENV_RESET, 1)[0] for seed in self.seeds]
         self.obs, _ = self.env.reset(seed=starts)  # type: ignore[arg-type]  # vector environments take a list
-        self._disabled = self.env.metadata["autoreset_mode"] is AutoresetMode.DISABLED
+        self._disabled = autoreset_of(self.env) is AutoresetMode.DISABLED
 
     def begin(self) -> None:
         """Let the hooks begin, and refuse what cannot be trained.

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,6 +61,15 @@ class Tape(Sampler):
         check(self, path=place("a tape"), shift=whole(0))
         object.__setattr__(self, "path", os.fspath(self.path))
 
+    def of_replica(self, replica: int, replicas: int) -> "Tape":
+        """Return the sampler of one of several replicas, each of which has a buffer of its own.
+
+        Raises:
+            ConfigError: The tape has fewer replicas, or `shift` leads each back to itself.
+            StorageError, SnapshotError: It cannot be read.
+        """
+        return replace(self, shift=int(_origins(TapeReader(self.path), self, replicas)[replica]))
+
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know: nothing, it only stores."""
         return _core.SamplerConfig("uniform")
@@ -84,17 +93,7 @@ class TapePlayer(PythonDraws):
         super().__init__(core, generators)
         self.sampler, self._core = sampler, core
         self._tape = TapeReader(sampler.path)
-        if self._tape.replicas < replicas:
-            raise ConfigError(
-                f"the tape {sampler.path} must have a replica for each of the buffer's {replicas}, but has "
-                f"{self._tape.replicas}; record it with as many"
-            )
-        if sampler.shift and sampler.shift % self._tape.replicas == 0:
-            raise ConfigError(
-                f"`shift` must lead to other replicas, so be no multiple of the {self._tape.replicas} of the tape "
-                f"{sampler.path}, but got {sampler.shift}; record more replicas, or write shift=0 for a replica's own"
-            )
-        self._origins = (np.arange(replicas) + sampler.shift) % self._tape.replicas
+        self._origins = _origins(self._tape, sampler, replicas)
         self._played = 0
 
     def draw(self, batch_size: int, replicas: int | None, min_size: int) -> tuple[Ids, dict[str, Any]]:
@@ -142,3 +141,18 @@ class TapePlayer(PythonDraws):
         kept = np.stack([arrays[f"custom{r}.tape"] for r in range(len(self._origins))])
         self._played, self._origins = int(kept[0, 0]), kept[:, 1] % self._tape.replicas
         super().restore(arrays, generators)
+
+
+def _origins(tape: TapeReader, sampler: Tape, replicas: int) -> Ids:
+    """Return which of the tape's replicas each of a buffer's draws from, (R,)."""
+    if tape.replicas < replicas:
+        raise ConfigError(
+            f"the tape {sampler.path} must have a replica for each of the buffer's {replicas}, but has "
+            f"{tape.replicas}; record it with as many"
+        )
+    if sampler.shift and sampler.shift % tape.replicas == 0:
+        raise ConfigError(
+            f"`shift` must lead to other replicas, so be no multiple of the {tape.replicas} of the tape "
+            f"{sampler.path}, but got {sampler.shift}; record more replicas, or write shift=0 for a replica's own"
+        )
+    return (np.arange(replicas) + sampler.shift) % tape.replicas

@@ -83,6 +83,25 @@ class TapeWriter:
             self._packed.append(_packed(self._open))
             self._open = []
 
+    def join(self, other: "TapeWriter") -> None:
+        """Put the replicas of another recording behind one's own.
+
+        Args:
+            other: As many draws of as many rows.
+
+        Raises:
+            ShapeError: It has others.
+        """
+        rows = [one._shape and one._shape[1] for one in (self, other)]
+        if (len(self), rows[0]) != (len(other), rows[1]):
+            raise ShapeError(
+                f"recordings that are joined must have as many draws of as many rows, but got {len(self)} of {rows[0]} "
+                f"and {len(other)} of {rows[1]}"
+            )
+        pairs = zip(self._packed, other._packed, strict=True)
+        self._packed = [(np.concatenate((a, c)), np.concatenate((b, d))) for (a, b), (c, d) in pairs]
+        self._open = [np.concatenate(both) for both in zip(self._open, other._open, strict=True)]
+
     def content(self) -> bytes:
         """Return the tape as the bytes of its file."""
         stream = BytesIO()

@@ -147,7 +147,8 @@ def plan(spec: Spec, found: Iterable[Mapping[str, Any]] = ()) -> list[Population
             for s in spec.strategies
             if learner in spec.learners_of(s) and environment in spec.environments_of(s, learner)
         ]
-        size = 1 if spec.learners[learner].type in ALONE else spec.population
+        taped = any(cell.tape_of for cell in cells)  # then seeds that learn from each other are one population
+        size = 1 if spec.learners[learner].type in ALONE and not taped else spec.population
         # Of a tape those of what it replays: its seeds learn from each other's.
         drawing = [cell.tape_of or cell for cell in cells]
         chunks = [chunked(spec.seeds, size, there.get(_settings(cell.identity), ())) for cell in drawing]

@@ -78,6 +78,7 @@ def _imported(name: str) -> ModuleType:
     known, imported = _IMPORTED.get(name, (None, ""))
     changed = imported != _digest(source) if known is module else before is module and file.stat().st_mtime >= _BEGAN
     if changed:
+        # not importlib.reload: Python's cache takes a file of the same second and length for the one before
         exec(compile(source, file, "exec"), vars(module))
     _IMPORTED[name] = module, _digest(source)
     return module

@@ -89,7 +89,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from replaylab.errors import SpecError
 from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.cells import check_cells
-from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, Part, resolve
+from replaylab.study.spec.components import LEARNERS, STRATEGIES, Part, resolve
 from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
 from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import explain, unknown_key
@@ -311,7 +311,7 @@ class Spec(_Table):
         for where, names in referenced:
             if names:
                 raise ValueError(f"`{where}` refers to {min(names)!r}, which the file does not define")
-        check_tapes(self, ALONE)
+        check_tapes(self)
         resolve_contrasts(self)
         return self
 

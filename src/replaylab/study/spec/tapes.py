@@ -36,12 +36,11 @@ class TapeOf:
         check(self, of=text)
 
 
-def check_tapes(spec: Spec, alone: tuple[str, ...]) -> None:
+def check_tapes(spec: Spec) -> None:
     """Raise unless every tape of a study can be recorded, and replayed by other seeds.
 
     Args:
         spec: The study, whose parts need not be resolved.
-        alone: Types of learners that train each seed in a run of its own.
 
     Raises:
         ValueError: One cannot; the message names the strategy, the rule, the value and the mend.
@@ -49,7 +48,7 @@ def check_tapes(spec: Spec, alone: tuple[str, ...]) -> None:
     for name, part in spec.strategies.items():
         if part.type == TAPE:
             _check_source(spec, name, part.options.get("of"))
-            _check_population(spec, name, alone)
+            _check_population(spec, name)
 
 
 def _check_source(spec: Spec, name: str, of: object) -> None:
@@ -70,12 +69,10 @@ def _check_source(spec: Spec, name: str, of: object) -> None:
             raise ValueError(f"{where}.{what}` must be among those of {of!r}, but {lacking[0]} is not; leave it out")
 
 
-def _check_population(spec: Spec, name: str, alone: tuple[str, ...]) -> None:
+def _check_population(spec: Spec, name: str) -> None:
     where = f"`strategies.{name}`"
     if spec.budget.unit != "steps":
         raise ValueError(f"{where} must have a budget in steps, with which runs make equally many updates")
-    if single := [k for k in spec.learners_of(name) if spec.learners[k].type in alone]:
-        raise ValueError(f"{where} must have learners that train seeds together, but {single[0]} trains each alone")
     rest = len(spec.seeds) % spec.population or spec.population
     if rest == 1:
         raise ValueError(

@@ -35,11 +35,27 @@ def train_population(
         tape: file of the draws that it learns from, if it does not draw itself.
     """
     from replaylab.learners import Callbacks, train
+    from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 
     os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed: small networks, a second thread costs more
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+    configuration, seeds = population.configuration(tape), population.seeds
+    if on_step is not None and isinstance(configuration.learner, WholeAlgorithm):
+        on_step = _mean_of(on_step, population)
     told = Callbacks(progress=on_step, on_metrics=on_metrics)
-    metrics = train(population.configuration(tape), population.seeds, [told, *hooks], resume=resume)
+    metrics = train(configuration, seeds, [told, *hooks], resume=resume)
     columns: dict[str, Any] = metrics.columns
     return columns
+
+
+def _mean_of(on_step: Callable[[int], None], population: Population) -> Callable[[int], None]:
+    """Return what hears of each seed's steps, where one is trained after the other, and tells their mean."""
+    ended = newest = 0
+
+    def heard(step: int) -> None:
+        nonlocal ended, newest
+        ended, newest = ended + (step < newest), step
+        on_step((ended * population.steps + step) // len(population.seeds))
+
+    return heard
