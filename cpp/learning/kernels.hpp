@@ -127,7 +127,7 @@ REPLAYLAB_INLINE void product_tile(const Product& p, std::int64_t o, std::int64_
             const Vector zero{};
             Vector y = sum[m][n];
             if (p.add) y += load<Vector>(p.y + at);
-            if (p.relu) y = y > zero ? y : zero;
+            if (p.relu) y = y < zero ? zero : y;  // NaN stays
             if (p.gate) y = load<Vector>(p.gate + at) > zero ? y : zero;
             store(p.y + at, y);
         }
@@ -164,7 +164,7 @@ REPLAYLAB_INLINE void product_of_row(const Product& p, std::int64_t o) {
     }
     for (int m = 0; m < Outputs; ++m) {
         const float y = (p.bias ? p.bias[o + m] : 0.0f) + (total(sum[m]) + total(rest[m]) + last[m]);
-        p.y[o + m] = p.relu && !(y > 0.0f) ? 0.0f : y;
+        p.y[o + m] = p.relu && y < 0.0f ? 0.0f : y;
     }
 }
 

@@ -65,7 +65,7 @@ def significant(value: float, digits: int = 3) -> str:
     """
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
-    if abs(value) >= 1000:
+    if abs(value) >= 1000.0 - 0.5 * 10.0 ** (3 - digits):  # what would be rounded to 1e+03
         return _with_true_minus(f"{value:,.0f}")
     return _with_true_minus(f"{value:.{digits}g}" if abs(value) >= 1e-4 or value == 0 else f"{value:.1e}")
 
@@ -99,11 +99,14 @@ def compact(value: float) -> str:
         >>> [compact(v) for v in (0.0, 0.042, 3.14159, 4.0, 52.3, 1234.0, 35210.0, -12.96, 2.5e6)]
         ['0', '0.04', '3.1', '4', '52', '1.2k', '35k', '−13', '2.5M']
     """
-    for size, letter in ((1e6, "M"), (1e3, "k")):
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "∞" if value > 0 else f"{MINUS}∞"
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= 0.9995 * size:
             return compact(value / size) + letter
     digits = 0 if value == round(value) or abs(value) >= 9.95 else 1 if abs(value) >= 0.995 else 2
-    return _with_true_minus(f"{value:.{digits}f}")
+    rounded = round(value, digits)
+    return _with_true_minus(f"{rounded if rounded else 0.0:.{digits if rounded else 0}f}")
 
 
 def tick(value: float) -> str:
@@ -116,7 +119,7 @@ def tick(value: float) -> str:
     if abs(value) >= 1_000_000:
         return _with_true_minus(f"{value / 1_000_000:.9g}M")
     thousands = abs(value) >= 10_000 or (abs(value) >= 1_000 and value % 100 == 0)
-    return _with_true_minus(f"{value / 1000:g}k" if thousands else f"{value + 0.0:.6g}")
+    return _with_true_minus(f"{value / 1000:.9g}k" if thousands else f"{value + 0.0:.9g}")
 
 
 def p_value(p: float) -> str:

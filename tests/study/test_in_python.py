@@ -88,7 +88,7 @@ def test_a_notebook_shows_a_study_before_its_first_run_and_one_whose_baseline_is
     (tmp_path / "failures").mkdir()
     (tmp_path / "failures" / "x.txt").write_text("why")
     html = new._repr_html_()
-    assert "4 of 8 runs are there; 1 failed, see " in html
+    assert "4 of 8 runs are there; 1 population failed, see " in html
 
 
 def test_who_shows_the_progress(monkeypatch):

@@ -162,3 +162,38 @@ def test_frames_that_are_no_video(tmp_path, frames):
 
 def test_an_episode_counts_steps_not_frames():
     assert Episode([np.zeros((1, 1, 3), np.uint8)] * 3, 0.0, "truncated", 30).steps == 2
+
+
+def still(count):
+    return [np.full((4, 4, 3), 20 * k, np.uint8) for k in range(count)]
+
+
+@pytest.mark.parametrize(("fps", "seconds"), [(3, 4.0), (15, 0.8), (30, 0.4), (50, 0.24), (60, 0.2), (100, 0.12)])
+def test_a_gif_lasts_as_long_as_it_should(fps, seconds, tmp_path):
+    with Image.open(write_video(tmp_path / "a.gif", still(12), fps)) as image:
+        lasts = []
+        for frame in range(image.n_frames):
+            image.seek(frame)
+            lasts.append(image.info["duration"])
+    assert min(lasts) >= 20
+    assert sum(lasts) / 1000 == pytest.approx(seconds, abs=0.011)
+
+
+@pytest.mark.parametrize(
+    ("given", "written"), [("a.GIF", "a.gif"), ("a.b-0.2.webp", "a.b-0.2.webp"), ("a-0.1.gif", "a-0.1.gif")]
+)
+def test_the_name_of_a_video(given, written, tmp_path):
+    assert write_video(tmp_path / given, still(2)) == tmp_path / written
+
+
+def test_a_dot_in_the_name_of_a_video_stays(tmp_path):
+    one, other = (write_video(tmp_path / name, still(2)) for name in ("alpha-0.1", "alpha-0.2"))
+    assert one.stem == "alpha-0.1"
+    assert other.stem == "alpha-0.2"
+
+
+def test_frames_of_others_stay(tmp_path):
+    (tmp_path / "frame-best.png").write_bytes(b"")
+    write_frames(tmp_path, still(3))
+    write_frames(tmp_path, still(1))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["frame-00000.png", "frame-best.png"]

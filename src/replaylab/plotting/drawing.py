@@ -160,9 +160,12 @@ def write(
 
 
 def shortened(text: str, room: float, size: float = 11.5) -> str:
-    """Return as much of a text as a room, in CSS pixels, surely holds."""
-    most = int(room / (0.55 * size))
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """Return as much of a text as a room, in CSS pixels, surely holds: its beginning and its end."""
+    most = max(int(room / (0.55 * size)), 3)
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2  # where names that are crossed differ
+    return f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
 def _line(text: str, width: int, height: int, color: str, size: float) -> Panel:

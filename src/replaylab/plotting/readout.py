@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DIGITS = 5
-"""Significant digits of a number on the page; the CSV file has all of them."""
+"""Digits of a number on the page, of the span of its axis; the CSV file has all of them."""
+
+_MOST_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -69,20 +71,28 @@ def to_json(panels: Sequence[Readout | None]) -> str:
         if panel is None:
             found.append("null")
             continue
-        curves = []
+        curves, digits = [], _digits(*panel.limits[2:])
         for curve in panel.curves:
             number, _ = grids.setdefault(curve.x.tobytes(), (len(grids), curve.x.tolist()))
-            sides = ",".join(_numbers(side.tolist()) for side in curve.band)
+            sides = ",".join(_numbers(side.tolist(), digits) for side in curve.band)
             name, series, variable = map(_text, (curve.name, curve.series, curve.variable))
             curves.append(f"[{name},{series},{variable},{number},{sides}]")
-        places = f'"box":{_numbers(panel.box)},"limits":{_numbers(panel.limits)},"across":{_text(panel.across)}'
+        limits = _numbers(panel.limits, _MOST_DIGITS)
+        places = f'"box":{_numbers(panel.box)},"limits":{limits},"across":{_text(panel.across)}'
         found.append(f'{{{places},"curves":[{",".join(curves)}]}}')
-    grids_text = ",".join(_numbers(values, digits=12) for _, values in grids.values())
+    grids_text = ",".join(_numbers(values, _MOST_DIGITS) for _, values in grids.values())
     return f'{{"x":[{grids_text}],"panels":[{",".join(found)}]}}'
 
 
 def _numbers(values: Sequence[float], digits: int = _DIGITS) -> str:
     return f"[{','.join(f'{v:.{digits}g}' if np.isfinite(v) else 'null' for v in values)}]"
+
+
+def _digits(bottom: float, top: float) -> int:
+    """Return how many significant digits tell values on an axis apart."""
+    span, largest = abs(top - bottom), max(abs(bottom), abs(top))
+    further = np.ceil(np.log10(largest / span)) if 0.0 < span < largest < np.inf else 0.0
+    return int(min(_DIGITS + further, _MOST_DIGITS))
 
 
 def _text(text: str) -> str:

@@ -41,7 +41,8 @@ _REST = 2.0
 _GOODBYE = 3.0
 """Seconds that an ended study waits for open pages to fetch the last report."""
 
-_FIGURE = re.compile(r"/figures/(\w+)\.svg")
+_FILE = re.compile(r"/((?:figures|tables)/[\w.-]+\.(svg|webp|csv))")
+_KINDS = {"svg": "image/svg+xml", "webp": "image/webp", "csv": "text/csv; charset=utf-8"}
 
 _NO_REPORT = "the report could not be written"
 
@@ -85,7 +86,7 @@ class LivePage:
         self._wanted = self._stopped = False
         self._streams = 0
         self._report = b""
-        self._figures: Path | None = None  # of that report
+        self._folder: Path | None = None  # of that report
         self._fetched_last = False
         self._writer: subprocess.Popen[bytes] | None = None
         self._server = _listening(port, self)
@@ -115,7 +116,7 @@ class LivePage:
     def finish(self, report: Path) -> None:
         """Show the last report, and wait a little until the pages that are open have it."""
         with self._changed:
-            self._report, self._figures = report.read_bytes(), report.parent / "figures"
+            self._report, self._folder = report.read_bytes(), report.parent
             self._tell(text=f"The study has ended. Its report: {report}", share=1.0, over=True, new_report=True)
             if self._streams:
                 self._changed.wait_for(lambda: self._fetched_last, timeout=_GOODBYE)
@@ -164,7 +165,7 @@ class LivePage:
     def _heard(self, *, report: bool = False, failed: tuple[str, ...] | None = None) -> None:
         with self._changed:
             self._wanted = self._wanted or report
-            share = self._tally.steps / max(self._tally.todo_steps, 1)
+            share = self._tally.steps / self._tally.todo_steps if self._tally.todo_steps else 1.0
             self._tell(text=standing(self._tally), share=share, failed=failed)
 
     def _tell(
@@ -203,7 +204,7 @@ class LivePage:
         """Show a report that a process has written, or what it said in place of one; the lock is held."""
         wrong = self._writer is None or self._writer.returncode != 0
         if not wrong:
-            self._report, self._figures = report.read_bytes(), report.parent / "figures"
+            self._report, self._folder = report.read_bytes(), report.parent
         lines = said.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         failed = tuple(line for line in self._state.failed if not line.startswith(_NO_REPORT))
         if wrong:
@@ -224,11 +225,11 @@ class LivePage:
         with self._changed:
             return self._report, self._state.over
 
-    def figure(self, name: str) -> bytes | None:
-        """A figure beside the newest report, None if it has none of that name."""
+    def file(self, name: str) -> bytes | None:
+        """A figure or a table beside the newest report, None if it has none of that name."""
         with self._changed:
-            path = self._figures and self._figures / f"{name}.svg"
-        return path.read_bytes() if path and path.exists() else None
+            path = self._folder and self._folder / name
+        return path.read_bytes() if path and path.is_file() else None
 
     def fetched_last(self) -> None:
         """Take note that a page has the last report."""
@@ -283,8 +284,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(content, "text/html; charset=utf-8")
             if last:
                 server.live.fetched_last()
-        elif (asked := _FIGURE.fullmatch(self.path)) and (figure := server.live.figure(asked[1])) is not None:
-            self._send(figure, "image/svg+xml")
+        elif (asked := _FILE.fullmatch(self.path)) and (found := server.live.file(asked[1])) is not None:
+            self._send(found, _KINDS[asked[2]])
         elif self.path == "/events":
             self._head("text/event-stream")
             server.live.stream(self)

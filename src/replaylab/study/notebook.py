@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from html import escape
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
+from replaylab.number_format import counted
 from replaylab.study.plan.populations import runs_of
+from replaylab.study.report.sentences import budget_of
 
 if TYPE_CHECKING:
     from replaylab.study.report.reported_study import ReportedStudy
@@ -19,7 +22,7 @@ def html_of(study: ReportedStudy) -> str:
         lines += map(escape, study.answers())
     report = study.folder / "report.html"
     if report.is_file():
-        lines.append(f'<a href="{escape(report.as_posix())}">Report</a>')
+        lines.append(f'<a href="{quote(report.as_posix())}">Report</a>')
     return "\n".join(f"<p>{line}</p>" for line in lines if line)
 
 
@@ -28,5 +31,5 @@ def _state(study: ReportedStudy) -> str:
     failed = len(list((study.folder / "failures").glob("*.txt")))
     state = f"{there} of {spec.runs} runs are there"
     if failed:
-        state += f"; {failed} failed, see {escape((study.folder / 'failures').as_posix())}"
-    return f"{state}; {spec.budget} each; folder {escape(study.folder.as_posix())}."
+        state += f"; {counted(failed, 'population')} failed, see {escape((study.folder / 'failures').as_posix())}"
+    return f"{state}; {budget_of(spec)} each; folder {escape(study.folder.as_posix())}."

@@ -67,9 +67,12 @@ class Grid:
             ConfigError: It is another environment; make a `Grid` of its shape and moves.
         """
         try:
-            env: Any = gym.make(env_id, **kwargs).unwrapped
-        except gym.error.Error as error:
-            raise ConfigError(f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {error}") from error
+            made = gym.make(env_id, **kwargs)
+        except (Exception, SystemExit) as error:  # of its constructor, or of the module that it is in
+            told = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {told}") from error
+        env: Any = made.unwrapped
+        made.close()
         if type(env).__name__ == "CliffWalkingEnv":
             cliff = frozenset(int(s) for s in np.flatnonzero(env._cliff))
             goal = int(np.prod(env.shape)) - 1

@@ -24,7 +24,7 @@ def write_video(path: str | Path, frames: Frames, fps: int = 30) -> Path:
     that ends in ``.gif`` always gives a GIF, one that ends in ``.webp`` an animated WebP, which is smaller.
 
     Args:
-        path: The file; its suffix is set by what is written.
+        path: The file; its suffix, .mp4, .gif or .webp, is set by what is written.
         frames: uint8 (H, W, 3), at least one, all of one shape.
         fps: Frames a second.
 
@@ -34,11 +34,13 @@ def write_video(path: str | Path, frames: Frames, fps: int = 30) -> Path:
     path = Path(path)
     _check(frames)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".webp":
-        return _webp(path, frames, fps)
-    if path.suffix == ".gif" or find_spec("av") is None:
-        return _gif(path.with_suffix(".gif"), frames, fps)
-    return _mp4(path.with_suffix(".mp4"), frames, fps)
+    suffix = path.suffix.lower()
+    bare = path.with_suffix("") if suffix in (".webp", ".gif", ".mp4") else path  # else the dot is one of its name
+    if suffix == ".webp":
+        return _webp(bare.with_name(f"{bare.name}.webp"), frames, fps)
+    if suffix == ".gif" or find_spec("av") is None:
+        return _gif(bare.with_name(f"{bare.name}.gif"), frames, fps)
+    return _mp4(bare.with_name(f"{bare.name}.mp4"), frames, fps)
 
 
 @takes(folder=place("a folder"), frames=FRAMES)
@@ -48,7 +50,8 @@ def write_frames(folder: str | Path, frames: Frames) -> list[Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("frame-*.png"):
-        old.unlink()
+        if old.stem.removeprefix("frame-").isdecimal():  # others are somebody else's
+            old.unlink()
     paths = [folder / f"frame-{number:05d}.png" for number in range(len(frames))]
     for frame, path in zip(frames, paths, strict=True):
         Image.fromarray(frame).save(path)
@@ -84,6 +87,14 @@ def _webp(path: Path, frames: Frames, fps: int) -> Path:
 
 
 def _gif(path: Path, frames: Frames, fps: int) -> Path:
-    images = [Image.fromarray(frame) for frame in frames]
-    images[0].save(path, save_all=True, append_images=images[1:], duration=round(1000 / fps), loop=0)
+    """Write a GIF, whose frames last whole hundredths of a second, two at least; with more frames some are left out."""
+    ends = [round((k + 1) * 100 / fps) for k in range(len(frames))]
+    shown: list[Image.Image] = []
+    lasts, before = [], 0
+    for frame, end in zip(frames, ends, strict=True):
+        if end - before >= 2 or (end == ends[-1] and not shown):
+            shown.append(Image.fromarray(frame))
+            lasts.append(10 * max(end - before, 2))
+            before = end
+    shown[0].save(path, save_all=True, append_images=shown[1:], duration=lasts, loop=0)
     return path

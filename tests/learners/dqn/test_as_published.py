@@ -7,7 +7,7 @@ import pytest
 from torch import nn
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, SGD, DQNAsPublished
+from replaylab.learners import DQN, SGD, DQNAsPublished, Refreshed
 from replaylab.learners.training import loop as training
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.state import Run
@@ -204,3 +204,9 @@ def test_a_checkpoint_goes_on(tmp_path):
     again = run(learner, Prioritized(), resume=tmp_path, log_every=10)
     for name, column in whole.columns.items():
         np.testing.assert_array_equal(again.columns[name], column)
+
+
+def test_priorities_cannot_be_stale_and_refreshed():
+    learner = DQNAsPublished(**SETTINGS, stale_priorities=True)
+    with pytest.raises(ConfigError, match="`Refreshed` needs a learner whose batches give feedback"):
+        run(learner, Refreshed(Prioritized(beta=0.0)))

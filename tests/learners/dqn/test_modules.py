@@ -329,3 +329,54 @@ def test_a_network_that_draws_goes_on_bit_for_bit(before):
         alike.updates = other
         drawn = alike.probe(batch).td_error
         assert not np.array_equal(drawn[0], straight.probe(batch).td_error[0]), "each update draws anew"
+
+
+class Extra(nn.Linear):
+    """Keeps something beside tensors."""
+
+    def get_extra_state(self):
+        return {"seen": 3}
+
+
+SHARED = nn.Linear(4, 3)
+HALF = nn.Linear(4, 3)
+
+
+def half(space, actions):
+    return nn.Sequential(nn.Linear(4, 4), HALF)
+
+
+@pytest.mark.parametrize("module", [lambda space, actions: SHARED, half])
+def test_modules_that_seeds_would_share_are_refused(module):
+    assert settings(module=module).agents(BOX, ACTIONS, [3])
+    with pytest.raises(ConfigError, match=r"must make a new torch\.nn\.Module at each call"):
+        settings(module=module).agents(BOX, ACTIONS, [3, 4])
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (nn.Flatten, "must have parameters that can be trained, but it has none"),
+        (lambda: nn.Linear(4, 2).requires_grad_(False), "must have parameters that can be trained"),
+        (lambda: Extra(4, 2), "must keep tensors alone, .* but `_extra_state` is"),
+    ],
+)
+def test_modules_that_cannot_learn_or_be_kept_are_refused(made, words):
+    with pytest.raises(ConfigError, match=words):
+        settings(module=lambda space, actions: made()).agents(BOX, ACTIONS, [3])
+
+
+def test_a_device_with_a_number_is_looked_at_too():
+    with pytest.raises(ConfigError, match=r"to Q-values \(B, 3\), but returned shape \(2, 5\)"):
+        settings(module=lambda space, actions: nn.Linear(4, 5), device="cpu:0").agents(BOX, ACTIONS, [3])
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])
+def test_values_of_nan_are_nan(device):
+    """In the core as in PyTorch: a unit that cuts off what is negative does not hide it."""
+    agents = settings(device=device).agents(BOX, ACTIONS, [3])
+    obs = np.zeros((1, 9, 4), np.float32)
+    obs[0, 1::2, 2] = np.nan
+    for rows in (obs, obs[:, 1:2]):
+        values = np.isnan(agents.q_values(rows))
+        np.testing.assert_array_equal(values, np.broadcast_to(np.isnan(rows).any(-1, keepdims=True), values.shape))

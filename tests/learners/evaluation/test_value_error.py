@@ -6,7 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from replaylab.envs import TransitionTable
+from replaylab.envs import NoisyRewards, TransitionTable
 from replaylab.errors import ConfigError
 from replaylab.learners import DQN, QLearning
 from replaylab.learners.evaluation.value_error import OptimumDistance, acting_states
@@ -126,3 +126,38 @@ def test_without_a_table_nothing_is_trained(env_id, monkeypatch):
     monkeypatch.setattr("replaylab.learners.training.loop.turn", lambda *_: pytest.fail("trained"))
     with pytest.raises(ConfigError, match=r"`value_error` needs exact values, but .* has no transition table"):
         train(env_id, DQN(), Uniform(), [0], 2_000, value_error=True)
+
+
+class TestWrappers:
+    """A table tells of steps and rewards as they are within wrappers; those that change them are refused."""
+
+    @pytest.mark.parametrize(
+        "wrapped",
+        [
+            lambda env: gym.wrappers.TransformReward(env, lambda reward: reward / 10),
+            lambda env: gym.wrappers.StickyAction(env, 0.5),
+            lambda env: gym.wrappers.TimeLimit(gym.wrappers.TransformAction(env, lambda a: 3 - a, env.action_space), 9),
+        ],
+    )
+    def test_that_change_the_process(self, wrapped):
+        env = wrapped(gym.make("CliffWalking-v1"))
+        with pytest.raises(ConfigError, match="may not step by its table `P` in the wrapper"):
+            TransitionTable.of(env)
+        gym.register("Wrapped-v0", lambda: env)
+        try:
+            with pytest.raises(ConfigError, match="`value_error` needs exact values, but"):
+                OptimumDistance("Wrapped-v0", QLearning())
+        finally:
+            del gym.registry["Wrapped-v0"]
+
+    @pytest.mark.parametrize(
+        "wrapped",
+        [
+            lambda env: gym.wrappers.RecordEpisodeStatistics(gym.wrappers.TimeLimit(env, 9)),
+            lambda env: NoisyRewards(env, 2.0),
+            lambda env: gym.wrappers.TransformObservation(env, lambda obs: obs, env.observation_space),
+        ],
+    )
+    def test_that_leave_it(self, wrapped):
+        bare = TransitionTable.of("CliffWalking-v1")
+        np.testing.assert_array_equal(TransitionTable.of(wrapped(gym.make("CliffWalking-v1"))).reward, bare.reward)

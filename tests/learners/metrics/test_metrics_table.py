@@ -34,3 +34,10 @@ def test_names_and_seeds_that_nothing_has_are_told():
         table(*ROWS).of("eval/mean_reward", seed=1)
     with pytest.raises(ConfigError, match="there are no rows"):
         table().of("own/entropy")
+
+
+@pytest.mark.parametrize("given", [{"metric": None}, {"seed": [1, 2]}, {"seed": True}])
+def test_what_is_no_name_and_no_seed(given):
+    table = Metrics({name: np.zeros(1) for name in ("seed", "step", "metric", "value")})
+    with pytest.raises(ConfigError, match=f"`{next(iter(given))}` must be"):
+        table.of(**{"metric": "train/loss"} | given)

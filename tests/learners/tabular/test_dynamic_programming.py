@@ -149,3 +149,57 @@ def test_online_q_learning_with_small_steps_finds_the_best_path(cliff):
         obs = next_obs
     path = [36, *range(24, 36)]
     np.testing.assert_allclose(agents.q[:, path].max(2), np.tile(np.arange(-13.0, 0.0), (10, 1)), atol=1e-3)
+
+
+def table_of(rows):
+    """A table of states whose actions each have one outcome (next state, reward, terminated)."""
+    rows = np.array(rows, dtype=object)
+    shape = (*rows.shape[:2], 1)
+    columns = (rows[:, :, k].reshape(shape) for k in range(3))
+    following, reward, ends = (c.astype(kind) for c, kind in zip(columns, (np.int64, np.float64, bool), strict=True))
+    return TransitionTable(np.ones(shape), following, reward, ends, np.eye(len(rows))[0])
+
+
+@pytest.mark.parametrize("gamma", [0.9999, 0.99999, 1 - 1e-7])
+def test_discounts_close_to_1(gamma):
+    """Stay for 1 a step, or take 3 once and end; from the other state a step back, which costs 5."""
+    table = table_of([[(0, 1.0, False), (1, 3.0, True)], [(0, -5.0, False), (1, 0.5, False)]])
+    ever = 1.0 / (1.0 - gamma)
+    best = [[ever, 3.0], [-5.0 + gamma * ever, 0.5 + gamma * (-5.0 + gamma * ever)]]
+    np.testing.assert_allclose(optimal_values(table, gamma), best, rtol=1e-6)
+    softly = optimal_values(table, gamma, epsilon=0.2)
+    np.testing.assert_allclose(softly, policy_values(table, epsilon_greedy(softly, 0.2), gamma), rtol=1e-9)
+
+
+def test_both_ways_to_the_values_agree(lake, monkeypatch):
+    for epsilon in (0.0, 0.3):
+        swept = optimal_values(lake, 0.99, epsilon=epsilon)
+        with monkeypatch.context() as changed:
+            changed.setattr("replaylab.learners.tabular.dynamic_programming.MAX_DISCOUNTED_SWEEPS", 3)
+            np.testing.assert_allclose(optimal_values(lake, 0.99, epsilon=epsilon), swept, atol=1e-9)
+
+
+REFUSED = [
+    ({"gamma": 1.5}, r"`gamma` must be in \[0, 1\], but got 1.5"),
+    ({"gamma": float("nan")}, "`gamma` must be in"),
+    ({"horizon": -1}, "`horizon` must be"),
+    ({"horizon": True}, "`horizon` must be"),
+    ({"horizon": 2.5}, "`horizon` must be"),
+    ({"policy": [["a"] * 4] * 48}, "`policy` must be finite numbers"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), REFUSED)
+def test_what_has_no_values(cliff, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        policy_values(**{"table": cliff, "policy": np.full((48, 4), 0.25), "gamma": 0.9} | changes)
+
+
+def test_what_is_no_policy(cliff):
+    for q, epsilon in (([[1.0, 0.0]], 2.0), ([[np.nan, 0.0]], 0.1)):
+        with pytest.raises(ConfigError, match="must be"):
+            epsilon_greedy(q, epsilon)
+    with pytest.raises(ConfigError, match="`epsilon` must be"):
+        optimal_values(cliff, 0.9, epsilon=2.0)
+    with pytest.raises(ConfigError, match="`table` must be a TransitionTable"):
+        optimal_values("CliffWalking-v1")

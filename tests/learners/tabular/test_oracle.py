@@ -10,7 +10,7 @@ from gymnasium.envs.toy_text import FrozenLakeEnv
 
 from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN, ExpectedSarsa, QLearning, Sarsa
+from replaylab.learners import DQN, ExpectedSarsa, Hook, QLearning, Sarsa
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 from replaylab.learners.tabular.oracle import EnvOracle, TrueErrorOracle
 from replaylab.learners.training.configuration import TrainingConfig
@@ -138,3 +138,56 @@ def test_what_the_oracle_cannot_know_is_refused_before_training(env_id, learner,
 
 def test_it_says_what_it_knows():
     assert repr(TrueErrorOracle(np.zeros((48, 4)))) == "TrueErrorOracle(Q* of 48 × 4)"
+
+
+class Wide(gym.Env):
+    """More states and actions than their narrow type can count pairs of."""
+
+    observation_space, action_space = spaces.Discrete(300, dtype=np.int16), spaces.Discrete(200, dtype=np.int16)
+    initial_state_distrib = np.eye(300)[299]
+    P = {s: {a: [(1.0, max(s - 1 - a % 2, 0), float(a % 7), s < 200)] for a in range(200)} for s in range(300)}  # noqa: RUF012
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = 299
+        return np.int16(299), {}
+
+    def step(self, action):
+        _, self.state, reward, terminated = self.P[self.state][int(action)][0]
+        return np.int16(self.state), reward, terminated, False, {}
+
+
+gym.register("Wide-v0", Wide, disable_env_checker=True)  # which asks for int64
+
+
+def test_states_of_a_narrow_type():
+    drawn = Gains()
+    learner = QLearning(batch_size=4, learning_starts=30, epsilon=1.0, initial_std=3.0)
+    train("Wide-v0", learner, EnvOracle(), [0], total_steps=60, eval_every=None, hooks=[drawn])
+    assert len(drawn.had) == 31
+    np.testing.assert_allclose(drawn.had, drawn.best)
+
+
+class Gains(Hook):
+    """What the drawn rows would bring, and the most that four could, counted in wide integers."""
+
+    def __init__(self):
+        self.had, self.best = [], []
+
+    def on_draw(self, run, batch):
+        stored = {name: column[0, : run.replay.size[0]] for name, column in run.replay.columns.items()}
+        stored |= {name: stored[name].astype(np.int64) for name in ("obs", "action", "next_obs")}
+        q, exact, obs, action = run.agents.q[0], run.sampler.exact, stored["obs"], stored["action"]
+        following = q.max(1)[stored["next_obs"]] * np.where(stored["terminated"], 0.0, run.agents.learner.gamma)
+        after = q[obs, action] + run.agents.learner.alpha * (stored["reward"] + following - q[obs, action])
+        gains = (q[obs, action] - exact[obs, action]) ** 2 - (after - exact[obs, action]) ** 2
+        self.had.append(gains[batch.id[0]].sum())
+        self.best.append(np.sort(gains)[-4:].sum())
+
+
+def test_gradients_of_a_narrow_type():
+    agents = QLearning().agents(Wide.observation_space, Wide.action_space, [0])
+    columns = {"obs": np.int16([[299]]), "action": np.int16([[199]]), "next_obs": np.int16([[0]])}
+    columns |= {"reward": np.ones((1, 1)), "terminated": np.uint8([[0]]), "weight": np.ones((1, 1), np.float32)}
+    gradient = agents.probe(Batch(columns)).gradient
+    assert np.flatnonzero(gradient[0]).tolist() == [299 * 200 + 199]

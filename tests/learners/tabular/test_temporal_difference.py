@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, ShapeError
 from replaylab.learners import ExpectedSarsa, QLearning, Sarsa
 from replaylab.learners.api.protocols import Step
 from replaylab.learners.api.random_streams import Stream, sequence
@@ -260,3 +260,20 @@ def test_rows_outside_the_tables_are_refused_and_change_nothing(name):
         with pytest.raises(ConfigError, match=rf"`{name}` must be in \[.*\), but got {value}"):
             agents.update(make_batch(rng, len(SEEDS), **{name: column}))
     np.testing.assert_array_equal(agents.q, before)
+
+
+def test_ends_of_another_type():
+    """A batch of one's own may tell them as numbers."""
+    for kind in (np.bool_, np.uint8, np.int64):
+        agents = QLearning(alpha=1.0, gamma=0.5, initial_value=4.0).agents(spaces.Discrete(3), spaces.Discrete(2), [0])
+        columns = {"obs": [[0, 1]], "action": [[0, 1]], "next_obs": [[1, 2]], "terminated": kind([[0, 1]])}
+        columns |= {"reward": np.zeros((1, 2)), "weight": np.ones((1, 2), np.float32)}
+        batch = Batch({name: np.asarray(column) for name, column in columns.items()})
+        assert agents.update(batch).td_error.tolist() == [[-2.0, -4.0]]
+
+
+def test_tables_of_other_spaces_are_not_restored():
+    agents = QLearning().agents(spaces.Discrete(3), spaces.Discrete(2), [0])
+    other = QLearning().agents(spaces.Discrete(5), spaces.Discrete(2), [0])
+    with pytest.raises(ShapeError, match=r"`q` must be \(1, 3, 2\), .* but got \(1, 5, 2\)"):
+        agents.restore(other.state())

@@ -1,11 +1,15 @@
 """Training on a vectorised environment of one's own, registered by that form alone."""
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
+import pytest
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
 
 from replaylab.envs import BatchedEnv
-from replaylab.learners import QLearning, TrainingConfig, train
+from replaylab.learners import DQN, DQNAsPublished, Hook, QLearning, TrainingConfig, train
 from replaylab.replay import Uniform
 
 
@@ -36,3 +40,46 @@ def test_it_is_learned():
     finally:
         del gym.registry["VectorCorridor-v0"]
     assert [found.of("eval/mean_reward", seed=seed)[1].tolist() for seed in (0, 1)] == [[-3.0], [-3.0]]
+
+
+class Pooled(Corridor):
+    """Resets in the next step alone, as pools of other libraries do, and pays whole numbers."""
+
+    def __init__(self, num_envs=1, *, autoreset_mode="SameStep"):
+        if AutoresetMode(autoreset_mode) is not AutoresetMode.NEXT_STEP:
+            raise ValueError("only NEXT_STEP")
+        super().__init__(num_envs, autoreset_mode=autoreset_mode)
+
+    def _advance(self, action):
+        reward, ended = super()._advance(action)
+        return reward.astype(np.int64), ended
+
+
+@pytest.fixture
+def pooled():
+    gym.register("VectorPooled-v0", vector_entry_point=Pooled)
+    yield "VectorPooled-v0"
+    del gym.registry["VectorPooled-v0"]
+
+
+def test_evaluations_reset_as_training_does(pooled):
+    learner = DQN(hidden=(8,), learning_starts=20, batch_size=8)
+    config = TrainingConfig(pooled, learner, Uniform(), 60, eval_every=30, autoreset_mode="NextStep", held_out=4)
+    found = train(config, [0, 1])
+    assert np.isfinite(found.of("eval/mean_reward", seed=1)[1]).all()
+    assert len(found.of("eval/held_out_q", seed=1)[1]) == 2
+    with pytest.raises(ValueError, match="only NEXT_STEP"):
+        train(replace(config, autoreset_mode=None), [0])
+
+
+def test_an_end_pays_what_was_asked_where_rewards_are_whole_numbers(pooled):
+    learner, stored = DQNAsPublished(hidden=(8,), learning_starts=20, batch_size=8, end_reward=-0.5), Rewards()
+    train(TrainingConfig(pooled, learner, Uniform(), 100, eval_every=None, autoreset_mode="NextStep"), [0], [stored])
+    assert stored.seen == {-0.5, -1.0}
+
+
+class Rewards(Hook):
+    """What is stored in the end."""
+
+    def on_end(self, run, over):
+        self.seen = set(run.replay.columns["reward"][0, : run.replay.size[0]].tolist())

@@ -70,8 +70,9 @@ class TransitionTable:
         """Read the table of an environment that has one, as Gymnasium's toy-text environments do.
 
         Args:
-            env: An environment, or the name of one, whose attribute ``P[state][action]`` lists the outcomes
-                ``(probability, next_state, reward, terminated)`` and ``initial_state_distrib`` the first states.
+            env: An environment, or the name of one, in wrappers that leave steps and rewards as they are. Its attribute
+                ``P[state][action]`` lists the outcomes ``(probability, next_state, reward, terminated)``, and
+                ``initial_state_distrib`` the first states.
             **kwargs: For the environment's constructor.
 
         Raises:
@@ -91,6 +92,7 @@ class TransitionTable:
                 return cls.of(made)
             finally:
                 made.close()
+        _check_wrappers(env)
         world: Any = getattr(env, "unwrapped", env)
         if not hasattr(world, "P") or not hasattr(world, "initial_state_distrib"):
             raise ConfigError(f"{env} has no transition table: it needs the attributes `P` and `initial_state_distrib`")
@@ -132,3 +134,25 @@ def check_map(spec: gym.envs.registration.EnvSpec | None, options: Mapping[str, 
             "map, which no seed controls; give one, such as "
             "desc=gymnasium.envs.toy_text.frozen_lake.generate_random_map(seed=0)"
         )
+
+
+def _check_wrappers(env: Any) -> None:
+    """Raise where a wrapper may change how an environment steps, or what it pays."""
+    from replaylab.envs.wrappers.noise import NoisyRewards  # whose noise has a mean of 0
+
+    while isinstance(env, gym.Wrapper):
+        if not isinstance(env, (*_HARMLESS, NoisyRewards)):
+            raise ConfigError(
+                f"{env} may not step by its table `P` in the wrapper {type(env).__name__}; leave that out, or pass "
+                "`env.unwrapped` if it changes neither steps nor rewards"
+            )
+        env = env.env
+
+
+_HARMLESS = (
+    gym.ObservationWrapper,
+    *(gym.wrappers.TimeLimit, gym.wrappers.OrderEnforcing, gym.wrappers.PassiveEnvChecker),
+    *(gym.wrappers.RecordEpisodeStatistics, gym.wrappers.RecordVideo, gym.wrappers.RenderCollection),
+    gym.wrappers.HumanRendering,
+)
+"""Wrappers that leave steps, rewards and ends as the table has them, but for a time limit."""

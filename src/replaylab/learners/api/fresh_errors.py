@@ -68,6 +68,11 @@ class _Refreshing(Hook):
     def on_begin(self, run: TrainingRun) -> None:
         """Begin the replicas' own random streams; those of a checkpoint go on."""
         require(run.replay, InspectableReplay, "refreshing priorities")
+        if run.feedback is None:
+            raise ConfigError(
+                "`Refreshed` needs a learner whose batches give feedback to the sampler, but this one stops it; take "
+                "the sampler in it alone"
+            )
         if not self._generators:
             self._generators = [generator(seed, Stream.RESCORING, 1) for seed in run.seeds]
 

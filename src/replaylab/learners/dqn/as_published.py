@@ -85,7 +85,8 @@ class _Flaws(Hook):
         """Return a step as the flawed study stored it."""
         learner, reward, terminated, truncated = self._learner, step.reward, step.terminated, step.truncated
         if learner.end_reward is not None:
-            reward = np.where(step.ended, reward.dtype.type(learner.end_reward), reward)
+            kind = reward.dtype.type if reward.dtype.kind == "f" else np.float64
+            reward = np.where(step.ended, kind(learner.end_reward), reward)
         if learner.truncation_terminates:
             terminated, truncated = step.ended, np.zeros_like(truncated)
         self._stored = replace(step, reward=reward, terminated=terminated, truncated=truncated)

@@ -313,6 +313,8 @@ def module_agents(
     boxed = isinstance(space, spaces.Box) and (learner.module is not None or layers is not None)
     inputs = None if boxed else Inputs(space)
 
+    made: list[nn.Module] = []
+
     def make(seed: int) -> nn.Module:
         if learner.module is None:
             network: Perceptron | ConvolutionalNetwork
@@ -324,10 +326,26 @@ def module_agents(
         with torch.random.fork_rng(devices=[]):  # PyTorch's own generator stays where it is
             torch.default_generator.manual_seed(numbers(seed, Stream.INITIAL_WEIGHTS, 1)[0])
             module: nn.Module = learner.module(space, num_actions)
-            check_module(module, space, num_actions, run=learner.device == "cpu")  # here lazy layers draw their weights
+            _check_own(module, made)
+            on_cpu = torch.device(learner.device).type == "cpu"
+            check_module(module, space, num_actions, run=on_cpu)  # here lazy layers draw their weights
         return module
 
     return ModuleAgents(learner, make, as_they_are if inputs is None else inputs, actions, seeds)
+
+
+def _check_own(module: Any, before: list[nn.Module]) -> None:
+    """Raise if a replica's module shares what it learns with another one's; `before` has those, and gets it."""
+    if not isinstance(module, nn.Module):
+        return
+    kept = {id(one) for one in itertools.chain(module.parameters(), module.buffers())}
+    for other in before:
+        if not kept.isdisjoint(map(id, itertools.chain(other.parameters(), other.buffers()))):
+            raise ConfigError(
+                "`module` of DQN must make a new torch.nn.Module at each call, but what it returned shares parameters "
+                "with the one of another seed; make its layers within the function"
+            )
+    before.append(module)
 
 
 def check_module(module: Any, space: Space[Any], num_actions: int, *, run: bool) -> None:
@@ -351,6 +369,12 @@ def check_module(module: Any, space: Space[Any], num_actions: int, *, run: bool)
                 f"`module` of DQN must keep numbers of types that NumPy has, such as float32, but `{name}` is "
                 f"{kept.dtype}"
             )
+        if not isinstance(kept, Tensor):
+            raise ConfigError(
+                f"`module` of DQN must keep tensors alone, of which checkpoints are made, but `{name}` is {shown(kept)}"
+            )
+    if not any(one.requires_grad for one in module.parameters()):
+        raise ConfigError("`module` of DQN must have parameters that can be trained, but it has none")
     lazy = any(is_lazy(one) for one in itertools.chain(module.parameters(), module.buffers()))
     if not (run or lazy):
         return

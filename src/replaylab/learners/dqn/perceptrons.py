@@ -165,4 +165,4 @@ def bootstrap_discount(batch: Batch, gamma: float) -> npt.NDArray[np.float32]:
     """
     if "discount" in batch:
         return np.asarray(batch.discount, np.float32)
-    return np.float32(gamma) * ~np.asarray(batch.terminated)
+    return np.asarray(np.float32(gamma) * np.logical_not(batch.terminated), np.float32)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
 
 from replaylab.envs import make_vector_env
 from replaylab.envs.vector.time_limit import step_limit
@@ -26,14 +27,33 @@ class GreedyEvaluation:
         max_steps: Where an episode is cut in an environment without a time limit, in which a policy may walk in circles
             for ever. A limit of the environment's own, however large, counts alone.
         env_options: For the environment's constructor. Atari games are played as `whole_games` says.
+        autoreset_mode: Of the environments; None: the library's own choice.
     """
 
     def __init__(
-        self, env_id: str, episodes: int, *, max_steps: int = 10_000, env_options: Mapping[str, Any] | None = None
+        self,
+        env_id: str,
+        episodes: int,
+        *,
+        max_steps: int = 10_000,
+        env_options: Mapping[str, Any] | None = None,
+        autoreset_mode: AutoresetMode | str | None = None,
     ) -> None:
         self.env_id, self.episodes, self.max_steps = env_id, episodes, max_steps
         self.env_options = whole_games(env_id, env_options or {})
+        self._autoreset_mode = autoreset_mode
         self._env: Any = None
+
+    def open(self, replicas: int) -> None:
+        """Make the environments for evaluations of so many replicas, if they are not there.
+
+        Raises:
+            ConfigError: They cannot be made.
+        """
+        total = replicas * self.episodes
+        if self._env is None or self._env.num_envs != total:
+            self.close()
+            self._env = make_vector_env(self.env_id, total, autoreset_mode=self._autoreset_mode, **self.env_options)
 
     def close(self) -> None:
         """Close the environments, if there are any; the next evaluation makes new ones."""
@@ -51,9 +71,7 @@ class GreedyEvaluation:
         """
         shape = (len(seeds), self.episodes)
         total = len(seeds) * self.episodes
-        if self._env is None or self._env.num_envs != total:
-            self.close()
-            self._env = make_vector_env(self.env_id, total, **self.env_options)
+        self.open(len(seeds))
         starts = [one for seed in seeds for one in numbers(seed, Stream.EVALUATION, self.episodes, number)]
         obs, _ = self._env.reset(seed=starts)
         players = [seed for seed in seeds for _ in range(self.episodes)]
@@ -62,7 +80,7 @@ class GreedyEvaluation:
         for _ in range(max(self.max_steps, step_limit(self._env) or 0)):
             action = policy.act(each(lambda part: part.reshape(*shape, *part.shape[1:]), obs), explore=False)
             obs, reward, terminated, truncated, _ = self._env.step(action.reshape(total, *action.shape[2:]))
-            returns += running * reward
+            returns += np.where(running, reward, 0.0)  # whatever comes after the counted episode
             lengths += running
             running &= ~(terminated | truncated)
             if not running.any():

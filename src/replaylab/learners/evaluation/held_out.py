@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
 
 from replaylab.envs import make_vector_env
 from replaylab.learners.api.actions import random_actions
+from replaylab.learners.api.finite import check_obs
 from replaylab.learners.api.protocols import Obs, ValueAgents, stack_each
 from replaylab.learners.api.random_streams import Stream, generator, numbers
 
@@ -26,13 +28,22 @@ class HeldOut:
         seeds: One for each replica, whose `Stream.HELD_OUT` draws its starts and actions.
         states: N for each replica.
         env_options: For the environment's constructor.
+        autoreset_mode: Of the environments; None: the library's own choice.
+
+    Raises:
+        NonFiniteError: A state is NaN or infinite.
     """
 
     def __init__(
-        self, env_id: str, seeds: Sequence[int], states: int, env_options: Mapping[str, Any] | None = None
+        self,
+        env_id: str,
+        seeds: Sequence[int],
+        states: int,
+        env_options: Mapping[str, Any] | None = None,
+        autoreset_mode: AutoresetMode | str | None = None,
     ) -> None:
         self._row = {seed: r for r, seed in enumerate(seeds)}
-        env = make_vector_env(env_id, len(seeds), **dict(env_options or {}))
+        env = make_vector_env(env_id, len(seeds), autoreset_mode=autoreset_mode, **dict(env_options or {}))
         draws = [generator(seed, Stream.HELD_OUT) for seed in seeds]
         actions = np.stack([random_actions(env.single_action_space, draw, (states, GAP)) for draw in draws], 2)
         starts: Any = [numbers(seed, Stream.HELD_OUT, 1, 0)[0] for seed in seeds]
@@ -41,6 +52,7 @@ class HeldOut:
         for turns in actions:
             for action in turns:
                 obs = env.step(action)[0]
+            check_obs(obs, env_id, seeds, "a held-out state")
             seen.append(obs)
         env.close()
         self._obs: Obs = stack_each(seen, 1)  # (R, N, ...)

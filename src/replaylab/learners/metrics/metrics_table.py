@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import optional, takes, text, whole
 from replaylab.errors import ConfigError
 from replaylab.learners.metrics.registry import REGISTRY
 
@@ -23,6 +24,7 @@ class Metrics:
     def __len__(self) -> int:
         return len(self.columns["value"])
 
+    @takes(metric=text, seed=optional(whole(0)))
     def of(self, metric: str, seed: int | None = None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
         """Return the steps and values of one metric, of all seeds or of one; empty where it was never written.
 

@@ -5,29 +5,50 @@ Shapes: S states, A actions, K outcomes. Values are sums of rewards discounted b
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
+from replaylab.arguments import FRACTION, Unfit, instance, optional, takes, whole
 from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError, ShapeError
 
 Values = npt.NDArray[np.float64]
 
 MAX_SWEEPS = 1_000_000
+"""With γ = 1, where nothing but an end settles the values."""
+
+MAX_DISCOUNTED_SWEEPS = 20_000
+"""With γ below 1, after which policies are solved for."""
+
 TOLERANCE = 1e-13
 """Of a sweep's largest change, relative to the largest value where that is above 1."""
 
 
+def _numbers(value: Any) -> Values:
+    """Finite numbers."""
+    found = np.asarray(value)
+    if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+        raise Unfit("finite numbers")
+    return found.astype(np.float64)
+
+
+_TABLE = instance(TransitionTable, "a TransitionTable")
+_HORIZON = optional(whole(0))
+
+
+@takes(table=_TABLE, gamma=FRACTION, epsilon=FRACTION, horizon=_HORIZON)
 def optimal_values(
     table: TransitionTable, gamma: float = 1.0, *, epsilon: float = 0.0, horizon: int | None = None
 ) -> Values:
     """Return the values of the best policy, or of the best among those that act at random with chance ε.
 
-    Value iteration: Q ← E[r + γ·(1 − terminated)·V(s')] with V = (1 − ε)·max Q + ε·mean Q. With a horizon the best
-    policy may depend on the time that is left.
+    Value iteration: Q ← E[r + γ·(1 − terminated)·V(s')] with V = (1 − ε)·max Q + ε·mean Q, and with a γ so close to 1
+    that this takes long, policy iteration from there. With a horizon the best policy may depend on the time that is
+    left.
 
     Args:
         table: The environment.
@@ -44,16 +65,31 @@ def optimal_values(
     q = np.zeros((table.num_states, table.num_actions))
     if gamma == 1.0 and horizon is None:
         table = _without_idle_states(table, np.ones(q.shape))
-    for _ in range(MAX_SWEEPS if horizon is None else horizon):
+    sweeps = MAX_SWEEPS if gamma == 1.0 else MAX_DISCOUNTED_SWEEPS
+    for _ in range(sweeps if horizon is None else horizon):
         before = q
         q = _backup(table, gamma, (1.0 - epsilon) * q.max(1) + epsilon * q.mean(1))
         if horizon is None and np.abs(q - before).max() <= TOLERANCE * max(1.0, float(np.abs(q).max())):
             return q
-    if horizon is None:
+    if horizon is None and gamma == 1.0:
         raise ConfigError(f"`gamma` = {gamma} gives values that do not converge; use a smaller one, or set a `horizon`")
-    return q
+    return q if horizon is not None else _by_policies(table, gamma, epsilon, q)
 
 
+def _by_policies(table: TransitionTable, gamma: float, epsilon: float, q: Values) -> Values:
+    """Return the best values by policy iteration (Howard 1960), γ below 1, from values that tell a first policy."""
+    chosen, states = q.argmax(1), np.arange(len(q))
+    while True:
+        policy = np.full(q.shape, epsilon / q.shape[1])
+        policy[states, chosen] += 1.0 - epsilon
+        q = policy_values(table, policy, gamma)
+        better = q.max(1) > q[states, chosen] + 1e-9 * max(1.0, float(np.abs(q).max()))
+        if not better.any():
+            return q
+        chosen = np.where(better, q.argmax(1), chosen)
+
+
+@takes(table=_TABLE, policy=_numbers, gamma=FRACTION, horizon=_HORIZON)
 def policy_values(table: TransitionTable, policy: Values, gamma: float = 1.0, *, horizon: int | None = None) -> Values:
     """Return the values of a policy, by solving Q = E[r + γ·(1 − terminated)·Σ π(a'|s')·Q(s', a')].
 
@@ -86,16 +122,25 @@ def policy_values(table: TransitionTable, policy: Values, gamma: float = 1.0, *,
     return _backup(table, gamma, value)
 
 
+@takes(q=_numbers, epsilon=FRACTION)
 def epsilon_greedy(q: Values, epsilon: float = 0.0) -> Values:
     """Return the policy that takes a best action, or with chance ε any: π(a|s), float64 (S, A).
 
-    Best actions whose values are equal, up to 1e-9 of the largest value, share their chance equally.
+    Best actions whose values are equal, up to 1e-9 (of the largest value, if that is above 1), share their chance
+    equally.
+
+    Raises:
+        ShapeError: The values are not (S, A).
+        ConfigError: One is not finite, or ε no chance.
     """
+    if q.ndim != 2:
+        raise ShapeError(f"`q` must be (S, A), but got {q.shape}")
     best = q >= q.max(1, keepdims=True) - 1e-9 * max(1.0, float(np.abs(q).max()))
     policy: Values = (1.0 - epsilon) * best / best.sum(1, keepdims=True) + epsilon / q.shape[1]
     return policy
 
 
+@takes(table=_TABLE, policy=_numbers, gamma=FRACTION, horizon=_HORIZON)
 def expected_return(table: TransitionTable, policy: Values, gamma: float = 1.0, *, horizon: int | None = None) -> float:
     """Return the mean return of an episode under a policy, over the first states; see `policy_values`.
 

@@ -16,7 +16,7 @@ from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents
 from replaylab.learners.tabular.dynamic_programming import optimal_values
-from replaylab.learners.tabular.temporal_difference import TabularAgents
+from replaylab.learners.tabular.temporal_difference import TabularAgents, integers
 from replaylab.replay import ReplayBuffer, TopScores, View
 
 Floats = npt.NDArray[np.float64]
@@ -40,10 +40,11 @@ def gain(agents: TabularAgents, replica: int, exact: Floats, steps: Mapping[str,
     learner, q = agents.learner, agents.q[replica]
     epsilon = 0.0 if learner.target == "greedy" else np.broadcast_to(agents.epsilon, len(agents.q))[replica]
     value = (1.0 - epsilon) * q.max(1) + epsilon * q.mean(1)
-    where = (steps["obs"] - agents.first_state) * q.shape[1] + agents.index_of(steps["action"])
-    discount = learner.gamma * ~steps["terminated"]
+    obs, next_obs = (integers(steps[name], agents.first_state) for name in ("obs", "next_obs"))
+    where = obs * q.shape[1] + agents.index_of(steps["action"])
+    discount = learner.gamma * np.logical_not(steps["terminated"])
     before, wanted = q.ravel()[where], exact.ravel()[where]
-    target = steps["reward"] + discount * value[steps["next_obs"] - agents.first_state]
+    target = steps["reward"] + discount * value[next_obs]
     after = before + learner.alpha * (target - before)
     lower: Floats = (before - wanted) ** 2 - (after - wanted) ** 2
     return lower

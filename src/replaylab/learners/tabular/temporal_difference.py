@@ -15,7 +15,7 @@ from gymnasium import Space, spaces
 
 from replaylab._core import update_tables
 from replaylab.arguments import FINITE, FRACTION, NOT_NEGATIVE, check, flag, number, whole
-from replaylab.errors import ConfigError
+from replaylab.errors import ConfigError, ShapeError
 from replaylab.learners.api.exploration import CHANCE, EpsilonGreedyAgents
 from replaylab.learners.api.protocols import Probe, State, Step, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator, sequence
@@ -202,7 +202,7 @@ class TabularAgents(EpsilonGreedyAgents):
         still.q, still._streams = self.q.copy(), self._streams.copy()
         td_error, _ = still._replay(batch, np.zeros_like(batch.weight))
         gradient = np.zeros((len(self.q), self.q[0].size))
-        cells = (batch.obs - self.first_state) * self.q.shape[-1] + self.index_of(batch.action)
+        cells = integers(batch.obs, self.first_state) * self.q.shape[-1] + self.index_of(batch.action)
         np.add.at(gradient, (self._replicas, cells), -batch.weight * td_error / td_error.shape[1])
         return Probe(td_error, gradient)
 
@@ -217,7 +217,13 @@ class TabularAgents(EpsilonGreedyAgents):
         } | self.exploration_state()
 
     def restore(self, state: State) -> None:
-        """Continue, bit for bit, from what `state` returned; the agents were made alike, for as many replicas."""
+        """Continue, bit for bit, from what `state` returned; the agents were made alike, for as many replicas.
+
+        Raises:
+            ShapeError: The tables are not of these replicas, states and actions.
+        """
+        if state["q"].shape != self.q.shape:
+            raise ShapeError(f"`q` must be {self.q.shape}, as these agents' tables are, but got {state['q'].shape}")
         self.q, self._streams = state["q"].copy(), state["next_action_stream"].copy()
         self.epsilon, self.updates = state["epsilon"].copy(), int(state["updates"])
         self.restore_exploration(state)
@@ -225,7 +231,7 @@ class TabularAgents(EpsilonGreedyAgents):
     def _replay(
         self, batch: Batch, weight: npt.NDArray[np.float32]
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        discount = batch["discount"] if "discount" in batch else self.learner.gamma * ~batch.terminated
+        discount = batch["discount"] if "discount" in batch else self.learner.gamma * np.logical_not(batch.terminated)
         return self._learn(batch.obs, batch.action, batch.reward, discount, batch.next_obs, weight)
 
     def _learn(
@@ -244,11 +250,11 @@ class TabularAgents(EpsilonGreedyAgents):
         td_error, q = np.empty(obs.shape), np.empty(obs.shape)
         update_tables(
             q=self.q,
-            obs=_integers(obs, self.first_state),
-            action=_integers(action, self.first_action),
+            obs=integers(obs, self.first_state),
+            action=integers(action, self.first_action),
             reward=_reals(reward),
             discount=_reals(discount),
-            next_obs=_integers(next_obs, self.first_state),
+            next_obs=integers(next_obs, self.first_state),
             step_size=self.learner.alpha * _reals(weight),
             epsilon=epsilon,
             next_action=next_action if target == "sampled" else None,
@@ -259,7 +265,8 @@ class TabularAgents(EpsilonGreedyAgents):
         return td_error, q
 
 
-def _integers(values: npt.NDArray[Any], first: int = 0) -> npt.NDArray[np.int64]:
+def integers(values: npt.NDArray[Any], first: int = 0) -> npt.NDArray[np.int64]:
+    """Return states or actions counted from 0, of whatever type their space is: products must not overflow."""
     whole = np.ascontiguousarray(values, dtype=np.int64)
     return whole - first if first else whole
 

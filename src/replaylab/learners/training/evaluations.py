@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.vector import AutoresetMode
 
 from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import Hook, TrainingRun
@@ -13,6 +14,8 @@ from replaylab.learners.evaluation.greedy import GreedyEvaluation
 from replaylab.learners.evaluation.held_out import HeldOut
 from replaylab.learners.evaluation.value_error import OptimumDistance
 from replaylab.learners.training.configuration import TrainingConfig
+
+NEXT_STEP = (AutoresetMode.NEXT_STEP, AutoresetMode.NEXT_STEP.value)
 
 EvaluationMetric = Callable[[Any, Sequence[int]], npt.NDArray[np.float64]]
 """What an evaluation measures besides returns: agents and their seeds → a number for each, (R,)."""
@@ -27,23 +30,28 @@ class Evaluations(Hook):
 
     def __init__(self, configuration: TrainingConfig) -> None:
         self._configuration = one = configuration
-        self._greedy = GreedyEvaluation(one.env_id, one.eval_episodes, env_options=one.env_options)
+        # of an environment that resets in this way only; DISABLED is of loops that reset themselves
+        self._mode = AutoresetMode.NEXT_STEP if one.autoreset_mode in NEXT_STEP else None
+        options, mode = one.env_options, self._mode
+        self._greedy = GreedyEvaluation(one.env_id, one.eval_episodes, env_options=options, autoreset_mode=mode)
         self._apart = one.total_episodes is not None
         self._further: dict[str, EvaluationMetric] = {}
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Play to the held-out states, and find the optimal values.
+        """Make the environments, play to the held-out states, and find the optimal values.
 
         Raises:
-            ConfigError: The agents have no Q values, or the environment no exact ones.
+            ConfigError: The agents have no Q values, or the environment no exact ones, or it cannot be made.
         """
         one = self._configuration
+        if one.eval_every:
+            self._greedy.open(1 if self._apart else len(run.seeds))
         if (one.held_out or one.value_error) and not isinstance(run.agents, ValueAgents):
             wanted = "held_out" if one.held_out else "value_error"
             learner = type(one.learner).__name__
             raise ConfigError(f"`{wanted}` needs Q(s, a), which {learner} does not have; leave it out")
         if one.held_out and one.eval_every:
-            self._further["eval/held_out_q"] = HeldOut(one.env_id, run.seeds, one.held_out, one.env_options)
+            self._further["eval/held_out_q"] = HeldOut(one.env_id, run.seeds, one.held_out, one.env_options, self._mode)
         if one.value_error:
             self._further["eval/value_error"] = OptimumDistance(one.env_id, one.driven_learner, one.env_options)
 

@@ -281,7 +281,7 @@ def _dots(shown: Dots, width: int, room: int) -> Panel:
     for color in dict.fromkeys(row.color for row in shown.rows):
         _marks(axes, [(i, row) for i, row in enumerate(shown.rows) if row.color == color], color, dense=each == 20)
     _title(axes, shortened(shown.title, width, 12.5), left=-min(room, width // 2) + 2, width=width)
-    _rows_frame(axes, [shortened(row.label, room) for row in shown.rows])
+    _rows_frame(axes, [shortened(row.label, min(room, width // 2)) for row in shown.rows])
     return Panel(shown.title, figure)
 
 
@@ -304,6 +304,10 @@ def _marks(axes: Axes, rows: Sequence[tuple[int, Row]], color: str, *, dense: bo
 
 
 def _points(axes: Axes, x: NDArray[Any], y: NDArray[Any], color: str, size: float, alpha: float) -> None:
+    there = np.isfinite(x)
+    if not there.any():
+        return
+    x, y = x[there], y[there]
     tiny = 1e-7 * max(float(np.ptp(x)), float(np.abs(x).max()), 1e-6)
     ends = np.stack([x, x + tiny, np.full(len(x), np.nan)], axis=1).ravel()
     axes.plot(ends, np.repeat(y, 3), "-", color=color, lw=size, alpha=alpha, snap=False, zorder=3)

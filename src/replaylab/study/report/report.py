@@ -61,7 +61,7 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
     Args:
         study: what is reported; its own folder is only read.
         out: the folder to write to, made where it is missing; the study's own remembers with which seeds.
-        figure_files: whether to write ``figures/``.
+        figure_files: whether to write ``figures/``; moving pictures that the page links to are written all the same.
 
     Raises:
         SpecError: the folder holds no results of these settings.

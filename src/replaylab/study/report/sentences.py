@@ -194,7 +194,7 @@ def budgets(spent: Sequence[BudgetSpent], spec: Spec) -> str:
     if not any(s.updates >= 0 for s in spent):
         return f"A run takes {budget_of(spec)}; updates were not recorded."
     if len(spec.strategies) == 1:
-        return f"Every run takes {spec.budget}; the table of budgets has its updates."
+        return f"Every run takes {budget_of(spec)}; the table of budgets has its updates."
     cells: dict[tuple[str, str], list[BudgetSpent]] = {}
     for one in spent:
         cells.setdefault((one.environment, one.learner), []).append(one)

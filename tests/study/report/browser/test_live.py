@@ -66,6 +66,9 @@ def test_figures_beside_the_report_are_there(tmp_path, monkeypatch):
     (tmp_path / "report.html").write_text("r")
     (tmp_path / "figures" / "every_run.svg").write_bytes(b"<svg/>")
     (tmp_path / "secret.svg").write_text("s")
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "levels.csv").write_bytes(b"a,b")
+    (tmp_path / "figures" / "greedy_play_a-0.webp").write_bytes(b"w")
     with LivePage(study(tmp_path), Silent(), 0) as shown:
 
         def answer(path):
@@ -77,6 +80,9 @@ def test_figures_beside_the_report_are_there(tmp_path, monkeypatch):
         assert answer("/figures/every_run.svg")[0] == 404  # no report yet
         shown.finish(tmp_path / "report.html")
         assert answer("/figures/every_run.svg") == (200, "image/svg+xml", b"<svg/>")
+        assert answer("/tables/levels.csv") == (200, "text/csv; charset=utf-8", b"a,b")
+        assert answer("/figures/greedy_play_a-0.webp") == (200, "image/webp", b"w")
+        assert answer("/report.html")[0] == answer("/tables/../report.html")[0] == answer("/tables/a.exe")[0] == 404
         assert answer("/figures/measures.svg")[0] == answer("/figures/../secret.svg")[0] == 404
 
 

@@ -72,7 +72,12 @@ def _range_of(cells: BandedCurves) -> Any:
     for curve, band in (pair for cell in cells for pair in cell):
         low, high = ends.get(curve.environment, (np.inf, -np.inf))
         ends[curve.environment] = min(low, float(band.estimate.min())), max(high, float(band.estimate.max()))
-    return lambda environment: (ends[environment][0], max(ends[environment][1], ends[environment][0] + 1e-9))
+
+    def scale(environment: str) -> tuple[float, float]:
+        low, high = ends[environment]
+        return low, high if high > low else low + max(1.0, abs(low))
+
+    return scale
 
 
 def _run_rows(curves: Sequence[Curve]) -> Iterable[Sequence[Any]]:
