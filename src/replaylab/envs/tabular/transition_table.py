@@ -138,13 +138,11 @@ def check_map(spec: gym.envs.registration.EnvSpec | None, options: Mapping[str, 
 
 def _check_wrappers(env: Any) -> None:
     """Raise where a wrapper may change how an environment steps, or what it pays."""
-    from replaylab.envs.wrappers.noise import NoisyRewards  # whose noise has a mean of 0
-
     while isinstance(env, gym.Wrapper):
-        if not isinstance(env, (*_HARMLESS, NoisyRewards)):
+        if not isinstance(env, _HARMLESS) and not getattr(type(env), "keeps_table", False):
             raise ConfigError(
-                f"{env} may not step by its table `P` in the wrapper {type(env).__name__}; leave that out, or pass "
-                "`env.unwrapped` if it changes neither steps nor rewards"
+                f"{env} may not step by its table `P` in the wrapper {type(env).__name__}; leave that out, or, "
+                "if it changes neither steps nor mean rewards, give its class the attribute `keeps_table = True`"
             )
         env = env.env
 

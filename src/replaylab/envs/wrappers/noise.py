@@ -1,7 +1,7 @@
 """Rewards with noise, so that TD errors mislead."""
 
 from collections.abc import Sequence
-from typing import Any, SupportsFloat
+from typing import Any, ClassVar, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
@@ -78,6 +78,9 @@ class NoisyRewards(gym.Wrapper[Any, Any, Any, Any]):
         env: The environment.
         scale: Standard deviation of the noise.
     """
+
+    keeps_table: ClassVar[bool] = True
+    """Mean rewards stay what a `TransitionTable` has."""
 
     @takes(env=SINGLE)
     def __init__(self, env: gym.Env[Any, Any], scale: float = 1.0) -> None:

@@ -19,7 +19,7 @@ class TapeRecorder(Hook):
 
     The tape is written when the run ends; until then it is in memory (two bytes a row in buffers of up to 65,536 steps)
     and in checkpoints. It needs a budget in steps, with which all replicas end together. An algorithm that trains one
-    seed after the other (`SB3`) is recorded too, and its tape written after each.
+    seed after the other (`SB3`) is recorded too, and its tape written after each. A recorder is for one training.
 
     Args:
         path: Where to; None: nowhere, and `writer` has it.
