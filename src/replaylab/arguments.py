@@ -155,6 +155,9 @@ SHARE = number("in (0, 1]", lambda x: 0.0 < x <= 1.0)
 INSIDE = number("between 0 and 1", lambda x: 0.0 < x < 1.0)
 BELOW_HALF = number("between 0 and 0.5", lambda x: 0.0 < x < 0.5)
 POSITIVE = number("positive and finite", lambda x: 0.0 < x < math.inf)
+POSITIVE_FLOAT32 = number(
+    "positive and finite, from 1.2e-38 on as 32-bit numbers are", lambda x: 2.0**-126 <= x < math.inf
+)
 NOT_NEGATIVE = number("finite and not negative", lambda x: 0.0 <= x < math.inf)
 
 

@@ -111,7 +111,7 @@ class TestVisits:
             visit_map({"a": np.zeros((2, 3, 48))}, CLIFF)
         with pytest.raises(ShapeError, match=r"one number for each state, shape \(..., 48\) or \(..., 4, 12\)"):
             visit_map({"a": np.zeros(47)}, CLIFF)
-        with pytest.raises(ConfigError, match="must not be negative"):
+        with pytest.raises(ConfigError, match="must be finite and not negative"):
             visit_map({"a": np.full(48, -1)}, CLIFF)
         with pytest.raises(ConfigError, match="at least one panel"):
             visit_map({}, CLIFF)
@@ -172,3 +172,14 @@ class TestFiles:
         with pytest.raises(ConfigError, match=r"must end in .svg or .png"):
             save(visit_map({"a": np.arange(48)}, CLIFF), tmp_path / "a.svg", tmp_path / "a.gif")
         assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0])
+def test_what_is_no_count_and_no_value(wrong):
+    values = np.ones(48)
+    values[3] = wrong
+    with pytest.raises(ConfigError, match=r"`visits\['a'\]` must be finite and not negative"):
+        visit_map({"a": values}, CLIFF)
+    if wrong != -1.0:
+        with pytest.raises(ConfigError, match="`values` must be"):
+            value_map(values, CLIFF)

@@ -48,13 +48,14 @@ def visit_map(visits: Mapping[str, npt.ArrayLike], grid: Grid, *, unit: str = "v
 
     Raises:
         ShapeError: Counts do not fit the grid.
-        ConfigError: There is no panel, or a count is negative.
+        ConfigError: There is no panel, or a count is negative, NaN or infinite.
     """
     if not visits:
         raise ConfigError("`visits` must have at least one panel, but it is empty")
     panels = {name: _mean(grid.cells(name, counts), name, grid) for name, counts in visits.items()}
-    if any((counts < 0).any() for counts in panels.values()):
-        raise ConfigError("`visits` must not be negative")
+    for name, counts in panels.items():
+        if not ((counts >= 0) & np.isfinite(counts)).all():
+            raise ConfigError(f"`visits[{name!r}]` must be finite and not negative")
     seen = np.concatenate([counts[counts > 0] for counts in panels.values()])
     low, high = (float(seen.min()), float(seen.max())) if seen.size else (1.0, 1.0)
     norm = LogNorm(low, high if high > low else 10 * low)
@@ -67,7 +68,7 @@ def visit_map(visits: Mapping[str, npt.ArrayLike], grid: Grid, *, unit: str = "v
         return figure
 
 
-@takes(values=reals(), grid=GRID, title=text)
+@takes(values=reals(finite=True), grid=GRID, title=text)
 def value_map(values: npt.ArrayLike, grid: Grid, *, title: str = "") -> Figure:
     """Draw the value of each state, and the greedy policy as arrows.
 
@@ -81,6 +82,7 @@ def value_map(values: npt.ArrayLike, grid: Grid, *, title: str = "") -> Figure:
 
     Raises:
         ShapeError: The values do not fit the grid.
+        ConfigError: One is NaN or infinite.
     """
     array = np.asarray(values, np.float64)
     A = len(grid.moves)

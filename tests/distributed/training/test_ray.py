@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,9 @@ def test_all_is_killed_or_interrupted_and_goes_on(end, tmp_path):
     command = [sys.executable, "-m", "replaylab", "train"]
     options = ["--actors", "2", "--steps", "6000", "--learner-options", "hidden=[8]", "train_period=8"]
     saving = ["--save", str(tmp_path), "--save-every", "500"]
-    with subprocess.Popen([*command, *options, *saving], stderr=subprocess.PIPE, text=True) as training:
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background is born deaf to it
+    arguments = [*command, *options, *saving]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, preexec_fn=heard) as training:
         begun = time.monotonic()
         while not (tmp_path / "distributed.json").exists():
             assert training.poll() is None

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from replaylab.errors import ConfigError
-from replaylab.learners import DQN
+from replaylab.learners import DQN, Adam, RMSprop
 from replaylab.replay import Linear
 
 BAD = [
@@ -17,7 +17,8 @@ BAD = [
     ({"train_period": True}, "`train_period` of DQN must be a whole number, but got True"),
     ({"epsilon": 1.5}, "`epsilon` of DQN must be a chance, in [0, 1], but got 1.5"),
     ({"epsilon": Linear(1.0, -0.1)}, "`epsilon` of DQN must be a chance, in [0, 1], but got Linear("),
-    ({"max_grad_norm": float("nan")}, "`max_grad_norm` of DQN must be positive and finite, but got nan"),
+    ({"max_grad_norm": float("nan")}, "`max_grad_norm` of DQN must be positive and finite, from 1.2e-38 on"),
+    ({"max_grad_norm": 1e-46}, "as 32-bit numbers are, but got 1e-46"),
     ({"tau": 0.0}, "`tau` of DQN must be in (0, 1], but got 0.0"),
     ({"target_range": (1.0, 1.0)}, "`target_range` of DQN must be a least and a larger most, or None, but got (1.0, 1"),
     ({"dueling": True, "hidden": ()}, "`dueling` of DQN must be False where `hidden` is empty, but got True"),
@@ -29,3 +30,9 @@ BAD = [
 def test_an_option_out_of_its_range_is_told(options, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         DQN(**options)
+
+
+@pytest.mark.parametrize("kind", [Adam, RMSprop])
+def test_an_epsilon_that_would_be_0_in_the_networks_numbers(kind):
+    with pytest.raises(ConfigError, match=f"`epsilon` of {kind.__name__} must be positive and finite, from 1.2e-38 on"):
+        kind(epsilon=1e-46)

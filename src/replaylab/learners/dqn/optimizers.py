@@ -6,7 +6,7 @@ Formulas, with gradient g, learning rate λ and averages m and v that start at 0
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from replaylab.arguments import POSITIVE, check, flag, number
+from replaylab.arguments import POSITIVE_FLOAT32, check, flag, number
 
 DECAY = number("in [0, 1)", lambda x: 0.0 <= x < 1.0)
 
@@ -36,7 +36,7 @@ class Adam(Optimizer):
     epsilon: float = 1e-8
 
     def __post_init__(self) -> None:
-        check(self, beta1=DECAY, beta2=DECAY, epsilon=POSITIVE)
+        check(self, beta1=DECAY, beta2=DECAY, epsilon=POSITIVE_FLOAT32)
 
     def in_core(self) -> tuple[str, float, float, float]:
         """See `Optimizer`."""
@@ -62,7 +62,7 @@ class RMSprop(Optimizer):
     centered: bool = True
 
     def __post_init__(self) -> None:
-        check(self, decay=DECAY, epsilon=POSITIVE, centered=flag)
+        check(self, decay=DECAY, epsilon=POSITIVE_FLOAT32, centered=flag)
 
     def in_core(self) -> tuple[str, float, float, float]:
         """See `Optimizer`."""

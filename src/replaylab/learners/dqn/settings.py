@@ -10,6 +10,7 @@ from replaylab.arguments import (
     FRACTION,
     NOT_NEGATIVE,
     POSITIVE,
+    POSITIVE_FLOAT32,
     SHARE,
     Unfit,
     check,
@@ -145,7 +146,7 @@ class DQN:
             pixel_network=one_of(*get_args(PixelNetworkName)),
         )
         check(self, learning_rate=_learning_rate, gamma=FRACTION, tau=SHARE, epsilon=CHANCE)
-        check(self, max_grad_norm=optional(POSITIVE), target_range=optional(_range))
+        check(self, max_grad_norm=optional(POSITIVE_FLOAT32), target_range=optional(_range))
         if self.dueling and (self.module is not None or not self.hidden):
             why = "`hidden` is empty" if self.module is None else "`module` is given"
             raise ConfigError(f"`dueling` of DQN must be False where {why}, but got True")
