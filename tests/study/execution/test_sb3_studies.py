@@ -9,6 +9,7 @@ from replaylab.replay import Uniform
 from replaylab.study import Spec, Study
 from replaylab.study.execution.local.in_process import InProcess
 from replaylab.study.execution.reporter import Reporter
+from replaylab.study.execution.worker import perform as worker
 from replaylab.study.report import methods
 from tests.study.tiny import study, table
 
@@ -121,8 +122,9 @@ def test_what_no_run_can_do(changes, message, tmp_path):
         found.run(executor=InProcess())
 
 
-def test_a_placebo_for_their_algorithms(tmp_path):
-    """Seeds that learn from each other's draws are one population; the report and the estimate know it."""
+def test_a_placebo_for_their_algorithms(tmp_path, monkeypatch):
+    """Seeds that learn from each other's draws are one population; progress and the estimate know it."""
+    monkeypatch.setattr(worker, "_REPORT_SECONDS", 0.0)  # however fast the machine is
     strategies = {"td": {"type": "prioritized", "beta": 0.0}, "placebo": {"type": "tape", "of": "td"}}
     changes = {"strategies": strategies, "baseline": "td", "seeds": 4, "population": 2}
     found = made(tmp_path, SAC, "Pendulum-v1", **changes)
