@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from replaylab.learners.api.random_streams import Stream, generator
     from replaylab.learners.api.tape_recorder import TapeRecorder
-    from replaylab.learners.api.whole_algorithm import ReplayedModel, SeedRun, TrainedModel, WholeAlgorithm
+    from replaylab.learners.api.whole_algorithm import ProbedModel, ReplayedModel, SeedRun, TrainedModel, WholeAlgorithm
     from replaylab.learners.dqn.as_published import DQNAsPublished
     from replaylab.learners.dqn.optimizers import SGD, Adam, RMSprop
     from replaylab.learners.dqn.settings import DQN
@@ -53,6 +53,7 @@ __all__ = [
     "Metrics",
     "Policy",
     "ProbedAgents",
+    "ProbedModel",
     "PublishedAgents",
     "QLearning",
     "RMSprop",
@@ -81,7 +82,7 @@ _NAMES_OF = {
     "api.protocols": "Agents Learner Policy ProbedAgents PublishedAgents Step Update ValueAgents ValueUpdate",
     "api.random_streams": "Stream generator",
     "api.tape_recorder": "TapeRecorder",
-    "api.whole_algorithm": "ReplayedModel SeedRun TrainedModel WholeAlgorithm",
+    "api.whole_algorithm": "ProbedModel ReplayedModel SeedRun TrainedModel WholeAlgorithm",
     "dqn.as_published": "DQNAsPublished",
     "dqn.optimizers": "Adam RMSprop SGD",
     "dqn.settings": "DQN",

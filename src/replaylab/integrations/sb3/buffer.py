@@ -262,8 +262,7 @@ class ReplayLabBuffer(Places):
                 "the algorithm was given a batch with weights, but its loss made no difference of what it was given as "
                 "`rewards`; WithPriorities cannot serve it"
             )
-        found = self.replay.update_priorities(draw.ids, errors)
-        self._figures.fed(self.serves, errors, len(draw.ids) - found)
+        self._fed(draw.ids, errors)
 
     def read_in(self, source: Any) -> None:
         """Add what a buffer of the library's own holds, in the order in which it was stored.
@@ -302,6 +301,11 @@ class ReplayLabBuffer(Places):
     def serves(self) -> OffPolicyAlgorithm | None:
         """The algorithm whose progress and logger it follows; None: none."""
         return None if self._algorithm is None else self._algorithm()
+
+    def _fed(self, ids: npt.NDArray[np.int64], errors: npt.NDArray[Any]) -> None:
+        """Give |δ| of rows to the sampler, each (B,)."""
+        found = self.replay.update_priorities(ids, errors)
+        self._figures.fed(self.serves, errors, len(ids) - found)
 
     def _samples(self, batch: Batch, env: VecNormalize | None) -> Samples:
         """Return a batch as the library has it."""

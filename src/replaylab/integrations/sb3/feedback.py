@@ -60,21 +60,30 @@ class Draw:
             return cast("npt.NDArray[Any]", np.abs(found[0][:, 0]))
         return np.mean([np.abs(one).mean(1) for one in found], axis=0, dtype=found[0].dtype) if found else None
 
-    def met(self, first: torch.Tensor, second: torch.Tensor, by: str) -> None:
+    def signed_errors(self) -> npt.NDArray[Any] | None:
+        """Return δ = target − value of every row (B,): |δ| is that of `errors`, its sign that of the mean δ."""
+        sizes = self.errors()
+        if sizes is None:
+            return None
+        means = [_array(apart).reshape(len(self.ids), -1).mean(1) for apart in self._apart]
+        signed: npt.NDArray[Any] = np.copysign(sizes, np.mean(means, axis=0))
+        return signed
+
+    def met(self, target: torch.Tensor, value: torch.Tensor, by: str) -> None:
         """Take note of the difference between targets and values, each (B, ...), through which no gradients flow.
 
         Raises:
             ConfigError: Their first axis is not that of rows.
         """
-        one, other = first.shape, second.shape
+        one, other = target.shape, value.shape
         if not 0 < len(one) == len(other) or not one[0] == other[0] == len(self.ids):
             raise ConfigError(
                 f"the loss ({by}) must have the {len(self.ids)} rows of the batch as its first axis, to be weighted "
                 f"row by row, but has shapes {tuple(one)} and {tuple(other)}; compute it critic by critic"
             )
         if len(one) >= 3:  # all pairs of quantiles: their mean is the difference of the means
-            first, second = first.mean((-2, -1)), second.mean((-2, -1))
-        self._apart.append(first - second)
+            target, value = target.mean((-2, -1)), value.mean((-2, -1))
+        self._apart.append(target - value)
 
     def weighted(self, values: torch.Tensor, fixed: torch.Tensor) -> torch.Tensor:
         """Return the same values, whose gradients are multiplied by the weights, row by row.
@@ -144,7 +153,7 @@ def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     first, second, *others = args
     one = first.detach() if first.requires_grad else first
     other = second.detach() if second.requires_grad else second
-    draw.met(one, other, name)
+    draw.met(*((other, one) if first.requires_grad else (one, other)), name)
     return func(draw.weighted(first, one), draw.weighted(second, other), *others, **kwargs)
 
 

@@ -187,11 +187,16 @@ class Agents(Policy, Protocol):
 
 
 @runtime_checkable
-class ProbedAgents(Agents, Protocol):
-    """Agents that can evaluate a batch without learning from it, as measures need (`measure_every`)."""
+class Probed(Protocol):
+    """What can evaluate a batch without learning from it, as measures of TD errors and gradients need."""
 
     def probe(self, batch: Batch) -> Probe:
-        """Return what `update` would see and do; changes nothing, no random stream either."""
+        """Return what an update from a batch (R, B, ...) would see and do; changes nothing, no random stream either."""
+
+
+@runtime_checkable
+class ProbedAgents(Agents, Probed, Protocol):
+    """Agents that can evaluate a batch without learning from it, as measures need (`measure_every`)."""
 
 
 @runtime_checkable

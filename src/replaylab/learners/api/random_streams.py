@@ -1,5 +1,9 @@
 """Random streams by purpose: changing one part of an experiment leaves the others' draws as they were."""
 
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum, unique
 
 import numpy as np
@@ -50,3 +54,28 @@ def generator(seed: int, stream: Stream, *further: int) -> np.random.Generator:
 def numbers(seed: int, stream: Stream, count: int, *further: int) -> list[int]:
     """Return whole numbers below 2³² from the stream, to seed environments with."""
     return [int(number) for number in sequence(seed, stream, *further).generate_state(count)]
+
+
+@contextmanager
+def global_streams_kept(needed: bool = True) -> Iterator[None]:
+    """Put the global random streams of Python, NumPy and PyTorch back to where they were, on every device.
+
+    Args:
+        needed: Whether to do so; if not, nothing is done.
+    """
+    if not needed:
+        yield
+        return
+    torch = sys.modules.get("torch")
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - an algorithm's own
+    drawn = None if torch is None else torch.get_rng_state()
+    devices = torch.cuda.get_rng_state_all() if torch is not None and torch.cuda.is_initialized() else []
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        if torch is not None:
+            torch.set_rng_state(drawn)
+        if torch is not None and devices:
+            torch.cuda.set_rng_state_all(devices)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
-from replaylab.learners.api.protocols import Policy
+from replaylab.learners.api.protocols import Policy, Probed
 from replaylab.replay import Batch, ReplayBuffer
 
 if TYPE_CHECKING:
@@ -37,6 +37,15 @@ class ReplayedModel(TrainedModel, Protocol):
     @property
     def newest_batch(self) -> Batch | None:
         """What was drawn last, its columns (B, ...); None: nothing yet."""
+
+
+@runtime_checkable
+class ProbedModel(ReplayedModel, Probed, Protocol):
+    """A model that evaluates batches (1, B, ...) without learning from them: TD errors and gradients are measured."""
+
+    @property
+    def newest_td_error(self) -> npt.NDArray[Any] | None:
+        """What `newest_batch` gave back to the sampler, (B,); None: nothing."""
 
 
 class SeedRun(Protocol):

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -22,13 +21,13 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 
 from replaylab.errors import ConfigError
-from replaylab.integrations.sb3 import ReplayLabBuffer
 from replaylab.learners.api.protocols import State, Step, Update, each
 from replaylab.learners.metrics.registry import MetricsRegistry
+from replaylab.learners.sb3.handed import HandedBuffer, SpacesAlone, hand_buffer
 from replaylab.learners.sb3.settings import SB3
 from replaylab.learners.sb3.training import logged, model_of
 from replaylab.learners.training.configuration import TrainingConfig
-from replaylab.replay import Batch, NStep, Sampler
+from replaylab.replay import Batch, NStep
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,8 @@ class SteppedSB3:
             if isinstance(one, NStep):
                 drawing["n_steps"] = one.steps
         small = replace(self.settings, arguments=self.settings.arguments | {"buffer_size": 1})
-        env = _Spaces(observation_space, action_space)
-        model = model_of(small, self.configuration, seeds[0], env, _Handed, drawing, weighted=True)
+        env = SpacesAlone(observation_space, action_space)
+        model = model_of(small, self.configuration, seeds[0], env, HandedBuffer, drawing, weighted=True)
         name = self.settings.algorithm
         if type(model)._on_step is not OffPolicyAlgorithm._on_step or not hasattr(model.policy, "actor"):
             raise ConfigError(
@@ -148,8 +147,7 @@ class SB3Agents:
     def __init__(self, model: OffPolicyAlgorithm, settings: SB3) -> None:
         model.set_logger(Logger(folder=None, output_formats=[]))
         self._model, self._registry = model, MetricsRegistry(settings.metrics)
-        assert isinstance(model.replay_buffer, _Handed)
-        self._hand = model.replay_buffer.hand
+        self._hand = hand_buffer(model).hand
         self._noise: Any = model.action_noise
 
     @property
@@ -244,45 +242,3 @@ class _SB3Update(Update):
 
     def metrics(self) -> Mapping[str, npt.ArrayLike]:
         return self.agents.numbers()
-
-
-class _Hand:
-    """In place of a buffer's replay: the batch that it hands out, and the errors that come back."""
-
-    next_id = 0
-    batch: Batch
-    errors: npt.NDArray[Any] | None = None
-
-    def __init__(self, sampler: Sampler) -> None:
-        self.sampler = sampler
-
-    def __len__(self) -> int:
-        return 1
-
-    def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:  # noqa: ARG002
-        return self.batch
-
-    def update_priorities(self, ids: npt.NDArray[np.int64], td_error: npt.NDArray[Any]) -> int:
-        self.errors = td_error
-        return len(ids)
-
-
-class _Handed(ReplayLabBuffer):
-    """A buffer that hands out what it is given."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.hand = _Hand(self.replay.sampler)
-        self.replay = self.hand  # type: ignore[assignment]  # as much of one as `sample` asks for
-
-    def carry(self, on: bool) -> None:
-        """Have the batch carry weights, where it has any: over shards that of uniform draws may have some, too."""
-        wanted = self.hand.sampler.wants_feedback or not (self.hand.batch.weight == 1.0).all()
-        self._carrying, self._draw = on and bool(wanted), None
-
-
-class _Spaces(gym.Env[Any, Any]):
-    """An environment that is never stepped."""
-
-    def __init__(self, observation_space: Space[Any], action_space: Space[Any]) -> None:
-        self.observation_space, self.action_space = observation_space, action_space

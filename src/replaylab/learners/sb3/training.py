@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -18,10 +20,13 @@ from replaylab.arguments import shown
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.integrations.sb3 import ReplayLabBuffer, WithPriorities
 from replaylab.integrations.sb3.buffer import Samples
-from replaylab.learners.api.protocols import each
+from replaylab.learners.api.protocols import Probe, each
+from replaylab.learners.api.random_streams import global_streams_kept
 from replaylab.learners.api.whole_algorithm import SeedRun
 from replaylab.learners.metrics.registry import MetricsRegistry
 from replaylab.learners.sb3 import algorithms
+from replaylab.learners.sb3.dry_updates import DryUpdates
+from replaylab.learners.sb3.handed import HandedBuffer, SpacesAlone
 from replaylab.learners.sb3.settings import SB3
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.env_hindsight import EnvHindsight
@@ -29,6 +34,9 @@ from replaylab.replay import Batch, FrameStack, NStep, ReplayBuffer, Sampler
 
 CALLED_OTHERWISE = {"train/n_updates": "train/updates", "replay/td_error_mean": "train/td_error_mean"}
 """What is logged → the same under our name."""
+
+SHOWING = ("n_steps", "frame_stack", "padding")
+"""What decides how a buffer shows a batch to its algorithm."""
 
 
 def train(learner: SB3, run: SeedRun) -> None:
@@ -41,7 +49,7 @@ def train(learner: SB3, run: SeedRun) -> None:
     _check(learner, configuration)
     model = _model(learner, run)
     model.set_logger(Logger(folder=None, output_formats=[]))
-    shown_model = _Model(model, MetricsRegistry(learner.metrics))
+    shown_model = _shown(model, learner, configuration)
     shown_model.buffer.heard = run.drawn
     run.begin(shown_model)
     model.learn(configuration.total_steps or 0, log_interval=None)  # type: ignore[arg-type]  # None: never
@@ -169,16 +177,36 @@ def _drawing(configuration: TrainingConfig) -> dict[str, Any]:
 
 
 class _Buffer(ReplayLabBuffer):
-    """The same buffer, which remembers its newest batch, for measures, and tells of each."""
+    """The same buffer, which remembers its newest batch and what that gave back, for measures, and tells of each."""
 
     newest_batch: Batch | None = None
+    newest_td_error: npt.NDArray[Any] | None = None
     heard: Callable[[Batch], None] | None = None
 
     def _samples(self, batch: Batch, env: VecNormalize | None) -> Samples:
-        self.newest_batch = batch
+        self.newest_batch, self.newest_td_error = batch, None
         if self.heard is not None:
             self.heard(batch)
         return super()._samples(batch, env)
+
+    def _fed(self, ids: npt.NDArray[np.int64], errors: npt.NDArray[Any]) -> None:
+        self.newest_td_error = errors
+        super()._fed(ids, errors)
+
+
+def _shown(model: OffPolicyAlgorithm, learner: SB3, configuration: TrainingConfig) -> _Model:
+    """Return a model as a run sees it, with TD errors of any rows if its updates are those of the library."""
+    registry = MetricsRegistry(learner.metrics)
+    if not DryUpdates.known_of(model):
+        return _Model(model, registry)
+
+    def again() -> OffPolicyAlgorithm:
+        drawing = {key: value for key, value in _drawing(configuration).items() if key in ("sampler", *SHOWING)}
+        env = SpacesAlone(deepcopy(model.observation_space), deepcopy(model.action_space))
+        small = replace(learner, arguments=learner.arguments | {"buffer_size": 1})
+        return model_of(small, configuration, 0, env, HandedBuffer, drawing, weighted=True)
+
+    return _ProbedModel(model, registry, again)
 
 
 class _Model:
@@ -228,3 +256,32 @@ def logged(model: OffPolicyAlgorithm, registry: MetricsRegistry) -> dict[str, fl
 
 def _is_number(value: Any) -> bool:
     return np.ndim(value) == 0 and np.issubdtype(np.asarray(value).dtype, np.number)
+
+
+class _ProbedModel(_Model):
+    """A model that can evaluate a batch.
+
+    Args:
+        model: The library's own.
+        registry: Of what is logged.
+        again: Makes the same algorithm, whose batches are handed to it.
+    """
+
+    def __init__(
+        self, model: OffPolicyAlgorithm, registry: MetricsRegistry, again: Callable[[], OffPolicyAlgorithm]
+    ) -> None:
+        super().__init__(model, registry)
+        self._again = again
+        self._dry: DryUpdates | None = None
+
+    @property
+    def newest_td_error(self) -> npt.NDArray[Any] | None:
+        """What the newest batch gave back, (B,)."""
+        return self.buffer.newest_td_error
+
+    def probe(self, batch: Batch) -> Probe:
+        """Return what an update of the critics from a batch (1, B, ...) would see and do."""
+        if self._dry is None:
+            with global_streams_kept():
+                self._dry = DryUpdates(self._again())
+        return self._dry.probe(self.model, batch)

@@ -1,9 +1,6 @@
 """Training an algorithm that brings a loop of its own: one seed after the other, watched from its environment."""
 
-import random
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,7 +15,8 @@ from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.hooks import EnvStep, Feedback, Hook
 from replaylab.learners.api.protocols import Agents, Update, each
-from replaylab.learners.api.whole_algorithm import ReplayedModel, TrainedModel, WholeAlgorithm
+from replaylab.learners.api.random_streams import global_streams_kept
+from replaylab.learners.api.whole_algorithm import ProbedModel, ReplayedModel, TrainedModel, WholeAlgorithm
 from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.learners.training.batch_measures import BatchMeasures
 from replaylab.learners.training.checkpoint import Checkpoints
@@ -212,7 +210,7 @@ class AlgorithmRun:
         if passed > self._looked:
             self._looked = passed
             self.recorder.report(self.clock, cast("TrainedModel", self._model).numbers())
-        with _streams_kept(bool(self.clock.due(self.configuration.eval_every).any())):
+        with global_streams_kept(bool(self.clock.due(self.configuration.eval_every).any())):
             for hook in self._own:
                 hook.after_learning(self)
             for hook in self._own:
@@ -223,8 +221,8 @@ class AlgorithmRun:
         if batch is None:
             return
         rows = with_replica(batch)
-        unknown = np.full(rows.id.shape, np.nan)  # of measures that need the networks, which are not taken
-        self.recorder.latest = (Update(unknown), rows)
+        fed = model.newest_td_error if isinstance(model, ProbedModel) else None
+        self.recorder.latest = (Update(np.full(rows.id.shape, np.nan) if fed is None else fed[None]), rows)
         measures.after_learning(self)
 
 
@@ -282,24 +280,6 @@ def with_replica(batch: Batch) -> Batch:
 def _rows(obs: Any) -> Any:
     """Return an observation as one of R = 1."""
     return each(lambda part: np.asarray(part)[None], obs)
-
-
-@contextmanager
-def _streams_kept(needed: bool) -> Iterator[None]:
-    """Put the global random streams back to where they were: an environment of an evaluation may draw from them."""
-    if not needed:
-        yield
-        return
-    torch = sys.modules.get("torch")
-    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - the algorithm's own
-    drawn = None if torch is None else torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
-        if torch is not None:
-            torch.set_rng_state(drawn)
 
 
 def _environment(env_id: str, options: dict[str, Any]) -> gym.Env[Any, Any]:

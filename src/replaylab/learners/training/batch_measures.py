@@ -18,7 +18,7 @@ from replaylab import measures
 from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
 from replaylab.learners.api.observations import Inputs
-from replaylab.learners.api.protocols import Probe, ProbedAgents, Update
+from replaylab.learners.api.protocols import Probe, Probed, Update
 from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.replay import Batch, InspectableReplay, require
 
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 Numbers = dict[str, npt.ArrayLike]
 Kept = dict[str, Any]
 """Of one moment, each (R, ...): the columns of the batches "drawn" and "uniform", the "td_error" that was fed back for
-the drawn rows (B), their "age" (B), and how many steps were stored ("size")."""
+the drawn rows (B; NaN: nothing was), their "age" (B), and how many steps were stored ("size")."""
 
 
 class BatchMeasures(Hook):
@@ -101,7 +101,7 @@ class BatchMeasures(Hook):
         if len(kept) < 2:
             return {}
         numbers = _of_law(kept) | _of_use(cast("InspectableReplay", run.replay))
-        if isinstance(run.agents, ProbedAgents):
+        if isinstance(run.agents, Probed):
             numbers |= _of_probes(kept, run.agents)
         if kept[0]["age"].shape[1] > 1:
             self._features = self._features or _Features(run.env.single_observation_space)
@@ -198,7 +198,7 @@ def _of_use(replay: InspectableReplay) -> Numbers:
     }
 
 
-def _of_probes(kept: list[Kept], agents: ProbedAgents) -> Numbers:
+def _of_probes(kept: list[Kept], agents: Probed) -> Numbers:
     """By the parameters of now: TD errors, and how far the batches' mean gradients lie apart."""
     errors: dict[str, list[npt.NDArray[Any]]] = {"drawn": [], "uniform": []}
 
@@ -213,11 +213,14 @@ def _of_probes(kept: list[Kept], agents: ProbedAgents) -> Numbers:
     ours = ours / weight**2
     fresh, every = (_joined(errors[which]).reshape(len(ours), -1) for which in ("drawn", "uniform"))
     found = measures.td_errors(fresh, _joined(one["td_error"] for one in kept).reshape(fresh.shape), every)
+    statistics = vars(found)
+    if np.isnan(found.gap).all():  # nothing was fed back
+        statistics = {name: value for name, value in statistics.items() if name != "gap"}
     known = np.divide(theirs, ours, out=np.full(ours.shape, np.nan), where=ours > 0)
     return {
         "gradient_variance": ours,
         "gradient_variance_uniform": theirs,
         "effective_batch_size": kept[0]["age"].shape[1] * known,
-        **{f"td_error_{name}": value for name, value in vars(found).items()},
+        **{f"td_error_{name}": value for name, value in statistics.items()},
         "autocorrelation_time": measures.integrated_autocorrelation(fresh),
     }
