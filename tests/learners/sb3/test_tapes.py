@@ -60,7 +60,10 @@ def test_a_seed_learns_from_what_another_one_drew(of, tmp_path):
 
 def test_a_tape_of_too_few_seeds(tmp_path):
     path = tmp_path / "a.tape"
-    trained(CARTPOLE, Prioritized(beta=0.0), SEEDS[:2], TapeRecorder(path))
+    recorder = TapeRecorder(path)
+    trained(CARTPOLE, Prioritized(beta=0.0), SEEDS[:2], recorder)
+    with pytest.raises(ConfigError, match="is for one training, but it has recorded seed 3; make another"):
+        trained(CARTPOLE, Prioritized(beta=0.0), SEEDS[:2], recorder)
     with pytest.raises(ConfigError, match="must have a replica for each of the buffer's 3, but has 2"):
         trained(CARTPOLE, Tape(str(path), shift=1), SEEDS)
     with pytest.raises(ConfigError, match="`shift` must lead to other replicas"):

@@ -4,7 +4,7 @@ import pytest
 from gymnasium.spaces import Discrete
 
 from replaylab.envs import TableVectorEnv, TransitionTable, make_vector_env
-from replaylab.errors import ConfigError, ShapeError
+from replaylab.errors import ConfigError, DtypeError, ShapeError
 from replaylab.learners import QLearning
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.api.protocols import Step
@@ -185,7 +185,6 @@ REFUSED = [
     ({"horizon": -1}, "`horizon` must be"),
     ({"horizon": True}, "`horizon` must be"),
     ({"horizon": 2.5}, "`horizon` must be"),
-    ({"policy": [["a"] * 4] * 48}, "`policy` must be finite numbers"),
 ]
 
 
@@ -196,6 +195,8 @@ def test_what_has_no_values(cliff, changes, words):
 
 
 def test_what_is_no_policy(cliff):
+    with pytest.raises(DtypeError, match="`policy` must be real numbers"):
+        policy_values(cliff, [["a"] * 4] * 48, 0.9)
     for q, epsilon in (([[1.0, 0.0]], 2.0), ([[np.nan, 0.0]], 0.1)):
         with pytest.raises(ConfigError, match="must be"):
             epsilon_greedy(q, epsilon)

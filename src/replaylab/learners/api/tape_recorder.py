@@ -43,17 +43,20 @@ class TapeRecorder(Hook):
         self.writer = TapeWriter()
         self._path = path
         self._ended: TapeWriter | None = None  # of the seeds before, where they are trained one after the other
+        self._seeds: set[int] = set()  # that were recorded
 
     def on_begin(self, run: TrainingRun) -> None:
         """Refuse a budget with which replicas end one by one.
 
         Raises:
-            ConfigError: The budget is in episodes.
+            ConfigError: The budget is in episodes, or a seed has been recorded before.
         """
         if run.clock.unit != "steps":
             raise ConfigError(
                 "a tape needs runs of equal length, but the budget is in episodes; give `total_steps` in its place"
             )
+        if again := sorted(self._seeds.intersection(run.seeds)):
+            raise ConfigError(f"a TapeRecorder is for one training, but it has recorded seed {again[0]}; make another")
         if self._ended is not None:
             self.writer = TapeWriter()
 
@@ -73,6 +76,7 @@ class TapeRecorder(Hook):
             self._ended.join(self.writer)
             self.writer = self._ended
         self._ended = self.writer
+        self._seeds.update(run.seeds)
         if self._path is not None:
             self.writer.write(self._path)
 

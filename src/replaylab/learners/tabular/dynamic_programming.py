@@ -5,14 +5,13 @@ Shapes: S states, A actions, K outcomes. Values are sums of rewards discounted b
 """
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
-from replaylab.arguments import FRACTION, Unfit, instance, optional, takes, whole
+from replaylab.arguments import FRACTION, instance, optional, reals, takes, whole
 from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError, ShapeError
 
@@ -28,15 +27,8 @@ TOLERANCE = 1e-13
 """Of a sweep's largest change, relative to the largest value where that is above 1."""
 
 
-def _numbers(value: Any) -> Values:
-    """Finite numbers."""
-    found = np.asarray(value)
-    if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
-        raise Unfit("finite numbers")
-    return found.astype(np.float64)
-
-
 _TABLE = instance(TransitionTable, "a TransitionTable")
+_NUMBERS = reals(finite=True)
 _HORIZON = optional(whole(0))
 
 
@@ -89,7 +81,7 @@ def _by_policies(table: TransitionTable, gamma: float, epsilon: float, q: Values
         chosen = np.where(better, q.argmax(1), chosen)
 
 
-@takes(table=_TABLE, policy=_numbers, gamma=FRACTION, horizon=_HORIZON)
+@takes(table=_TABLE, policy=_NUMBERS, gamma=FRACTION, horizon=_HORIZON)
 def policy_values(table: TransitionTable, policy: Values, gamma: float = 1.0, *, horizon: int | None = None) -> Values:
     """Return the values of a policy, by solving Q = E[r + γ·(1 − terminated)·Σ π(a'|s')·Q(s', a')].
 
@@ -122,7 +114,7 @@ def policy_values(table: TransitionTable, policy: Values, gamma: float = 1.0, *,
     return _backup(table, gamma, value)
 
 
-@takes(q=_numbers, epsilon=FRACTION)
+@takes(q=_NUMBERS, epsilon=FRACTION)
 def epsilon_greedy(q: Values, epsilon: float = 0.0) -> Values:
     """Return the policy that takes a best action, or with chance ε any: π(a|s), float64 (S, A).
 
@@ -140,7 +132,7 @@ def epsilon_greedy(q: Values, epsilon: float = 0.0) -> Values:
     return policy
 
 
-@takes(table=_TABLE, policy=_numbers, gamma=FRACTION, horizon=_HORIZON)
+@takes(table=_TABLE, policy=_NUMBERS, gamma=FRACTION, horizon=_HORIZON)
 def expected_return(table: TransitionTable, policy: Values, gamma: float = 1.0, *, horizon: int | None = None) -> float:
     """Return the mean return of an episode under a policy, over the first states; see `policy_values`.
 

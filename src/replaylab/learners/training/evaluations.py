@@ -15,8 +15,6 @@ from replaylab.learners.evaluation.held_out import HeldOut
 from replaylab.learners.evaluation.value_error import OptimumDistance
 from replaylab.learners.training.configuration import TrainingConfig
 
-NEXT_STEP = (AutoresetMode.NEXT_STEP, AutoresetMode.NEXT_STEP.value)
-
 EvaluationMetric = Callable[[Any, Sequence[int]], npt.NDArray[np.float64]]
 """What an evaluation measures besides returns: agents and their seeds → a number for each, (R,)."""
 
@@ -31,8 +29,9 @@ class Evaluations(Hook):
     def __init__(self, configuration: TrainingConfig) -> None:
         self._configuration = one = configuration
         # of an environment that resets in this way only; DISABLED is of loops that reset themselves
-        self._mode = AutoresetMode.NEXT_STEP if one.autoreset_mode in NEXT_STEP else None
-        options, mode = one.env_options, self._mode
+        asked = None if one.autoreset_mode is None else AutoresetMode(one.autoreset_mode)
+        self._mode = mode = AutoresetMode.NEXT_STEP if asked is AutoresetMode.NEXT_STEP else None
+        options = one.env_options
         self._greedy = GreedyEvaluation(one.env_id, one.eval_episodes, env_options=options, autoreset_mode=mode)
         self._apart = one.total_episodes is not None
         self._further: dict[str, EvaluationMetric] = {}
