@@ -183,3 +183,13 @@ def test_what_is_no_count_and_no_value(wrong):
     if wrong != -1.0:
         with pytest.raises(ConfigError, match="`values` must be"):
             value_map(values, CLIFF)
+
+
+def test_a_long_title_leaves_the_map_its_place():
+    places = []
+    for name in ("a", "prioritized.alpha-0.6.beta-0.4.block_length-8 of the second learner " * 4):
+        figure = visit_map({name: np.arange(48)}, CLIFF)
+        figure.draw_without_rendering()
+        places.append(figure.axes[0].get_position().bounds)
+    np.testing.assert_allclose(*places, atol=0.01)
+    assert "…" in figure.axes[0].get_title("left")

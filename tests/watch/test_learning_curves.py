@@ -49,3 +49,9 @@ def test_no_such_baseline():
         learning_curves({"a": [1.0]}, baseline="b")
     with pytest.raises(ConfigError, match="but got None"):
         learning_curves({})
+
+
+def test_names_are_not_taken_for_anything_else():
+    figure = learning_curves({"_own": [1.0, 2.0], "a$_1$": [2.0, 3.0]})
+    assert [entry.get_text() for entry in figure.legends[0].get_texts()] == ["_own", "a$_1$"]
+    assert not any(entry.get_parse_math() for entry in figure.legends[0].get_texts())

@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 from replaylab.arguments import instance, mapping, reals, takes, text
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.number_format import compact
+from replaylab.plotting.drawing import shortened
 from replaylab.plotting.heat_map import SEQUENTIAL, ink_on, paint_cells, write_numbers
 from replaylab.plotting.svg import style
 from replaylab.watch.grid import Grid
@@ -61,9 +62,10 @@ def visit_map(visits: Mapping[str, npt.ArrayLike], grid: Grid, *, unit: str = "v
     norm = LogNorm(low, high if high > low else 10 * low)
     with style():
         figure, axes = _panels(len(panels), grid)
+        room = max(72 * figure.get_figwidth() - 100, 160) / (len(axes) if grid.shape[1] <= grid.shape[0] else 1)
         for ax, (name, counts) in zip(axes, panels.items(), strict=True):
             _paint(ax, np.where(counts > 0, counts, np.nan), counts, grid, norm)
-            ax.set_title(name)
+            ax.set_title(shortened(name, room, 12.5), parse_math=False)
         _colour_bar(figure, axes, norm, unit)
         return figure
 

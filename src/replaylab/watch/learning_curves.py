@@ -58,15 +58,19 @@ def learning_curves(
     with style():
         figure = Figure(figsize=(760 / 72, 350 / 72), layout="constrained")
         ax = figure.subplots()
-        longest = 1
+        longest, means = 1, []
         for name, values in returns.items():
             smooth = ewma(np.atleast_2d(checked(f"returns[{name!r}]", values, reals("N"))), span)
             episodes, line_style = np.arange(1, smooth.shape[1] + 1), chosen[name]
             longest = max(longest, len(episodes))
             if len(smooth) > 1:
                 ax.plot(episodes, smooth.T, "-", color=line_style.light, lw=0.6, alpha=0.3)
-            ax.plot(episodes, smooth.mean(0), linestyle=line_style.dashes, color=line_style.light, lw=2.4, label=name)
+            ax.plot(episodes, smooth.mean(0), linestyle=line_style.dashes, color=line_style.light, lw=2.4)
+            means.append(ax.lines[-1])
         ax.set(xlim=(0, longest), xlabel="episode", ylabel=f"{unit}, moving average (span {span:g})")
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        figure.legend(loc="outside upper left", ncols=4, handlelength=2.2)
+        keys = [str(i) for i in range(len(names))]  # matplotlib leaves out names that begin with _
+        legend = figure.legend(means, keys, loc="outside upper left", ncols=4, handlelength=2.2)
+        for entry, name in zip(legend.get_texts(), names, strict=True):
+            entry.set(text=name, parse_math=False)
         return figure

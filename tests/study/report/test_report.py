@@ -252,3 +252,22 @@ def test_without_figure_files_the_page_has_the_figures_and_no_links_to_them(tmp_
     assert 'href="figures/' not in page
     assert 'href="figures/' in found.report(tmp_path / "whole").read_text()
     assert page.count("<svg") > 5
+
+
+def test_what_an_earlier_page_showed_and_this_one_does_not_goes(tmp_path):
+    contrast = {"question": "?", "weights": {"uniform": 1.0, "none": -1.0}, "name": "replay"}
+    more = {"seeds": 10, "population": 5, "strategies__none": {"type": "online"}}
+    asked = study(tmp_path, **more, contrasts=[contrast])
+    pretend(asked, 30.0)
+    asked.report()
+    folder = asked.folder
+    (folder / "figures" / "mine.svg").write_text("")
+    before = {path for name in ("figures", "tables") for path in (folder / name).iterdir()}
+    page = (folder / "report.html").read_text()
+    stale = [folder / "figures" / "contrasts_gone.svg", folder / "tables" / "gone.csv"]
+    for path in stale:
+        path.write_text("")
+        page += f'<a href="{path.parent.name}/{path.name}">'
+    (folder / "report.html").write_text(page + '<a href="figures/../settings.json"><a href="tables/../../x">')
+    asked.report()
+    assert {path for name in ("figures", "tables") for path in (folder / name).iterdir()} == before

@@ -77,7 +77,7 @@ def _overlay(cell: CellCurves, title: str, styles: dict[str, LineStyle], unit: s
     figure, axes = new_panel(SMALL, 170) if small else new_panel(MEDIUM, 280, left=66, bottom=44)
     for curve, band in cell:
         _draw(axes, curve.steps, band, styles[curve.strategy])
-    _title(axes, title)
+    _title(axes, shortened(title, SMALL - 60 if small else MEDIUM - 80, 12.5))
     _time_frame(axes, _last_step(cell))
     if not small:
         write(figure, time, 66, 270, color=palette.MUTED)

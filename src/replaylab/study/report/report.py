@@ -5,6 +5,7 @@ It reads the study's folder alone and never imports the training code. The same 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -102,10 +103,22 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
         methods=methods.of(study),
     )
     path = out / "report.html"
+    _remove_left_over(path, html)
     write_text(path, html)
     if out.resolve() == study.folder.resolve():
         earlier_reports.note(study, earlier_reports.seeds_of(curves))
     return path
+
+
+_LINKED = re.compile(r'(?:href|src)="((?:figures|tables)/[\w.-]+)"')
+
+
+def _remove_left_over(page: Path, html: str) -> None:
+    """Remove the files that the page of before links to and the one of now does not, such as a dropped contrast's."""
+    if page.exists():
+        before = page.read_text(encoding="utf-8", errors="replace")
+        for name in set(_LINKED.findall(before)).difference(_LINKED.findall(html)):
+            (page.parent / name).unlink(missing_ok=True)
 
 
 def _picture(
