@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -183,12 +184,14 @@ class BoundReplay {
     nb::object blocks(nb::handle ids, bool first_alone) {
         const auto flat = read_ids(ids, replicas_);
         const std::int64_t width = first_alone ? 1 : replay_->assembly().config().stride;
-        char* data;
-        nb::object made = id_.target(joined(flat.dims, {width}), nb::none(), data);
-        const WithoutGil no_gil;
-        replay_->blocks(flat.data, flat.size / replay_->replicas(), width,
-                        reinterpret_cast<std::int64_t*>(data));
-        return made;
+        return int64s(joined(flat.dims, {width}), [&](std::int64_t* out) {
+            replay_->blocks(flat.data, flat.size / replay_->replicas(), width, out);
+        });
+    }
+
+    nb::object streams(nb::handle ids) {
+        const auto flat = read_ids(ids, replicas_);
+        return int64s(flat.dims, [&](std::int64_t* out) { replay_->streams(flat.data, flat.size, out); });
     }
 
     nb::tuple next_steps() const {
@@ -391,27 +394,18 @@ class BoundReplay {
         for (std::size_t f = 0; f < shown(); ++f) put(fields_[f], assembly.axes(f), targets[f]);
         std::vector<std::int64_t> axes;
         if (config.length > 0) axes.push_back(assembly.steps());
-        char* data;
-        if (config.n_step > 0 && !assembly.inner()) {
-            put(discount_, axes, data);
-            extra.discount = reinterpret_cast<float*>(data);
-        }
-        if (config.n_step > 0) {
-            put(steps_, axes, data);
-            extra.n_steps = reinterpret_cast<std::int64_t*>(data);
-        }
-        if (config.length > 0) {
-            put(mask_, axes, data);
-            extra.mask = reinterpret_cast<bool*>(data);
-        }
-        if (shown() == 0) {  // the rows are elsewhere
-            put(slot_, {}, data);
-            extra.slots = reinterpret_cast<std::int64_t*>(data);
-        }
-        if (config.strategy != Strategy::none) {
-            put(relabelled_, {}, data);
-            extra.relabelled = reinterpret_cast<bool*>(data);
-        }
+        const auto further = [&](bool there, const FieldBorder& field, const auto& own, auto*& target) {
+            if (!there) return;
+            char* data;
+            put(field, own, data);
+            target = reinterpret_cast<std::remove_reference_t<decltype(target)>>(data);
+        };
+        const std::vector<std::int64_t> none;
+        further(config.n_step > 0 && !assembly.inner(), discount_, axes, extra.discount);
+        further(config.n_step > 0, steps_, axes, extra.n_steps);
+        further(config.length > 0, mask_, axes, extra.mask);
+        further(shown() == 0, slot_, none, extra.slots);  // the rows are elsewhere
+        further(config.strategy != Strategy::none, relabelled_, none, extra.relabelled);
     }
 
     // The column of this name, looked for first at the place it would have in the declared order.
@@ -459,6 +453,15 @@ class BoundReplay {
         return made;
     }
 
+    template <typename Fill>
+    nb::object int64s(const std::vector<std::int64_t>& dims, const Fill& fill) const {
+        char* data;
+        nb::object made = id_.target(dims, nb::none(), data);
+        const WithoutGil no_gil;
+        fill(reinterpret_cast<std::int64_t*>(data));
+        return made;
+    }
+
     // A view of the rows themselves (`columns`) is copied before they are written to.
     void copy_own(Input& input, std::int64_t bytes) const {
         if (replay_->rows().holds(input.data, bytes)) input.copy();
@@ -484,15 +487,10 @@ class BoundReplay {
 
     std::int64_t replicas_, num_envs_;
     std::size_t numbers_;  // of a sampler that change over a run
-    FieldBorder discount_ = float32_field("discount");
-    FieldBorder steps_ = int64_field("n_steps");
-    FieldBorder mask_ = bool_field("mask");
-    FieldBorder relabelled_ = bool_field("relabelled");
-    FieldBorder weight_ = float32_field("weight");
-    FieldBorder probability_ = float64_field("probability");
-    FieldBorder id_ = int64_field("id");
-    FieldBorder slot_ = int64_field("slot");
-    FieldBorder where_ = bool_field("where");
+    FieldBorder discount_ = float32_field("discount"), steps_ = int64_field("n_steps");
+    FieldBorder mask_ = bool_field("mask"), relabelled_ = bool_field("relabelled");
+    FieldBorder weight_ = float32_field("weight"), probability_ = float64_field("probability");
+    FieldBorder id_ = int64_field("id"), slot_ = int64_field("slot"), where_ = bool_field("where");
     std::unique_ptr<Replay> replay_;
     Heir heir_;
 };

@@ -195,6 +195,8 @@ void bind_calls(ReplayClass& replay) {
                      "dict[str, typing.Any]"))
         .def("blocks", &BoundReplay::blocks, nb::arg("ids").none(), nb::arg("first_alone"),
              nb::sig("def blocks(self, ids: object, first_alone: bool) -> numpy.typing.NDArray[numpy.int64]"))
+        .def("streams", &BoundReplay::streams, nb::arg("ids").none(),
+             nb::sig("def streams(self, ids: object) -> numpy.typing.NDArray[numpy.int64]"))
         .def("clear", &BoundReplay::clear)
         .def("next_steps", &BoundReplay::next_steps,
              nb::sig("def next_steps(self) -> tuple[numpy.typing.NDArray[numpy.bool_], "

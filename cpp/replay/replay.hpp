@@ -105,6 +105,10 @@ class Replay {
     // of 1: of the oldest alone, else the stride.
     void blocks(const std::int64_t* ids, std::int64_t n, std::int64_t width, std::int64_t* out);
 
+    // Of rows outside, and one replica: the environment that each stored step is of, as its writer × E + e,
+    // or −1 where the row has gone to a newer step.
+    void streams(const std::int64_t* ids, std::int64_t n, std::int64_t* out) const;
+
     // Drops every step. Ids and random streams go on, and so do the episodes under way; samplers begin anew.
     bool clear();  // false: a save is on, wait for it
 

@@ -78,4 +78,10 @@ std::int64_t Replay::grown_nbytes(const ReplayConfig& config, std::int64_t strea
            (config.transforms.derived ? NextRows::grown_nbytes(config.capacity, row_nbytes(config)) : 0);
 }
 
+void Replay::streams(const std::int64_t* ids, std::int64_t n, std::int64_t* out) const {
+    const auto turn = turns_.take();
+    MappedRows::Step step;
+    for (std::int64_t k = 0; k < n; ++k) out[k] = outside_->find(0, ids[k], step) ? step.stream : -1;
+}
+
 }  // namespace replaylab

@@ -65,6 +65,7 @@ class Permuted : public Prioritized {
         for (std::int64_t leaf = 0; leaf < filled_; ++leaf) {
             const std::int64_t slot = shown(leaf);
             if (slot < 0 || slot >= filled_ || leaf_of(slot) != leaf) return false;
+            if (in_rounds_ && slot / width_ != leaf / width_) return false;  // of fewer bins
         }
         return true;
     }

@@ -26,7 +26,8 @@ class Recency : public Sampler {
     void finish(const Ring&, const std::int64_t*, std::int64_t) override { update_ = update_ % burst_ + 1; }
     void visit(StateVisitor& state) override {
         state.visit("update", update_);
-        state.must(update_ >= 1 && update_ <= burst_, "update");
+        state.must(update_ >= 1 && update_ <= StateVisitor::kMost, "update");
+        update_ = (update_ - 1) % burst_ + 1;  // it may have been one of a longer burst
     }
     void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t, const double* eta,
              double* out) const override {

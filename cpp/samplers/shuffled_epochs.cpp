@@ -1,6 +1,7 @@
 // Shuffled epochs: every step stored when an epoch begins comes exactly once in it, in random order.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "indexes/sequence_blocks.hpp"
@@ -28,12 +29,14 @@ class ShuffledEpochs : public Sampler {
 
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled,
               const Draw& out) override {
+        take_back();
         planned_ = epoch_;
         for (std::int64_t k = 0; k < batch;) {
             if (planned_.place == planned_.members) planned_ = Epoch{planned_.number + 1, 0, ring.size()};
             const auto left = static_cast<std::uint64_t>(planned_.members - planned_.place);
             const std::int64_t pick = planned_.place + static_cast<std::int64_t>(random.below(left));
             std::swap(at(order_, planned_.place), at(order_, pick));
+            swapped_.emplace_back(planned_.place, pick);
             const std::int64_t slot = at(order_, planned_.place++);
             const bool begun = planned_.number == epoch_.number;
             if (begun ? at(past_, slot) == epoch_.number : !stands_for_row(ring, slot)) continue;
@@ -52,6 +55,7 @@ class ShuffledEpochs : public Sampler {
         for (std::int64_t k = n - planned_.rows; k < n; ++k) at(past_, slots[k]) = planned_.number;
         epoch_ = planned_;
         epoch_.rows = 0;
+        swapped_.clear();
     }
 
     void stored(const Ring&, Random&, const std::int64_t* slots, std::int64_t n) override {
@@ -63,6 +67,7 @@ class ShuffledEpochs : public Sampler {
     }
 
     void visit(StateVisitor& state) override {
+        take_back();
         state.visit("order", order_);
         state.visit("past", past_);
         state.visit("number", epoch_.number);
@@ -114,11 +119,19 @@ class ShuffledEpochs : public Sampler {
         std::int64_t rows = 0;     // it gives to the batch being drawn
     };
 
+    // The order as it was before a draw that nothing came of: one that others' steps overtook, or that
+    // failed.
+    void take_back() {
+        for (; !swapped_.empty(); swapped_.pop_back())
+            std::swap(at(order_, swapped_.back().first), at(order_, swapped_.back().second));
+    }
+
     bool is_due(std::int64_t slot) const { return slot < epoch_.members && at(past_, slot) != epoch_.number; }
 
     std::vector<std::int64_t> order_;  // a permutation of the slots
     std::vector<std::int64_t>
         past_;  // by slot: the epoch in which its step came, was overwritten, or has no part
+    std::vector<std::pair<std::int64_t, std::int64_t>> swapped_;  // places, since the last batch was finished
     Epoch epoch_, planned_;
     std::int64_t left_ = 0;  // steps of the epoch still due
 };

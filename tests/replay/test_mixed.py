@@ -250,3 +250,11 @@ class TestRefusals:
 def test_repr():
     assert repr(MixedReplay([buffer(3), buffer(3)])).startswith("MixedReplay(0.5 of ReplayBuffer(3 of 30 steps")
     assert MixedReplay([buffer(3, Uniform()), buffer(3)], (1, 3)).shares == (0.25, 0.75)
+
+
+def test_a_queue_gives_nothing_where_another_buffer_refuses():
+    queue, prioritized = buffer(6, Queue()), buffer(6, Prioritized())  # β's schedule asks for progress
+    for mixed in (MixedReplay((queue, prioritized)), MixedReplay((prioritized, queue))):
+        with pytest.raises(ConfigError, match="progress"):
+            mixed.sample(4)
+    assert queue.sample(2).id.tolist() == [0, 1]

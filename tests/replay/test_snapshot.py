@@ -13,7 +13,7 @@ import pytest
 
 from replaylab.errors import SnapshotError
 from replaylab.files import manifest as manifest_file
-from replaylab.replay import CustomSampler, Field, Prioritized, ReplayBuffer, Uniform
+from replaylab.replay import CustomSampler, Field, Permuted, Prioritized, Recency, ReplayBuffer, Uniform
 from tests.replay.laws.test_conformance import SAMPLERS
 
 FIELDS = {
@@ -302,3 +302,29 @@ def test_saving_takes_no_second_buffer(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.05 * buffer.nbytes
+
+
+def test_a_burst_that_is_shorter_goes_on_where_it_is(tmp_path):
+    made = ReplayBuffer(20, {"x": Field()}, sampler=Recency(eta=0.99, least=1, burst=10), seed=0)
+    made.extend(x=np.arange(20.0))
+    for _ in range(7):
+        made.sample(2)
+    made.save(tmp_path / "a")
+    again = ReplayBuffer.load(tmp_path / "a", sampler=Recency(eta=0.99, least=1, burst=5))
+    fresh = ReplayBuffer(20, {"x": Field()}, sampler=Recency(eta=0.99, least=1, burst=5), seed=0)
+    fresh.extend(x=np.arange(20.0))
+    for _ in range(2):
+        fresh.sample(2)  # the eighth update of ten is as the third of five
+    np.testing.assert_array_equal(again.probabilities(range(20)), fresh.probabilities(range(20)))
+
+
+def test_a_permutation_without_bins_is_none_with_bins(tmp_path):
+    for bins, to in ((1, 5), (5, 1), (5, 5)):
+        made = ReplayBuffer(100, {"x": Field()}, sampler=Permuted(beta=0.5, bins=bins), seed=0)
+        made.extend(x=np.arange(100.0))
+        made.save(tmp_path / f"{bins}")
+        if to > bins:
+            with pytest.raises(SnapshotError):
+                ReplayBuffer.load(tmp_path / f"{bins}", sampler=Permuted(beta=0.5, bins=to))
+        else:
+            ReplayBuffer.load(tmp_path / f"{bins}", sampler=Permuted(beta=0.5, bins=to))

@@ -142,7 +142,8 @@ class Episodic(Rows):
         An episode ends where it terminated or was truncated, and where the environment's next step does not begin with
         the observation that this one led to. The oldest one lacks the steps that were overwritten; the newest may not
         have ended. With `num_envs` E the steps of environment e are those of id e modulo E, as they are where no call
-        of `add` left any out. The buffer must not be added to meanwhile.
+        of `add` left any out; in a storage they are those that were added as its, process by process. The buffer must
+        not be added to meanwhile.
 
         Raises:
             FieldError: A field is missing: ``obs`` and ``next_obs``, declared alike, ``terminated`` and ``truncated``.
@@ -154,14 +155,15 @@ class Episodic(Rows):
                 f"`episodes` needs one line of steps, but the buffer has (replicas={self.replicas}, retention="
                 f"{self.retention}); use get(ids)"
             )
-        if envs > 1 and self.autoreset == "next_step":
+        if envs > 1 and self.autoreset == "next_step" and self.storage is None:
             raise ConfigError(
                 "`episodes` needs to know whose each step is, which ids do not tell where environments reset "
                 'themselves in the next step (autoreset="next_step"); use get(ids)'
             )
         (ids,) = stored_ids(self)
-        for env in range(envs):
-            line = ids[ids % envs == env]
+        whose = ids % envs if self.storage is None else self._core.streams(ids)
+        for env in np.unique(whose[whose >= 0]):
+            line = ids[whose == env]
             held: list[dict[str, Any]] = []
             for start in range(0, len(line), BLOCK):
                 rows = self._core.gather(line[start : start + BLOCK + 1], False)

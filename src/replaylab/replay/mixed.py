@@ -15,6 +15,7 @@ from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import flatten
 from replaylab.replay.protocols import Replay, SamplerReplay
 from replaylab.replay.samplers.mixture import split_rows
+from replaylab.replay.samplers.online import Queue
 
 
 class MixedReplay:
@@ -103,8 +104,8 @@ class MixedReplay:
             if len(self._buffers[j]) == 0:
                 raise EmptyBufferError(f"buffer {j} of the MixedReplay is empty; add at least one step before sampling")
         # What cannot be drawn raises first, so that no other buffer gives rows, as a queue does once, for nothing.
-        lacking_first = sorted(asked, key=lambda j: _can_sample(self._buffers[j], asked[j]))
-        drawn = {j: self._buffers[j].sample(asked[j], progress=progress) for j in lacking_first}
+        order = sorted(asked, key=lambda j: (_can_sample(self._buffers[j], asked[j]), _gives_once(self._buffers[j])))
+        drawn = {j: self._buffers[j].sample(asked[j], progress=progress) for j in order}
         batches = {j: drawn[j] for j in asked}
         axis = 0 if self._buffers[0].replicas is None else 1
         rows = {j: batch.id.shape[axis] for j, batch in batches.items()}
@@ -201,6 +202,11 @@ def _rows(buffer: Replay, batch_size: int) -> int:
 def _can_sample(buffer: Replay, rows: int) -> bool:
     """Whether a buffer has enough for so many rows; of one that does not say, it may have."""
     return buffer.can_sample(rows) if isinstance(buffer, ReplayBuffer) else True
+
+
+def _gives_once(buffer: Replay) -> bool:
+    """Whether rows that were drawn in vain are gone."""
+    return isinstance(getattr(buffer, "sampler", None), Queue)
 
 
 def _gave_out(buffer: Replay, ids: npt.NDArray[np.int64]) -> bool:

@@ -20,4 +20,12 @@ class Eager(DQN):
         self.logger.record("train/unlisted", 1.0)
 
 
+class Annealed(DQN):
+    """Its discount changes as it goes."""
+
+    def _on_step(self):
+        super()._on_step()
+        self.gamma = min(0.99, self.num_timesteps / 1_000)
+
+
 NOTHING = 3

@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from replaylab.learners import SB3, Hook, TrainingConfig, train
 from replaylab.learners.api.protocols import Probed
+from replaylab.learners.api.random_streams import Stream, numbers
 from replaylab.learners.training.algorithm_run import with_replica
 from replaylab.replay import Batch, FrameStack, NStep, Prioritized, Uniform
 from tests.learners.sb3.test_sb3 import CARTPOLE, OWN, SMALL
@@ -51,6 +52,10 @@ def tensors(hook):
     return hook.model.replay_buffer._samples(Batch({name: column[0] for name, column in hook.batch.items()}), None)
 
 
+def first_draw(hook):
+    return numbers(hook.model.seed, Stream.MEASURES, 1, 0, 1)[0]
+
+
 def check(hook, target, values, loss, optimizer):
     """Hold a probe against targets (B, 1), values of each critic (B, 1), and a loss of each row."""
     weight = torch.from_numpy(hook.batch.weight[0])[:, None]
@@ -88,6 +93,7 @@ def test_td3_of_two_critics_and_n_step_returns(sampler):
     model = hook.model
     assert (batch.discounts < 0.75).any()
     with torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(first_draw(hook))
         noise = torch.empty_like(batch.actions).normal_(0, 0.2).clamp(-0.5, 0.5)
         actions = (model.actor_target(batch.next_observations) + noise).clamp(-1, 1)
         following = torch.cat(model.critic_target(batch.next_observations, actions), 1).min(1, keepdim=True)[0]
@@ -102,6 +108,7 @@ def test_sac_with_the_entropy_of_now():
     batch = tensors(hook)
     model = hook.model
     with torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(first_draw(hook))
         model.actor.action_log_prob(batch.observations)  # draws first, for the entropy's coefficient
         actions, log_prob = model.actor.action_log_prob(batch.next_observations)
         following = torch.cat(model.critic_target(batch.next_observations, actions), 1).min(1, keepdim=True)[0]
@@ -166,16 +173,42 @@ def test_stacks_of_observations():
     assert metrics.of("replay/td_error_percentile", seed=3)[1].size
 
 
-def test_an_update_of_ones_own_is_not_guessed():
+@pytest.mark.parametrize("name", ["Eager", "Annealed"])
+def test_an_update_of_ones_own_is_not_guessed(name):
     class Agents(Hook):
         def on_begin(self, run):
             self.probed = isinstance(run.agents, Probed)
 
     seen = Agents()
-    learner = SB3(f"{OWN}:Eager", arguments=CARTPOLE[2])
+    learner = SB3(f"{OWN}:{name}", arguments=CARTPOLE[2])
     config = TrainingConfig("CartPole-v1", learner, Prioritized(), 160, eval_every=None, measure_every=80)
     metrics = train(config, [0], [seen])
     assert not seen.probed
     names = {name.removeprefix("replay/") for name in metrics.columns["metric"]}
     assert "same_episode_share" in names
     assert not names & {"td_error_percentile", "effective_batch_size"}
+
+
+def test_each_batch_has_noise_of_its_own():
+    class Twice(Hook):
+        def on_end(self, run, over):
+            batch = run.replay.as_batch(np.arange(40, 72)[None])
+            self.errors = [run.agents.probe(batch).td_error for _ in range(2)]
+
+    hooks = [Twice(), Twice()]
+    for hook in hooks:
+        config = TrainingConfig("Pendulum-v1", SB3("TD3", arguments=PENDULUM), Uniform(), 80, eval_every=None)
+        train(config, [3], [hook])
+    assert (hooks[0].errors[0] != hooks[0].errors[1]).all()
+    np.testing.assert_array_equal(hooks[0].errors, hooks[1].errors)
+
+
+def test_a_batch_is_measured_once():
+    """Updates come after episodes of 200 steps, and moments every 25."""
+    arguments = PENDULUM | {"train_freq": [1, "episode"], "gradient_steps": 3, "buffer_size": 2_000}
+    _, metrics = probed("SAC", "Pendulum-v1", arguments, steps=1_300, measure_every=400)
+    steps, variance = metrics.of("replay/gradient_variance", seed=3)
+    assert steps.tolist() == [400, 800, 1_200]
+    assert (variance > 0).all()
+    _, metrics = probed("SAC", "Pendulum-v1", arguments, steps=1_300, measure_every=100)
+    assert "replay/gradient_variance" not in metrics.columns["metric"]  # one batch in each

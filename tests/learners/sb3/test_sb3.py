@@ -19,10 +19,17 @@ from replaylab.replay import FrameStack, NStep, Prioritized, Queue, RankBased, S
 OWN = f"{__package__}.own_algorithms"
 SMALL = {"policy_kwargs": {"net_arch": [8]}, "batch_size": 16, "buffer_size": 1_000}
 CARTPOLE = ("DQN", "CartPole-v1", SMALL | {"learning_starts": 60, "train_freq": 4})
-FROM_ONE = "FromOne-v0"
+OU = {"type": "ornstein_uhlenbeck", "sigma": 0.1}
+FROM_ONE, SEEN_FROM_ONE = "FromOne-v0", "SeenFromOne-v0"
 gym.register(
     FROM_ONE,
     lambda: gym.wrappers.TransformAction(gym.make("CartPole-v1"), lambda a: a - 1, gym.spaces.Discrete(2, start=1)),
+)
+gym.register(
+    SEEN_FROM_ONE,
+    lambda: gym.wrappers.TransformObservation(
+        gym.make("CliffWalking-v1"), lambda s: s + 1, gym.spaces.Discrete(48, start=1)
+    ),
 )
 PENDULUM = ("SAC", "Pendulum-v1", SMALL | {"learning_starts": 170})
 
@@ -172,6 +179,8 @@ class TestRefused:
             ({"arguments": {"policy_kwargs": {"activation_fn": "torch.nn:Tahn"}}}, "torch.nn has no 'Tahn'"),
             ({"algorithm": "TD3", "arguments": {"action_noise": {"type": "pink", "sigma": 1.0}}}, "type` must be"),
             ({"algorithm": "TD3", "arguments": {"action_noise": {"type": "normal"}}}, "sigma` must be"),
+            ({"algorithm": "TD3", "arguments": {"action_noise": OU | {"theta": "x"}}}, "action_noise.theta` must be"),
+            ({"algorithm": "SAC", "arguments": {"gamma": "a"}}, r"`arguments.gamma` must be in \[0, 1\], but got 'a'"),
         ],
     )
     def test_settings(self, given, message):
@@ -185,6 +194,11 @@ class TestRefused:
             ({"autoreset_mode": "NextStep"}, "`autoreset_mode` must be None with DQN"),
             ({"env_id": "Pendulum-v1"}, r"DQN cannot be made for Pendulum-v1 .*AssertionError: The algorithm only"),
             ({"env_id": FROM_ONE}, r"FromOne-v0 must count from 0 for DQN, .* but got Discrete\(2, start=1\); wrap"),
+            ({"env_id": SEEN_FROM_ONE}, r"observations of Seen.* must count from 0 for DQN, .*start=1\); wrap"),
+            (
+                {"learner": SB3("DQN", arguments={"n_steps": 2}), "transforms": [NStep(3, gamma=0.99)]},
+                r"`arguments.n_steps` of DQN must be 3, as NStep\(3\) .* says, but got 2; leave one of them out",
+            ),
             ({"held_out": 4}, r"`held_out` needs Q\(s, a\), which SB3 does not have; leave it out"),
             ({"visits": True}, "`visits` are counted of Discrete observations"),
             ({"transforms": [FrameStack(2)]}, r"`transforms` must be NStep, FrameStack\(stacked_input=True\)"),

@@ -1,6 +1,7 @@
 """An algorithm of one's own that shows what it replays, and what its TD errors are."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ class Evaluated(Shown):
 @dataclass(frozen=True)
 class Own:
     kind: type
-    fed: float | None = None
+    fed: Any = None
 
     def train(self, run):
         env, model = run.make_env(), self.kind(run.seed)
@@ -60,7 +61,7 @@ class Own:
             model.newest_batch = model.replay.sample(8)
             run.drawn(model.newest_batch)
             if self.fed is not None:
-                model.newest_td_error = np.full(8, self.fed)
+                model.newest_td_error = self.fed if np.ndim(self.fed) else np.full(8, self.fed)
 
     def early(self):
         return self, 1
@@ -104,3 +105,17 @@ def test_one_that_shows_nothing():
 
     with pytest.raises(ConfigError, match="`measure_every` must be None with Hidden, which does not show what it rep"):
         measured(Hidden(Shown))
+
+
+def test_what_is_said_wrongly():
+    with pytest.raises(ConfigError, match=r"`newest_td_error` of Evaluated must have .* 8 rows .* has shape \(7,\)"):
+        measured(Own(Evaluated, fed=np.ones(7)))
+
+    class Pair(Evaluated):
+        def probe(self, batch):
+            return batch.obs[..., 0], batch.obs[..., 0]
+
+    with pytest.raises(ConfigError, match=r"`probe` of Pair must return a Probe with `td_error` \(1, 8\), .* but got"):
+        measured(Own(Pair))
+    with pytest.raises(ConfigError, match=r"`measure_every` .*must be 2 or more steps"):
+        measured(Own(Shown), measure_every=1)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from replaylab.arguments import NOT_NEGATIVE, checked, one_of, shown
+from replaylab.arguments import FRACTION, NOT_NEGATIVE, checked, one_of, shown
 from replaylab.errors import ConfigError, MissingExtraError
 
 NAMED = {
@@ -214,7 +214,12 @@ def _check_tables(given: Mapping[str, Any]) -> None:
         made = noise if isinstance(noise, Mapping) else {}
         checked("arguments.action_noise.type", made.get("type"), one_of(*NOISES))
         checked("arguments.action_noise.sigma", made.get("sigma"), NOT_NEGATIVE)
-        _check_keys("action_noise", made, {"type", "sigma"} | ({"theta", "dt"} if made["type"] != "normal" else set()))
+        further = set() if made["type"] == "normal" else {"theta", "dt"}
+        _check_keys("action_noise", made, {"type", "sigma"} | further)
+        for key in sorted(further & set(made)):
+            checked(f"arguments.action_noise.{key}", made[key], NOT_NEGATIVE)
+    if "gamma" in given:
+        checked("arguments.gamma", given["gamma"], FRACTION)
     rate = given.get("learning_rate")
     if isinstance(rate, Mapping):
         schedule_of(rate)

@@ -11,12 +11,13 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 
-from replaylab.integrations.sb3 import WithPriorities
 from replaylab.learners.api.protocols import Probe, each
-from replaylab.learners.api.random_streams import global_streams_kept
-from replaylab.learners.sb3 import algorithms
+from replaylab.learners.api.random_streams import Stream, global_streams_kept, numbers
 from replaylab.learners.sb3.handed import hand_buffer
 from replaylab.replay import Batch
+
+_KNOWN = {"stable_baselines3", "sb3_contrib", "replaylab", "abc", "builtins"}
+"""Packages whose classes have no further state that an update goes by."""
 
 
 class DryUpdates:
@@ -37,21 +38,24 @@ class DryUpdates:
         self._buffer.always = True
         self._optimizer = _critics(again)
         self._optimizer.register_step_pre_hook(self._stop)
+        self._probes = 0
 
     @staticmethod
     def known_of(model: OffPolicyAlgorithm) -> bool:
-        """Return whether a model's `train` is one of the library's own, of which all that matters is known."""
-        own = next(one for one in type(model).__mro__ if "train" in vars(one) and one is not WithPriorities)
-        return own.__name__ in algorithms.NAMED and own is algorithms.find(own.__name__)
+        """Return whether all that a model's update goes by is known: its class is the library's own."""
+        return all(one.__module__.partition(".")[0] in _KNOWN for one in type(model).__mro__)
 
     def probe(self, model: OffPolicyAlgorithm, batch: Batch) -> Probe:
         """Return what an update of a model from a batch (1, B, ...) would see and do to its critics.
 
-        |δ| of a row is the mean over critics, as it is fed back; its sign is that of their mean.
+        What an update draws, such as next actions, is drawn anew for each. |δ| of a row is the mean over critics, as it
+        is fed back; its sign is that of their mean.
         """
         rows = Batch({name: each(lambda part: part[0], column) for name, column in batch.items()})
         self._buffer.hand.batch = rows
+        self._probes += 1
         with global_streams_kept():
+            torch.manual_seed(numbers(model.seed or 0, Stream.MEASURES, 1, 0, self._probes)[0])
             self._follow(model)
             try:
                 self._again.train(gradient_steps=1, batch_size=len(rows.id))

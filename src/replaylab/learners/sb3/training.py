@@ -66,6 +66,13 @@ def _check(learner: SB3, configuration: TrainingConfig) -> None:
     for setting in ("autoreset_mode", "make_replay"):
         if (value := getattr(configuration, setting)) is not None:
             raise ConfigError(f"`{setting}` must be None with {name}, which has its own, but got {shown(value)}")
+    own = learner.arguments.get("n_steps", 1)
+    for one in configuration.transforms:
+        if isinstance(one, NStep) and own not in (1, one.steps):
+            raise ConfigError(
+                f"`arguments.n_steps` of {name} must be {one.steps}, as NStep({one.steps}) among the transforms says, "
+                f"but got {shown(own)}; leave one of them out"
+            )
 
 
 def _model(learner: SB3, run: SeedRun) -> OffPolicyAlgorithm:
@@ -123,13 +130,23 @@ def model_of(
             f"{learner.algorithm} cannot be made for {configuration.env_id} with these `arguments`: "
             f"{type(error).__name__}: {error}"
         ) from error
-    actions = made.action_space
-    if learner.algorithm in algorithms.NAMED and isinstance(actions, gym.spaces.Discrete) and actions.start != 0:
+    actions, seen = made.action_space, made.observation_space
+    if learner.algorithm in algorithms.NAMED and _counts_otherwise(actions):
         raise ConfigError(
             f"actions of {configuration.env_id} must count from 0 for {learner.algorithm}, which takes them for places "
             f"in its network's output, but got {actions}; wrap the environment, or take another learner"
         )
+    if any(map(_counts_otherwise, seen.values() if isinstance(seen, gym.spaces.Dict) else [seen])):
+        raise ConfigError(
+            f"observations of {configuration.env_id} must count from 0 for {learner.algorithm}, which takes them for "
+            f"places among its network's inputs, but got {seen}; wrap the environment, or take another learner"
+        )
     return made
+
+
+def _counts_otherwise(space: gym.Space[Any]) -> bool:
+    """Whether a space's numbers stand for cases, the first of which is not 0."""
+    return isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete) and bool(np.any(space.start))
 
 
 def _made(name: str, value: Any) -> Any:

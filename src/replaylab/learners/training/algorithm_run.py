@@ -106,6 +106,7 @@ class AlgorithmRun:
         self._own, self._looked = own, 0
         self._hearing = [one.on_draw for one in own if type(one).on_draw is not Hook.on_draw]
         self._model: TrainedModel | None = None
+        self._measured: npt.NDArray[np.int64] | None = None  # rows of the batch that was looked at last
         self._waiting = False  # for what follows the last step
         self._made: list[gym.Env[Any, Any]] = []
 
@@ -218,11 +219,18 @@ class AlgorithmRun:
 
     def _measure(self, measures: BatchMeasures, model: ReplayedModel) -> None:
         batch = model.newest_batch
-        if batch is None:
-            return
+        if batch is None or (self._measured is not None and np.array_equal(batch.id, self._measured)):
+            return  # nothing was learned since
+        self._measured = batch.id
         rows = with_replica(batch)
         fed = model.newest_td_error if isinstance(model, ProbedModel) else None
-        self.recorder.latest = (Update(np.full(rows.id.shape, np.nan) if fed is None else fed[None]), rows)
+        given = np.full(rows.id.shape[1], np.nan) if fed is None else np.asarray(fed)
+        if given.shape != rows.id.shape[1:]:
+            raise ConfigError(
+                f"`newest_td_error` of {type(model).__name__} must have a number for each of the {rows.id.shape[1]} "
+                f"rows of `newest_batch`, but has shape {given.shape}"
+            )
+        self.recorder.latest = (Update(given[None]), rows)
         measures.after_learning(self)
 
 

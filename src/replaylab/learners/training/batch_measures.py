@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gymnasium import Space
 
 from replaylab import measures
+from replaylab.arguments import shown
 from replaylab.errors import ConfigError
 from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
 from replaylab.learners.api.observations import Inputs
@@ -183,8 +184,8 @@ def _of_law(kept: list[Kept]) -> Numbers:
     unknown = np.where(np.isnan(law), np.nan, 0.0)  # of samplers without a law
     surprise = -np.log(law, out=unknown, where=law > 0).mean(2)
     even = np.log(np.maximum(_joined(one["size"] for one in kept), 2))
-    return {
-        "law_evenness": (surprise / even).mean(1),
+    known: Numbers = {} if np.isnan(surprise).all() else {"law_evenness": (surprise / even).mean(1)}
+    return known | {
         "weight_effective_size": measures.effective_sample_size(weight).mean(1),
         "drawn_age_mean": _joined(one["age"] for one in kept).mean((1, 2)),
     }
@@ -198,13 +199,29 @@ def _of_use(replay: InspectableReplay) -> Numbers:
     }
 
 
+def _probed(agents: Probed, batch: Batch) -> Probe:
+    """Return a probe of a batch.
+
+    Raises:
+        ConfigError: The agents return something else.
+    """
+    probe, shape = agents.probe(batch), batch.id.shape
+    fits = isinstance(probe, Probe) and np.shape(probe.td_error) == shape and np.shape(probe.gradient)[:1] == shape[:1]
+    if not fits or np.ndim(probe.gradient) != 2:
+        raise ConfigError(
+            f"`probe` of {type(agents).__name__} must return a Probe with `td_error` {shape}, one a row, and "
+            f"`gradient` ({shape[0]}, P), but got {shown(probe)}"
+        )
+    return probe
+
+
 def _of_probes(kept: list[Kept], agents: Probed) -> Numbers:
     """By the parameters of now: TD errors, and how far the batches' mean gradients lie apart."""
     errors: dict[str, list[npt.NDArray[Any]]] = {"drawn": [], "uniform": []}
 
     def gradients(which: str) -> Iterable[npt.NDArray[Any]]:
         for one in kept:
-            probe: Probe = agents.probe(Batch(one[which]))
+            probe = _probed(agents, Batch(one[which]))
             errors[which].append(probe.td_error)
             yield probe.gradient
 

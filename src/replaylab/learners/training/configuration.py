@@ -112,6 +112,14 @@ def _period(value: Any) -> int | None:
     return None if value is None else whole(0)(value) or None
 
 
+def _rounds(value: Any) -> int | None:
+    """A period of two steps or more, as a round compares two moments at least; None or 0: never."""
+    period = _period(value)
+    if period == 1:
+        raise Unfit("2 or more steps, as a round of measures compares two moments at least, or None")
+    return period
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """What is trained, and what is recorded of it: all that `train` needs besides the seeds.
@@ -163,7 +171,7 @@ class TrainingConfig:
     )
     env_options: Mapping[str, Any] | None = _setting(_options, None)
     autoreset_mode: str | AutoresetMode | None = _setting(optional(_mode), None)
-    measure_every: int | None = _setting(_period, None, InStudy("measures", "every", int, 2_500))
+    measure_every: int | None = _setting(_rounds, None, InStudy("measures", "every", int, 2_500))
     make_replay: Callable[..., Replay] | None = _setting(optional(function("what the replay is to store")), None)
 
     eval_every: int | None = _setting(COUNT, 5_000, InStudy("evaluation", "every", int, least=1), decides=False)
