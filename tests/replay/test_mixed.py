@@ -257,4 +257,12 @@ def test_a_queue_gives_nothing_where_another_buffer_refuses():
     for mixed in (MixedReplay((queue, prioritized)), MixedReplay((prioritized, queue))):
         with pytest.raises(ConfigError, match="progress"):
             mixed.sample(4)
-    assert queue.sample(2).id.tolist() == [0, 1]
+    named = {name: Field() for name in ("obs", "reward", "next_obs")} | {
+        name: Field((), np.bool_) for name in ("terminated", "truncated")
+    }
+    further, other = (ReplayBuffer(9, named, sampler=Queue(), transforms=one) for one in ((), [NStep(2)]))
+    for part in (further, other):
+        part.extend(**{name: np.zeros(6, one.dtype) for name, one in named.items()})
+    with pytest.raises(FieldError, match="use equal transforms"):
+        MixedReplay((further, other)).sample(4)
+    assert [part.sample(2).id.tolist() for part in (queue, further, other)] == [[0, 1]] * 3

@@ -59,6 +59,7 @@ class MixedReplay:
         if not sum(given.tolist()) < math.inf:
             raise ConfigError(f"`shares` must be numbers whose sum is finite, but got {shares!r}")
         self._shares = tuple((given / math.fsum(given)).tolist())
+        self._alike = False  # whether their columns were looked at
         first = self._buffers[0]
         for j, buffer in enumerate(self._buffers):
             if dict(flatten(buffer.fields)) != dict(flatten(first.fields)):
@@ -103,6 +104,7 @@ class MixedReplay:
         for j in asked:
             if len(self._buffers[j]) == 0:
                 raise EmptyBufferError(f"buffer {j} of the MixedReplay is empty; add at least one step before sampling")
+        self._check_columns()
         # What cannot be drawn raises first, so that no other buffer gives rows, as a queue does once, for nothing.
         order = sorted(asked, key=lambda j: (_can_sample(self._buffers[j], asked[j]), _gives_once(self._buffers[j])))
         drawn = {j: self._buffers[j].sample(asked[j], progress=progress) for j in order}
@@ -116,6 +118,17 @@ class MixedReplay:
             columns["source"] = np.full(batch.id.shape, j, np.int64)
             batches[j] = Batch(columns)
         return Batch(_joined("", list(batches.values()), axis))
+
+    def _check_columns(self) -> None:
+        """Raise `FieldError`, before anything is drawn for the first time, where transforms make different columns."""
+        if self._alike:
+            return
+        replicas = self._buffers[0].replicas
+        none = np.empty((0,) if replicas is None else (replicas, 0), np.int64)
+        shown = [buffer.as_batch(none) for buffer in self._buffers if isinstance(buffer, ReplayBuffer)]
+        if shown:
+            _joined("", shown, 0 if replicas is None else 1)
+        self._alike = True
 
     def update_priorities(
         self,
