@@ -1,5 +1,7 @@
 """A run without a number is no evidence: it is refused where tests and intervals are made of runs."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,24 @@ def test_means_of_runs_without_a_number_are_none():
 def test_families_with_an_infinite_value_are_refused(call):
     with pytest.raises(NonFiniteError, match="one is infinite"):
         call([[1.0, np.inf], [2.0, 3.0], [3.0, 4.0]])
+
+
+def test_a_band_beside_infinite_runs():
+    """Without one warning; what is finite is the quantile of the resamples, the others next to it."""
+    values = np.array(
+        [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0], [4.0, 4.0], [5.0, 5.0], [6.0, 6.0], [7.0, 7.0], [np.inf, 8.0]]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        band = st.curve_band(values, seed=3)
+    plain = st.curve_band(values[:, 1:], seed=3)
+    np.testing.assert_array_equal(
+        (band.estimate[1], band.low[1], band.high[1]), np.ravel((plain.estimate, plain.low, plain.high))
+    )
+    assert band.estimate[0] == 4.5
+    assert 1.5 < band.low[0] < 3.5
+    assert band.high[0] == np.inf
+    draws = np.random.default_rng(3).integers(0, 8, size=(2_000, 8))
+    brute = np.sort(values[draws, 0], axis=1)[:, 2:6].mean(1)
+    assert np.isinf(brute).mean() > 0.025
+    assert band.low[0] in brute

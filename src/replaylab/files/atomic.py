@@ -75,7 +75,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         StorageError: it cannot be written.
     """
-    temporary = path.parent / f".{uuid4().hex}{UNFINISHED}"  # shorter than any name that has to fit
+    temporary = path.parent / f".{uuid4().hex[:16]}-{os.getpid()}{UNFINISHED}"  # shorter than any name that has to fit
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, temporary):

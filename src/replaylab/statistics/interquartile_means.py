@@ -193,10 +193,13 @@ def _resampled_iqms(values: Floats, draws: NDArray[np.int64]) -> Floats:
     counts = every.reshape(draws.shape).T.astype(np.float64, order="C")
     order = np.argsort(values, axis=0)
     ordered = np.take_along_axis(values, order, axis=0)
-    gaps = np.diff(ordered, axis=0) / (runs - 2 * cut)
+    finite = np.isfinite(values).all(0)
+    gaps = np.diff(np.where(finite, ordered, 0.0), axis=0) / (runs - 2 * cut)
     found = np.empty((len(draws), values.shape[1]))
     used = np.empty((runs - 1, len(draws)))
-    for point in range(values.shape[1]):
+    for point in np.flatnonzero(~finite):
+        found[:, point] = interquartile_mean(values[draws, point], axis=1)
+    for point in np.flatnonzero(finite):
         drawn = np.zeros(len(draws))
         for i, run in enumerate(order[:-1, point]):  # row by row: `cumsum` along this axis takes six times as long
             drawn = np.add(drawn, counts[run], out=used[i])

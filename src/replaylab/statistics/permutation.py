@@ -189,7 +189,7 @@ def share_distance_test(
         ConfigError: a count is negative.
     """
     a, b = np.asarray(treated, np.float64), np.asarray(baseline, np.float64)
-    if a.ndim != 2 or a.shape != b.shape or not ((a.sum(1) > 0).all() and (b.sum(1) > 0).all()):
+    if a.ndim != 2 or a.shape != b.shape or not a.size or not ((a.sum(1) > 0).all() and (b.sum(1) > 0).all()):
         raise ShapeError(f"Counts must be of shape (N, S) with positive sums, but got {a.shape} and {b.shape}.")
     if (least := min(a.min(), b.min())) < 0.0:
         raise ConfigError(f"Counts must not be negative, but one is {least:g}.")

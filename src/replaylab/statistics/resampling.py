@@ -188,5 +188,11 @@ def interval_p(interval: Interval, runs: int, strata: int = 1, *, level: float =
 
 def ends(samples: Floats, share: float) -> tuple[Floats, Floats]:
     """Return the two quantiles that cut off a share at either end, over the first axis."""
-    low, high = np.quantile(samples, [share, 1.0 - share], axis=0)
+    shares = [share, 1.0 - share]
+    infinite = np.isinf(samples).any(0)
+    if not infinite.any():
+        low, high = np.quantile(samples, shares, axis=0)
+        return low, high
+    between = np.quantile(np.where(infinite, 0.0, samples), shares, axis=0)
+    low, high = np.where(infinite, np.quantile(samples, shares, axis=0, method="inverted_cdf"), between)
     return low, high

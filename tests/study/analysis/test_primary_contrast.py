@@ -150,6 +150,10 @@ class TestChecks:
         after = results(*PRESENT, CHECK)
         assert [f.p_max_t for f in before] == [f.p_max_t for f in after[:-1]]
 
+    def test_a_difference_on_each_environment_is_of_such(self):
+        with pytest.raises(SpecError, match="'dependence' and 'choice' are not; write each_environment = true in both"):
+            results(DEPENDENCE, CHOICE, D | {"each_environment": True})
+
     def test_a_check_of_contrasts_on_each_environment_is_one(self):
         check = {"name": "both", "of": ["dependence", "choice"], "check": [-INF, INF], "guards": ["D"]}
         names = [one.name for one in resolve_contrasts(spec(*PRESENT, check)) if one.check is not None]

@@ -132,3 +132,16 @@ def test_an_id_is_a_file_name():
 def test_a_population_travels_as_json():
     (first, *_) = plan(Spec.from_table(table()))
     assert Population.model_validate_json(first.model_dump_json()) == first
+
+
+def test_fewer_and_more_seeds_find_what_is_there_again():
+    there = []
+    for seeds in (4, 10, 2, 10):
+        spec = Spec.from_table(table(seeds=seeds, population=10))
+        found = [one for one in plan(spec, there) if one.strategy == "uniform"]
+        new = [one for one in found if one.identity not in there]
+        assert [one.seeds for one in new] == {4: [(0, 1, 2, 3)], 10: [(4, 5, 6, 7, 8, 9)], 2: [(0, 1)]}.get(seeds, [])[
+            : len(new)
+        ]
+        there += [one.identity for one in new]
+    assert new == []

@@ -79,7 +79,11 @@ def test_few_shared_seeds_do_not_throw_the_others_away(before, tmp_path):
 def test_more_seeds_of_the_same_runs_are_the_same_runs(before, tmp_path):
     after = study(tmp_path / "after", seeds=30, population=30)
     pretend(after, 10.0)
-    assert {(d.pairs, d.verdict) for d in compared(before, after).differences} == {(8, "same runs")}
+    found = compared(before, after)
+    assert {(d.pairs, d.verdict) for d in found.differences} == {(8, "same runs")}
+    page = write(found, tmp_path / "page").read_text()
+    assert "2 comparisons: 2 same runs." in page
+    assert "<b>= same runs</b>" in page
 
 
 @pytest.mark.parametrize("others", [range(8), range(100, 108)])

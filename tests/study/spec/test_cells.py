@@ -23,10 +23,10 @@ BATCHES = {"environments": ["CliffWalking-v1"], "learners": {"q": {"type": "q_le
             r"`strategies\.prioritized\.learner` must change settings of the learners, not their type, but got type "
             r"'dqn_as_published'; declare another learner",
         ),
-        ({"learners__dqn__environments": []}, r"^study: `learner_environments\.dqn` must have at least one entry"),
+        ({"learners__dqn__environments": []}, r"^study: `learners\.dqn\.environments` must have at least one entry"),
         (
             {"strategies__uniform": {"type": "uniform", "environments": []}},
-            r"^study: `overrides\.uniform\.environments` must have at least one entry",
+            r"^study: `strategies\.uniform\.environments` must have at least one entry",
         ),
         ({"metrics": ["eval/nope"]}, r"^study: `metrics` must be what runs record, but got 'eval/nope'"),
         ({"metrics": ["eval/mean_rewards"]}, r"did you mean `eval/mean_reward`\?$"),

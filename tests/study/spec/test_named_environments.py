@@ -7,7 +7,7 @@ import pytest
 from replaylab.errors import SpecError
 from replaylab.study import InProcess, Spec, Study
 from replaylab.study.plan.populations import plan
-from tests.study.tiny import rows, table
+from tests.study.tiny import rows, study, table
 
 TWO = {
     "environments": ["CliffWalking-v1", "short", "long"],
@@ -54,7 +54,7 @@ def test_a_name_without_an_id_stays_what_it_was():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"short": {"id": 3}}, r"`id` of 'short' must be a Gymnasium id, a text, but got 3"),
+        ({"short": {"id": 3}}, r"must hold as `id` of 'short' a Gymnasium id, a text, but got"),
         (
             {"short": {"id": "CliffWalking-v1", "since": date(2020, 1, 1)}},
             r"`since` of 'short' must be a number, text, list or table, but got datetime.date\(2020, 1, 1\); write it",
@@ -66,3 +66,42 @@ def test_a_name_without_an_id_stays_what_it_was():
 def test_what_no_name_can_be(options, message):
     with pytest.raises(SpecError, match=message):
         Spec.from_table(table(environments=["short"], env_options=options))
+
+
+ENVIRONMENT = """
+import gymnasium as gym
+
+class Short(gym.Env):
+    observation_space = action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {{}}
+
+    def step(self, action):
+        return 1, {reward}, True, False, {{}}
+
+gym.register("Short-v0", Short)
+"""
+
+
+def test_the_code_of_an_environment_of_ones_own_identifies_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = tmp_path / "short_envs.py"
+    module.write_text(ENVIRONMENT.format(reward=1.0))
+    learner = {"type": "q_learning", "batch_size": 4, "learning_starts": 4}
+    changes = {"environments": ["short_envs:Short-v0"], "learners": {"table": learner}, "seeds": 2}
+    first = study(tmp_path / "results", **changes)
+    assert first.run(executor=InProcess(), show=False).complete
+    assert study(tmp_path / "results", **changes).present == first.populations
+    assert Study.from_folder(tmp_path / "results").populations == first.populations  # without the module, too
+    module.write_text(ENVIRONMENT.format(reward=2.0))
+    again = study(tmp_path / "results", **changes)
+    assert again.present == []
+    assert len(again.populations) == 2
+    with pytest.raises(SpecError, match="module short_envs has changed since the study was read"):
+        first.populations[0].configuration()
+    named = {"env_options": {"mine": {"id": "short_envs:Short-v0"}}, "environments": ["mine"]}
+    assert set(study(tmp_path / "b", **changes | named).spec.environment_code) == {"mine"}
+    assert "environment_code" not in study(tmp_path / "c").populations[0].identity

@@ -16,12 +16,14 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
+from replaylab.errors import SpecError
 from replaylab.learners.training.configuration import IN_STUDIES, TrainingConfig
 from replaylab.replay import Tape
 from replaylab.study.plan.seed_chunks import Seeds, chunked
 from replaylab.study.spec.components import ALONE, LEARNERS, STRATEGIES, TRANSFORMS, Part, build
+from replaylab.study.spec.custom_components import code_of_file
 from replaylab.study.spec.json_data import json_data
-from replaylab.study.spec.named_environments import made_of
+from replaylab.study.spec.named_environments import made_of, module_of
 from replaylab.study.spec.run_settings import RunSettings, identity_of
 from replaylab.study.spec.study_file import Spec, Watch
 from replaylab.study.spec.tapes import SHIFT, TAPE
@@ -47,6 +49,9 @@ class Population(RunSettings):
     seeds: tuple[int, ...]
     transforms: tuple[Part, ...] = ()
     env_options: dict[str, Any] = Field(default={})
+    environment_code: str = ""
+    """The first digits of the SHA-256 of the module that its id names; "": it names none."""
+
     steps: int
     unit: Literal["steps", "episodes"] = "steps"
     watch: Watch = Watch()
@@ -76,11 +81,16 @@ class Population(RunSettings):
                 one does.
 
         Raises:
-            SpecError: A sampler or learner is your own, and its code is not what it was.
+            SpecError: A sampler, learner or environment is your own, and its code is not what it was.
             ConfigError: Parts do not fit each other.
         """
         budget: dict[str, Any] = {f"total_{self.unit}": self.steps}
         env_id, env_options = self.made_of
+        module = module_of(env_id)
+        if self.environment_code and code_of_file(module) != self.environment_code:
+            raise SpecError(
+                f"The module {module} has changed since the study was read. Read the study file again and run that."
+            )
         return TrainingConfig(
             env_id,
             build(self.learner_part, LEARNERS),
@@ -106,6 +116,7 @@ class Population(RunSettings):
             "strategy": {self.strategy: json_data(self.strategy_part)},
             "transforms": [json_data(one) for one in self.transforms],
             "env_options": self.env_options,
+            **({"environment_code": self.environment_code} if self.environment_code else {}),
             "seeds": list(self.seeds),
             self.unit: self.steps,
             **identity_of(self.settings),
@@ -169,6 +180,7 @@ def _cell(spec: Spec, environment: str, learner: str, strategy: str) -> Populati
         seeds=spec.seeds,
         transforms=spec.transforms_of(strategy, learner),
         env_options=spec.env_options.get(environment, {}),
+        environment_code=spec.environment_code.get(environment, ""),
         steps=spec.budget_of(strategy).total,
         unit=spec.budget.unit,
         watch=spec.watch,

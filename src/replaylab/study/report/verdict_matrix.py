@@ -23,6 +23,7 @@ SIGNS = {
     "passed": "✓",
     "failed": "✗",
     "not interpretable": "–",
+    "same runs": "=",
 }
 """By the word of a cell, which also names its class on the page: colour, sign and word say the same."""
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from replaylab.files.atomic import UNFINISHED, writing
 
 _FOLDERS = ("", "runs", "timing", "failures", "figures", "tables", "tapes")
 """Where a study writes, below its folder."""
+
+_OLD = 3_600.0
+"""Seconds after which nobody writes to a file any more."""
 
 
 def set_aside(path: Path, folder: Path) -> Path:
@@ -24,9 +31,12 @@ def set_aside(path: Path, folder: Path) -> Path:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writers left behind; the caller holds the folder's lock."""
+    """Remove what killed writers left behind; the caller holds the folder's lock.
+
+    Reports hold none: what a living process writes, and has not left for an hour, stays.
+    """
     for place in _FOLDERS:
-        _remove(folder / place, f".*{UNFINISHED}")
+        _remove(folder / place, f".*{UNFINISHED}", but=_is_written)
 
 
 def clear_failures(folder: Path) -> None:
@@ -34,8 +44,17 @@ def clear_failures(folder: Path) -> None:
     _remove(folder / "failures", f"*.{'[0-9a-f]' * 16}.txt")
 
 
-def _remove(folder: Path, pattern: str) -> None:
+def _is_written(file: Path) -> bool:
+    """Whether somebody may be writing a file: its name ends in the writer's number."""
+    number = file.name.removesuffix(UNFINISHED).rpartition("-")[2]
+    with suppress(OSError, ValueError, OverflowError):
+        os.kill(int(number), 0)
+        return time.time() - file.stat().st_mtime < _OLD
+    return False
+
+
+def _remove(folder: Path, pattern: str, but: Callable[[Path], bool] = lambda _: False) -> None:
     with writing(folder):
         for file in folder.glob(pattern):
-            if not file.is_dir():
+            if not file.is_dir() and not but(file):
                 file.unlink(missing_ok=True)

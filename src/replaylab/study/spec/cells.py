@@ -39,8 +39,11 @@ def check_cells(spec: Spec, source: str) -> None:
                 f"`strategies.{strategy}.learners`."
             )
         for learner in spec.learners_of(strategy):
-            spec.transforms_of(strategy, learner)
-            rows = with_arguments(spec.learner_of(strategy, learner).options).get("batch_size")
+            try:
+                options = spec.learner_of(strategy, learner).options
+            except SpecError as error:  # it names the study, which knows of no file
+                raise SpecError(f"{source}: {str(error).removeprefix(f'{spec.name}: ')}") from error
+            rows = with_arguments(options).get("batch_size")
             if rows == 0 and len(spec.strategies) > 1 and part.type not in WITHOUT_REPLAY:
                 raise SpecError(
                     f"{source}: `learners.{learner}.batch_size` must be at least 1 with the strategy {strategy!r}, "

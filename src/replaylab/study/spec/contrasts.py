@@ -221,8 +221,13 @@ def _resolved(
         whole = _difference(one, earlier, where)
         if one.check is not None:  # one check, whatever its contrasts are on each environment
             return [whole]
-        parts = [_difference(one, earlier, where, e) for e in _of_each(one, earlier, spec)]
-        return [whole, *parts]
+        each = _of_each(one, earlier, spec)
+        if one.each_environment and not each:
+            raise ValueError(
+                f"{where} must be of contrasts that are asked in each environment to be so itself, but "
+                f"{one.of[0]!r} and {one.of[1]!r} are not; write each_environment = true in both"
+            )
+        return [whole, *(_difference(one, earlier, where, e) for e in each)]
     make = _weighted if one.weights else _direct
     whole = make(one, cells, spec, where)
     if not one.each_environment:

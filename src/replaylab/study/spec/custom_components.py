@@ -1,4 +1,4 @@
-"""Samplers and learners of your own in a study file: ``type = "my_module:MySampler"``.
+"""Samplers and learners of your own in a study file: ``type = "my_module:MySampler"``; environments' modules.
 
 The module is imported from the current folder or from what is installed, by the study and by each of its workers. The
 class is a frozen dataclass, whose fields are the options of the study file. The bytes of the module's file are part of
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import os
 import sys
 import time
@@ -144,6 +145,16 @@ def _check(found: type, role: str, rule: str) -> None:
 def code_of(kind: str) -> str:
     """Return the first digits of the SHA-256 of the module's file, as `load` has imported it."""
     return _IMPORTED[kind.partition(":")[0]][1]
+
+
+def code_of_file(module: str) -> str:
+    """Return the first digits of the SHA-256 of a module's file, without importing it; "" where there is none."""
+    try:
+        found = importlib.util.find_spec(module)
+    except Exception:  # of a package that it is in, or of a name that is none: making the environment tells
+        return ""
+    file = Path((found and found.origin) or "")
+    return _digest(file.read_bytes()) if file.is_file() else ""
 
 
 def changed(kind: str, options: Mapping[str, Any]) -> str:

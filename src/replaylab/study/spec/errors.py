@@ -15,8 +15,13 @@ _RULES = {
     "model_type": "must be a table",
     "string_pattern_mismatch": "must be made of letters, digits and _ . + -, and start with a letter or digit",
     "string_too_short": "must not be empty",
+    "string_too_long": "must be shorter",
 }
 """Pydantic's error types whose own words are about Python rather than about the file."""
+
+
+MADE = ("overrides", "overridden", "learner_environments", "origins", "environment_code")
+"""Fields of a study that are made of its file's tables; study.json has them."""
 
 
 def shown(value: object) -> str:
@@ -68,7 +73,7 @@ def _follows(found: dict[str, Any]) -> bool:
 
 def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:
     keys = [str(part) for part in found["loc"] if part != "[key]"]
-    path = ".".join(keys)
+    path = _in_file(keys)
     if found["type"] == "extra_forbidden":
         return unknown_key(source, path, _allowed(model, keys[:-1]))
     if found["type"] == "missing":
@@ -80,13 +85,23 @@ def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:
     return f"{source}: `{path}` {rule}, but got {shown(found['input'])}."
 
 
+def _in_file(keys: list[str]) -> str:
+    """Return a key's path as the file has it: strategies and learners hold what fields of their own hold here."""
+    match keys:
+        case ["overrides", name, *rest]:
+            keys = ["strategies", name, *rest]
+        case ["learner_environments", name, *rest]:
+            keys = ["learners", name, "environments", *rest]
+    return ".".join(keys)
+
+
 def _allowed(model: type[BaseModel], path: list[str]) -> list[str]:
     """Keys of the table at ``path`` below the model; lists and tables of tables are walked through."""
     at: Any = model
     for key in path:
         at = at.model_fields[key].annotation if _is_table(at) else next(filter(_is_table, get_args(at)), None)
     at = at if _is_table(at) else next(filter(_is_table, get_args(at)), None)
-    return [] if at is None else list(at.model_fields)
+    return [] if at is None else [name for name in at.model_fields if name not in MADE]
 
 
 def _is_table(kind: Any) -> bool:

@@ -18,6 +18,11 @@ def made_of(environment: str, options: Mapping[str, Any]) -> tuple[str, dict[str
     return options.get(ID, environment), {key: value for key, value in options.items() if key != ID}
 
 
+def module_of(env_id: str) -> str:
+    """Return the module that Gymnasium imports before it looks an id up, as in "my_envs:Mine-v0"; "" for none."""
+    return env_id.partition(":")[0] if ":" in env_id else ""
+
+
 def check_options(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return ``[env_options]`` if every ``id`` in it could be one.
 
@@ -28,7 +33,7 @@ def check_options(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]
         for option, value in table.items():
             _check_plain(f"`{option}` of {name!r}", value)
         if not isinstance(found := table.get(ID, name), str) or not found:
-            raise ValueError(f"`id` of {name!r} must be a Gymnasium id, a text, but got {found!r}")
+            raise ValueError(f"must hold as `id` of {name!r} a Gymnasium id, a text")
     return tables
 
 

@@ -91,9 +91,10 @@ from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.cells import check_cells
 from replaylab.study.spec.components import LEARNERS, STRATEGIES, Part, resolve
 from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
+from replaylab.study.spec.custom_components import code_of_file
 from replaylab.study.spec.display_text import Line, Prose
-from replaylab.study.spec.errors import explain, unknown_key
-from replaylab.study.spec.named_environments import check_options, made_of
+from replaylab.study.spec.errors import MADE, explain, unknown_key
+from replaylab.study.spec.named_environments import check_options, made_of, module_of
 from replaylab.study.spec.parameter_grids import Origin, chosen_learners, expanded
 from replaylab.study.spec.planned_looks import SIGNIFICANCE, PlannedLooks
 from replaylab.study.spec.resolved_overrides import ResolvedOverrides, resolved_overrides, without_code
@@ -198,6 +199,7 @@ class Spec(_Table):
     learner_environments: dict[Name, Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]] = {}
     origins: Origins = Origins()
     env_options: dict[EnvironmentId, dict[str, Any]] = {}
+    environment_code: dict[EnvironmentId, str] = {}
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
     population: Count = 10
     keep_tapes: Annotated[bool, Field(strict=True)] = False
@@ -301,12 +303,12 @@ class Spec(_Table):
                 raise ValueError(
                     f"`environments` must list every environment referenced elsewhere in the file, but lacks {name!r}"
                 )
-        referenced = [("overrides", set(self.overrides) - set(self.strategies))]
+        referenced = [("strategies", set(self.overrides) - set(self.strategies))]
         for what, there in (("strategies", self.strategies), ("learners", self.learners)):
             referenced.append((f"origins.{what}", set(getattr(self.origins, what)) - set(there)))
-        referenced.append(("learner_environments", set(self.learner_environments) - set(self.learners)))
+        referenced.append(("learners", set(self.learner_environments) - set(self.learners)))
         referenced += [
-            (f"overrides.{k}.learners", set(o.learners or ()) - set(self.learners)) for k, o in self.overrides.items()
+            (f"strategies.{k}.learners", set(o.learners or ()) - set(self.learners)) for k, o in self.overrides.items()
         ]
         for where, names in referenced:
             if names:
@@ -423,8 +425,8 @@ class Spec(_Table):
             raise SpecError(f"{file}: is nested too deep.") from error
         except ValueError as error:  # not of TOML's grammar, not of UTF-8, a number of 5,000 digits
             raise SpecError(f"{file}: is not valid TOML: {error}.") from error
-        if made := next((key for key in _MADE if key in table), None):
-            raise SpecError(unknown_key(str(file), made, [name for name in cls.model_fields if name not in _MADE]))
+        if made := next((key for key in MADE if key in table), None):
+            raise SpecError(unknown_key(str(file), made, [name for name in cls.model_fields if name not in MADE]))
         return cls.from_table(table, source=str(file))
 
     @classmethod
@@ -440,7 +442,11 @@ class Spec(_Table):
             raise SpecError(explain(error, cls, source)) from error
         learners = {k: resolve(p, LEARNERS, f"learners.{k}", source) for k, p in spec.learners.items()}
         strategies = {k: resolve(p, STRATEGIES, f"strategies.{k}", source) for k, p in spec.strategies.items()}
-        spec = spec.model_copy(update={"learners": learners, "strategies": strategies, "overridden": {}})
+        modules = {e: module_of(spec.made_of(e)[0]) for e in spec.environments}
+        code = {e: code_of_file(module) for e, module in modules.items() if module}
+        spec = spec.model_copy(
+            update={"learners": learners, "strategies": strategies, "overridden": {}, "environment_code": code}
+        )
         check_cells(spec, source)
         return spec.model_copy(update={"overridden": spec._all_overridden()})
 
@@ -451,10 +457,6 @@ class Spec(_Table):
             e for s in self.strategies for learner in self.learners_of(s) for e in self.environments_of(s, learner)
         ]
         return len(cells) * len(self.seeds)
-
-
-_MADE = ("overrides", "overridden", "learner_environments", "origins")
-"""Fields that are made of a file's tables; study.json has them."""
 
 
 def _says(table: Any, key: str) -> bool:

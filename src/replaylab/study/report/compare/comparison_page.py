@@ -14,11 +14,11 @@ from replaylab.study.report.compare.two_studies import FolderDifference, TwoStud
 from replaylab.study.report.page import KEYS, PageFiles, ReportFigure, ReportTable, band_rows
 from replaylab.study.report.verdict_matrix import VerdictMatrix
 
-_WORDS = {"higher": "higher", "lower": "lower"}
+_WORDS = {"higher": "higher", "lower": "lower", "same runs": "same runs"}
 
 LEGEND = (
     "B minus A. ▲ higher, ▼ lower: shown by the corrected test and by the 95 % interval (small). ○ undecided: no "
-    "difference was shown, which does not mean that there is none."
+    "difference was shown, which does not mean that there is none. = same runs: their values are equal, one by one."
 )
 
 
