@@ -264,3 +264,28 @@ def test_values_of_another_shape_are_refused_and_none_is_cut_to_fit(changed, err
     assert made.size() == 0
     made.add(**step | {"action": np.array([[1.0], [0.0]]), "reward": np.zeros((2, 1))})  # what differs by axes of 1
     assert made.size() == 1
+
+
+def test_an_info_called_episode_is_no_time_limit():
+    class Telling(gym.Wrapper):
+        def step(self, action):
+            obs, reward, terminated, truncated, info = self.env.step(action)
+            return obs, reward, terminated, truncated, info | {"episode": 7}
+
+    plain, telling = (played(40, wrap=wrap).replay for wrap in (lambda env: env, Telling))
+    ids = np.arange(len(plain))
+    for name in ("truncated", "terminated", "next_obs"):
+        np.testing.assert_array_equal(plain.get(ids)[name], telling.get(ids)[name])
+    assert 0 < telling.get(ids)["truncated"].mean() < 0.5
+
+
+def test_environments_that_reset_otherwise_than_is_said():
+    with pytest.raises(ConfigError, match=r"in the step that ends an episode .* leave `autoreset` out"):
+        played(20, autoreset="next_step")
+
+
+def test_flags_of_another_shape():
+    buffer = ReplayBuffer(10, BOX, DISCRETE, "cpu", n_envs=1)
+    row = np.zeros((1, 3), np.float32)
+    with pytest.raises(ShapeError, match=r"`truncated` must be of shape \(1,\), but got \(2,\)"):
+        buffer.add(row, row, np.zeros(1, int), np.zeros(1), np.zeros(1), {}, truncated=np.ones(2, bool))

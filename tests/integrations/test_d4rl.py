@@ -175,3 +175,22 @@ def test_observations_of_two_shapes_are_refused():
     arrays = {"observations": np.zeros((3, 2)), "next_observations": np.zeros((3, 1)), "terminals": [0] * 3}
     with pytest.raises(ShapeError, match="must have one shape"):
         episodes(arrays | {"timeouts": [0] * 3})
+
+
+def test_rounded_observations_and_nan_end_no_episode():
+    exact = np.array([0.1, 0.2, np.nan, 0.4, 0.5])
+    given = {
+        "observations": exact.astype(np.float32),
+        "next_observations": np.append(exact[1:], 0.6),
+        "terminals": np.zeros(5, bool),
+        "timeouts": np.arange(5) == 4,
+    }
+    assert [len(one["truncated"]) for one in episodes(given, terminals="terminated")] == [5]
+    turned = given | {name: given[name][::-1] for name in ("observations", "next_observations")}
+    assert len(list(episodes(turned, terminals="terminated"))) == 5
+
+
+@pytest.mark.parametrize("name", ["obs", "terminated", "reward"])
+def test_more_fields_do_not_replace_others(name):
+    with pytest.raises(FieldError, match=f"`extra` must name fields of its own, but '{name}' is one that every"):
+        episodes(data(), extra={name: "infos/qpos"}, terminals="terminated")

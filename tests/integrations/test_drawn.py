@@ -87,3 +87,10 @@ class TestDrawn:
         drawn.drew(array(2, 5), array(2, 5))
         drawn.clear()
         assert ids(drawn, 2, 5) == [-1, -1]
+
+
+def test_arrays_of_the_caller_are_his_own():
+    steps, slots, ids = DrawnSteps(8), np.array([1, 2, 3]), np.array([11, 12, 13])
+    steps.drew(slots, ids)
+    slots[:], ids[:] = 0, 0
+    assert steps.ids_of(np.array([1, 2, 3])).tolist() == [11, 12, 13]

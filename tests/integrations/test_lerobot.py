@@ -158,3 +158,15 @@ def test_what_does_not_fit_is_refused():
     for message, (error, source) in wrong.items():
         with pytest.raises(error, match=message):
             list(episodes(source))
+
+
+@pytest.mark.parametrize("form", [dict, list])
+def test_episodes_whose_frames_lie_apart_are_refused(form):
+    mixed = {
+        "observation.state": np.arange(6.0),
+        "episode_index": np.array([0, 0, 0, 1, 0, 0]),
+        "frame_index": np.array([0, 1, 2, 0, 3, 4]),
+    }
+    frames = mixed if form is dict else [{name: column[i] for name, column in mixed.items()} for i in range(6)]
+    with pytest.raises(ShapeError, match=r"the frames of episode 0 must follow each other, .* sort them by"):
+        list(episodes(frames))

@@ -207,17 +207,24 @@ class ReplayBuffer:
 
         Raises:
             ConfigError: The environments seem to reset themselves in the next step, and `autoreset` does not say so.
+                Or they do so in the step that ends an episode, and it says the other.
             ShapeError, DtypeError: A value does not fit the spaces.
         """
         shape = (self.n_envs, *self.obs_shape)
         before, after = _shaped("obs", obs, shape), _shaped("next_obs", next_obs, shape)
         rewards = _shaped("reward", reward, (self.n_envs,)).astype(np.float32)
         ended = _shaped("done", done, (self.n_envs,)).astype(np.bool_)
-        cut_off = np.zeros(self.n_envs, np.bool_) if truncated is None else self._mask(truncated)
+        cut_off = np.zeros(self.n_envs, np.bool_) if truncated is None else self._mask(truncated, "truncated")
         told = None
         if isinstance(infos, Mapping):
             after, told = self._with_final(after, infos)
-            said = [self._mask(infos["_episode"])] if "_episode" in infos else []  # RecordEpisodeStatistics
+            said = [self._mask(infos["_episode"])] if _tells_returns(infos) else []
+            if told is not None and told.any() and self.replay.autoreset == "next_step":
+                raise ConfigError(
+                    "these environments reset themselves in the step that ends an episode (`infos` has its last "
+                    'observation), but the buffer was made with autoreset="next_step", which leaves the step after it '
+                    "out; leave `autoreset` out"
+                )
             cut_off = np.logical_or.reduce([cut_off, *said, *([] if told is None else [told])]) & ~ended
         elif self.handle_timeout_termination and ended.any():
             cut_off |= self._mask([bool(info.get("TimeLimit.truncated", False)) for info in infos]) & ended
@@ -327,8 +334,8 @@ class ReplayBuffer:
             raise DtypeError(f"`action` must hold whole numbers, as the action space does, but got {given.tolist()}")
         return given.astype(dtype, copy=False)
 
-    def _mask(self, value: Any) -> npt.NDArray[np.bool_]:
-        return np.asarray(value, np.bool_).reshape(self.n_envs)
+    def _mask(self, value: Any, name: str = "infos") -> npt.NDArray[np.bool_]:
+        return _shaped(name, value, (self.n_envs,)).astype(np.bool_)
 
     def _with_final(self, after: Any, infos: Mapping[str, Any]) -> tuple[Any, npt.NDArray[np.bool_] | None]:
         """Return next observations with episodes' last ones in them, and whose those are; None: ``infos`` has none."""
@@ -354,6 +361,12 @@ class ReplayBuffer:
                 'autoreset_mode=AutoresetMode.SAME_STEP, or this buffer with autoreset="next_step"; if that step was a '
                 'transition, with autoreset="disabled"'
             )
+
+
+def _tells_returns(infos: Mapping[str, Any]) -> bool:
+    """Whether `RecordEpisodeStatistics` has written what it does where episodes end; others may use its key."""
+    episode = infos.get("episode")
+    return "_episode" in infos and isinstance(episode, Mapping) and {"r", "l"} <= episode.keys()
 
 
 def _shaped(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:

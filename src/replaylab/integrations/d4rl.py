@@ -41,7 +41,7 @@ def episodes(
         extra: More fields of a step: the field's name → the array's, such as ``{"qpos": "infos/qpos"}``.
 
     Raises:
-        FieldError: An array is missing.
+        FieldError: An array is missing, or `extra` names a field that is there.
         ShapeError: The arrays' lengths differ, observations have two shapes, or one of one number a step is neither
             (N,) nor (N, 1).
         ConfigError: Nothing tells what ``terminals`` say, and it is not given.
@@ -54,6 +54,10 @@ def episodes(
     arrays = checked("arrays", arrays, mapping)
     extra = checked("extra", extra or {}, mapping)
     names = STEPS | {name: checked("extra", other, text) for name, other in extra.items()}
+    if taken := sorted({"obs", "next_obs", "terminated", "truncated", *STEPS} & set(extra)):
+        raise FieldError(
+            f"`extra` must name fields of its own, but {taken[0]!r} is one that every episode has; rename it"
+        )
     for name in ("observations", "terminals", *extra.values()):
         if name not in arrays:
             raise FieldError(f"the data set must have the array `{name}`, but has {', '.join(arrays)}")
@@ -105,6 +109,16 @@ def _ends(read: Mapping[str, Any], terminals: str | None) -> tuple[npt.NDArray[n
     return terminated & flags["valids"], ~flags["valids"]  # a row that is not valid holds an observation, and no step
 
 
+def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which numbers are the same, where one array may have been rounded to fewer digits; NaN is itself."""
+    if one.dtype.kind != "f" or other.dtype.kind != "f":
+        return np.asarray(one == other)
+    coarse = min(one.dtype, other.dtype, key=lambda dtype: dtype.itemsize)
+    with np.errstate(over="ignore"):
+        first, second = one.astype(coarse, copy=False), other.astype(coarse, copy=False)
+    return np.asarray((first == second) | (np.isnan(first) & np.isnan(second)))
+
+
 def _split(
     obs: Any,
     next_obs: Any,
@@ -114,7 +128,7 @@ def _split(
     is_step: npt.NDArray[np.bool_],
 ) -> Iterator[dict[str, Any]]:
     if next_obs is not None and len(obs):
-        follows = (next_obs[:-1] == obs[1:]).all(tuple(range(1, obs.ndim)))
+        follows = _same(next_obs[:-1], obs[1:]).all(tuple(range(1, obs.ndim)))
         over = over.copy()
         over[:-1] |= ~follows
     begin = 0

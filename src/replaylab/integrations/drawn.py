@@ -36,12 +36,12 @@ class DrawnSteps:
     def drew(self, slots: Slots, ids: Slots) -> None:
         """Take note of a batch."""
         self._drawn[slots] = ids
-        self._batches.appendleft((slots, ids))
+        self._batches.appendleft((slots.copy(), ids.copy()))  # the caller may write into its own
 
     def stored(self, slots: Slots, ids: Slots) -> None:
         """Take note of new steps."""
         self._stored[slots] = ids
-        self._new = slots
+        self._new = slots.copy()
 
     def ids_of(self, slots: Slots) -> Slots:
         """Return the ids of the steps that feedback for these slots is meant for; −1 for slots below 0."""

@@ -58,7 +58,15 @@ def episodes(
     names = {name: checked("extra", other, text) for name, other in checked("extra", extra or {}, mapping).items()}
     tables = _of_table(frames) if isinstance(frames, Mapping) else _of_frames(checked("frames", frames, _frames))
     pixels = checked("pictures", pictures, optional(one_of("uint8"))) is not None
+    seen = set[int]()
     for table in tables:
+        number = int(table["episode_index"].reshape(-1)[0])
+        if number in seen:
+            raise ShapeError(
+                f"the frames of episode {number} must follow each other, but others lie between them; sort them by "
+                "`episode_index`"
+            )
+        seen.add(number)
         for part in _parts(table, done_is):
             episode = _episode(part, STEPS | names, done_is, pixels)
             if episode is not None:

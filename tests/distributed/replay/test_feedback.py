@@ -126,3 +126,15 @@ def test_ids_of_a_writer_elsewhere_are_known_before_the_learner_is_told():
     transport.shard(0).die()  # found lost when it is asked for what it has given out
     assert made.update_priorities([10], [1.0]) == 0
     assert made.stats().stale_updates == 1
+
+
+def test_ids_that_were_never_given_out_are_told_everywhere():
+    made, _ = replay(shards=2)
+    ids = made.extend(**steps(0, 20))
+    assert made.probabilities(ids).sum() == pytest.approx(1.0)
+    assert made.probabilities([-1]).tolist() == [0.0]
+    for wrong in ([-5], [int(ids.max()) + 9], [5 << 40], np.array([2**63 + 1], np.uint64)):
+        with pytest.raises(IdError):
+            made.probabilities(wrong)
+        with pytest.raises(IdError):
+            made.update_priorities(wrong, [1.0])

@@ -11,7 +11,7 @@ from scipy import stats
 from replaylab.distributed.replay import Snapshots
 from replaylab.distributed.replay.supervisor import PERIOD
 from replaylab.errors import ConfigError, OverSizeError, StorageError
-from replaylab.replay import Field, Hindsight, Uniform
+from replaylab.replay import Field, FrameStack, Hindsight, Uniform
 from tests.distributed.replay.conftest import replay, steps
 from tests.distributed.replay.in_process import InProcess, unable
 
@@ -274,3 +274,29 @@ def test_shards_that_were_closed_are_not_told_as_lost(caplog):
     made.close()
     assert caplog.records == []
     assert [place.losses for place in made._fleet.places] == [0, 0]
+
+
+@pytest.mark.parametrize("num_envs", [None, 2])
+def test_a_loss_within_an_episode_of_stacks_cuts_its_rest(num_envs):
+    """The frames before are gone, so that no stack of what follows is whole; the next episode is stored again."""
+    fields = {name: Field() for name in ("obs", "next_obs")} | {
+        name: Field((), np.bool_) for name in ("terminated", "truncated")
+    }
+    stack = FrameStack(2, padding="repeat", stacked_input=True)
+    options = {"sampler": Uniform(), "transforms": [stack], "next_obs": "derived", "num_envs": num_envs, "shards": 1}
+    made, transport = replay(fields=fields | {"reward": Field()}, **options)
+    envs = [] if num_envs is None else [num_envs]
+    for start in (0, 100, 200):
+        for t in range(10):
+            if (start, t) == (100, 4):
+                transport.shard(0).die()
+                made.tend()
+                made.tend()
+            seen = [start + max(t - 1, 0), start + t, start + t + 1]
+            obs, after = (np.broadcast_to(np.float32(one), (*envs, 2)) for one in (seen[:2], seen[1:]))
+            flags = {"terminated": np.full(envs, t == 9), "truncated": np.zeros(envs, bool)}
+            made.add(obs=obs, next_obs=after, reward=np.zeros(envs, np.float32), **flags)
+    assert made.size == 10 * (num_envs or 1)
+    batch = made.sample(200)
+    assert set(batch.obs[:, 1].tolist()) == set(map(float, range(200, 210)))
+    np.testing.assert_array_equal(batch.obs[:, 0], np.maximum(batch.obs[:, 1] - 1, 200))

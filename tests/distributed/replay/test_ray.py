@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -82,6 +84,32 @@ def test_what_ray_cannot_do_is_said_in_one_line(ray_here):
         with pytest.raises(OverSizeError, match="use a smaller batch_size or prefetch, or start Ray with a larger"):
             made.sample(16)
         assert made.stats().shards[0].node == ray_here.nodes()[0]["NodeID"]
+
+
+CLOSED = """
+import ray
+from replaylab import Field
+from replaylab.distributed.replay import RemoteReplay
+from replaylab.errors import StorageError
+
+with RemoteReplay(100, {"x": Field()}, shards=1, seed=0) as made:
+    for x in range(5):
+        made.add(x=x)
+calls = (made.stats, lambda: made.add(x=1), lambda: made.update_priorities([0], [1.0]), lambda: made.sample(2))
+for call in calls:
+    try:
+        call()
+    except StorageError as error:
+        assert "the shards of this replay have ended" in str(error)
+        print("told")
+assert not ray.is_initialized()
+"""
+
+
+def test_what_was_closed_starts_no_cluster_again():
+    """In a process of its own, whose Ray the replay has started and stopped."""
+    ended = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, check=False, timeout=200)
+    assert ended.stdout.split().count("told") == 4, ended.stderr
 
 
 def test_without_a_cluster(monkeypatch):

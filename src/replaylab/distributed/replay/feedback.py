@@ -41,9 +41,11 @@ class Feedback:
 
         Raises:
             IdError: An id was never given out, as far as can be known: of shards that are lost any may have been.
+            StorageError: The replay was closed.
         """
+        self._fleet.check_going()
         epoch, shard, step = places_of(ids)
-        self._check(ids)
+        self.check(ids)
         sent, found, asked = 0, 0, []
         for place in self._fleet.live():
             mine = (shard == place.number) & (epoch == place.epoch)
@@ -88,7 +90,8 @@ class Feedback:
             return len(steps)
         return int((steps >= place.tally.next_id - place.tally.size).sum())
 
-    def _check(self, ids: Ids) -> None:
+    def check(self, ids: Ids) -> None:
+        """Raise `IdError` if one was never given out."""
         wrong = self._unknown(ids)
         if wrong.any():
             self._fleet.refresh()  # they may be newer than what was told, from a writer elsewhere
@@ -111,3 +114,8 @@ def values_of(given: Any) -> npt.NDArray[np.float64]:
     """Return values of NumPy, PyTorch or JAX as float64 (n,)."""
     given = given.detach().cpu() if hasattr(given, "detach") else given
     return np.asarray(given, np.float64).reshape(-1)
+
+
+def are_ids(steps: npt.NDArray[Any]) -> bool:
+    """Whether an array holds what ids may be: whole numbers of int64."""
+    return not steps.size or (steps.dtype.kind in "iu" and int(steps.max()) <= LARGEST)

@@ -16,7 +16,7 @@ from replaylab.arguments import FRACTION, LARGEST_AXIS, checked, optional, shown
 from replaylab.distributed.ray_session import RaySession
 from replaylab.distributed.replay import snapshots as saved
 from replaylab.distributed.replay.draws import Draws
-from replaylab.distributed.replay.feedback import Feedback, values_of
+from replaylab.distributed.replay.feedback import Feedback, are_ids, values_of
 from replaylab.distributed.replay.figures import RemoteReplayStats, shard_figures
 from replaylab.distributed.replay.limiter import Limiter
 from replaylab.distributed.replay.options import DECLARED, Declared, Means, RemoteOptions, environments, inner_sampler
@@ -282,7 +282,7 @@ class RemoteReplay(Declared):
             IdError: An id was never given out; those of shards that are lost are not told apart.
         """
         steps = np.asarray(ids)
-        if steps.dtype.kind not in "iu" and steps.size:
+        if not are_ids(steps):
             return self._template.update_priorities(ids, td_error, priority=priority)  # raises
         steps = steps.astype(np.int64)
         self._template.update_priorities(np.full(steps.shape, -1), td_error, priority=priority)  # checks the values
@@ -307,10 +307,11 @@ class RemoteReplay(Declared):
             checked("batch_size", batch_size, whole(most=LARGEST_AXIS))
         checked("progress", progress, optional(FRACTION))
         steps = np.asarray(ids)
-        if steps.dtype.kind not in "iu" and steps.size:
+        if not are_ids(steps):
             return self._template.probabilities(ids)  # raises
         flat = steps.astype(np.int64).reshape(-1)
         with self._lock:
+            self._feedback.check(flat)
             return self._law(flat).reshape(steps.shape)
 
     def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> RemoteReplayStats:

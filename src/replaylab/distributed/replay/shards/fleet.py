@@ -218,7 +218,7 @@ class Fleet:
 
     def lose(self, place: Place, client: ShardClient, reason: ShardLost) -> None:
         """Start another shard in place of one that is lost, if that has not been done yet; do not wait for it."""
-        self._check_going()
+        self.check_going()
         if place.client is not client or place.tally is None:
             return
         place.losses += 1
@@ -228,7 +228,7 @@ class Fleet:
 
     def tend(self) -> None:
         """See which shards have come, and start those again that could not be started; waits for none."""
-        self._check_going()
+        self.check_going()
         for place in self.places:
             if place.retry_at is not None and monotonic() >= place.retry_at:
                 place.retry_at = None
@@ -247,7 +247,8 @@ class Fleet:
                 if isinstance(error, SnapshotError) or place.failures >= MOST_FAILURES:
                     place.declaration = replace(place.declaration, folder=None)
 
-    def _check_going(self) -> None:
+    def check_going(self) -> None:
+        """Raise `StorageError` once the replay is closed."""
         if self.stopped:
             raise StorageError("the shards of this replay have ended; make it again, or load a snapshot")
 

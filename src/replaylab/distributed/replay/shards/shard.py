@@ -17,7 +17,7 @@ from replaylab.distributed.replay.shards.transport import Declaration
 from replaylab.distributed.replay.shards.trees import map_tree, spread
 from replaylab.distributed.versions import check_version
 from replaylab.errors import EmptyBufferError, ReplayError
-from replaylab.replay import Fifo, ReplayBuffer
+from replaylab.replay import Fifo, FrameStack, ReplayBuffer
 
 Ids = npt.NDArray[np.int64]
 
@@ -78,6 +78,7 @@ class Shard:
             self.buffer = ReplayBuffer(**given.options, seed=seed)
             absorb(self.buffer, self._notes, given)
         self._open = OpenEpisodes(self.buffer.num_envs or 1)
+        self._stacks = any(isinstance(one, FrameStack) and one.stacked_input for one in self.buffer.transforms)
         self._begun = True
         return self.tally()
 
@@ -110,7 +111,8 @@ class Shard:
             follows: int64 (e,): how many stored steps of its episode each environment's first one follows.
 
         Returns:
-            The shard's own ids, int64 (T, e), −1 where nothing was stored; and the tally.
+            The shard's own ids, int64 (T, e), −1 where nothing was stored, as where a stack's frames are lost; and the
+            tally.
 
         Raises:
             OutOfOrder: A call between them has not come, or the shard has not begun.
@@ -120,12 +122,17 @@ class Shard:
             goes_on = self._open.goes_on(envs, where, episodes, follows)
             if not goes_on.all():
                 self._end_episode(envs[~goes_on])
-            ids = self._store(envs, steps, where, final_obs)
-            first = self._open.note(envs, where, episodes, follows, goes_on, ids)
+            # Where frames before an episode's middle were lost, stacks of them cannot be made: its rest is left out.
+            cut = ~goes_on & (follows > 0) & self._stacks
+            there = where & ~(cut & (episodes == episodes[where.argmax(axis=0), np.arange(len(envs))]))
+            ids = self._store(envs, steps, there, final_obs)
+            some = there.any(axis=0)
+            own = (envs[some], there[:, some], episodes[:, some], np.where(cut, 0, follows)[some])
+            first = self._open.note(*own, goes_on[some], ids[:, some])
             if isinstance(self.buffer.retention, Fifo):
-                stored = ids >= 0
-                self._notes.episodes[ids[stored] % self.buffer.capacity] = first[stored]
-            count = int(where.sum())
+                stored = ids[:, some] >= 0
+                self._notes.episodes[ids[:, some][stored] % self.buffer.capacity] = first[stored]
+            count = int(there.sum())
             self._notes.added += count
             self._stored += count
             return ids
