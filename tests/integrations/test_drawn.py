@@ -94,3 +94,14 @@ def test_arrays_of_the_caller_are_his_own():
     steps.drew(slots, ids)
     slots[:], ids[:] = 0, 0
     assert steps.ids_of(np.array([1, 2, 3])).tolist() == [11, 12, 13]
+
+
+def test_a_batch_may_be_fed_back_in_parts():
+    drawn = known()
+    drawn.drew(array(3, 1, 2, 0), array(3, 1, 2, 0))
+    drawn.stored(array(0, 1, 2, 3), array(8, 9, 10, 11))
+    drawn.drew(array(0, 2, 1, 3), array(8, 10, 9, 11))
+    assert ids(drawn, 3, 1) == [3, 1]
+    assert ids(drawn, 2, 0) == [2, 0]
+    assert ids(drawn, 2, 1, 3) == [10, 9, 11]
+    assert ids(drawn, 1) == [9]  # as it was drawn last

@@ -177,3 +177,15 @@ class TestRefusals:
     def test_setting_beta(self):
         with pytest.raises(ConfigError, match="β cannot be set"):
             made().set_beta(0.5)
+
+
+def test_feedback_for_all_rows_is_for_those_that_were_handed_out():
+    buffer = made(Prioritized(alpha=1.0, beta=0.4, epsilon=0.0), envs=1, times=S)
+    for _ in range(5):
+        buffer.sample(4)
+    for time in range(S, S + 3):  # in place of rows that were drawn
+        buffer.add(step([0], time))
+    _, indices = buffer.sample(0)
+    buffer.update_weight(indices, 1.0 + np.arange(S))
+    errors = dict(zip(buffer.obs[indices, 1].astype(int).tolist(), 1.0 + np.arange(S), strict=True))
+    np.testing.assert_allclose(law(buffer), np.array([errors[t] for t in range(3, S + 3)]) / sum(errors.values()))

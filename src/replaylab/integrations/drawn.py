@@ -18,7 +18,7 @@ class DrawnSteps:
     Feedback comes for slots. It belongs to the steps that were drawn from them, and to nobody if others lie there now:
 
     * the slots of a batch drawn lately, one by one: the ids of that batch, however often its slots were written to or
-      drawn since;
+      drawn since; likewise those of a part of it, as they follow one another there, unless they are those stored last;
     * else the slots stored last, if no feedback has come since: the new steps, whose first priorities these are, even
       where a thread has drawn batches ahead meanwhile;
     * else, slot by slot, the step last drawn from it, or the one that lies there if none ever was.
@@ -43,6 +43,10 @@ class DrawnSteps:
         self._stored[slots] = ids
         self._new = slots.copy()
 
+    def shown(self, slots: Slots) -> None:
+        """Take note that what lies in these slots was handed out, undrawn."""
+        self._drawn[slots] = self._stored[slots]
+
     def ids_of(self, slots: Slots) -> Slots:
         """Return the ids of the steps that feedback for these slots is meant for; −1 for slots below 0."""
         new, self._new = self._new, None
@@ -51,9 +55,20 @@ class DrawnSteps:
                 return ids
         there = self._stored[slots]
         if new is None or not np.array_equal(new, slots):
+            if (part := self._part(slots)) is not None:
+                return part
             drawn = self._drawn[slots]
             there = np.where(drawn >= 0, drawn, there)
         return np.where(slots >= 0, there, -1)
+
+    def _part(self, slots: Slots) -> Slots | None:
+        """Return the ids of these slots, of two or more, as the newest batch has them that holds them in a row."""
+        count = len(slots)
+        for drawn, ids in self._batches if count > 1 else ():
+            for at in np.flatnonzero(drawn[: len(drawn) - count + 1] == slots[0]) if count < len(drawn) else ():
+                if np.array_equal(drawn[at : at + count], slots):
+                    return ids[at : at + count]
+        return None
 
     def clear(self) -> None:
         """Forget all."""

@@ -57,6 +57,10 @@ class SlotSampler:
         """Take note that these new steps are in these slots."""
         self._drawn.stored(slots, ids)
 
+    def shown(self, slots: npt.NDArray[np.int64]) -> None:
+        """Take note that the steps which lie in these slots were handed out: feedback is for them."""
+        self._drawn.shown(slots)
+
     def feed(self, slots: npt.NDArray[np.int64], errors: npt.NDArray[np.float64]) -> None:
         """Feed errors (n,) back for the steps that slots (n,) meant when they were drawn; of −∞ none.
 

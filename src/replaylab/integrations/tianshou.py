@@ -119,6 +119,7 @@ class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
         """
         if batch_size is None or batch_size <= 0:
             indices: npt.NDArray[np.int64] = super().sample_indices(batch_size)
+            self._slots.shown(self._slot_of(indices))
             return indices
         batch = self._slots.draw(batch_size)
         indices = self._index_of(batch.slot)
