@@ -14,6 +14,7 @@ from replaylab.replay import Uniform
 from replaylab.study.catalog import find, shipped
 from replaylab.study.results.store import SCHEMA
 from replaylab.study.spec.components import LEARNERS, STRATEGIES
+from replaylab.study.spec.errors import MADE
 from replaylab.study.spec.study_file import Budget, EvaluationTable, LoggingTable, MeasuresTable, Overrides, Spec, Watch
 from tests.docs.test_pages import DOCS, PAGES
 from tests.learners.calls import train
@@ -77,17 +78,7 @@ def test_every_key_is_listed():
     }
     keys = {f"{table}.{key}" for table, kind in tables.items() for key in kind.model_fields}
     keys |= {"learners.NAME", "strategies.NAME", 'env_options."ID"', 'scores."ID"', 'equivalence."ID"'}
-    written_otherwise = {
-        "learners",
-        "strategies",
-        "env_options",
-        "scores",
-        "equivalence",
-        "overrides",
-        "overridden",
-        "learner_environments",
-        "origins",
-    }
+    written_otherwise = {"learners", "strategies", "env_options", "scores", "equivalence", *MADE}
     keys |= set(Spec.model_fields) - set(tables) - written_otherwise
     assert rows_of(STUDIES, "### Its keys") == keys
     assert rows_of(STUDIES, "### What a strategy may do otherwise") - {"[strategies.NAME]"} == set(

@@ -10,6 +10,7 @@ from replaylab.replay import Linear, Prioritized
 from replaylab.study import Spec, Study
 from replaylab.study.catalog import find, shipped
 from replaylab.study.spec.components import STRATEGIES, build
+from replaylab.study.spec.errors import MADE
 from tests.study.tiny import table
 
 EVALUATION = [one.key for one in IN_STUDIES.values() if one.table == "evaluation"]
@@ -207,7 +208,7 @@ def test_quick_has_the_four_strategies_and_ten_paired_seeds():
     assert spec.baseline == "uniform"
 
 
-@pytest.mark.parametrize("made", ["overrides", "overridden", "learner_environments", "origins"])
+@pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("value", ["0", "{ uniform = { budget = { steps = 400 } } }"])
 def test_what_only_a_records_file_has_is_no_key(made, value, tmp_path):
     file = tmp_path / "study.toml"
