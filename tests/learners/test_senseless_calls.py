@@ -128,9 +128,19 @@ class TestCalls:
 
 
 PROTOCOLS = {"Agents", "Hook", "Learner", "Policy", "ProbedAgents", "PublishedAgents", "TrainingRun", "ValueAgents"} | {
-    *("ReplayedModel", "SeedRun", "TrainedModel", "WholeAlgorithm")
+    *("ProbedModel", "ReplayedModel", "SeedRun", "TrainedModel", "WholeAlgorithm")
 }
-MADE = PROTOCOLS | {"fresh_feedback", "EnvStep", "Metric", "Metrics", "Step", "Stream", "Update", "ValueUpdate"}
+MADE = PROTOCOLS | {
+    "fresh_feedback",
+    "EnvStep",
+    "Metric",
+    "Metrics",
+    "Probe",
+    "Step",
+    "Stream",
+    "Update",
+    "ValueUpdate",
+}
 """Protocols, what the library makes, and what is called with that alone."""
 
 

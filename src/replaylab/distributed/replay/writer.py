@@ -152,6 +152,8 @@ class RemoteWriter:
         return ids
 
     def _send(self, shard: int, method: str, arguments: tuple[Any, ...], acknowledge: Callable[[Ids], None]) -> None:
+        if self._fleet is not None:
+            self._fleet.check_going()
         while self.unacknowledged >= self._window:
             self._await(max(range(len(self._lines)), key=lambda s: len(self._lines[s])))
         line = self._lines[shard]

@@ -209,7 +209,12 @@ class Fleet:
                 self.answer(place, client, pending)
 
     def ask(self, place: Place, method: str, *arguments: Any) -> Pending | None:
-        """Call a place's shard; None if it is found lost by that."""
+        """Call a place's shard; None if it is found lost by that.
+
+        Raises:
+            StorageError: The replay was closed.
+        """
+        self.check_going()  # where Ray was shut down, a call would start it anew
         try:
             return place.client.call(method, *arguments)
         except ShardLost as error:
