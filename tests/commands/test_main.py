@@ -230,7 +230,7 @@ def test_ctrl_c_ends_the_workers_and_exits_with_130(tiny, tmp_path):
     assert run.stdout.readline().startswith("4 runs to do")
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=60)
-    assert err == "replaylab: interrupted; the same command continues from here.\n"
+    assert err == "replaylab: interrupted; the same command goes on, from what was finished and the last checkpoints.\n"
     assert run.returncode == 130
 
 

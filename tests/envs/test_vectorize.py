@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from replaylab.envs import make_vector_env
+from replaylab.envs import TransitionTable, make_vector_env
 from replaylab.errors import ConfigError
 
 
@@ -75,3 +75,23 @@ def test_seeds_of_copies_are_whole_numbers():
     for wrong in ([1.5, 2, 3], ["a", "b", "c"], [True, False, True], [-1, 0, 1]):
         with pytest.raises(ConfigError, match="`seed`"):
             env.reset(seed=wrong)
+
+
+def of_frozen_lake(**given):
+    return TransitionTable.of("FrozenLake-v1", **given)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_limits_that_are_none(env_id):
+    with pytest.raises(ConfigError, match="`max_episode_steps` must be at least 1, but got 0; -1 stands for"):
+        make_vector_env(env_id, 2, max_episode_steps=0)
+    with pytest.raises(ConfigError, match="`max_episode_steps` must be a whole number"):
+        make_vector_env(env_id, 2, max_episode_steps=2.5)
+
+
+@pytest.mark.parametrize("make", [lambda **given: make_vector_env("FrozenLake-v1", 2, **given), of_frozen_lake])
+def test_options_of_frozen_lake_that_are_none(make):
+    with pytest.raises(ConfigError, match=r"`map_name` of FrozenLake-v1 must be one of 4x4, 8x8, but got '9x9'; or"):
+        make(map_name="9x9")
+    with pytest.raises(ConfigError, match=r"`success_rate` must be in \[0, 1\], but got 2.0"):
+        make(success_rate=2.0)

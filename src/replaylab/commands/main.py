@@ -305,7 +305,7 @@ def _run(command: Callable[[], int]) -> int:
         return 2
     except KeyboardInterrupt:
         continues = isinstance(command, StudyRun) or (isinstance(command, ClaimsCommand) and command.all)
-        goes_on = "; the same command continues from here" if continues else ""
+        goes_on = "; the same command goes on, from what was finished and the last checkpoints" if continues else ""
         if isinstance(command, TrainCommand) and (command.resume or command.save):
             goes_on = f"; replaylab train --resume {command.resume or command.save} continues from the last checkpoint"
         print(f"replaylab: interrupted{goes_on}.", file=sys.stderr)

@@ -67,7 +67,7 @@ class StudyList:
 class StudyCompare:
     """Compare the results of two folders: the same strategies, with other settings, code or seeds.
 
-    Each difference is B minus A, in pairs of the same seed where both have it, else between groups of runs.
+    Each difference is B minus A, in pairs of the same seed where most of A or of B have it, else between groups.
 
     Example: replaylab study compare results/before results/after
 
@@ -81,7 +81,7 @@ class StudyCompare:
     """The other one."""
 
     out: Path | None = None
-    """Folder for a page, comparison.html, with its figures' numbers; None: print the comparison, and write nothing."""
+    """Folder for a page, comparison.html, with its table as CSV; None: print the comparison, and write nothing."""
 
     def __call__(self) -> int:
         """Compare them and return the exit code."""

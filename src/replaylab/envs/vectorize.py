@@ -9,7 +9,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
-from replaylab.arguments import optional, takes, text, whole
+from replaylab.arguments import checked, optional, takes, text, whole
 from replaylab.envs.classic.acrobot import AcrobotVectorEnv
 from replaylab.envs.classic.cartpole import CartPoleVectorEnv
 from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
@@ -76,6 +76,8 @@ def make_vector_env(
     mode = AutoresetMode(autoreset_mode)
     if kwargs.get("max_episode_steps") is None:
         kwargs.pop("max_episode_steps", None)
+    elif checked("max_episode_steps", kwargs["max_episode_steps"], whole(NO_LIMIT)) == 0:
+        raise ConfigError(f"`max_episode_steps` must be at least 1, but got 0; {NO_LIMIT} stands for no limit")
     if backend is not None and env_id == NOISY:  # which makes the pool itself
         own: Any = {"vectorization_mode": "vector_entry_point", "autoreset_mode": mode, "backend": backend}
         return gym.make_vec(env_id, num_envs, **own, **kwargs)

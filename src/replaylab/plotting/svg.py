@@ -23,7 +23,7 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 """The reader's own fonts, instead of the one that comes with matplotlib."""
 
 PIXELS_PER_INCH = 160
-"""Of raster images; a figure 760 wide has 1,689 pixels."""
+"""Of raster images; a figure 760 wide has some 1,690 pixels."""
 
 _NUMBERS = re.compile(r'( (?:x|y|width|height)=")([^"]*)')
 _TAG = re.compile(r"<[^>]*>")

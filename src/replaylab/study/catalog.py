@@ -32,8 +32,10 @@ def find(study: str | Path) -> Path:
     names = shipped()
     if str(study) in names:
         return names[str(study)]
-    close = difflib.get_close_matches(path.stem, names, n=1, cutoff=0.5)
-    hint = f"Did you mean `{close[0]}`? " if close else ""
+    close = difflib.get_close_matches(path.stem, names, n=1, cutoff=0.6)
+    with_suffix = path.with_name(f"{path.name}.toml")
+    found = str(with_suffix) if with_suffix.is_file() else close[0] if close else ""
+    hint = f"Did you mean `{found}`? " if found else ""
     raise SpecError(
         f"There is no study file {str(study)!r}, and no shipped study of that name. {hint}"
         f"Shipped: {', '.join(names) or 'none'}."

@@ -61,3 +61,14 @@ def test_another_space_is_told_with_what_to_do(space):
     ):
         Inputs(space)
     assert gym.wrappers.FlattenObservation
+
+
+@pytest.mark.parametrize(
+    ("space", "seen", "row"),
+    [
+        (spaces.Discrete(4, start=1, dtype=np.uint64), 3, [0, 0, 1, 0]),
+        (spaces.MultiDiscrete([3, 2], dtype=np.uint64), [1, 1], [0, 1, 0, 0, 1]),
+    ],
+)
+def test_cases_of_the_widest_type(space, seen, row):
+    assert Inputs(space)(np.array([[seen]], np.uint64)).tolist() == [[row]]

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -277,3 +279,21 @@ def test_tables_of_other_spaces_are_not_restored():
     other = QLearning().agents(spaces.Discrete(5), spaces.Discrete(2), [0])
     with pytest.raises(ShapeError, match=r"`q` must be \(1, 3, 2\), .* but got \(1, 5, 2\)"):
         agents.restore(other.state())
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64, np.int64])
+@pytest.mark.parametrize("start", [0, 2])
+def test_actions_of_an_unsigned_type_learn_online(dtype, start):
+    """An end has no next action, whatever the space calls its actions."""
+    learned = []
+    for kind in (np.int64, dtype):
+        space = spaces.Discrete(A, start=start, dtype=kind)
+        agents = Sarsa(alpha=0.3, gamma=0.9).agents(spaces.Discrete(S), space, [0, 1])
+        rng = np.random.default_rng(0)
+        for _ in range(20):
+            step = make_step(rng, 2)
+            ours = {name: (getattr(step, name) + start).astype(kind) for name in ("action", "next_action")}
+            agents.observe(replace(step, terminated=rng.random(2) < 0.3, where=np.ones(2, bool), **ours))
+        learned.append(agents.q.copy())
+    np.testing.assert_array_equal(*learned)
+    assert np.abs(learned[0]).sum() > 0

@@ -188,4 +188,7 @@ def test_ctrl_c_ends_a_run_in_this_process(tmp_path):
         _, err = run.communicate(timeout=60)
     finally:
         run.kill()
-    assert (run.returncode, err) == (130, "replaylab: interrupted; the same command continues from here.\n")
+    assert (run.returncode, err) == (
+        130,
+        "replaylab: interrupted; the same command goes on, from what was finished and the last checkpoints.\n",
+    )

@@ -143,7 +143,10 @@ def test_ctrl_c_ends_a_study_whose_environment_hangs(more, tmp_path):
         _, err = run.communicate(timeout=60)
     finally:
         run.kill()
-    assert (run.returncode, err) == (130, "replaylab: interrupted; the same command continues from here.\n")
+    assert (run.returncode, err) == (
+        130,
+        "replaylab: interrupted; the same command goes on, from what was finished and the last checkpoints.\n",
+    )
     assert not any(Path(f"/proc/{victim}").exists() for victim in victims)
 
 

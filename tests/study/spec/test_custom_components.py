@@ -182,3 +182,15 @@ def test_a_module_that_is_changed_while_the_process_lives_is_imported_again(seen
     file.write_text("this is no Python")
     with pytest.raises(SpecError, match="my_numbered cannot be imported"):
         read()
+
+
+@pytest.mark.parametrize("asked", [{"metrics": ["eval/mean_rewrd"]}, {"contrasts": [{"metric": "eval/mean_rewrd"}]}])
+def test_a_misspelt_metric_is_told_beside_parts_of_ones_own(asked):
+    contrast = {"name": "c", "question": "?", "weights": {"uniform": 1.0, "fresh": -1.0}}
+    if "contrasts" in asked:
+        asked = {"contrasts": [contrast | asked["contrasts"][0]]}
+    with pytest.raises(
+        SpecError, match="must be what runs record, but got 'eval/mean_rewrd'; did you mean `eval/mean_rew"
+    ):
+        Spec.from_table(table(**TABLES | asked))
+    Spec.from_table(table(**TABLES | {"metrics": ["mine/own_number"]}))

@@ -10,8 +10,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
+from gymnasium.envs.toy_text.frozen_lake import MAPS
 
-from replaylab.arguments import check, reals, truths, wholes
+from replaylab.arguments import FRACTION, check, checked, reals, shown, truths, wholes
 from replaylab.errors import ConfigError, ShapeError
 
 FROZEN_LAKE = "gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv"
@@ -84,11 +85,11 @@ class TransitionTable:
         """
         if isinstance(env, str):
             try:
+                check_map(gym.spec(env), kwargs)
                 made = gym.make(env, **kwargs)
             except (gym.error.Error, ModuleNotFoundError) as error:
                 raise ConfigError(f"`env` must name a Gymnasium environment, but got {env!r}: {error}") from error
             try:
-                check_map(made.unwrapped.spec, {})
                 return cls.of(made)
             finally:
                 made.close()
@@ -134,6 +135,13 @@ def check_map(spec: gym.envs.registration.EnvSpec | None, options: Mapping[str, 
             "map, which no seed controls; give one, such as "
             "desc=gymnasium.envs.toy_text.frozen_lake.generate_random_map(seed=0)"
         )
+    if given["desc"] is None and given["map_name"] not in MAPS:
+        raise ConfigError(
+            f"`map_name` of {spec.id} must be one of {', '.join(MAPS)}, but got {shown(given['map_name'])}; or give a "
+            "map of your own as `desc`"
+        )
+    if "success_rate" in given:
+        checked("success_rate", given["success_rate"], FRACTION)
 
 
 def _check_wrappers(env: Any) -> None:

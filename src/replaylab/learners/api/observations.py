@@ -40,7 +40,7 @@ class Inputs:
             self.size = int(np.prod(space.shape))
         elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
             sizes = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec).astype(np.int64)
-            self._offsets = np.cumsum(sizes) - sizes - np.ravel(space.start)
+            self._offsets = np.cumsum(sizes) - sizes - np.ravel(space.start).astype(np.int64)
             self.size = int(sizes.sum())
         elif isinstance(space, spaces.Dict) and set(GOAL_PARTS) <= space.keys():
             self._parts = [(name, Inputs(space[name])) for name in GOAL_PARTS]
@@ -60,7 +60,7 @@ class Inputs:
         if self._offsets is None:
             return np.ascontiguousarray(flat, dtype=np.float32)
         rows = np.zeros((*obs.shape[:2], self.size), np.float32)
-        np.put_along_axis(rows, flat + self._offsets, 1.0, axis=-1)
+        np.put_along_axis(rows, flat.astype(np.int64, copy=False) + self._offsets, 1.0, axis=-1)
         return rows
 
 

@@ -179,7 +179,8 @@ class TabularAgents(EpsilonGreedyAgents):
     def observe(self, step: Step) -> None:
         """Learn from one new step of each replica that stepped."""
         where = step.where
-        next_action = np.where(step.terminated | step.truncated, DRAW, self.index_of(step.next_action))
+        following = integers(step.next_action, self.first_action)  # DRAW is negative
+        next_action = np.where(step.terminated | step.truncated, DRAW, following)
         self._learn(
             obs=np.where(where, step.obs, self.first_state)[:, None],
             action=np.where(where, step.action, self.first_action)[:, None],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from typing import TYPE_CHECKING
 
@@ -82,21 +83,22 @@ def _check_used(spec: Spec, source: str) -> None:
 def _check_metrics(spec: Spec, source: str) -> None:
     """Raise where a metric is asked for that nothing records: no part of this library does, or it is switched off.
 
-    Parts of your own, and other libraries', may record anything.
+    Parts of your own, and other libraries', may record anything but what seems to be a known name misspelt.
     """
     parts = (*spec.learners.values(), *spec.strategies.values())
-    if any(":" in one.type or one.type in ALONE for one in parts):
-        return
+    others = any(":" in one.type or one.type in ALONE for one in parts)
     asked = [("metrics", one) for one in spec.metrics]
     asked += [("contrasts.metric", one.metric) for one in spec.contrasts if one.metric is not None]
     names = [one.name for one in METRICS]
     for where, metric in asked:
         if metric not in REGISTRY:
+            if others and not difflib.get_close_matches(metric, names, n=1, cutoff=0.9):
+                continue
             raise SpecError(
                 f"{source}: `{where}` must be what runs record, but got {metric!r}{did_you_mean(metric, names)}"
             )
         needs = REGISTRY[metric].needs
-        if needs and not spec.run_settings[needs]:
+        if needs and not others and not spec.run_settings[needs]:
             setting = IN_STUDIES[needs]
             switch = f"`{setting.table}.{setting.key}`"
             now = json.dumps(spec.run_settings[needs])

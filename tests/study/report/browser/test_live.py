@@ -209,4 +209,6 @@ def test_an_interrupted_run_ends_its_page(browser, tmp_path):
         _, errors = run.communicate(timeout=120)
         page.get_by_text("The run was stopped").wait_for()
     assert run.returncode == 130
-    assert errors == "replaylab: interrupted; the same command continues from here.\n"
+    assert (
+        errors == "replaylab: interrupted; the same command goes on, from what was finished and the last checkpoints.\n"
+    )
