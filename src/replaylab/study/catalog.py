@@ -33,7 +33,7 @@ def find(study: str | Path) -> Path:
     if str(study) in names:
         return names[str(study)]
     close = difflib.get_close_matches(path.stem, names, n=1, cutoff=0.6)
-    with_suffix = path.with_name(f"{path.name}.toml")
+    with_suffix = Path(f"{study}.toml")
     found = str(with_suffix) if with_suffix.is_file() else close[0] if close else ""
     hint = f"Did you mean `{found}`? " if found else ""
     raise SpecError(

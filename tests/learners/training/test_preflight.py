@@ -61,7 +61,7 @@ def test_a_trial_ends_with_its_first_update_and_holds_little(monkeypatch):
         ("CartPole-v1", QLearning(), {}, "tables need Discrete observations"),
         ("CartPole-v1", SLOW, {"env_options": {"size": 3}}, "`env_options` do not fit CartPole-v1"),
         ("Fussy-v0", SLOW, {"env_options": {"size": 4}}, "Fussy-v0 cannot be made with env_options={'size': 4}"),
-        ("FrozenLake-v1", SLOW, {"env_options": {"map_name": "5x5"}}, "FrozenLake-v1 cannot be made with env_op"),
+        ("FrozenLake-v1", SLOW, {"env_options": {"map_name": "5x5"}}, "`map_name` of FrozenLake-v1 must be one of"),
         ("CartPole-v1", SLOW, {"sampler": Prioritized(block_length=3)}, "a multiple of the sampler's"),
         ("CartPole-v1", SLOW, {"sampler": Lawless()}, "`law` of Lawless must return"),
         ("MountainCar-v0", SLOW, {"transforms": [FrameStack(4, stacked_input=True)]}, "stacked_input"),

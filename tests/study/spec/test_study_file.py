@@ -199,6 +199,15 @@ def test_a_name_that_does_not_exist():
     assert str(caught.value).startswith(
         "There is no study file 'quik', and no shipped study of that name. Did you mean `quick`? Shipped: "
     )
+    with pytest.raises(SpecError, match="no shipped study of that name. Shipped: "):
+        find("nothing")
+
+
+def test_a_file_without_its_ending_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text("")
+    with pytest.raises(SpecError, match=r"There is no study file 'mine', .* Did you mean `mine.toml`\?"):
+        find("mine")
 
 
 def test_quick_has_the_four_strategies_and_ten_paired_seeds():
