@@ -199,7 +199,7 @@ def test_a_name_that_does_not_exist():
     assert str(caught.value).startswith(
         "There is no study file 'quik', and no shipped study of that name. Did you mean `quick`? Shipped: "
     )
-    with pytest.raises(SpecError, match="no shipped study of that name. Shipped: "):
+    with pytest.raises(SpecError, match=r"no shipped study of that name\. Shipped: "):
         find("nothing")
 
 
