@@ -95,3 +95,11 @@ def test_options_of_frozen_lake_that_are_none(make):
         make(map_name="9x9")
     with pytest.raises(ConfigError, match=r"`success_rate` must be in \[0, 1\], but got 2.0"):
         make(success_rate=2.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*Using the latest versioned environment")  # Gymnasium's
+@pytest.mark.parametrize("name", ["FrozenLake", "gymnasium.envs.toy_text:FrozenLake-v1"])
+def test_tables_of_names_without_a_version_or_with_a_module(name):
+    assert TransitionTable.of(name).probability.shape[:2] == (16, 4)
+    with pytest.raises(ConfigError, match="`desc` of FrozenLake-v1 must be a map where `map_name` is None"):
+        TransitionTable.of(name, map_name=None)

@@ -85,11 +85,12 @@ class TransitionTable:
         """
         if isinstance(env, str):
             try:
-                check_map(gym.spec(env), kwargs)
+                check_map(gym.registry.get(env), kwargs)  # options that cannot be, before they are used
                 made = gym.make(env, **kwargs)
             except (gym.error.Error, ModuleNotFoundError) as error:
                 raise ConfigError(f"`env` must name a Gymnasium environment, but got {env!r}: {error}") from error
             try:
+                check_map(made.unwrapped.spec, {})  # of names without a version, or with a module
                 return cls.of(made)
             finally:
                 made.close()
