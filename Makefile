@@ -12,6 +12,7 @@
 #   make pictures make the pictures of the documentation's first page again (needs chromium)
 #   make coverage run the replay library's tests and show which lines and branches they miss
 #   make sanitize run them with the core under address, undefined-behaviour and thread sanitizers
+#   make golden   build an older commit too and compare what both compute, except what golden/changes.toml lists (BASE=<commit>)
 #   make fuzz     mutate snapshots and files of rows and read them, for a minute (ARGS="--mutations 1000000": so many)
 #   make clean    remove what these targets made
 
@@ -73,6 +74,9 @@ sanitize: $(VENV)/.test
 
 fuzz: $(VENV)/.test
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+golden: $(VENV)/.test
+	@$(BIN)/python -m golden $(BASE)
 
 lint: $(VENV)/.dev
 	@echo "==> ruff, clang-format, mypy, layers, stubs"

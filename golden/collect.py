@@ -1,0 +1,412 @@
+"""Record what one checkout computes: `python golden/collect.py OUT`, run in that checkout.
+
+OUT becomes an ``.npz`` of named values. A name is a path, such as ``draws/Prioritized/NStep/replicas=3``; a value is an
+array or a text. `compare.py` compares two of them. The recorded calls are those of this checkout's own public
+interface, so after a renaming the names stay and only this file changes.
+"""
+
+import hashlib
+import importlib
+import inspect
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from tests.oracle import flatten
+from tests.replay.laws import test_conformance as conformance
+from tests.replay.transforms.test_transforms_against_oracle import random_world
+from tests.wheels import golden as recorded_draws
+from torch import nn
+
+from replaylab import replay
+from replaylab.learners import DQN, TrainingConfig, train
+from replaylab.replay import (
+    CustomSampler,
+    Field,
+    FrameStack,
+    Hindsight,
+    LaBER,
+    MemoryMap,
+    NStep,
+    Oracle,
+    Prioritized,
+    Queue,
+    ReplayBuffer,
+    Sequence,
+    SharedMemory,
+    Tape,
+    TapeWriter,
+)
+from replaylab.study import InProcess, Study
+
+Values = Iterator[tuple[str, np.ndarray | str]]
+
+IDS, BATCH, CAPACITY, ENVS = 10_000, 200, 997, 2
+WORLDS, CALLS = 100, 25
+WIDE = 32
+
+FIELDS = {
+    "obs": Field((2,)),
+    "action": Field((), np.int64),
+    "reward": Field(),
+    "next_obs": Field((2,)),
+    "terminated": Field((), bool),
+    "truncated": Field((), bool),
+}
+GOAL = {"observation": Field(), "achieved_goal": Field(), "desired_goal": Field()}
+GOAL_FIELDS = FIELDS | {"obs": GOAL, "next_obs": GOAL}
+
+
+def by_goal(achieved, desired, info):
+    """Return −1, or 0 where the goal is near."""
+    return -(np.abs(achieved - desired) > 0.5).astype(np.float32)
+
+
+def never(achieved, desired, info):
+    """Return that no goal ends an episode."""
+    return np.zeros(len(achieved), bool)
+
+
+TRANSFORMS = {
+    "transitions": {},
+    "NStep": {"transforms": [NStep(3, 0.97)]},
+    "FrameStack": {"transforms": [FrameStack(3)], "next_obs": "derived"},
+    "Sequence": {"transforms": [Sequence(5, 2, 1)]},
+    "Hindsight": {"transforms": [Hindsight(by_goal, never)], "fields": GOAL_FIELDS},
+}
+
+
+@dataclass(frozen=True)
+class ByCount(CustomSampler):
+    """Steps that were seldom replayed, more often."""
+
+    def law(self, view, batch_size):
+        """Return the chance of every step, (N,)."""
+        wanted = 1.0 / (1.0 + view.replay_counts)
+        return wanted / wanted.sum()
+
+
+def samplers() -> dict[str, replay.Sampler]:
+    """Return every sampler of the library by name and options, with several settings each."""
+    ours = [
+        one for one in (*conformance.SAMPLERS, *conformance.IN_BLOCKS, Queue()) if type(one) is not conformance.Fresh
+    ]
+    named = {_text(one): one for one in ours if not isinstance(one, LaBER | Oracle)}
+    return named | {
+        "LaBER": LaBER(lambda pool: pool["id"] % 5),
+        "Oracle": Oracle(lambda ids: -np.abs(ids % 7 - 3.0)),
+        "custom": ByCount(),
+    }
+
+
+def _text(sampler: replay.Sampler) -> str:
+    """Return a sampler as text without its defaults, so that a new option leaves the text as it was."""
+    given = {
+        f.name: getattr(sampler, f.name) for f in dataclass_fields(sampler) if getattr(sampler, f.name) != f.default
+    }
+    parts = given.pop("parts", ())
+    shown = [*map(_text, parts), *(f"{name}={value}" for name, value in given.items())]
+    return f"{type(sampler).__name__}({', '.join(shown)})"
+
+
+def steps(first: int, count: int, replicas: int | None, goals: bool) -> dict:
+    """Return `count` time steps of every environment from number `first` on, (R, T, E)."""
+    r, t, e = np.meshgrid(np.arange(replicas or 1), np.arange(first, first + count), np.arange(ENVS), indexing="ij")
+    n = ((t * ENVS + e) * 7919 + r) % 10_007
+    obs, following = n % 97 / 4, (n + 7919 * ENVS) % 97 / 4
+    values = {
+        "obs": np.stack([obs, obs + 1], -1),
+        "action": n % 5,
+        "reward": (n % 11 - 5) / 8,
+        "next_obs": np.stack([following, following + 1], -1),
+        "terminated": (t + e) % 23 == 22,
+        "truncated": (t + 2 * e) % 31 == 30,
+    }
+    if goals:
+        values["obs"] = {"observation": obs, "achieved_goal": n % 13 / 2, "desired_goal": e + 0.0}
+        values["next_obs"] = {"observation": following, "achieved_goal": n % 17 / 2, "desired_goal": e + 0.0}
+    return values if replicas is not None else _without_replicas(values)
+
+
+def _without_replicas(values: dict) -> dict:
+    return {k: _without_replicas(v) if isinstance(v, dict) else v[0] for k, v in values.items()}
+
+
+class Driver:
+    """A buffer that is added to, drawn from and given feedback in turn."""
+
+    def __init__(self, buffer: ReplayBuffer, goals: bool = False, batch_size: int = BATCH, width: int = 2) -> None:
+        self.buffer, self.goals, self.batch_size, self.width, self.time = buffer, goals, batch_size, width, 0
+        self.add(CAPACITY // ENVS // 2)
+
+    def add(self, count: int) -> None:
+        """Add so many time steps."""
+        given = steps(self.time, count, self.buffer.replicas, self.goals)
+        if self.width > 2:
+            given |= {
+                name: np.resize(given[name], (*given["reward"].shape, self.width)) for name in ("obs", "next_obs")
+            }
+        self.buffer.extend(**given)
+        self.time += count
+
+    def draw(self, progress: float) -> np.ndarray:
+        """Draw a batch, feed back, add; return its ids."""
+        queue = isinstance(self.buffer.sampler, Queue)
+        batch = self.buffer.sample(self.batch_size, progress=progress)
+        if self.buffer.sampler.wants_feedback:
+            error = batch.id * 37 % 101 / 64 - 0.75
+            self.buffer.update_priorities(batch.id, error.reshape(batch.id.shape[: error.ndim]))
+        self.add(self.batch_size // ENVS if queue else 9)
+        return batch.id
+
+    def ids(self, count: int) -> np.ndarray:
+        """Return at least so many drawn ids."""
+        drawn = [self.draw(0.0)]
+        while sum(one.size for one in drawn) < count:
+            if drawn[-1].size < 8 and len(drawn) >= 400:  # `Online` gives one row a batch
+                break
+            drawn.append(self.draw(min(1.0, len(drawn) / 50)))
+        return np.concatenate([one.ravel() for one in drawn])
+
+
+def recorded() -> Values:
+    """The draws recorded in tests/wheels, made again."""
+    for number, (sampler, transforms, _) in enumerate(recorded_draws.cases()):
+        yield f"wheels/{number}", recorded_draws.draws(sampler, transforms)
+
+
+def drawn_ids() -> Values:
+    """10,000 drawn ids of every sampler × transform × replicas, where the combination is allowed."""
+    for (name, sampler), (transform, options), replicas in product(samplers().items(), TRANSFORMS.items(), (None, 3)):
+        options = {"fields": FIELDS, "replicas": replicas, "num_envs": ENVS, "seed": 11} | options
+        key = f"draws/{name}/{transform}/replicas={replicas}"
+        try:
+            driver = Driver(ReplayBuffer(CAPACITY, sampler=sampler, **options), transform == "Hindsight")
+            yield key, driver.ids(IDS)
+        except replay_errors() as error:
+            yield key, type(error).__name__
+
+
+def replay_errors() -> tuple[type[Exception], ...]:
+    """Return what is raised for combinations that are not allowed."""
+    from replaylab import ReplayError
+
+    return (ReplayError,)
+
+
+def tapes(folder: Path) -> Values:
+    """What a tape draws."""
+    writer, source = TapeWriter(), ReplayBuffer(CAPACITY, FIELDS, num_envs=ENVS, seed=3)
+    source.extend(**steps(0, 200, None, False))
+    for _ in range(20):
+        writer.append(source.sample(32).id)
+    writer.write(folder / "tape.npz")
+    driver = Driver(
+        ReplayBuffer(CAPACITY, FIELDS, num_envs=ENVS, sampler=Tape(folder / "tape.npz"), seed=3), batch_size=32
+    )
+    yield "draws/Tape", np.stack([driver.draw(0.0) for _ in range(20)])
+
+
+def oracle_worlds() -> Values:
+    """Batches of random buffers in random states: every column of what is drawn, as one checksum a world."""
+    for number in range(WORLDS):
+        rng = np.random.default_rng(70_000 + number)
+        world, digest = random_world(rng), hashlib.sha256()
+        for _ in range(CALLS):
+            world.give(int(rng.integers(1, 9)), masked=bool(rng.random() < 0.3))
+            if rng.random() < 0.2:
+                world.end_episodes()
+            if world.drawable(4):
+                batch = world.buffer.sample(4, progress=0.5)
+                for path, column in sorted(flatten(dict(batch)).items()):
+                    column = np.ascontiguousarray(column)
+                    digest.update(f"{path} {column.dtype} {column.shape}".encode() + column.tobytes())
+                world.update_priorities(4)
+        yield f"worlds/{number}", digest.hexdigest()
+
+
+def restored(folder: Path) -> Values:
+    """Draws after a save and a load, of every sampler × storage × compression."""
+    storages = {"memory": lambda n: None, "map": lambda n: MemoryMap(folder / f"map{n}"), "shared": _shared}
+    compressed = FIELDS | {name: Field((WIDE,), compressed=True) for name in ("obs", "next_obs")}
+    for number, ((name, sampler), (where, storage), fields) in enumerate(
+        product(samplers().items(), storages.items(), (FIELDS, compressed))
+    ):
+        if where == "shared" and sys.platform != "linux":
+            continue
+        key = f"restored/{name}/{where}/{'compressed' if fields is compressed else 'plain'}"
+        place = storage(number)
+        try:
+            buffer = ReplayBuffer(CAPACITY, fields, num_envs=ENVS, sampler=sampler, storage=place, seed=5)
+        except replay_errors() as error:
+            yield key, type(error).__name__
+            continue
+        driver = Driver(buffer, width=WIDE if fields is compressed else 2)
+        driver.ids(500)
+        buffer.save(folder / f"snapshot{number}")
+        given = {"sampler": sampler} if name in ("LaBER", "Oracle", "custom") else {}
+        driver.buffer = ReplayBuffer.load(folder / f"snapshot{number}", **given)
+        yield key, driver.ids(1_000)
+        if place is not None:
+            for one in (driver.buffer, buffer):
+                one.close()
+            place.unlink()
+
+
+def _shared(number: int) -> SharedMemory:
+    import os
+
+    return SharedMemory(f"replaylab-golden-{os.getpid()}-{number}")
+
+
+def shortened(name: str, changes: dict[str, str]) -> str:
+    """Return the text of a shipped study with some of its lines replaced."""
+    text = Path(f"studies/{name}.toml").read_text()
+    for before, after in changes.items():
+        text, count = re.subn(rf"^{before}$", after, text, count=1, flags=re.MULTILINE)
+        assert count == 1, (name, before)
+    return text
+
+
+SB3 = """
+name = "sb3"
+title = "An algorithm of Stable-Baselines3"
+environments = ["Pendulum-v1"]
+seeds = 1
+baseline = "uniform"
+budget.steps = 300
+evaluation = { every = 150, episodes = 1 }
+logging.every = 50
+[learners.td3]
+type = "sb3"
+algorithm = "TD3"
+policy = "MlpPolicy"
+arguments = { learning_starts = 100, batch_size = 16 }
+[strategies.uniform]
+type = "uniform"
+[strategies.prioritized]
+type = "prioritized"
+"""
+
+
+def network(space, num_actions):
+    """Return a network for `own_module`."""
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, num_actions))
+
+
+def own_module() -> Values:
+    """What training with a network of the user's own measures."""
+    learner = DQN(module=network, learning_starts=100)
+    config = TrainingConfig("CartPole-v1", learner, Prioritized(), total_steps=600, eval_every=300, log_every=100)
+    columns = train(config, seeds=[0, 1]).columns
+    for metric in np.unique(columns["metric"]):
+        if not metric.startswith("time/"):
+            yield f"rows/module/{metric}", columns["value"][columns["metric"] == metric]
+
+
+def studies(folder: Path) -> Values:
+    """Rows of small studies, metric by metric, and the tables of their reports."""
+    every = {
+        "quick": shortened(
+            "quick", {"seeds = 10": "seeds = 3", "steps = 30_000": "steps = 3_000", "every = 1_500": "every = 1_000"}
+        ),
+        "taxi": shortened(
+            "taxi",
+            {"seeds = 10": "seeds = 3", "episodes = 300": "episodes = 60"},
+        ),
+        "bit-flip": shortened(
+            "bit-flip", {"seeds = 5": "seeds = 2", "steps = 40_000": "steps = 4_000", "every = 4_000": "every = 2_000"}
+        ),
+        "sb3": SB3,
+    }
+    for name, text in every.items():
+        (folder / f"{name}.toml").write_text(text)
+        study = Study.from_toml(folder / f"{name}.toml", folder / name)
+        study.run(executor=InProcess(), show=False)
+        rows = study.query(
+            "select metric, environment, learner, strategy, seed, step, value from results "
+            "where metric not like 'time/%' order by all"
+        ).fetchnumpy()
+        metrics = np.asarray(rows.pop("metric")).astype(str)
+        for metric in np.unique(metrics):
+            at = metrics == metric
+            yield f"rows/{name}/{metric}", np.ma.filled(np.asarray(rows["value"])[at])
+        columns = [np.asarray(rows[c]).astype(str) for c in ("environment", "learner", "strategy", "seed", "step")]
+        yield (
+            f"rows/{name}",
+            hashlib.sha256("\n".join(map("\t".join, zip(metrics, *columns, strict=True))).encode()).hexdigest(),
+        )
+        study.report(folder / name / "report", figure_files=False)
+        for table in sorted((folder / name / "report" / "tables").glob("*.csv")):
+            yield f"tables/{name}/{table.stem}", table.read_text()
+
+
+MODULES = (
+    *("replaylab", "replaylab.replay", "replaylab.learners", "replaylab.study", "replaylab.envs", "replaylab.testing"),
+    *("replaylab.measures", "replaylab.statistics", "replaylab.plotting", "replaylab.watch", "replaylab.errors"),
+    *("replaylab.distributed", "replaylab.integrations.sb3", "replaylab.integrations.cleanrl"),
+    *("replaylab.integrations.torchrl", "replaylab.integrations.tianshou", "replaylab.integrations.torch"),
+)
+
+
+def signatures() -> Values:
+    """Every public name, and the parameters of what can be called."""
+    for module in map(importlib.import_module, MODULES):
+        names = getattr(module, "__all__", None) or [n for n, v in vars(module).items() if _own(module, n, v)]
+        for name in sorted(names):
+            value = getattr(module, name)
+            yield f"signatures/{module.__name__}.{name}", _signature(value)
+            if inspect.isclass(value):
+                for member, what in inspect.getmembers(value):
+                    if not member.startswith("_") and not inspect.isclass(what):
+                        yield f"signatures/{module.__name__}.{name}.{member}", _signature(what)
+
+
+def _own(module, name: str, value: object) -> bool:
+    return not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+
+
+def _signature(value: object) -> str:
+    if not callable(value):
+        return type(value).__name__
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return "callable"
+    shown = [
+        f"{'*' * (p.kind - 1) if p.kind in (2, 4) else ''}{p.name}{'' if p.default is p.empty else '=…'}"
+        for p in parameters
+    ]
+    return f"({', '.join(shown)})"
+
+
+def collect(out: Path) -> None:
+    """Write everything to `out`."""
+    values: dict[str, np.ndarray | str] = {}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for section in (
+            recorded(),
+            drawn_ids(),
+            tapes(folder),
+            oracle_worlds(),
+            restored(folder),
+            studies(folder),
+            own_module(),
+            signatures(),
+        ):
+            for name, value in section:
+                assert name not in values, name
+                values[name] = value
+    np.savez_compressed(out, **{name.replace("/", "\\"): np.asarray(value) for name, value in values.items()})
+    print(f"{len(values)} values: {out}")
+
+
+if __name__ == "__main__":
+    collect(Path(sys.argv[1]))
