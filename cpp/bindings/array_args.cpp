@@ -310,7 +310,7 @@ Flat<double> read_values(nb::handle values, const Flat<std::int64_t>& ids, const
     auto flat = flat_of<double>(array);
     if (flat.dims != ids.dims)
         fail("ShapeError", "`", name, "` must have the shape of ids, ", shape_text(ids.dims), ", but got ",
-             shape_text(flat.dims), "; pass one value an id");
+             shape_text(flat.dims), "; pass one value per id");
     return flat;
 }
 

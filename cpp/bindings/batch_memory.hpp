@@ -1,5 +1,5 @@
 // Memory for the arrays of a batch: each begins on a 64-byte line, as JAX asks of memory that it is to share.
-// The system's allocator gives large arrays back at once and takes them anew at the next call, page by page,
+// The system's allocator gives large arrays back at once and takes them again at the next call, page by page,
 // which costs as much as filling them; so they are kept a while.
 #pragma once
 

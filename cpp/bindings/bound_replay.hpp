@@ -53,9 +53,8 @@ class BoundReplay {
         replay_ = std::make_unique<Replay>(std::move(config));
     }
 
-    // From now on steps that are added by name here go to `heir`, declared alike: whoever kept a bound method
-    // of a buffer that was restored adds to what took this one's place.
-    void hand_over(nb::object heir) { heir_.take(std::move(heir)); }
+    // From now on `add_by_name` adds to `successor`: bound methods from before a restore stay valid.
+    void hand_over(nb::object successor) { successor_.take(std::move(successor)); }
 
     nb::object add(const nb::dict& values, nb::handle where) { return extend(values, where, -1); }
 
@@ -87,8 +86,8 @@ class BoundReplay {
     // add or extend (where=None, final_obs=None, **fields) as Python calls it: names in a tuple beside the
     // values, which mostly come in the declared order and, being interned, are the very same strings.
     nb::object add_by_name(const char* call, bool many_steps, PyObject* const* values, PyObject* names) {
-        if (PyObject* heir = heir_.get())
-            return nb::inst_ptr<BoundReplay>(heir)->add_by_name(call, many_steps, values, names);
+        if (PyObject* successor = successor_.get())
+            return nb::inst_ptr<BoundReplay>(successor)->add_by_name(call, many_steps, values, names);
         await_draws();
         const std::size_t given = names == nullptr ? 0 : static_cast<std::size_t>(PyTuple_Size(names));
         std::array<Input, 12> few;
@@ -189,9 +188,10 @@ class BoundReplay {
         });
     }
 
-    nb::object streams(nb::handle ids) {
+    nb::object environments(nb::handle ids) {
         const auto flat = read_ids(ids, replicas_);
-        return int64s(flat.dims, [&](std::int64_t* out) { replay_->streams(flat.data, flat.size, out); });
+        return int64s(flat.dims,
+                      [&](std::int64_t* out) { replay_->environments(flat.data, flat.size, out); });
     }
 
     nb::tuple next_steps() const {
@@ -275,7 +275,6 @@ class BoundReplay {
     }
 
     Replay& replay() { return *replay_; }  // to be called without Python's lock
-    std::int64_t most_nbytes() const { return replay_->most_nbytes(); }
 
     std::int64_t row_stride() const { return replay_->rows().stride(); }
 
@@ -285,6 +284,9 @@ class BoundReplay {
     }
     std::int64_t storage_nbytes() const {
         return replay_->outside() != nullptr ? replay_->outside()->file_bytes() : 0;
+    }
+    bool storage_was_unflushed() const {
+        return replay_->outside() != nullptr && replay_->outside()->was_unflushed();
     }
     void flush() {
         const WithoutGil no_gil;
@@ -322,23 +324,23 @@ class BoundReplay {
 
     bool frozen_elsewhere() {
         const WithoutGil no_gil;
-        return replay_->turns().frozen_elsewhere();
+        return replay_->lock().frozen_elsewhere();
     }
     NB_NOINLINE void await_thaw() {
-        wait_heard([this] { return replay_->turns().wait_for_thaw(); });
+        wait_heard([this] { return replay_->lock().wait_for_thaw(); });
     }
 
-    Asked ask(nb::object self) { return Asked(std::move(self), *replay_); }
+    PendingDraw ask(nb::object self) { return PendingDraw(std::move(self), *replay_); }
     void await_draws() {
-        if (replay_->turns().drawing()) await_these(replay_->turns().asked());
+        if (replay_->lock().drawing()) await_these(replay_->lock().asked());
     }
     void enter() {
         const WithoutGil no_gil;
-        replay_->turns().enter();
+        replay_->lock().enter();
     }
     void leave() {
         const WithoutGil no_gil;
-        replay_->turns().leave();
+        replay_->lock().leave();
     }
 
     void restore(nb::dict state) {
@@ -347,7 +349,7 @@ class BoundReplay {
         if (!replay_->find_rows())
             fail("SnapshotError",
                  "the storage holds fewer steps than when the snapshot was saved; it was made "
-                 "anew, or put back to an earlier state, and does not belong to this snapshot");
+                 "again, or put back to an earlier state, and does not belong to this snapshot");
     }
 
     // The packed bytes of one replica's compressed fields, by segment: field, serial, writable bytes.
@@ -423,7 +425,7 @@ class BoundReplay {
         nb::list known;
         for (const FieldBorder& field : fields_) known.append(field.key());
         call_arrays("refuse", call, by_name, nb::tuple(known));
-        fail("FieldError", "`", call, "` takes every field exactly once");
+        fail("FieldError", "`", call, "` must be given every field once");
     }
 
     nb::object store(Input* inputs, nb::handle where, const Leading& leading) {
@@ -476,7 +478,7 @@ class BoundReplay {
     }
 
     NB_NOINLINE void await_these(std::int64_t asked) {
-        wait_heard([this, asked] { return replay_->turns().wait_for_draws(asked); });
+        wait_heard([this, asked] { return replay_->lock().wait_for_draws(asked); });
     }
 
     std::vector<FieldBorder> fields_;
@@ -492,7 +494,7 @@ class BoundReplay {
     FieldBorder weight_ = float32_field("weight"), probability_ = float64_field("probability");
     FieldBorder id_ = int64_field("id"), slot_ = int64_field("slot"), where_ = bool_field("where");
     std::unique_ptr<Replay> replay_;
-    Heir heir_;
+    Successor successor_;
 };
 
 }  // namespace replaylab

@@ -1,4 +1,4 @@
-// Handles of a replay for a while: rows that stay as they are, a draw asked for, what took its place.
+// Handles of a replay: the replay that succeeded it, frozen rows, and a draw that is pending.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,13 +14,13 @@ namespace replaylab {
 
 namespace nb = nanobind;
 
-// What takes steps in a replay's place once it was replaced: nothing, or a replay, which it owns.
-class Heir {
+// The replay that receives steps after this one was replaced; owns it. None: it was not replaced.
+class Successor {
   public:
-    Heir() = default;
-    Heir(const Heir&) = delete;
-    Heir& operator=(const Heir&) = delete;
-    ~Heir() { Py_XDECREF(replay_.load()); }
+    Successor() = default;
+    Successor(const Successor&) = delete;
+    Successor& operator=(const Successor&) = delete;
+    ~Successor() { Py_XDECREF(replay_.load()); }
 
     void take(nb::object replay) {
         if (get() == nullptr) replay_.store(replay.release().ptr(), std::memory_order_release);
@@ -31,7 +31,7 @@ class Heir {
     std::atomic<PyObject*> replay_{nullptr};
 };
 
-// Rows that stay as they are until this ends, or dies; and all else as it was when it began.
+// Freezes the rows until end() or destruction, and holds the rest of the state from when it began.
 class Frozen {
   public:
     Frozen(nb::object owner, Replay& replay, std::uint64_t token, nb::dict state)
@@ -46,7 +46,7 @@ class Frozen {
     void end() {
         if (Replay* replay = std::exchange(replay_, nullptr)) {
             const WithoutGil no_gil;
-            replay->turns().thaw(token_);
+            replay->lock().thaw(token_);
         }
     }
 
@@ -58,20 +58,20 @@ class Frozen {
     std::uint64_t token_;
 };
 
-// A draw that was asked for, until it is made, or forgotten.
-class Asked {
+// A draw that was requested, until it is made or dropped.
+class PendingDraw {
   public:
-    Asked(nb::object owner, Replay& replay) : owner_(std::move(owner)), replay_(&replay) {
-        replay_->turns().ask();
+    PendingDraw(nb::object owner, Replay& replay) : owner_(std::move(owner)), replay_(&replay) {
+        replay_->lock().ask();
     }
-    Asked(Asked&& other) noexcept
+    PendingDraw(PendingDraw&& other) noexcept
         : owner_(std::move(other.owner_)), replay_(std::exchange(other.replay_, nullptr)) {}
-    ~Asked() { made(); }
+    ~PendingDraw() { made(); }
 
     void made() {
         if (Replay* replay = std::exchange(replay_, nullptr)) {
             const WithoutGil no_gil;
-            replay->turns().made();
+            replay->lock().made();
         }
     }
 

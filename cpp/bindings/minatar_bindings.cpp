@@ -139,7 +139,7 @@ void bind_minatar(nb::module_& module) {
         .def("start", &BoundGame::start, nb::arg("stream"), "A new copy (W,) that draws from a stream (4,).")
         .def("step", &BoundGame::step, nb::arg("copies").noconvert(), nb::arg("action"), nb::arg("skipped"),
              nb::arg("sticky_action_prob"), nb::arg("ramping"),
-             "Move copies (E, W) on in place, but for those skipped; return rewards and terminated, each "
+             "Move copies (E, W) on in place, except for those skipped; return rewards and terminated, each "
              "(E,).")
         .def("observe", &BoundGame::observe, nb::arg("copies").noconvert(),
              "What is seen of copies, bool (E, channels, y, x).")

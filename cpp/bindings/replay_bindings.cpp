@@ -125,6 +125,7 @@ void bind_transform_config(nb::module_& module) {
         .def(nb::init<>())
         .def_rw("n_step", &TransformConfig::n_step)
         .def_rw("gamma", &TransformConfig::gamma)
+        .def_rw("last", &TransformConfig::last)
         .def_rw("frames", &TransformConfig::frames)
         .def_rw("repeat", &TransformConfig::repeat)
         .def_rw("stacked", &TransformConfig::stacked)
@@ -151,8 +152,7 @@ void bind_storage_config(nb::module_& module) {
         .def_rw("writers", &MappedConfig::writers)
         .def_rw("memory", &MappedConfig::memory)
         .def_rw("may_create", &MappedConfig::may_create)
-        .def_rw("may_open", &MappedConfig::may_open)
-        .def_rw("after_crash", &MappedConfig::after_crash);
+        .def_rw("may_open", &MappedConfig::may_open);
 }
 
 void bind_handles(nb::module_& module) {
@@ -160,7 +160,8 @@ void bind_handles(nb::module_& module) {
         .def_ro("state", &Frozen::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
         .def("end", &Frozen::end, nb::lock_self());
 
-    nb::class_<Asked>(module, "Asked", "A draw to be made ahead.").def("made", &Asked::made, nb::lock_self());
+    nb::class_<PendingDraw>(module, "PendingDraw", "A draw to be made ahead.")
+        .def("made", &PendingDraw::made, nb::lock_self());
 }
 
 using ReplayClass = nb::class_<BoundReplay>;
@@ -195,8 +196,25 @@ void bind_calls(ReplayClass& replay) {
                      "dict[str, typing.Any]"))
         .def("blocks", &BoundReplay::blocks, nb::arg("ids").none(), nb::arg("first_alone"),
              nb::sig("def blocks(self, ids: object, first_alone: bool) -> numpy.typing.NDArray[numpy.int64]"))
-        .def("streams", &BoundReplay::streams, nb::arg("ids").none(),
-             nb::sig("def streams(self, ids: object) -> numpy.typing.NDArray[numpy.int64]"))
+        .def("environments", &BoundReplay::environments, nb::arg("ids").none(),
+             nb::sig("def environments(self, ids: object) -> numpy.typing.NDArray[numpy.int64]"))
+        .def("open_steps",
+             [](BoundReplay& self) {
+                 const WithoutGil no_gil;
+                 return self.replay().open_steps();
+             })
+        .def(
+            "ask_to_continue",
+            [](BoundReplay& self, bool open_matters) {
+                const WithoutGil no_gil;
+                self.replay().ask_to_continue(open_matters);
+            },
+            nb::arg("open_matters"), "Let `add` raise until it is decided whether open episodes continue.")
+        .def("asks_to_continue",
+             [](BoundReplay& self) {
+                 const WithoutGil no_gil;
+                 return self.replay().asks_to_continue();
+             })
         .def("clear", &BoundReplay::clear)
         .def("next_steps", &BoundReplay::next_steps,
              nb::sig("def next_steps(self) -> tuple[numpy.typing.NDArray[numpy.bool_], "
@@ -212,7 +230,7 @@ void bind_calls(ReplayClass& replay) {
                  self.await_draws();
                  std::vector<std::tuple<double, double, std::int64_t>> found;
                  const WithoutGil no_gil;
-                 for (const LawTotals& one : self.replay().totals())
+                 for (const SamplingTotals& one : self.replay().totals())
                      found.emplace_back(one.total, one.least, one.rows);
                  return found;
              })
@@ -252,8 +270,8 @@ void bind_contents(ReplayClass& replay) {
             },
             nb::arg("index"))
         .def("state", &BoundReplay::state, nb::sig("def state(self) -> dict[str, typing.Any]"))
-        .def("hand_over", &BoundReplay::hand_over, nb::arg("heir"),
-             nb::sig("def hand_over(self, heir: Replay) -> None"),
+        .def("hand_over", &BoundReplay::hand_over, nb::arg("successor"),
+             nb::sig("def hand_over(self, successor: Replay) -> None"),
              "Let steps that are added here by name go to the one that takes this one's place.")
         .def("restore", &BoundReplay::restore, nb::arg("state"),
              nb::sig("def restore(self, state: dict[str, typing.Any]) -> None"))
@@ -278,12 +296,11 @@ void bind_contents(ReplayClass& replay) {
         .def_prop_ro("row_stride", &BoundReplay::row_stride)
         .def_prop_ro("storage_identity", &BoundReplay::storage_identity)
         .def_prop_ro("storage_nbytes", &BoundReplay::storage_nbytes)
-        .def_prop_ro("nbytes",
-                     [](BoundReplay& self) {
-                         const WithoutGil no_gil;
-                         return self.replay().nbytes();
-                     })
-        .def_prop_ro("most_nbytes", &BoundReplay::most_nbytes);
+        .def_prop_ro("storage_was_unflushed", &BoundReplay::storage_was_unflushed)
+        .def_prop_ro("nbytes", [](BoundReplay& self) {
+            const WithoutGil no_gil;
+            return self.replay().nbytes();
+        });
 }
 
 void bind_functions(nb::module_& module) {

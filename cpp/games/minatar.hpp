@@ -1,7 +1,7 @@
 // MinAtar (Young & Tian 2019): five Atari games on a board of 10 × 10 cells.
 //
 // The rules are those of the published package, frame by frame, and so is the order in which random numbers
-// are drawn; see docs/laboratory/environments.md. A copy of a game is a plain struct without pointers, kept
+// are drawn; see docs/laboratory/games.md. A copy of a game is a plain struct without pointers, kept
 // by Python as words.
 #pragma once
 
@@ -87,7 +87,7 @@ struct Rules {
     bool (*is_sound)(const std::uint64_t* copy);
 };
 
-// A game with its random stream; `Game` has start, step, show and is_sound of its own.
+// A game with its random stream; `Game` has start, step, show and its own is_sound.
 template <class Game>
 struct Copy {
     Random random;

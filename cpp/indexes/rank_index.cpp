@@ -99,7 +99,7 @@ void RankIndex::insert(Key key) {
               key, 0);
 }
 
-// Gives a child that is down to a quarter keys of a neighbour, or all of its own to it.
+// Gives a child that is down to a quarter keys of a neighbor, or all its keys to it.
 void RankIndex::mend_child(std::uint32_t parent_index, int place) {
     Node& parent = nodes_[parent_index];
     if (parent.count < 2) return;
@@ -144,7 +144,7 @@ void RankIndex::mend_child(std::uint32_t parent_index, int place) {
     }
 }
 
-// Thin nodes are mended on the way down, so that no node but the root is ever left empty.
+// Thin nodes are fixed on the way down, so that no node but the root is ever left empty.
 void RankIndex::erase(Key key) {
     std::uint32_t at = root_;
     while (!nodes_[at].leaf) {

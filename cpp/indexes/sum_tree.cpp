@@ -171,7 +171,7 @@ void SumTree::set(const std::int64_t* slots, const float* values, std::int64_t n
         for (std::size_t at = 0; at < sizeof(Node); at += 64) prefetch(node + at);
     }
     // Leaves first; then each changed line and node once, level by level, however many leaves of it changed.
-    // Parents are summed anew from all their children, never moved by a difference: rounding cannot add up.
+    // Parents are summed again from all their children, never moved by a difference: rounding cannot add up.
     list_.clear();
     for (std::int64_t k = 0; k < n; ++k) {
         leaves_[slots[k]] = values[k];

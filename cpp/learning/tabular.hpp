@@ -12,7 +12,7 @@ enum class Target {
                // turn
 };
 
-// Arrays (R, B), row by row, but for the tables (R, S, A), ε (R) and the streams (R, 4).
+// Arrays (R, B), row by row, except for the tables (R, S, A), ε (R) and the streams (R, 4).
 struct TabularUpdate {
     std::int64_t replicas, rows, states, actions;
     double* q;

@@ -121,8 +121,10 @@ void Assembly::follow(const Source& source, std::int64_t from, char* const* targ
                       const ExtraTargets& extra) {
     const Column& reward =
         rows_.columns()[static_cast<std::size_t>(shown_[static_cast<std::size_t>(reward_)].column)];
-    const Column& terminated =
-        rows_.columns()[static_cast<std::size_t>(shown_[static_cast<std::size_t>(terminated_)].column)];
+    const Column* terminated = nullptr;  // where only end_episode() ends episodes, none terminates
+    if (terminated_ >= 0)
+        terminated =
+            &rows_.columns()[static_cast<std::size_t>(shown_[static_cast<std::size_t>(terminated_)].column)];
     const auto n = static_cast<std::int64_t>(positions_.size());
     ends_.clear();
     last_.clear();
@@ -134,7 +136,7 @@ void Assembly::follow(const Source& source, std::int64_t from, char* const* targ
             const char* end = rows_.row(source.replica, source.episodes->slot(begin.span, last));
             prefetch(rows_.row(source.replica, begin.span.slot) + reward.offset);
             prefetch(end + reward.offset);
-            prefetch(end + terminated.offset);
+            if (terminated != nullptr) prefetch(end + terminated->offset);
         };
     for (std::int64_t i = 0; i < n; ++i) {
         if (i + kAhead < n) expect(i + kAhead);
@@ -159,7 +161,8 @@ void Assembly::follow(const Source& source, std::int64_t from, char* const* targ
             sum += discount * static_cast<double>(value);
             discount *= config_.gamma;
         }
-        const bool over = steps == 0 || rows_.row(source.replica, row)[terminated.offset] != 0;
+        const bool over =
+            steps == 0 || (terminated != nullptr && rows_.row(source.replica, row)[terminated->offset] != 0);
         const auto total = static_cast<float>(sum);
         std::memcpy(targets[reward_] + (from + i) * reward.bytes, &total, sizeof total);
         extra.discount[from + i] = over ? 0.0f : static_cast<float>(discount);
@@ -293,7 +296,6 @@ std::int64_t Assembly::goal(const Source& source, std::int64_t slot) const {
     const auto below = [&](std::int64_t n) {
         return static_cast<std::int64_t>(source.random.below(static_cast<std::uint64_t>(n)));
     };
-    if (config_.strategy == Strategy::random) return below(source.ring.size());
     const Episodes::Span span = source.episodes->span(slot);
     std::int64_t step = span.high;
     if (config_.strategy == Strategy::future) step = span.step + below(span.high - span.step + 1);

@@ -14,12 +14,13 @@
 
 namespace replaylab {
 
-enum class Strategy : int { none = -1, final = 0, future = 1, episode = 2, random = 3 };
+enum class Strategy : int { none = -1, final = 0, future = 1, episode = 2 };
 
 // What Python's transforms say, already checked there. Numbers of fields are those of the declaration.
 struct TransformConfig {
     std::int64_t n_step = 0;  // K; 0: no n-step returns
     double gamma = 1.0;
+    std::vector<std::int64_t> last;  // fields of which the last of the K steps' value is returned
 
     std::int64_t frames = 0;  // k; 0: no stacks
     bool repeat = true;       // padding; else zeros

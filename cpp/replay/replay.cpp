@@ -20,12 +20,12 @@ Replay::Replay(ReplayConfig config)
       skip_after_end_(config.skip_after_end),
       sampler_(config.sampler),
       stored_(stored_fields(config)),
-      nbytes_(config.replicas *
-              (nbytes(config) - (outside_ ? (row_nbytes(config) - 4) * (config.capacity + 1) : 0))),
+      nbytes_(
+          config.replicas *
+          (nbytes(config) -
+           (outside_ ? (row_nbytes(config) - 4) * (config.capacity + 1) + environments_nbytes(config) : 0))),
       assembly_(config.transforms, shown_fields(config, true), rows_),
       plain_(TransformConfig{}, shown_fields(config, false), rows_) {
-    most_nbytes_ = nbytes_ + rows_.packed_nbytes() +
-                   config.replicas * grown_nbytes(config, outside_ ? outside_->streams() : num_envs_);
     for (std::size_t f = 0; f < config.fields.size(); ++f) {
         const Column& column = config.fields[f];
         if (column.bytes != column.itemsize) continue;  // many values: not the flag of this name
@@ -37,11 +37,12 @@ Replay::Replay(ReplayConfig config)
         if (assembly_.shown()[f].of_next)
             pairs[static_cast<std::size_t>(assembly_.shown()[f].column)] = static_cast<std::int64_t>(f);
     for (std::int64_t r = 0; r < config.replicas; ++r) {
-        replays_.push_back(Single{Ring(config.capacity, config.retention),
-                                  Random(config.streams[static_cast<std::size_t>(r)]),
-                                  make_sampler(config.sampler, config.capacity),
-                                  std::vector<char>(static_cast<std::size_t>(num_envs_), 0), nullptr, nullptr,
-                                  zeros_by_slot(config.count_replays ? config.capacity : 0), Tally{}});
+        replays_.push_back(Single{
+            Ring(config.capacity, config.retention), Random(config.streams[static_cast<std::size_t>(r)]),
+            make_sampler(config.sampler, config.capacity),
+            std::vector<char>(static_cast<std::size_t>(num_envs_), kNone),
+            zeros_by_slot(outside_ ? 0 : environments_nbytes(config) / 4), nullptr, nullptr,
+            zeros_by_slot(config.count_replays ? config.capacity : 0), Tally{}});
         Single& one = replays_.back();
         if (keeps_episodes(config))
             one.episodes =
@@ -53,7 +54,7 @@ Replay::Replay(ReplayConfig config)
 }
 
 std::int64_t Replay::nbytes() const {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     std::int64_t grown = 0;
     for (const Single& one : replays_) {
         grown += one.next_rows ? one.next_rows->grown_nbytes() : 0;
@@ -67,24 +68,26 @@ inline bool Replay::takes(Single& one, std::int64_t env, const char* const* sour
                           const bool* where, bool& ends) const {
     if (where != nullptr && !where[step]) return false;
     ends = terminated_.set(sources, step) || truncated_.set(sources, step);
-    char& ended = one.ended[static_cast<std::size_t>(env)];
-    const bool resetting = skip_after_end_ && ended != 0;
-    ended = ends && !resetting;
+    char& last = one.last[static_cast<std::size_t>(env)];
+    const bool resetting = skip_after_end_ && last == kEnded;
+    last = resetting ? kNone : ends ? kEnded : kOpen;
     return !resetting;
 }
 
 // Whether the rows may change; the thread that keeps them from it would wait for ever.
 bool Replay::may_add() const {
-    if (!turns_.frozen() || outside_) return true;
-    if (!turns_.frozen_by_me()) return false;
+    if (!lock_.frozen() || outside_) return true;
+    if (!lock_.frozen_by_me()) return false;
     fail("SnapshotError",
          "steps cannot be added by the thread that is saving the buffer, from a signal handler or a "
          "callback; add them after save() has returned");
 }
 
 bool Replay::add(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids) {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     if (!may_add()) return false;
+    if (asks_) check_decided();
+    asks_ = false;
     columns_.clear();
     for (const std::int64_t field : stored_) columns_.push_back(sources[field]);
     if (outside_) {
@@ -112,7 +115,10 @@ bool Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
                 slots_.push_back(slot);
                 places_.push_back(step);
                 if (!one.counts.empty()) one.counts[static_cast<std::size_t>(slot)] = 0;
+                if (!one.envs.empty())
+                    one.envs[static_cast<std::size_t>(slot)] = static_cast<std::uint32_t>(e);
                 if (one.episodes) one.episodes->stored(slot, e, ends);
+                if (one.episodes && ends) episode_ends_.push_back({id, terminated_.set(sources, step)});
                 if (one.next_rows) one.next_rows->stored(slot, e, sources, columns_.data(), step);
             }
         }
@@ -121,12 +127,13 @@ bool Replay::add(const char* const* sources, std::int64_t steps, const bool* whe
         if (rows_.compressed()) rows_.tidy(r);
         if (stored == 0) continue;
         one.sampler->stored(one.ring, one.random, slots_.data(), stored);
+        report_ends(one);
     }
     return true;
 }
 
 bool Replay::assign(const std::int64_t* places, std::int64_t n, std::int64_t* ids) {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     if (!may_add()) return false;
     Single& one = replays_[0];
     ids_.assign(places, places + n);  // the caller's array may change at any time
@@ -195,6 +202,7 @@ void Replay::catch_up(std::int64_t replica) {
             forget(next - ring.capacity());
             continue;
         }
+        if (one.episodes && !one.episodes->follows(step.stream, step.step)) cut(one, step.stream);
         if (held < ring.capacity())
             ++held;
         else if (one.episodes)
@@ -206,9 +214,11 @@ void Replay::catch_up(std::int64_t replica) {
         if (!one.episodes) continue;
         one.episodes->resume(step.stream, step.step);
         one.episodes->stored(slot, step.stream, step.ends);
+        if (step.ends) episode_ends_.push_back({ring.id(slot), terminated(replica, slot)});
     }
     if (!slots_.empty())
         one.sampler->stored(ring, one.random, slots_.data(), static_cast<std::int64_t>(slots_.size()));
+    report_ends(one);
     torn_ = false;
     if (slots_.size() > std::size_t{1} << 20) std::vector<std::int64_t>().swap(slots_);  // once, not for ever
 }
@@ -220,44 +230,22 @@ bool Replay::whole(std::int64_t replica, std::int64_t tries) {
     const Ring& ring = replays_[static_cast<std::size_t>(replica)].ring;
     if (outside_->whole_since(replica, ring.next_id() - ring.size())) return true;
     if (tries == kTries)
-        fail("StorageError", "more than headroom=", outside_->headroom(),
+        fail("StorageError", "more than ", outside_->headroom(),
              " steps were added while one batch was read, ", kTries,
-             " times in a row; make the storage with more headroom");
+             " times in a row; create the storage with more `writers`, which gives it more room");
     catch_up(replica);
     return false;
 }
 
 void Replay::flush() {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     if (outside_ && !closed_) outside_->flush();
 }
 
 void Replay::close() {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     closed_ = true;
     if (outside_) outside_->close();
-}
-
-void Replay::end_episode(const bool* where) {
-    const auto turn = turns_.take();
-    for (Single& one : replays_) {
-        for (std::int64_t e = 0; e < num_envs_; ++e) {
-            if (where != nullptr && !*where++) continue;
-            if (one.episodes && !outside_) one.episodes->end_episode(e);
-            one.ended[static_cast<std::size_t>(e)] = 0;
-            if (outside_) outside_->end_episode(&one - replays_.data(), e);
-        }
-    }
-}
-
-void Replay::next_steps(bool* begins, bool* left_out) const {
-    const auto turn = turns_.take();
-    for (const Single& one : replays_) {
-        for (std::int64_t e = 0; e < num_envs_; ++e) {
-            *begins++ = one.episodes && !outside_ && one.episodes->begins(e);
-            *left_out++ = skip_after_end_ && one.ended[static_cast<std::size_t>(e)] != 0;
-        }
-    }
 }
 
 Source Replay::source(std::int64_t replica) {
@@ -269,7 +257,7 @@ void Replay::sample(std::int64_t batch, const double* scheduled, std::int64_t st
                     char* const* targets, std::int64_t* ids, double* probabilities, float* weights,
                     const ExtraTargets& extra) {
     const std::int64_t n = batch_rows(batch);
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     catch_up();
     for (const Single& one : replays_) one.sampler->check(one.ring, batch);
     for (std::int64_t r = 0; r < replicas(); ++r) {
@@ -305,8 +293,8 @@ void Replay::draw(std::int64_t replica, std::int64_t batch, const double* schedu
             ends_.push_back(static_cast<std::ptrdiff_t>(places_.size()));
         }
         values_.resize(places_.size());
-        one.sampler->law(one.ring, places_.data(), static_cast<std::int64_t>(places_.size()), batch,
-                         scheduled, values_.data());
+        one.sampler->distribution(one.ring, places_.data(), static_cast<std::int64_t>(places_.size()), batch,
+                                  scheduled, values_.data());
         std::ptrdiff_t begin = 0;
         for (std::int64_t k = 0; k < n; ++k) {
             const std::ptrdiff_t end = ends_[static_cast<std::size_t>(k)];
@@ -326,7 +314,7 @@ void Replay::count(Single& one, std::int64_t rows) {
 }
 
 void Replay::count(const std::int64_t* given, std::int64_t n) {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     const std::int64_t* ids = checked(given, n);
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
@@ -343,7 +331,7 @@ void Replay::check_id(std::int64_t replica, std::int64_t id) const {
     if (id >= -1 && id < next) return;
     if (next == 0) fail("IdError", "id ", id, " was never given out: no step was stored yet");
     fail("IdError", "id ", id, " was never given out: ids so far are 0 to ", next - 1,
-         " (and -1 for a step that was not stored); pass the ids that add or sample returned");
+         "; pass the ids that add or sample returned");
 }
 
 // The ids as they are now: the caller's array may change at any time.
@@ -376,7 +364,7 @@ void Replay::check_stored(std::int64_t replica, const std::int64_t* ids, std::in
 }
 
 std::int64_t Replay::update(const std::int64_t* given, const double* fed, std::int64_t n, bool td_errors) {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     fed_.assign(fed, fed + n * replicas());
     const double* values = fed_.data();
     for (std::int64_t k = 0; k < n * replicas(); ++k) {
@@ -412,7 +400,7 @@ std::int64_t Replay::update(const std::int64_t* given, const double* fed, std::i
 
 void Replay::probabilities(const std::int64_t* given, std::int64_t n, std::int64_t batch,
                            const double* scheduled, std::int64_t stride, double* out) {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     catch_up();
     const std::int64_t* ids = checked(given, n);
     std::fill(out, out + n * replicas(), 0.0);
@@ -432,15 +420,15 @@ void Replay::probabilities(const std::int64_t* given, std::int64_t n, std::int64
             places_.resize(slots_.size(), k);
         }
         values_.resize(slots_.size());
-        one.sampler->law(one.ring, slots_.data(), static_cast<std::int64_t>(slots_.size()), batch,
-                         scheduled + r * stride, values_.data());
+        one.sampler->distribution(one.ring, slots_.data(), static_cast<std::int64_t>(slots_.size()), batch,
+                                  scheduled + r * stride, values_.data());
         for (std::size_t k = 0; k < places_.size(); ++k) out[places_[k]] += values_[k];
     }
 }
 
 void Replay::gather(const std::int64_t* given, std::int64_t n, bool transformed, bool aside,
                     char* const* targets, const ExtraTargets& extra) {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     catch_up();
     const std::int64_t* ids = copied(given, n);
     for (std::int64_t r = 0; r < replicas(); ++r) check_stored(r, ids, n);
@@ -462,7 +450,7 @@ void Replay::gather(const std::int64_t* given, std::int64_t n, bool transformed,
 }
 
 void Replay::blocks(const std::int64_t* given, std::int64_t n, std::int64_t width, std::int64_t* out) {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     catch_up();
     const std::int64_t* ids = checked(given, n);
     std::fill(out, out + n * replicas() * width, -1);
@@ -479,17 +467,17 @@ void Replay::blocks(const std::int64_t* given, std::int64_t n, std::int64_t widt
     }
 }
 
-std::vector<LawTotals> Replay::totals() {
-    const auto turn = turns_.take();
+std::vector<SamplingTotals> Replay::totals() {
+    const auto held = lock_.take();
     catch_up();
-    std::vector<LawTotals> found;
+    std::vector<SamplingTotals> found;
     for (const Single& one : replays_)
         if (const auto totals = one.sampler->totals(one.ring)) found.push_back(*totals);
     return found;
 }
 
 void Replay::counts(std::int64_t* sizes, std::int64_t* next_ids) const {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     for (std::size_t r = 0; r < replays_.size(); ++r) {
         const Ring& ring = replays_[r].ring;
         next_ids[r] = outside_ && !closed_ ? outside_->next_id(static_cast<std::int64_t>(r)) : ring.next_id();

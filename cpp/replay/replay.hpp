@@ -15,7 +15,7 @@
 #include "storage/ring.hpp"
 #include "storage/row_store.hpp"
 #include "support/random.hpp"
-#include "support/turns.hpp"
+#include "support/replay_lock.hpp"
 
 namespace replaylab {
 
@@ -75,7 +75,7 @@ class Replay {
 
     // Throws what sample() would throw for want of steps, and draws nothing.
     void check_draw(std::int64_t batch) {
-        const auto turn = turns_.take();
+        const auto held = lock_.take();
         catch_up();
         for (const Single& one : replays_) one.sampler->check(one.ring, batch);
     }
@@ -87,13 +87,13 @@ class Replay {
     // nothing, on an id never given out or a value that is no priority.
     std::int64_t update(const std::int64_t* ids, const double* values, std::int64_t n, bool td_errors);
 
-    // The law of one row of a batch, for ids [R][n]; 0 for steps no longer stored.
+    // The sampling probability of one row of a batch, for ids [R][n]; 0 for steps no longer stored.
     void probabilities(const std::int64_t* ids, std::int64_t n, std::int64_t batch, const double* scheduled,
                        std::int64_t stride, double* out);
 
-    // Per replica: what its sampler's law is in proportion to, together; empty where it is another kind of
-    // law.
-    std::vector<LawTotals> totals();
+    // Per replica: what its sampler's sampling distribution is in proportion to, together; empty where it is
+    // another kind of sampling distribution.
+    std::vector<SamplingTotals> totals();
 
     // Copies the rows of ids [R][n] out: targets[f] receives [R][n] values of field f. Throws on an id that
     // is not stored. Transformed: what a batch with these steps drawn would hold. Aside: and nothing
@@ -105,11 +105,21 @@ class Replay {
     // of 1: of the oldest alone, else the stride.
     void blocks(const std::int64_t* ids, std::int64_t n, std::int64_t width, std::int64_t* out);
 
-    // Of rows outside, and one replica: the environment that each stored step is of, as its writer × E + e,
-    // or −1 where the row has gone to a newer step.
-    void streams(const std::int64_t* ids, std::int64_t n, std::int64_t* out) const;
+    // The environment of each of these stored steps of the first replica. Of rows outside: its writer × E +
+    // e, or −1 where the row has gone to a newer step. First in, first out only.
+    void environments(const std::int64_t* ids, std::int64_t n, std::int64_t* out) const;
 
-    // Drops every step. Ids and random streams go on, and so do the episodes under way; samplers begin anew.
+    // Per replica: of each environment whose episode is open, the id of its newest step, if that is stored.
+    // First in, first out only, and not for rows outside.
+    std::vector<std::vector<std::int64_t>> open_steps() const;
+
+    // Nobody has said yet whether the environments continue where they were when this was saved: add() throws
+    // while one is about to reset itself, or, if that matters here, in the middle of an episode.
+    void ask_to_continue(bool open_matters);
+    bool asks_to_continue() const;
+
+    // Drops every step. Ids and random streams continue, and so do the episodes under way; samplers begin
+    // again.
     bool clear();  // false: a save is on, wait for it
 
     // Per replica: steps stored now, and the id the next one will get.
@@ -121,11 +131,11 @@ class Replay {
     // The same as everything stands now, for `state` to copy.
     void copy(StateVisitor& state);
 
-    // And lets the rows in this process's memory stay as they are until turns().thaw() is given what this
+    // And lets the rows in this process's memory stay as they are until lock().thaw() is given what this
     // returns; 0 where another thread does so.
     std::uint64_t freeze(StateVisitor& state);
 
-    Turns& turns() { return turns_; }
+    ReplayLock& lock() { return lock_; }
 
     // After visit() has restored: finds the rows that are outside again. False if they are not the same.
     bool find_rows();
@@ -144,7 +154,6 @@ class Replay {
     std::int64_t nbytes() const;
 
     // What that may grow to; compressed values counted as they are.
-    std::int64_t most_nbytes() const { return most_nbytes_; }
 
     static std::int64_t row_nbytes(const ReplayConfig& config);
 
@@ -154,15 +163,26 @@ class Replay {
     static std::int64_t grown_nbytes(const ReplayConfig& config, std::int64_t streams);
 
   private:
+    // What an environment's last step did to its episode. None: there is no such step, or none that the next
+    // one could follow.
+    enum Last : char { kNone = 0, kEnded = 1, kOpen = 2 };
+
     struct Single {
         Ring ring;
         Random random;
         std::unique_ptr<Sampler> sampler;
-        std::vector<char> ended;              // per environment: did its last step end an episode?
+        std::vector<char> last;               // per environment: what its last step was, a Last
+        std::vector<std::uint32_t> envs;      // by slot: the environment, where nothing else knows it
         std::unique_ptr<Episodes> episodes;   // where something looks around
         std::unique_ptr<NextRows> next_rows;  // where next_obs is derived
         std::vector<std::uint32_t> counts;    // by slot, if counted: how often its step was drawn
         Tally tally;
+    };
+
+    // A step that ended its episode.
+    struct End {
+        std::int64_t id;
+        bool terminated;
     };
 
     // The field of this name, where it says of each step whether it ended its episode.
@@ -180,6 +200,15 @@ class Replay {
                const bool* where, bool& ends) const;
     void add_outside(const char* const* sources, std::int64_t steps, const bool* where, std::int64_t* ids);
     bool may_add() const;
+    bool resets_next(const Single& one, std::int64_t env) const {
+        return skip_after_end_ && one.last[static_cast<std::size_t>(env)] == kEnded;
+    }
+    bool undecided(const Single& one, std::int64_t env) const;
+    void check_decided() const;
+    std::int64_t environment(const Single& one, std::int64_t slot) const;
+    bool terminated(std::int64_t replica, std::int64_t slot);
+    void cut(Single& one, std::int64_t env);
+    void report_ends(Single& one);
     void catch_up();
     void catch_up(std::int64_t replica);
     bool whole(std::int64_t replica, std::int64_t tries);
@@ -194,6 +223,7 @@ class Replay {
 
     std::unique_ptr<MappedRows> outside_;  // null: the rows are in this process's memory
     bool closed_ = false;
+    bool asks_ = false, open_matters_ = false;  // see ask_to_continue
     bool torn_ = false;  // an error came between the steps taken in from outside, which then lack some
     RowStore rows_;
     std::int64_t num_envs_;
@@ -201,17 +231,19 @@ class Replay {
     SamplerConfig sampler_;
     Flag terminated_, truncated_;
     std::vector<std::int64_t> stored_;  // by column: its field
-    std::int64_t nbytes_, most_nbytes_;
+    std::int64_t nbytes_;
     std::vector<Single> replays_;
     Assembly assembly_;
     Assembly plain_;                            // steps as they were given
-    std::vector<std::int64_t> slots_, places_;  // scratch, of one turn
+    std::vector<std::int64_t> slots_, places_;  // scratch of one call
     std::vector<std::ptrdiff_t> ends_;
+    std::vector<End> episode_ends_;  // not reported to the sampler yet
+    std::vector<char> scratch_;
     std::vector<double> values_;
     std::vector<const char*> columns_;
     std::vector<std::int64_t> ids_;  // copies of what a caller may change meanwhile
     std::vector<double> fed_;
-    mutable Turns turns_;
+    mutable ReplayLock lock_;
 };
 
 }  // namespace replaylab

@@ -42,7 +42,7 @@ std::vector<Shown> shown_fields(const ReplayConfig& config, bool transformed) {
         one.of_next = config.transforms.derived && is_next_obs(name);
         one.column = column_of(one.of_next ? partner : static_cast<std::int64_t>(f));
         if (transformed) {
-            one.of_last = is_next_obs(name) || name == "terminated" || name == "truncated";
+            one.of_last = among(config.transforms.last, f);
             one.state = among(config.transforms.states, f);
             one.after = partner >= 0;
             if (among(config.transforms.stacked, f))
@@ -57,6 +57,12 @@ bool keeps_episodes(const ReplayConfig& config) {
     return config.transforms.looks_around() || has(config.sampler, &SamplerKind::episodes);
 }
 
+std::int64_t environments_nbytes(const ReplayConfig& config) {
+    const bool noted = config.num_envs > 1 && config.retention == Retention::fifo && !config.rows_elsewhere &&
+                       !keeps_episodes(config);
+    return noted ? 4 * config.capacity : 0;
+}
+
 std::int64_t Replay::row_nbytes(const ReplayConfig& config) {
     std::vector<Column> columns = stored_columns(config);
     return RowStore::lay_out(columns);
@@ -65,7 +71,7 @@ std::int64_t Replay::row_nbytes(const ReplayConfig& config) {
 std::int64_t Replay::nbytes(const ReplayConfig& config) {
     return row_nbytes(config) * (config.capacity + 1) + (config.count_replays ? 4 * config.capacity : 0) +
            sampler_nbytes(config.sampler, config.capacity, config.transforms.length > 0) +
-           Ring::nbytes(config.capacity, config.retention) +
+           Ring::nbytes(config.capacity, config.retention) + environments_nbytes(config) +
            (keeps_episodes(config) ? Episodes::nbytes(config.capacity) : 0) +
            (config.transforms.derived ? NextRows::nbytes(config.capacity) : 0);
 }
@@ -76,12 +82,6 @@ std::int64_t Replay::grown_nbytes(const ReplayConfig& config, std::int64_t strea
     return config.capacity * packed +
            (keeps_episodes(config) ? Episodes::grown_nbytes(config.capacity, streams) : 0) +
            (config.transforms.derived ? NextRows::grown_nbytes(config.capacity, row_nbytes(config)) : 0);
-}
-
-void Replay::streams(const std::int64_t* ids, std::int64_t n, std::int64_t* out) const {
-    const auto turn = turns_.take();
-    MappedRows::Step step;
-    for (std::int64_t k = 0; k < n; ++k) out[k] = outside_->find(0, ids[k], step) ? step.stream : -1;
 }
 
 }  // namespace replaylab

@@ -18,4 +18,8 @@ std::vector<Shown> shown_fields(const ReplayConfig& config, bool transformed);
 
 bool keeps_episodes(const ReplayConfig& config);
 
+// Bytes for the number of the environment of each slot's step: none with one environment, or where the record
+// of its episode holds that number.
+std::int64_t environments_nbytes(const ReplayConfig& config);
+
 }  // namespace replaylab

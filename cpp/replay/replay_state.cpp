@@ -22,34 +22,36 @@ bool Replay::find_rows() {
 }
 
 void Replay::copy(StateVisitor& state) {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     catch_up();
     visit(state);
 }
 
 std::uint64_t Replay::freeze(StateVisitor& state) {
-    const auto turn = turns_.take();
-    if (turns_.frozen_by_another()) return 0;
+    const auto held = lock_.take();
+    if (lock_.frozen_by_another()) return 0;
     catch_up();
     visit(state);
-    return turns_.freeze();
+    return lock_.freeze();
 }
 
-// It is the caller's turn, or the caller is alone with a new buffer.
+// The caller holds the lock, or is alone with a new buffer.
 void Replay::visit(StateVisitor& state) {
     for (std::int64_t r = 0; r < replicas(); ++r) {
         Single& one = replays_[static_cast<std::size_t>(r)];
         state.within("replica" + std::to_string(r) + ".");
         one.ring.visit(state);
-        std::vector<std::int64_t> words(4), ended(one.ended.begin(), one.ended.end());
+        std::vector<std::int64_t> words(4), last(one.last.begin(), one.last.end());
         const std::size_t counted = one.counts.size();
         std::memcpy(words.data(), one.random.state().data(), sizeof(Random::State));
         state.visit("random", words);
         state.must(words != std::vector<std::int64_t>(4, 0), "random");  // which would stay 0 for ever
         std::memcpy(one.random.state().data(), words.data(), sizeof(Random::State));
-        state.visit("ended", ended);
-        for (const std::int64_t flag : ended) state.must(flag == 0 || flag == 1, "ended");
-        std::copy(ended.begin(), ended.end(), one.ended.begin());
+        state.visit("ended", last);
+        for (const std::int64_t step : last) state.must(step >= kNone && step <= kOpen, "ended");
+        std::copy(last.begin(), last.end(), one.last.begin());
+        if (!one.envs.empty()) state.visit("environments", one.envs);
+        for (const std::uint32_t env : one.envs) state.must(env < one.last.size(), "environments");
         state.visit("replay_counts", one.counts);
         state.must(one.counts.size() == counted, "replay_counts");
         state.count("samples", one.tally.samples);
@@ -67,13 +69,13 @@ void Replay::visit(StateVisitor& state) {
 }
 
 bool Replay::clear() {
-    const auto turn = turns_.take();
+    const auto held = lock_.take();
     if (outside_)
         fail("ConfigError",
              "rows in a storage are others' too, so `clear` cannot drop them; make "
              "a buffer on a new storage");
-    if (turns_.frozen()) {
-        if (!turns_.frozen_by_me()) return false;
+    if (lock_.frozen()) {
+        if (!lock_.frozen_by_me()) return false;
         fail("SnapshotError",
              "the buffer cannot be cleared by the thread that is saving it, from a signal handler or a "
              "callback; clear it after save() has returned");

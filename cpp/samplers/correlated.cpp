@@ -1,8 +1,10 @@
 // Samplers that change one property of a uniform batch and leave the rest: dials for finding causes.
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "samplers/sampler_table.hpp"
+#include "storage/episodes.hpp"
 #include "support/error.hpp"
 
 namespace replaylab {
@@ -32,8 +34,8 @@ class Blocks : public Sampler {
         }
         fill_alike(out, batch, 1.0 / static_cast<double>(ring.size()));
     }
-    void law(const Ring& ring, const std::int64_t*, std::int64_t n, std::int64_t, const double*,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t*, std::int64_t n, std::int64_t, const double*,
+                      double* out) const override {
         std::fill(out, out + n, 1.0 / static_cast<double>(ring.size()));
     }
 
@@ -58,15 +60,15 @@ class Sticky : public Sampler {
         }
         draw_uniform(ring, random, batch - again, out.slot + again);
         std::fill(out.weight, out.weight + batch, 1.0f);
-        law(ring, out.slot, batch, batch, scheduled, out.probability);
+        distribution(ring, out.slot, batch, batch, scheduled, out.probability);
     }
     void finish(const Ring& ring, const std::int64_t* slots, std::int64_t n) override {
         last_.clear();
         for (std::int64_t k = 0; k < n; ++k) last_.push_back(ring.id(slots[k]));
     }
     void visit(StateVisitor& state) override { state.visit("last", last_); }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double*, double* out) const override {
         std::vector<std::int64_t> alive = still_stored(ring);
         const std::int64_t again = repeated(alive, batch);
         std::sort(alive.begin(), alive.end());
@@ -97,10 +99,88 @@ class Sticky : public Sampler {
     std::vector<std::int64_t> last_;  // ids of the last batch
 };
 
+// With probability s one of the last steps of an episode that has ended, evenly, otherwise any step. While
+// none is stored, any step. Their slots are a list, in which the last takes the place of one that goes.
+class EpisodeEnds : public Sampler {
+  public:
+    EpisodeEnds(const SamplerConfig& config, std::int64_t capacity)
+        : share_(config.option("share")),
+          steps_(config.whole("steps")),
+          truncated_(config.option("truncated") != 0.0),
+          place_(static_cast<std::size_t>(capacity), kNone) {}
+
+    void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled,
+              const Draw& out) override {
+        draw_uniform(ring, random, batch, out.slot);
+        for (std::int64_t k = 0; k < batch && !slots_.empty(); ++k)
+            if (random.uniform() < share_) out.slot[k] = slots_[random.below(slots_.size())];
+        std::fill(out.weight, out.weight + batch, 1.0f);
+        distribution(ring, out.slot, batch, batch, scheduled, out.probability);
+    }
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t,
+                      const double*, double* out) const override {
+        const double share = slots_.empty() ? 0.0 : share_;
+        const double any = (1.0 - share) / static_cast<double>(ring.size());
+        const double last = slots_.empty() ? 0.0 : share / static_cast<double>(slots_.size());
+        for (std::int64_t k = 0; k < n; ++k) out[k] = any + (place(slots[k]) == kNone ? 0.0 : last);
+    }
+    void stored(const Ring&, Random&, const std::int64_t* slots, std::int64_t n) override {
+        for (std::int64_t k = 0; k < n; ++k) {
+            const std::uint32_t gap = place(slots[k]);
+            if (gap == kNone) continue;
+            slots_[gap] = slots_.back();
+            place(slots_[gap]) = gap;
+            slots_.pop_back();
+            place(slots[k]) = kNone;
+        }
+    }
+    void ended(const Ring& ring, std::int64_t slot, bool terminated) override {
+        if (!terminated && !truncated_) return;
+        const Episodes& episodes = *ring.episodes();
+        const Episodes::Span span = episodes.span(slot);
+        for (std::int64_t step = span.step; step >= span.low && span.step - step < steps_; --step) {
+            const std::int64_t last = episodes.slot(span, step);
+            place(last) = static_cast<std::uint32_t>(slots_.size());
+            slots_.push_back(static_cast<std::uint32_t>(last));
+        }
+    }
+
+    void visit(StateVisitor& state) override { state.visit("last_steps", slots_); }
+    bool fits(const Ring& ring) const override {
+        std::vector<bool> named(place_.size(), false);
+        for (const std::uint32_t slot : slots_) {
+            if (slot >= ring.size() || named[slot]) return false;
+            named[slot] = true;
+        }
+        return true;
+    }
+    void restored(const Ring&) override {
+        std::fill(place_.begin(), place_.end(), kNone);
+        for (std::size_t k = 0; k < slots_.size(); ++k) place(slots_[k]) = static_cast<std::uint32_t>(k);
+    }
+
+    static std::int64_t nbytes(const SamplerConfig&, std::int64_t capacity, bool) { return 8 * capacity; }
+
+  private:
+    static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+    std::uint32_t& place(std::int64_t slot) { return place_[static_cast<std::size_t>(slot)]; }
+    std::uint32_t place(std::int64_t slot) const { return place_[static_cast<std::size_t>(slot)]; }
+
+    double share_;
+    std::int64_t steps_;
+    bool truncated_;
+    std::vector<std::uint32_t> slots_;  // of the last steps
+    std::vector<std::uint32_t> place_;  // by slot: its place in that list, or none
+};
+
 }  // namespace
 
 SamplerFamily correlated_samplers() {
-    return {{"blocks", make<Blocks>, no_nbytes}, {"sticky", make<Sticky>, no_nbytes}};
+    return {{"blocks", make<Blocks>, no_nbytes},
+            {"sticky", make<Sticky>, no_nbytes},
+            {"episode_ends", make<EpisodeEnds>, EpisodeEnds::nbytes, /*feedback=*/false, /*priorities=*/"",
+             /*episodes=*/true, /*slots_in_32_bits=*/true}};
 }
 
 }  // namespace replaylab

@@ -9,8 +9,8 @@ namespace replaylab {
 
 namespace {
 
-// Part j gives its share of the rows; the law of one row is Σ_j (rows of j / rows)·P_j(i). Rows carry that
-// joint probability, and weight 1.
+// Part j gives its share of the rows; the sampling probability of one row is Σ_j (rows of j / rows)·P_j(i).
+// Rows carry that joint probability, and weight 1.
 class Mixture : public Sampler {
   public:
     Mixture(const SamplerConfig& config, std::int64_t capacity) {
@@ -46,7 +46,7 @@ class Mixture : public Sampler {
             row += parts_[j]->rows(asked_[j]);
         }
         std::fill(out.weight, out.weight + row, 1.0f);
-        law(ring, out.slot, row, batch, scheduled, out.probability);
+        distribution(ring, out.slot, row, batch, scheduled, out.probability);
     }
 
     void finish(const Ring& ring, const std::int64_t* slots, std::int64_t) override {
@@ -58,15 +58,15 @@ class Mixture : public Sampler {
         }
     }
 
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
-             const double* scheduled, double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double* scheduled, double* out) const override {
         const std::vector<std::int64_t> asked = split(batch);
         const auto all = static_cast<double>(rows(batch));
         std::vector<double> part(static_cast<std::size_t>(n));
         std::fill(out, out + n, 0.0);
         for (std::size_t j = 0; j < parts_.size(); ++j) {
             if (asked[j] == 0) continue;
-            parts_[j]->law(ring, slots, n, asked[j], scheduled + j, part.data());
+            parts_[j]->distribution(ring, slots, n, asked[j], scheduled + j, part.data());
             const double share = static_cast<double>(parts_[j]->rows(asked[j])) / all;
             for (std::int64_t k = 0; k < n; ++k) out[k] += share * part[static_cast<std::size_t>(k)];
         }
@@ -74,6 +74,10 @@ class Mixture : public Sampler {
 
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override {
         for (const auto& part : parts_) part->stored(ring, random, slots, n);
+    }
+
+    void ended(const Ring& ring, std::int64_t slot, bool terminated) override {
+        for (const auto& part : parts_) part->ended(ring, slot, terminated);
     }
 
     void update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,

@@ -17,8 +17,8 @@ class Newest : public Sampler {
         out.slot[0] = ring.slot_of_age(0);
         fill_alike(out, 1, 1.0);
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t, const double*,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t,
+                      const double*, double* out) const override {
         for (std::int64_t k = 0; k < n; ++k) out[k] = slots[k] == ring.slot_of_age(0) ? 1.0 : 0.0;
     }
 };
@@ -38,8 +38,8 @@ class Window : public Sampler {
         }
         fill_alike(out, batch, 1.0 / static_cast<double>(batch));
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double*, double* out) const override {
         std::int64_t reach = 0;
         const auto rows = static_cast<double>(width(ring, batch, &reach));
         for (std::int64_t k = 0; k < n; ++k)
@@ -80,8 +80,8 @@ class Queue : public Sampler {
         state.visit("next", next_);
         state.must(next_ >= -StateVisitor::kMost && next_ <= StateVisitor::kMost, "next");
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double*, double* out) const override {
         const std::int64_t rows = std::min(batch, ring.next_id() - first(ring));
         for (std::int64_t k = 0; k < n; ++k) {
             const std::int64_t place = ring.id(slots[k]) - first(ring);

@@ -29,11 +29,11 @@ class Permuted : public Prioritized {
         Prioritized::draw(ring, random, batch, beta, out);
         for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = shown(out.slot[k]);
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
-             const double* beta, double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double* beta, double* out) const override {
         std::vector<std::int64_t> origins;
         for (std::int64_t k = 0; k < n; ++k) origins.push_back(leaf_of(slots[k]));
-        Prioritized::law(ring, origins.data(), n, batch, beta, out);
+        Prioritized::distribution(ring, origins.data(), n, batch, beta, out);
     }
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override {
         in_blocks_ = ring.in_blocks();
@@ -125,7 +125,7 @@ class Dispersed : public Prioritized {
         for (std::int64_t k = 0; k < batch; ++k) out.probability[k] = tree_.leaf(out.slot[k]) / total;
         fill_weights(ring, batch, *beta, out);
     }
-    std::optional<LawTotals> totals(const Ring&) const override { return std::nullopt; }
+    std::optional<SamplingTotals> totals(const Ring&) const override { return std::nullopt; }
 
   private:
     static constexpr int kTries = 16;

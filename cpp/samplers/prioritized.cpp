@@ -26,7 +26,8 @@ Prioritized::Prioritized(const SamplerConfig& config, std::int64_t capacity)
       normalize_(static_cast<Normalize>(static_cast<int>(config.option("normalize")))),
       block_length_(static_cast<std::int64_t>(config.option("block_length"))),
       ever_(config.option("ever") != 0.0),
-      stratified_(config.option("stratified") != 0.0) {}
+      stratified_(config.option("stratified") != 0.0),
+      replace_(config.option("replace") != 0.0) {}
 
 void Prioritized::check(const Ring& ring, std::int64_t batch) const {
     Sampler::check(ring, batch);
@@ -39,6 +40,11 @@ void Prioritized::check(const Ring& ring, std::int64_t batch) const {
         fail("EmptyBufferError", "every one of the ", ring.size(),
              " stored steps has priority 0, so none can be drawn; give at least one a positive priority "
              "with update_priorities");
+    if (replace_) return;
+    std::int64_t drawable = ring.size();
+    for (std::int64_t slot = 0; slot < ring.size() && some_zero_; ++slot)
+        drawable -= tree_.leaf(slot) == 0.0f;
+    need("Prioritized(replace=False)", ring, batch, drawable);
 }
 
 // A batch is one draw from each of B/L equal segments of the total, so that it covers the whole range, or B/L
@@ -48,6 +54,7 @@ void Prioritized::check(const Ring& ring, std::int64_t batch) const {
 // leaf.
 void Prioritized::draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
                        const Draw& out) {
+    if (!replace_) return draw_distinct(ring, random, batch, *beta, out);
     const std::int64_t blocks = batch / block_length_;
     scratch_.resize(static_cast<std::size_t>(blocks));
     const double total = tree_.total();
@@ -60,6 +67,24 @@ void Prioritized::draw(const Ring& ring, Random& random, std::int64_t batch, con
     if (block_length_ > 1) spread(ring, random, blocks, out.slot);
     for (std::int64_t k = 0; k < batch; ++k) out.probability[k] = tree_.leaf(out.slot[k]) / total;
     fill_weights(ring, batch, *beta, out);
+}
+
+// Each row by the sampling distribution of the leaves that were not drawn yet, which are 0 until the batch is
+// complete.
+void Prioritized::draw_distinct(const Ring& ring, Random& random, std::int64_t batch, double beta,
+                                const Draw& out) {
+    const double total = tree_.total();
+    values_.resize(static_cast<std::size_t>(batch));
+    const float zero = 0.0f;
+    for (std::int64_t k = 0; k < batch; ++k) {
+        double target = random.uniform() * tree_.total();
+        tree_.find(&target, 1, out.slot + k);
+        values_[static_cast<std::size_t>(k)] = tree_.leaf(out.slot[k]);
+        out.probability[k] = tree_.leaf(out.slot[k]) / total;
+        tree_.set(out.slot + k, &zero, 1);
+    }
+    tree_.set(out.slot, values_.data(), batch);
+    fill_weights(ring, batch, beta, out);
 }
 
 // Makes L rows of every drawn leaf. The stored steps, in order of age, are cut into cells of L steps with one
@@ -77,8 +102,9 @@ void Prioritized::spread(const Ring& ring, Random& random, std::int64_t blocks, 
 }
 
 // L rows at equal distances in the cell's running sum, u of a distance from its beginning: a step's share of
-// the rows is on average its share of the cell, so that its chance in the batch is the law's. Sums are
-// counted in distances, and compared with u alone: so L equal steps come once each, whatever is rounded.
+// the rows is on average its share of the cell, so that its chance in the batch is the sampling
+// distribution's. Sums are counted in distances, and compared with u alone: so L equal steps come once each,
+// whatever is rounded.
 void Prioritized::fill_block(const Ring& ring, double u, std::int64_t oldest, std::int64_t newest,
                              std::int64_t* leaves) {
     cell_.clear();
@@ -120,15 +146,16 @@ void Prioritized::fill_weights(const Ring& ring, std::int64_t n, double beta, co
     std::copy(scratch_.begin(), scratch_.end(), out.weight);
 }
 
-void Prioritized::law(const Ring&, const std::int64_t* slots, std::int64_t n, std::int64_t, const double*,
-                      double* out) const {
+void Prioritized::distribution(const Ring&, const std::int64_t* slots, std::int64_t n, std::int64_t,
+                               const double*, double* out) const {
     const double total = tree_.total();
     for (std::int64_t k = 0; k < n; ++k) out[k] = total > 0.0 ? tree_.leaf(slots[k]) / total : 0.0;
 }
 
-std::optional<LawTotals> Prioritized::totals(const Ring& ring) const {
-    if (blocks_) return LawTotals{tree_.total(), blocks_->least(), blocks_->count()};
-    return LawTotals{tree_.total(), tree_.smallest_positive(), ring.size()};
+std::optional<SamplingTotals> Prioritized::totals(const Ring& ring) const {
+    if (!replace_) return std::nullopt;
+    if (blocks_) return SamplingTotals{tree_.total(), blocks_->least(), blocks_->count()};
+    return SamplingTotals{tree_.total(), tree_.smallest_positive(), ring.size()};
 }
 
 // New steps get the largest p^α among the steps still stored, or of all there ever was (1 when there is
@@ -180,6 +207,8 @@ void Prioritized::update(const Ring& ring, const std::int64_t* slots, const doub
     if (exponent_ != 1.0) power(scratch_.data(), n, exponent_);
     for (std::size_t k = 0; k < scratch_.size(); ++k)
         values_[k] *= static_cast<float>(std::min(std::max(scratch_[k], kLeast), kMost));
+    if (!replace_ && !some_zero_)
+        some_zero_ = std::find(values_.begin(), values_.end(), 0.0f) != values_.end();
     tree_.set(slots, values_.data(), n);
     for (std::int64_t k = 0; k < n && ever_; ++k)
         largest_ever_ = std::max(largest_ever_, values_[static_cast<std::size_t>(k)]);
@@ -214,6 +243,7 @@ void Prioritized::visit(StateVisitor& state) {
     std::iota(slots.begin(), slots.end(), 0);
     tree_.set(slots.data(), leaves.data(), tree_.capacity());
     largest_ever_ = std::max(ever[0], tree_.largest());
+    some_zero_ = true;  // perhaps
 }
 
 void Prioritized::restored(const Ring& ring) {

@@ -27,9 +27,9 @@ class Prioritized : public Sampler {
     void check(const Ring& ring, std::int64_t batch) const override;
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double* beta,
               const Draw& out) override;
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
-             const double* beta, double* out) const override;
-    std::optional<LawTotals> totals(const Ring& ring) const override;
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double* beta, double* out) const override;
+    std::optional<SamplingTotals> totals(const Ring& ring) const override;
     void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n) override;
     void update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
                 bool td_errors) override;
@@ -52,6 +52,7 @@ class Prioritized : public Sampler {
 
   private:
     void note(const Ring& ring, const std::int64_t* slots, std::int64_t n, bool stored);
+    void draw_distinct(const Ring& ring, Random& random, std::int64_t batch, double beta, const Draw& out);
     void rescale(std::vector<float>& leaves, double from) const;
     void spread(const Ring& ring, Random& random, std::int64_t blocks, std::int64_t* leaves);
     void fill_block(const Ring& ring, double u, std::int64_t oldest, std::int64_t newest,
@@ -65,6 +66,8 @@ class Prioritized : public Sampler {
     bool ever_;                  // new steps get the largest priority there ever was, not the largest stored
     float largest_ever_ = 1.0f;  // as p^α
     bool stratified_;            // one draw from each of B/L equal segments, not B/L independent ones
+    bool replace_;               // a step may come again in a batch
+    bool some_zero_ = false;     // whether a step may have priority 0; kept for draws without repetition
     std::unique_ptr<BlockIndex> blocks_;  // where sequences are drawn: their p^α together
     std::vector<std::int64_t> drawn_, cell_;
     std::vector<double> ends_;

@@ -162,8 +162,8 @@ class RankBased : public Ranking {
             weigh(ring, batch, *beta, out);
     }
 
-    void law(const Ring&, const std::int64_t* slots, std::int64_t n, std::int64_t, const double*,
-             double* out) const override {
+    void distribution(const Ring&, const std::int64_t* slots, std::int64_t n, std::int64_t, const double*,
+                      double* out) const override {
         for (std::int64_t k = 0; k < n; ++k)
             out[k] = has_rank(slots[k]) ? mass_at(rank_of(slots[k])) / total() : 0.0;
     }
@@ -181,7 +181,7 @@ class RankBased : public Ranking {
             out.weight[k] = static_cast<float>(scale * weighed_[static_cast<std::size_t>(k)]);
     }
 
-    // The same of sequence blocks, whose masses all change with one rank: so they are added up anew, O(N).
+    // The same of sequence blocks, whose masses all change with one rank: so they are added up again, O(N).
     void weigh_blocks(const Ring& ring, std::int64_t batch, double beta, const Draw& out) {
         blocks_.assign(static_cast<std::size_t>(ring.size()), 0.0);
         for_ranks([&](std::int64_t rank, std::int64_t slot) {
@@ -247,8 +247,8 @@ class Greedy : public Ranking {
         std::copy(slots.begin(), slots.end(), out.slot);
         fill_alike(out, batch, 1.0 / static_cast<double>(batch));
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double*, double* out) const override {
         std::vector<std::int64_t> rows = chosen(ring, batch);
         std::sort(rows.begin(), rows.end());
         for (std::int64_t k = 0; k < n; ++k)

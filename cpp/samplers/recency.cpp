@@ -29,8 +29,8 @@ class Recency : public Sampler {
         state.must(update_ >= 1 && update_ <= StateVisitor::kMost, "update");
         update_ = (update_ - 1) % burst_ + 1;  // it may have been one of a longer burst
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t, const double* eta,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t,
+                      const double* eta, double* out) const override {
         const std::int64_t width = window(ring, *eta);
         for (std::int64_t k = 0; k < n; ++k)
             out[k] = ring.age(slots[k]) < width ? 1.0 / static_cast<double>(width) : 0.0;
@@ -74,10 +74,10 @@ class Geometric : public Sampler {
             out.slot[k] = ring.slot_of_age(age);
         }
         std::fill(out.weight, out.weight + batch, 1.0f);
-        law(ring, out.slot, batch, batch, scheduled, out.probability);
+        distribution(ring, out.slot, batch, batch, scheduled, out.probability);
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t, const double*,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t,
+                      const double*, double* out) const override {
         const double scale = (1.0 - keep_) / (1.0 - kept(ring.size()));
         for (std::int64_t k = 0; k < n; ++k) out[k] = scale * kept(ring.age(slots[k]));
     }

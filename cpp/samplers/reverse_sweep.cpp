@@ -30,15 +30,15 @@ class ReverseSweep : public Sampler {
         planned_ = sweep_;
         for (std::int64_t k = 0; k < batch; ++k) out.slot[k] = advance(ring, planned_);
         std::fill(out.weight, out.weight + batch, 1.0f);
-        law(ring, out.slot, batch, batch, scheduled, out.probability);
+        distribution(ring, out.slot, batch, batch, scheduled, out.probability);
     }
     void finish(const Ring&, const std::int64_t*, std::int64_t) override { sweep_ = planned_; }
     void visit(StateVisitor& state) override {
         state.visit("next", sweep_.next);
         if (state.has("start")) state.visit("start", sweep_.start);
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double*, double* out) const override {
         Sweep sweep = sweep_;
         std::vector<std::int64_t> rows;
         for (std::int64_t row = 0; row < batch && ring.size() > 0; ++row)

@@ -34,6 +34,8 @@ void Sampler::finish(const Ring&, const std::int64_t*, std::int64_t) {}
 
 void Sampler::stored(const Ring&, Random&, const std::int64_t*, std::int64_t) {}
 
+void Sampler::ended(const Ring&, std::int64_t, bool) {}
+
 void Sampler::update(const Ring&, const std::int64_t*, const double*, std::int64_t, bool) {}
 
 void Sampler::visit(StateVisitor&) {}

@@ -1,4 +1,4 @@
-// What a sampler is to the core. One object per replica holds that replica's state.
+// The interface of samplers. Each replica has one sampler object, which holds that replica's state.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@
 
 namespace replaylab {
 
-// What Python's sampler object says, already checked there.
+// The options of a sampler, as Python has checked them.
 struct SamplerConfig {
     std::string kind;  // one of the table's: sampler_table.hpp
     std::map<std::string, double> options;
     std::vector<SamplerConfig> parts;  // of a mixture
 
-    // Throws where the configuration lacks it.
+    // Returns an option; throws if the configuration lacks it.
     double option(const std::string& name) const;
+    // Returns an option as an integer; throws if the configuration lacks it.
     std::int64_t whole(const std::string& name) const { return static_cast<std::int64_t>(option(name)); }
 };
 
@@ -32,11 +33,11 @@ struct Draw {
     float* weight;
 };
 
-// Of a law in proportion to a number of each row (a step, or a sequence): those numbers together. The laws of
-// several replays join into one by them.
-struct LawTotals {
+// Sums of the masses m of all rows (steps, or sequences), for a sampling distribution P(i) = m_i / Σ m. They
+// combine the distributions of several replays into one.
+struct SamplingTotals {
     double total = 0.0;
-    double least = 0.0;  // of the rows that can be drawn; +inf if there is none
+    double least = 0.0;  // the smallest positive mass; +inf if there is none
     std::int64_t rows = 0;
 };
 
@@ -44,55 +45,61 @@ class Sampler {
   public:
     virtual ~Sampler() = default;
 
-    // Rows in a batch when `batch` were asked for.
+    // Returns the number of rows in a batch of requested size `batch`.
     virtual std::int64_t rows(std::int64_t batch) const { return batch; }
 
-    // Throws when this ring cannot give such a batch.
+    // Throws if such a batch cannot be drawn from this ring.
     virtual void check(const Ring& ring, std::int64_t batch) const;
 
-    // Draws rows(batch) slots with their probabilities and importance weights. `scheduled` is the number of
-    // this sampler that changes over a run (β, η), if it has one: a mixture has one for each part.
+    // Draws rows(batch) slots with their probabilities and importance weights. `scheduled` points to the
+    // sampler's scheduled number (β, η), if it has one; to one for each part of a mixture.
     virtual void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled,
                       const Draw& out) = 0;
 
-    // The batch just drawn is now the last one: samplers that remember move on. Until then law() still gives
-    // the chances the batch was drawn with.
+    // Ends a draw: samplers whose state depends on drawn batches update it. Until then distribution() returns
+    // the probabilities that the batch was drawn with.
     virtual void finish(const Ring& ring, const std::int64_t* slots, std::int64_t n);
 
-    // For n stored slots: the chance that one row of the next batch, picked at random, is that step.
-    virtual void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
-                     const double* scheduled, double* out) const = 0;
+    // Writes, for n stored slots, the probability that a random row of the next batch is that step.
+    virtual void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                              const double* scheduled, double* out) const = 0;
 
-    // Nothing where the law is another one, or a row depends on the rows drawn before.
-    virtual std::optional<LawTotals> totals(const Ring&) const { return std::nullopt; }
+    // Returns nothing if the sampling distribution is not proportional to masses, or a row depends on rows
+    // drawn before.
+    virtual std::optional<SamplingTotals> totals(const Ring&) const { return std::nullopt; }
 
-    // n new steps now lie in these slots, in this order; the ring already holds them.
+    // Records n new steps in these slots, in this order; the ring already holds them.
     virtual void stored(const Ring& ring, Random& random, const std::int64_t* slots, std::int64_t n);
 
-    // The learner's feedback for stored steps: TD errors, or priorities as they are.
+    // This stored step ended its episode, truncated if not terminated; stored() knows the step already.
+    // Called where the table's line says `episodes`.
+    virtual void ended(const Ring& ring, std::int64_t slot, bool terminated);
+
+    // Applies the learner's feedback for stored steps: TD errors, or the priorities themselves.
     virtual void update(const Ring& ring, const std::int64_t* slots, const double* values, std::int64_t n,
                         bool td_errors);
 
-    // Saves or restores what the sampler remembers.
+    // Saves or restores the sampler's state.
     virtual void visit(StateVisitor& state);
 
-    // Whether what was restored belongs to this ring: every number that is used as a slot is one in use.
+    // Returns whether the restored state is valid for this ring: every slot in it is in use.
     virtual bool fits(const Ring&) const { return true; }
 
-    // visit() has restored all of this ring: what follows from the two is worked out again.
+    // Recomputes derived state after visit() has restored this sampler and the ring.
     virtual void restored(const Ring& ring);
 
   protected:
-    // Throws when there are fewer rows than a batch without repetition needs.
+    // Throws if there are fewer rows than a batch without repetition needs.
     static void need(const char* sampler, const Ring& ring, std::int64_t batch, std::int64_t rows);
 };
 
-// Where a mixture's part keeps its state, within the mixture's.
+// Returns the prefix of a part's state within that of its mixture.
 inline std::string part_prefix(std::size_t part) { return "part" + std::to_string(part) + "."; }
 
+// Draws n stored slots uniformly, with replacement.
 void draw_uniform(const Ring& ring, Random& random, std::int64_t n, std::int64_t* slots);
 
-// Rows that all have this probability, and weight 1.
+// Fills n rows with this probability and weight 1.
 void fill_alike(const Draw& out, std::int64_t n, double probability);
 
 }  // namespace replaylab

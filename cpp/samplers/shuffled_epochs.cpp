@@ -16,10 +16,10 @@ decltype(auto) at(Vector& vector, std::int64_t i) {
     return vector[static_cast<std::size_t>(i)];
 }
 
-// A Fisher-Yates shuffle that goes on from draw to draw: O(1) a row, and an epoch starts at no cost, because
-// any arrangement is as good a start as another. Steps overwritten since the epoch began are passed over;
-// those stored since wait for the next. Where sequences are drawn, an epoch is made of their blocks, each of
-// which stands and falls with the step that was its newest when the epoch began.
+// A Fisher-Yates shuffle that continues from draw to draw: O(1) a row, and an epoch starts at no cost,
+// because any arrangement is as good a start as another. Steps overwritten since the epoch began are passed
+// over; those stored since wait for the next. Where sequences are drawn, an epoch is made of their blocks,
+// each of which stands and falls with the step that was its newest when the epoch began.
 class ShuffledEpochs : public Sampler {
   public:
     ShuffledEpochs(const SamplerConfig&, std::int64_t capacity)
@@ -44,7 +44,7 @@ class ShuffledEpochs : public Sampler {
             out.slot[k++] = slot;
         }
         std::fill(out.weight, out.weight + batch, 1.0f);
-        law(ring, out.slot, batch, batch, scheduled, out.probability);
+        distribution(ring, out.slot, batch, batch, scheduled, out.probability);
     }
 
     void finish(const Ring& ring, const std::int64_t* slots, std::int64_t n) override {
@@ -95,8 +95,8 @@ class ShuffledEpochs : public Sampler {
     }
 
     // What is left of the epoch, then whole epochs, then a part of one.
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double*, double* out) const override {
         const auto all = static_cast<double>(batch);
         double beyond = 0.0;
         if (batch > left_)

@@ -19,12 +19,12 @@ class Uniform : public Sampler {
         draw_uniform(ring, random, batch, out.slot);
         fill_alike(out, batch, 1.0 / static_cast<double>(ring.size()));
     }
-    void law(const Ring& ring, const std::int64_t*, std::int64_t n, std::int64_t, const double*,
-             double* out) const override {
+    void distribution(const Ring& ring, const std::int64_t*, std::int64_t n, std::int64_t, const double*,
+                      double* out) const override {
         std::fill(out, out + n, 1.0 / static_cast<double>(ring.size()));
     }
-    std::optional<LawTotals> totals(const Ring& ring) const override {
-        return LawTotals{static_cast<double>(ring.size()), 1.0, ring.size()};
+    std::optional<SamplingTotals> totals(const Ring& ring) const override {
+        return SamplingTotals{static_cast<double>(ring.size()), 1.0, ring.size()};
     }
 };
 
@@ -43,8 +43,29 @@ class Stratified : public Uniform {
     }
 };
 
-// P = 1/N, no step twice in a batch, in random order (Floyd's algorithm, then a shuffle: 2B random numbers
-// whatever N is). Where sequences are drawn, the same of the blocks.
+// Gives n different numbers below `most`, in random order (Floyd's algorithm, then a shuffle: 2n random
+// numbers whatever `most` is).
+class DistinctNumbers {
+  public:
+    void draw(Random& random, std::int64_t most, std::int64_t n, std::int64_t* out) {
+        if (static_cast<std::int64_t>(taken_.size()) < most) taken_.resize(static_cast<std::size_t>(most));
+        for (std::int64_t k = 0, top = most - n; k < n; ++k, ++top) {
+            const auto pick = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(top) + 1));
+            out[k] = taken_[static_cast<std::size_t>(pick)] ? top : pick;
+            taken_[static_cast<std::size_t>(out[k])] = true;
+        }
+        for (std::int64_t k = 0; k < n; ++k) taken_[static_cast<std::size_t>(out[k])] = false;
+        for (std::int64_t k = n; k > 1; --k)
+            std::swap(out[k - 1], out[random.below(static_cast<std::uint64_t>(k))]);
+    }
+
+    static std::int64_t nbytes(std::int64_t capacity) { return capacity / 8; }
+
+  private:
+    std::vector<bool> taken_;
+};
+
+// P = 1/N, no step twice in a batch. Where sequences are drawn, the same of the blocks.
 class Distinct : public Uniform {
   public:
     void check(const Ring& ring, std::int64_t batch) const override {
@@ -53,25 +74,17 @@ class Distinct : public Uniform {
     }
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double*, const Draw& out) override {
         const std::int64_t rows = rows_of(ring);
-        taken_.resize(static_cast<std::size_t>(ring.capacity()));
-        for (std::int64_t k = 0, top = rows - batch; k < batch; ++k, ++top) {
-            const auto pick = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(top) + 1));
-            out.slot[k] = taken_[static_cast<std::size_t>(pick)] ? top : pick;
-            taken_[static_cast<std::size_t>(out.slot[k])] = true;
-        }
-        for (std::int64_t k = 0; k < batch; ++k) taken_[static_cast<std::size_t>(out.slot[k])] = false;
-        for (std::int64_t k = batch; k > 1; --k)
-            std::swap(out.slot[k - 1], out.slot[random.below(static_cast<std::uint64_t>(k))]);
+        numbers_.draw(random, rows, batch, out.slot);
         for (std::int64_t k = 0; k < batch && blocks_; ++k) out.slot[k] = blocks_->select(out.slot[k]);
         fill_alike(out, batch, 1.0 / static_cast<double>(rows));
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
-             const double* scheduled, double* out) const override {
-        if (!blocks_) return Uniform::law(ring, slots, n, batch, scheduled, out);
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double* scheduled, double* out) const override {
+        if (!blocks_) return Uniform::distribution(ring, slots, n, batch, scheduled, out);
         for (std::int64_t k = 0; k < n; ++k)
             out[k] = stands_for_row(ring, slots[k]) ? 1.0 / static_cast<double>(rows_of(ring)) : 0.0;
     }
-    std::optional<LawTotals> totals(const Ring&) const override { return std::nullopt; }
+    std::optional<SamplingTotals> totals(const Ring&) const override { return std::nullopt; }
     void stored(const Ring& ring, Random&, const std::int64_t* slots, std::int64_t n) override {
         if (ring.in_blocks()) note(ring, {slots, slots + n});
     }
@@ -82,7 +95,7 @@ class Distinct : public Uniform {
     }
 
     static std::int64_t nbytes(const SamplerConfig&, std::int64_t capacity, bool in_blocks) {
-        return capacity / 8 + (in_blocks ? BlockIndex::nbytes(capacity) : 0);
+        return DistinctNumbers::nbytes(capacity) + (in_blocks ? BlockIndex::nbytes(capacity) : 0);
     }
 
   private:
@@ -93,41 +106,51 @@ class Distinct : public Uniform {
         blocks_->stored(ring, slots, [](std::int64_t) { return 0.0; });
     }
 
-    std::vector<bool> taken_;
+    DistinctNumbers numbers_;
     std::unique_ptr<BlockIndex> blocks_;  // where sequences are drawn
 };
 
-// Uniform draws and the newest step: B + 1 rows, or B when the newest takes the last draw's place.
+// Uniform draws and the newest step: B + 1 rows, or B when the newest takes the last draw's place. The draws
+// are of all N steps or, distinct, different ones of the other N − 1.
 class Combined : public Sampler {
   public:
-    explicit Combined(bool replace) : replace_(replace) {}
+    explicit Combined(const SamplerConfig& config)
+        : replace_(config.option("replace") != 0.0), distinct_(config.option("distinct") != 0.0) {}
     std::int64_t rows(std::int64_t batch) const override { return replace_ ? batch : batch + 1; }
+    void check(const Ring& ring, std::int64_t batch) const override {
+        Sampler::check(ring, batch);
+        if (distinct_) need("Combined(distinct=True)", ring, rows(batch), ring.size());
+    }
     void draw(const Ring& ring, Random& random, std::int64_t batch, const double* scheduled,
               const Draw& out) override {
         const std::int64_t n = rows(batch);
-        draw_uniform(ring, random, n - 1, out.slot);
+        if (distinct_) {
+            numbers_.draw(random, ring.size() - 1, n - 1, out.slot);
+            for (std::int64_t k = 0; k < n - 1; ++k) out.slot[k] = ring.slot_of_age(out.slot[k] + 1);
+        } else {
+            draw_uniform(ring, random, n - 1, out.slot);
+        }
         out.slot[n - 1] = ring.slot_of_age(0);
         std::fill(out.weight, out.weight + n, 1.0f);
-        law(ring, out.slot, n, batch, scheduled, out.probability);
+        distribution(ring, out.slot, n, batch, scheduled, out.probability);
     }
-    void law(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch, const double*,
-             double* out) const override {
-        const auto all = static_cast<double>(rows(batch));
-        const double uniform = (all - 1.0) / static_cast<double>(ring.size());
-        for (std::int64_t k = 0; k < n; ++k)
-            out[k] = (uniform + (slots[k] == ring.slot_of_age(0) ? 1.0 : 0.0)) / all;
+    void distribution(const Ring& ring, const std::int64_t* slots, std::int64_t n, std::int64_t batch,
+                      const double*, double* out) const override {
+        const auto all = static_cast<double>(rows(batch)), stored = static_cast<double>(ring.size());
+        const double drawn = all == 1.0 ? 0.0 : (all - 1.0) / (distinct_ ? stored - 1.0 : stored);
+        for (std::int64_t k = 0; k < n; ++k) {
+            const bool newest = slots[k] == ring.slot_of_age(0);
+            out[k] = ((newest && distinct_ ? 0.0 : drawn) + (newest ? 1.0 : 0.0)) / all;
+        }
+    }
+
+    static std::int64_t nbytes(const SamplerConfig& config, std::int64_t capacity, bool) {
+        return config.option("distinct") != 0.0 ? DistinctNumbers::nbytes(capacity) : 0;
     }
 
   private:
-    bool replace_;
-};
-
-struct CombinedPlus : Combined {
-    CombinedPlus() : Combined(false) {}
-};
-
-struct CombinedReplace : Combined {
-    CombinedReplace() : Combined(true) {}
+    bool replace_, distinct_;
+    DistinctNumbers numbers_;
 };
 
 }  // namespace
@@ -136,8 +159,7 @@ SamplerFamily uniform_samplers() {
     return {{"uniform", make<Uniform>, no_nbytes},
             {"stratified", make<Stratified>, no_nbytes},
             {"distinct", make<Distinct>, Distinct::nbytes},
-            {"combined_plus", make<CombinedPlus>, no_nbytes},
-            {"combined_replace", make<CombinedReplace>, no_nbytes}};
+            {"combined", make<Combined>, Combined::nbytes}};
 }
 
 }  // namespace replaylab

@@ -72,9 +72,16 @@ void Episodes::dropped(std::int64_t slot) {
         static_cast<std::size_t>(line.end - line.front) <= line.slots.size() / 4)
         resize(line, line.slots.size() / 2);
     if (--episode.left > 0) return;
-    // An episode that goes on gets a new record with its next step, which keeps counting from line.steps.
+    // An episode that continues gets a new record with its next step, which keeps counting from line.steps.
     if (line.current == number) line.current = kNone;
     give_back(number);
+}
+
+std::int64_t Episodes::newest_open(std::int64_t env, const Ring& ring) const {
+    const Line& line = lines_[static_cast<std::size_t>(env)];
+    if (line.current == kNone) return kNone;
+    if (lines_.size() == 1) return ring.slot_of_age(0);
+    return line.slots[static_cast<std::size_t>(line.end - 1) & (line.slots.size() - 1)];
 }
 
 void Episodes::end_episode(std::int64_t env) {

@@ -45,8 +45,16 @@ class Episodes {
         line.steps = step;
     }
 
-    // The environment starts anew: its next step follows none.
+    // The environment starts again: its next step follows none.
     void end_episode(std::int64_t env);
+
+    // The slot of the newest step of the environment's episode under way; −1 if none of its steps is stored.
+    std::int64_t newest_open(std::int64_t env, const Ring& ring) const;
+
+    // Whether the environment's next step is this one of its episode.
+    bool follows(std::int64_t env, std::int64_t step) const {
+        return lines_[static_cast<std::size_t>(env)].steps == step;
+    }
 
     // Whether the environment's next step is an episode's first.
     bool begins(std::int64_t env) const { return lines_[static_cast<std::size_t>(env)].steps == 0; }
@@ -94,7 +102,7 @@ class Episodes {
     // Whether what was restored tells, of each stored step of this ring, where it lies in its episode.
     bool fits(const Ring& ring) const;
 
-    // Bytes taken at once; and what may come on top, where every step is an episode of its own and the lines
+    // Bytes taken at once; and what may come on top, where every step is its own episode and the lines
     // of several environments hold four places a step, as much as they ever do.
     static std::int64_t nbytes(std::int64_t capacity) { return 8 * capacity; }
     static std::int64_t grown_nbytes(std::int64_t capacity, std::int64_t num_envs) {

@@ -191,7 +191,7 @@ void MappedRows::open_existing(const MappedConfig& config, std::int64_t size) {
     const bool ours = pread(file_, static_cast<void*>(&header), sizeof header, 0) >= 0 &&
                       std::memcmp(header.magic, kMagic, sizeof kMagic) == 0;
     if (size != 0 && !ours)
-        fail("StorageError", "`", path_, "` is no file of replaylab rows; use another name");
+        fail("StorageError", "`", path_, "` is not a file of replaylab rows; use another name");
     if (size == 0 || header.ready.load() == 0) {
         if (!config.may_create)
             fail("StorageError", "`", path_, "` is empty; the process that makes it must come first");
@@ -230,15 +230,9 @@ void MappedRows::open_existing(const MappedConfig& config, std::int64_t size) {
     if (identity_.find_first_not_of("0123456789abcdef") != std::string::npos)
         damaged("its identity is not as written");
     if (header_->unflushed.load() == 0 || boot_id().compare(0, 36, header_->boot, 36) == 0) return;
-    if (!config.after_crash)
-        fail("StorageError", "`", path_,
-             "` had steps that no flush() followed when the machine last stopped; if it was switched off in "
-             "an ",
-             "orderly way nothing is lost: pass MemoryMap(..., after_crash=True); after a power cut some "
-             "rows ",
-             "may be damaged: then remove the file");
     if (!consistent()) fail("StorageError", "`", path_, "` was damaged when the machine stopped; remove it");
     mark_unflushed();
+    was_unflushed_ = true;
 }
 
 void MappedRows::make(const MappedConfig& config) {
@@ -332,7 +326,7 @@ void MappedRows::close() {
     file_ = -1;
 }
 
-// A forked child shares its parent's locks: it needs an open file of its own.
+// A forked child shares its parent's locks: it needs its own open file.
 void MappedRows::open_again() {
     const int own = open(("/proc/self/fd/" + std::to_string(file_)).c_str(), O_RDWR | O_CLOEXEC);
     if (own < 0) fail("StorageError", "`", path_, "` cannot be opened again: ", std::strerror(errno));

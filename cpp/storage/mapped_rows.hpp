@@ -23,7 +23,6 @@ struct MappedConfig {
     std::int64_t memory = 0;  // bytes of the machine's: may all rows be kept in it?
     bool may_create = true;
     bool may_open = true;
-    bool after_crash = false;  // open it though the machine stopped while it had steps not flushed
     std::function<void()> interrupted = [] {};  // asked now and then while it takes long; throws to give up
 };
 
@@ -44,7 +43,7 @@ class MappedRows {
     MappedRows(const MappedRows&) = delete;
     MappedRows& operator=(const MappedRows&) = delete;
 
-    // What a file says its rows are; empty where there is no file, or none that was finished.
+    // What a file says its rows are; empty if the file is missing or was not finished.
     static std::string declaration_of(const std::string& path);
 
     // What the log and its mark say of a published step.
@@ -98,7 +97,8 @@ class MappedRows {
     std::int64_t headroom() const { return log_ - capacity_; }
     std::int64_t writers() const { return writers_; }
     std::int64_t file_bytes() const { return file_bytes_; }
-    const std::string& identity() const { return identity_; }  // of this file: one made anew has another
+    bool was_unflushed() const { return was_unflushed_; }      // the machine stopped with steps not flushed
+    const std::string& identity() const { return identity_; }  // of this file: one made again has another
 
   private:
     using Word = std::atomic<std::uint64_t>;
@@ -145,7 +145,7 @@ class MappedRows {
     std::int64_t capacity_, log_, writers_, num_envs_, stride_;
     std::int64_t memory_;
     std::int64_t most_ = 0;  // steps that laps can number
-    bool exceeds_memory_ = false;
+    bool exceeds_memory_ = false, was_unflushed_ = false;
     std::int64_t first_section_ = 0, section_bytes_ = 0, file_bytes_ = 0;
     std::vector<Section> sections_;
 

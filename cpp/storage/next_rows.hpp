@@ -11,8 +11,8 @@
 namespace replaylab {
 
 // A step's next observation is the observation of the row that follows it in its environment, if its bytes
-// are the same; if not (the episode ended, or the caller began anew), or if there is no such row yet, it has
-// a closing row of its own, which lives as long as the step. So what was given is what comes back, always.
+// are the same; if not (the episode ended, or the caller began again), or if there is no such row yet, it has
+// its own closing row, which lives as long as the step. So what was given is what comes back, always.
 // Closing rows lie behind the ring in the row store, whose pages cost nothing until they are used. Of a
 // compressed column, the closing row of an environment's newest step lies loose: it is mostly given up at
 // once.

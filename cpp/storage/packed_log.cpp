@@ -91,7 +91,7 @@ std::size_t PackedLog::pack_difference(const char* value, char* target) {
     exclusive_or(difference_.data(), key_value_.data(), bytes_);
     const std::size_t size = lz4::compress(difference_.data(), bytes_, target, key_size_ / 2);
     // Where differences fail one after another (pictures that share nothing), trying costs more than it
-    // brings: wait twice as long after each failure, up to a bound, and try anew after a success.
+    // brings: wait twice as long after each failure, up to a bound, and try again after a success.
     failed_ = size > 0 ? 0 : std::min(2 * failed_ + 1, kLongestPause);
     pause_ = failed_ / 2;
     return size;

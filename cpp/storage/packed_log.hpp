@@ -34,7 +34,7 @@ class PackedLog {
     Ref put(const char* value);
     void release(Ref ref);
 
-    // Unpacks a value; throws on bytes that are none.
+    // Unpacks a value; throws on bytes that are invalid.
     void get(Ref ref, char* value);
     void prefetch(Ref ref) const;
 

@@ -1,4 +1,4 @@
-// Which ids are stored, and in which slots.
+// The ids that are stored, and their slots.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ namespace replaylab {
 
 class Episodes;
 
-// What is kept when there is no more room.
+// Which step is dropped if all slots are in use.
 enum class Retention : int { fifo = 0, reservoir = 1, assigned = 2 };
 
-// Ids count steps ever stored and are never reused. First in, first out: id i lies in slot i mod capacity
+// Ids count steps ever stored and are never reused. First in, first out: id i is in slot i mod capacity
 // until i + capacity takes its place. Reservoir (Vitter 1985, algorithm R): the n-th step offered is kept
-// with probability capacity/n, in a random slot, so that any slot may hold any id. Assigned: who stores the
-// rows says for each step which of its places it goes to; a place has a slot from its first step on, and the
-// slots in use are the first ones.
+// with probability capacity/n, in a random slot, so that any slot may hold any id. Assigned: the owner of the
+// rows passes the place of each step; a place gets a slot with its first step, and the slots in use are the
+// first ones.
 class Ring {
   public:
     Ring(std::int64_t capacity, Retention retention)
@@ -32,36 +32,42 @@ class Ring {
           slot_of_place_(places_) {}
 
     std::int64_t capacity() const { return capacity_; }
+    // The id of the next step.
     std::int64_t next_id() const { return next_id_; }
+    // The number of stored steps.
     std::int64_t size() const { return assigned_ ? used_ : std::min(next_id_ - first_id_, capacity_); }
+    // Returns whether a step is stored.
     bool holds(std::int64_t id) const {
         if (by_table_) return slots_.count(id) != 0;
         return id >= next_id_ - size() && id < next_id_;
     }
 
-    // The slot of a step `age` steps older than the newest; 0 ≤ age < size. First in, first out only:
-    // samplers that go by age are refused for the others, which have no such order.
+    // The slot of the step that is `age` steps older than the newest; 0 ≤ age < size. First in, first out
+    // only: other retentions have no such order, so samplers that depend on age are refused for them.
     std::int64_t slot_of_age(std::int64_t age) const {
         const std::int64_t slot = head_ - 1 - age;
         return slot < 0 ? slot + capacity_ : slot;
     }
+    // The number of steps stored since the step in this slot.
     std::int64_t age(std::int64_t slot) const {
         if (by_table_) return next_id_ - 1 - ids_[static_cast<std::size_t>(slot)];
         const std::int64_t age = head_ - 1 - slot;
         return age < 0 ? age + capacity_ : age;
     }
+    // The slot of a stored id.
     std::int64_t slot(std::int64_t id) const {
         return by_table_ ? slots_.at(id) : slot_of_age(next_id_ - 1 - id);
     }
 
-    // Where the row of this slot's step lies for who stores the rows.
+    // The place of this slot's row, as the owner of the rows numbers it.
     std::int64_t place(std::int64_t slot) const {
         return assigned_ ? places_[static_cast<std::size_t>(slot)] : slot;
     }
+    // The id of the step in this slot.
     std::int64_t id(std::int64_t slot) const { return next_id_ - 1 - age(slot); }
 
-    // The next step gets this id. Its predecessors are gone: capacity pushes must follow before anything
-    // else.
+    // Gives the next step this id and invalidates all previous ones: capacity pushes must follow before any
+    // other call.
     void jump(std::int64_t next_id) {
         next_id_ = next_id;
         head_ = next_id % capacity_;
@@ -70,8 +76,8 @@ class Ring {
     // The slot whose step the next push drops, −1 if there is room. First in, first out only.
     std::int64_t to_drop() const { return next_id_ - first_id_ < capacity_ ? -1 : head_; }
 
-    // Drops everything. Ids go on, at the next multiple of the capacity: id i still lies in slot i mod C, and
-    // the slots in use are the first ones.
+    // Drops every step. Ids continue at the next multiple of the capacity: id i is still in slot i mod C,
+    // and the slots in use are the first ones.
     void clear() {
         given_before_ += by_table_ && !assigned_ ? offered_ : next_id_ - first_id_;
         next_id_ = first_id_ = (next_id_ + capacity_ - 1) / capacity_ * capacity_;
@@ -80,8 +86,7 @@ class Ring {
         slots_.clear();
     }
 
-    // Takes a slot for the next step, dropping the old step there if there was one, and returns it; −1 where
-    // a reservoir does not keep the step.
+    // Returns a slot for the next step, dropping its previous step; −1 if a reservoir does not keep the step.
     std::int64_t push(Random& random) {
         const std::int64_t slot = by_table_ ? pick(random) : head_;
         if (slot < 0) return slot;
@@ -89,7 +94,7 @@ class Ring {
         return slot;
     }
 
-    // The next step goes to this place of who stores the rows; returns the place's slot. Assigned only.
+    // Stores the next step at this place, and returns the place's slot. Assigned only.
     std::int64_t push_to(std::int64_t place) {
         std::int64_t& slot = slot_of_place_[static_cast<std::size_t>(place)];
         if (slot < 0) {
@@ -100,8 +105,8 @@ class Ring {
         return slot;
     }
 
-    // The episodes of the stored steps, null where nothing needs them; and where sequences are drawn, how
-    // many steps of an episode are one block.
+    // The episodes of the stored steps, null if nothing needs them; and the steps of a block of an episode if
+    // sequences are drawn, otherwise 0.
     const Episodes* episodes() const { return episodes_; }
     bool in_blocks() const { return stride_ > 0; }
     std::int64_t stride() const { return stride_; }
@@ -110,15 +115,16 @@ class Ring {
         stride_ = stride;
     }
 
-    // The least size a batch may be drawn from.
+    // The number of stored steps that a draw requires.
     std::int64_t min_size() const { return min_size_; }
     void need(std::int64_t min_size) { min_size_ = min_size; }
 
+    // Saves or restores ids, slots and counters.
     void visit(StateVisitor& state) {
         state.count("next_id", next_id_);
         head_ = next_id_ % capacity_;
         std::vector<std::int64_t> cleared{first_id_, given_before_};
-        // Told only where it happened, so that other snapshots are what they always were.
+        // Saved only if the ring was cleared, so that other snapshots keep their format.
         if (state.restoring() ? state.has("cleared") : first_id_ > 0) {
             state.visit("cleared", cleared);
             first_id_ = cleared.at(0);
@@ -143,7 +149,7 @@ class Ring {
         }
     }
 
-    // The ids by slot and their hash table, about, and of assigned places both ways.
+    // Returns about how many bytes the ids by slot, their hash table and the tables of places take.
     static std::int64_t nbytes(std::int64_t capacity, Retention retention) {
         if (retention == Retention::fifo) return 0;
         return (retention == Retention::assigned ? 64 : 48) * capacity;
@@ -157,7 +163,7 @@ class Ring {
         return slot < capacity_ ? slot : -1;
     }
 
-    // The next step lies in this slot.
+    // Stores the next step in this slot.
     void put(std::int64_t slot) {
         if (by_table_) {
             std::int64_t& id = ids_[static_cast<std::size_t>(slot)];
@@ -186,8 +192,8 @@ class Ring {
 
     std::int64_t capacity_;
     std::int64_t next_id_ = 0;
-    std::int64_t first_id_ = 0;      // that clear() left to be given next
-    std::int64_t given_before_ = 0;  // steps given before that
+    std::int64_t first_id_ = 0;      // the next id at the last clear()
+    std::int64_t given_before_ = 0;  // steps added before that
     std::int64_t head_ = 0;          // the slot the next step goes to: next_id mod capacity
     const Episodes* episodes_ = nullptr;
     std::int64_t stride_ = 0;

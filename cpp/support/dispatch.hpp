@@ -1,6 +1,6 @@
 // Functions compiled for AVX2 beside the portable ones, chosen at run time, so that one build runs anywhere.
 // A kernel is written once, REPLAYLAB_INLINE, and called from a portable function and from one marked
-// REPLAYLAB_AVX2, into which it is inlined and compiled anew. Only the choice of instructions differs, never
+// REPLAYLAB_AVX2, into which it is inlined and compiled again. Only the choice of instructions differs, never
 // the numbers: no fused multiply-add (see CMakeLists.txt) and no reordered sums.
 #pragma once
 

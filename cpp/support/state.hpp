@@ -1,5 +1,5 @@
-// What must be kept to go on exactly: every part of a replay names its arrays and numbers once, and the same
-// walk over them saves or restores.
+// What must be kept to continue exactly: every part of a replay names its arrays and numbers once, and the
+// same walk over them saves or restores.
 #pragma once
 
 #include <cstdint>

@@ -15,10 +15,12 @@ try:
     _import_module("replaylab._core")
 except ImportError as _error:
     _source = _Path(__file__).parents[2]
-    _wanted = f'"{_source}"' if (_source / "pyproject.toml").is_file() else "--force-reinstall --no-cache-dir replaylab"
+    _requirement = (
+        f'"{_source}"' if (_source / "pyproject.toml").is_file() else "--force-reinstall --no-cache-dir replaylab"
+    )
     raise _MissingCoreError(
         f"replaylab's compiled core cannot be imported ({_error}); build it, with CMake and a C++ compiler: "
-        f"python -m pip install {_wanted}"
+        f"python -m pip install {_requirement}"
     ) from _error
 
 from replaylab.replay import Batch, Field, ReplayBuffer

@@ -64,6 +64,12 @@ class TransformConfig:
     def gamma(self, arg: float, /) -> None: ...
 
     @property
+    def last(self) -> list[int]: ...
+
+    @last.setter
+    def last(self, arg: Sequence[int], /) -> None: ...
+
+    @property
     def frames(self) -> int: ...
 
     @frames.setter
@@ -188,12 +194,6 @@ class StorageConfig:
     @may_open.setter
     def may_open(self, arg: bool, /) -> None: ...
 
-    @property
-    def after_crash(self) -> bool: ...
-
-    @after_crash.setter
-    def after_crash(self, arg: bool, /) -> None: ...
-
 class Frozen:
     """Rows that stay as they are, and all else as it was then."""
 
@@ -202,7 +202,7 @@ class Frozen:
 
     def end(self) -> None: ...
 
-class Asked:
+class PendingDraw:
     """A draw to be made ahead."""
 
     def made(self) -> None: ...
@@ -232,7 +232,14 @@ class Replay:
 
     def blocks(self, ids: object, first_alone: bool) -> numpy.typing.NDArray[numpy.int64]: ...
 
-    def streams(self, ids: object) -> numpy.typing.NDArray[numpy.int64]: ...
+    def environments(self, ids: object) -> numpy.typing.NDArray[numpy.int64]: ...
+
+    def open_steps(self) -> list[list[int]]: ...
+
+    def ask_to_continue(self, open_matters: bool) -> None:
+        """Let `add` raise until it is decided whether open episodes continue."""
+
+    def asks_to_continue(self) -> bool: ...
 
     def clear(self) -> None: ...
 
@@ -255,7 +262,7 @@ class Replay:
 
     def await_thaw(self) -> None: ...
 
-    def ask(self) -> Asked:
+    def ask(self) -> PendingDraw:
         """
         A draw will be made ahead: until then, what it depends on, or changes, waits.
         """
@@ -271,7 +278,7 @@ class Replay:
 
     def state(self) -> dict[str, Any]: ...
 
-    def hand_over(self, heir: Replay) -> None:
+    def hand_over(self, successor: Replay) -> None:
         """
         Let steps that are added here by name go to the one that takes this one's place.
         """
@@ -300,10 +307,10 @@ class Replay:
     def storage_nbytes(self) -> int: ...
 
     @property
-    def nbytes(self) -> int: ...
+    def storage_was_unflushed(self) -> bool: ...
 
     @property
-    def most_nbytes(self) -> int: ...
+    def nbytes(self) -> int: ...
 
 def release_batch_memory() -> int: ...
 
@@ -414,7 +421,7 @@ class MinAtar:
 
     def step(self, copies: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu')], action: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], skipped: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], sticky_action_prob: float, ramping: bool) -> tuple[NDArray[numpy.float32], NDArray[numpy.bool_]]:
         """
-        Move copies (E, W) on in place, but for those skipped; return rewards and terminated, each (E,).
+        Move copies (E, W) on in place, except for those skipped; return rewards and terminated, each (E,).
         """
 
     def observe(self, copies: Annotated[NDArray[numpy.uint64], dict(shape=(None, None), order='C', device='cpu')]) -> NDArray[numpy.bool_]:

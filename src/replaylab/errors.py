@@ -7,7 +7,7 @@ Each is also the built-in a caller would expect, so ``except ValueError`` works 
     ├── ShapeError (ValueError)          an array's shape breaks the axis rule
     ├── DtypeError (TypeError)           an array's dtype cannot be stored without loss of kind
     ├── EmptyBufferError (LookupError)   nothing, or not enough, is stored to draw from
-    ├── IdError (ValueError)             an id was never given out
+    ├── IdError (ValueError)             an id was never assigned
     ├── PriorityError (ValueError)       a priority or TD error is negative, NaN or infinite
     ├── NonFiniteError (ValueError)      an environment's reward or observation is NaN or infinite
     ├── OverSizeError (MemoryError)      the buffer would not fit into this machine's memory
@@ -18,9 +18,9 @@ Each is also the built-in a caller would expect, so ``except ValueError`` works 
     ├── MissingExtraError (ImportError)  an optional dependency is not installed
     └── MissingCoreError (ImportError)   the compiled core is not built
 
-A message names the field, the rule, the value that was given, and the mend. After any of them the
-buffer is exactly as it was before the call; but where a function of yours fails while a batch is drawn (the
-score of `LaBER`, the reward of `Hindsight`), its random stream has moved on.
+A message names the field, the rule, the value that was given, and the fix. After any of them the
+buffer is unchanged, except that its random stream has advanced if a function of yours failed while a batch was drawn
+(the score of `LaBER`, the reward of `Hindsight`).
 """
 
 __all__ = [
@@ -63,7 +63,7 @@ class EmptyBufferError(ReplayError, LookupError):
 
 
 class IdError(ReplayError, ValueError):
-    """An id was never given out by this buffer."""
+    """An id was never assigned by this buffer."""
 
 
 class PriorityError(ReplayError, ValueError):

@@ -1,59 +1,75 @@
 """Numbers as text: on pages, in figures and tables, on terminals. Every minus sign is a true one (−).
 
-Which function to use: `decimals` for numbers that stand in a column or a sentence with others of the same unit,
-`at_scale` where that unit may be any, `significant` for numbers of any size, `compact` where there is hardly room,
-`tick` for axes.
+Which function to use: `together` for an estimate with its interval, `decimals` for single numbers of about the size of
+1 to 1,000, `significant` for single numbers of any size, `compact` if there is hardly room, `tick` for axes.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 MINUS = "−"
 """U+2212, as wide as a digit."""
 
 
-def decimals(value: float, scale: float | None = None) -> str:
+def decimals(value: float) -> str:
     """Return a number with about three digits.
 
+    Example:
+        >>> [decimals(v) for v in (0.1234, -12.34, 1234.5)]
+        ['0.12', '−12.3', '1,234']
+    """
+    size = abs(value)
+    return _fixed(value, 0 if size >= 99.95 else 1 if size >= 9.995 else 2)
+
+
+def together(values: Sequence[float]) -> list[str]:
+    """Return numbers that stand beside each other, all with the same decimals.
+
+    They have two significant digits of the largest number. If the numbers differ by less than that shows, they have
+    up to two digits more. Numbers from ten million on or below 0.0001 are powers of ten.
+
     Args:
-        value: the number.
-        scale: the largest size among the numbers it stands beside, so that all get the same decimals; its own by
-            default.
+        values: such as an estimate with the ends of its interval; infinite ones have no influence on the others.
 
     Example:
-        >>> [decimals(v) for v in (0.1234, -12.34, 1234.5)], decimals(0.5, scale=100.0)
-        (['0.12', '−12.3', '1,234'], '0')
+        >>> together([407.3, 398.2, 411.9]), together([0.0481, 0.0123, 0.0839]), together([7.931, 7.912, 7.954])
+        (['407', '398', '412'], ['0.048', '0.012', '0.084'], ['7.93', '7.91', '7.95'])
+        >>> together([12.3, 3.2, math.inf]), together([2e-5, -1e-6]), together([0.0, 0.0])
+        (['12', '3', '∞'], ['2.0e−05', '−1.0e−06'], ['0', '0'])
     """
-    size = abs(value if scale is None else scale)
-    text = f"{value:,.{0 if size >= 99.95 else 1 if size >= 9.995 else 2}f}"
+    finite = [value for value in values if math.isfinite(value)]
+    largest = max(map(abs, finite), default=0.0)
+    if largest >= _LARGE or 0 < largest < _SMALL:
+        return [_special(value) or (_with_true_minus(f"{value:.1e}") if value else "0") for value in values]
+    needed, width = _decimals_of(largest, 2), max(finite, default=0.0) - min(finite, default=0.0)
+    if width > _ROUNDING * largest:
+        needed = min(max(needed, _decimals_of(width, 1)), needed + 2)
+    texts = [_special(value) or _fixed(value, needed) for value in values]
+    return [text if text.strip("0.") else "0" for text in texts]
+
+
+_ROUNDING = 1e-9
+"""Share of the largest number, up to which differences are only rounding of sums."""
+
+_LARGE, _SMALL = 1e7, 1e-4
+"""Sizes from which, and below which, `together` writes powers of ten."""
+
+
+def _decimals_of(size: float, digits: int) -> int:
+    """Return with how many decimals a size has so many significant digits; whole numbers have none."""
+    return max(0, digits - 1 - math.floor(math.log10(size))) if size > 0 else 0
+
+
+def _fixed(value: float, decimals: int) -> str:
+    text = f"{value:,.{decimals}f}"
     return text.lstrip("-") if float(text.replace(",", "")) == 0 else _with_true_minus(text)
 
 
-def at_scale(value: float, scale: float) -> str:
-    """Return a number with the decimals of a scale: about three digits of it, however small or large the unit is.
-
-    Args:
-        value: the number.
-        scale: the largest size among the numbers that it stands beside.
-
-    Example:
-        >>> at_scale(0.5, 100.0), at_scale(0.00123, 0.02), at_scale(-0.00002, 0.00005), at_scale(2e7, 2e7)
-        ('0', '0.0012', '−2.00e−05', '2.00e+07')
-    """
-    if math.isinf(value):
-        return "∞" if value > 0 else f"{MINUS}∞"
-    if abs(value) >= _LARGE or 0 < scale < _SMALL:
-        return _with_true_minus(f"{value:.2e}") if value else "0"
-    if not 0 < scale < _TENTH:
-        return decimals(value, scale)
-    text = f"{value:.{2 - math.floor(math.log10(scale))}f}"
-    return _with_true_minus(text) if float(text) else text.lstrip("-")
-
-
-_LARGE, _TENTH, _SMALL = 1e7, 0.0995, 1e-4
-"""Sizes from which `at_scale` writes powers of ten, below which two decimals are too few, and below which it writes
-powers of ten again."""
+def _special(value: float) -> str:
+    """Return the text of an infinite number or NaN; empty for others."""
+    return "" if math.isfinite(value) else "NaN" if math.isnan(value) else "∞" if value > 0 else f"{MINUS}∞"
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -71,7 +87,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def signed(text: str, value: float) -> str:
-    """Return a number's text with a plus sign where the number is above 0.
+    """Return a number's text with a plus sign if the number is above 0.
 
     Example:
         >>> signed(decimals(3.0), 3.0), signed(decimals(-3.0), -3.0)
@@ -80,11 +96,9 @@ def signed(text: str, value: float) -> str:
     return f"+{text}" if value > 0 else text
 
 
-def signed_decimals(value: float, scale: float | None = None) -> str:
+def signed_decimals(value: float) -> str:
     """Return `decimals` with the sign always there; an infinite number is +∞ or −∞."""
-    if math.isinf(value):
-        return "+∞" if value > 0 else f"{MINUS}∞"
-    return signed(decimals(value, scale), value)
+    return signed(_special(value) or decimals(value), value)
 
 
 def signed_significant(value: float) -> str:
@@ -123,13 +137,13 @@ def tick(value: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """Return a p-value as written in a table.
+    """Return a p-value as written in a table, with two digits.
 
     Example:
         >>> p_value(0.0004), p_value(0.0456)
         ('< 0.001', '0.046')
     """
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
 def equals_p(p: float) -> str:

@@ -1,4 +1,4 @@
-"""The conformance suite for samplers: inherit it to test your own against the laws of this library's.
+"""The conformance suite for samplers: inherit from `SamplerTestCase` to test your own sampler.
 
     class TestFresh(SamplerTestCase):
         sampler = Fresh()
@@ -33,10 +33,10 @@ class SamplerTestCase:
     Attributes:
         sampler: The sampler under test.
         batch_size: Rows asked for; the tests store at least three times as many steps.
-        batches: Batches drawn for a comparison with the law.
-        transforms: What a drawn step becomes in the buffers under test.
+        batches: Batches drawn for a comparison with the sampling distribution.
+        transforms: Transforms of the buffers under test.
         independent: Whether the rows of a batch scatter no more than independent draws; if not (blocks of
-            neighbours, say), only every row's own chance is compared, by the first row of each batch.
+            neighbours, say), only the first row of each batch is compared.
     """
 
     sampler: Sampler
@@ -48,19 +48,22 @@ class SamplerTestCase:
     @pytest.mark.parametrize("num_envs", NUM_ENVS)
     @pytest.mark.parametrize("replicas", REPLICAS)
     @pytest.mark.parametrize("state", STATES)
-    def test_draws_follow_the_law(self, state: str, replicas: int | None, num_envs: int | None) -> None:
-        """Counts agree with the probabilities stated before each batch, which sum to 1; each row carries its own."""
+    def test_draws_follow_the_distribution(self, state: str, replicas: int | None, num_envs: int | None) -> None:
+        """Counts of drawn steps agree with the probabilities stated before each batch, which sum to 1."""
         buffer, ids = self.fill(state, replicas=replicas, num_envs=num_envs)
-        if self.sampler.has_law or type(self).draw_with_law is not SamplerTestCase.draw_with_law:
+        if (
+            self.sampler.has_closed_form
+            or type(self).draw_with_distribution is not SamplerTestCase.draw_with_distribution
+        ):
             self.compare(buffer, ids)
             return
         with pytest.raises(ConfigError) as caught:
-            self.law(buffer, ids)
-        assert self.sampler.no_law in str(caught.value)
+            self.distribution(buffer, ids)
+        assert self.sampler.no_closed_form in str(caught.value)
 
     @pytest.mark.parametrize("num_envs", NUM_ENVS)
     def test_rows_are_the_steps_of_their_ids(self, num_envs: int | None) -> None:
-        """While steps are added between the draws."""
+        """A drawn row holds the step of its id, also when steps are added between draws."""
         buffer, _ = self.fill("wrapped", num_envs=num_envs)
         for _ in range(150):
             give(buffer, 1)
@@ -70,13 +73,13 @@ class SamplerTestCase:
             assert batch.id.min() >= stored_ids(buffer)[0]
 
     def test_one_seed_one_sequence(self) -> None:
-        """Equal seeds draw equally."""
-        one, two = (self.fill("empty slots", seed=7)[0] for _ in range(2))
+        """Equal seeds draw equal sequences of ids."""
+        buffer, same_seed = (self.fill("empty slots", seed=7)[0] for _ in range(2))
         for _ in range(5):
-            np.testing.assert_array_equal(self.draw(one).id, self.draw(two).id)
+            np.testing.assert_array_equal(self.draw(buffer).id, self.draw(same_seed).id)
 
     def test_replicas_are_single_buffers(self) -> None:
-        """Replica r draws what a single buffer of its seed does."""
+        """Replica r draws the ids that a single buffer of its seed draws."""
         together, _ = self.fill("wrapped", seed=[3, 11, 5], replicas=3)
         alone = [self.fill("wrapped", seed=seed)[0] for seed in (3, 11, 5)]
         for _ in range(5):
@@ -93,7 +96,7 @@ class SamplerTestCase:
     def fill(
         self, state: str, *, seed: Any = 1, replicas: int | None = None, num_envs: int | None = None
     ) -> tuple[ReplayBuffer, Ids]:
-        """Return a buffer in this state, of episodes of seven steps, and the ids it holds."""
+        """Return a buffer in this state, filled with short episodes, and the ids it stores."""
         fields = {"x": Field((), np.int64), "terminated": Field((), bool), "truncated": Field((), bool)}
         capacity, steps = {"empty slots": (100, 60), "full": (37, 37)}.get(state, (29, 101))
         options: dict[str, Any] = {"num_envs": num_envs, "replicas": replicas, "transforms": self.transforms}
@@ -108,54 +111,65 @@ class SamplerTestCase:
             buffer.update_priorities(np.broadcast_to(ids, shape), values.reshape(shape))
             give(buffer, 2)
         if state == "zero priorities":
-            buffer.update_priorities(np.broadcast_to(ids, shape), priority=np.abs(values).reshape(shape))
+            kind = "priority" if self.sampler.takes_priorities else "td_error"
+            buffer.update_priorities(np.broadcast_to(ids, shape), **{kind: np.abs(values).reshape(shape)})
         return buffer, stored_ids(buffer)
 
     def draw(self, buffer: ReplayBuffer) -> Any:
-        """Return a batch, at half of the run."""
+        """Return a batch, drawn at progress 0.5."""
         return buffer.sample(self.batch_size, progress=0.5)
 
-    def law(self, buffer: ReplayBuffer, ids: Ids) -> Floats:
+    def distribution(self, buffer: ReplayBuffer, ids: Ids) -> Floats:
         """Return the probabilities of ids (N,) in each replica (R, N)."""
-        rows = ids if buffer.replicas is None else np.tile(ids, (buffer.replicas, 1))
+        rows = ids if buffer.replicas is None else np.broadcast_to(ids, (buffer.replicas, len(ids)))
         return buffer.probabilities(rows, batch_size=self.batch_size, progress=0.5).reshape(-1, len(ids))
 
-    def draw_with_law(self, buffer: ReplayBuffer, ids: Ids) -> tuple[Floats, Any, Any]:
-        """Return the law of the next batch (R, N), and its ids and their stated probabilities ``[R] B``.
+    def draw_with_distribution(self, buffer: ReplayBuffer, ids: Ids) -> tuple[Floats, Any, Any]:
+        """Return the distribution of the next batch (R, N), and its ids and their stated probabilities ``[R] B``.
 
-        Override it for a sampler that has no law of its own, but has one given something else.
+        Override it for a sampler without a closed form whose distribution is known given something else.
         """
-        law = self.law(buffer, ids)
+        distribution = self.distribution(buffer, ids)
         batch = self.draw(buffer)
-        return law, batch.id, batch.probability
+        return distribution, batch.id, batch.probability
 
     def compare(self, buffer: ReplayBuffer, ids: Ids) -> None:
-        """Draw many batches and compare what came with the law before each."""
-        laws, drawn, stated = map(
-            np.stack, zip(*(self.draw_with_law(buffer, ids) for _ in range(self.batches)), strict=True)
+        """Draw many batches and compare them with the sampling distribution before each draw."""
+        distributions, drawn, stated = map(
+            np.stack, zip(*(self.draw_with_distribution(buffer, ids) for _ in range(self.batches)), strict=True)
         )
         rows = drawn.reshape(self.batches, buffer.replicas or 1, -1) - ids[0]
-        np.testing.assert_allclose(laws.sum(axis=2), 1.0, rtol=1e-9, err_msg="a law does not sum to 1")
-        own = np.take_along_axis(laws, rows, axis=2)
-        np.testing.assert_allclose(stated.reshape(rows.shape), own, rtol=1e-9, err_msg="a row states another law")
+        np.testing.assert_allclose(
+            distributions.sum(axis=2), 1.0, rtol=1e-9, err_msg="a sampling distribution does not sum to 1"
+        )
+        probabilities = np.take_along_axis(distributions, rows, axis=2)
+        np.testing.assert_allclose(
+            stated.reshape(rows.shape),
+            probabilities,
+            rtol=1e-9,
+            err_msg="a row's `probability` differs from its sampling distribution",
+        )
         rows = rows if self.independent else rows[:, :, :1]
         for r in range(rows.shape[1]):
             counts = np.bincount(rows[:, r].ravel(), minlength=len(ids)).astype(np.float64)
-            expected = laws[:, r].sum(axis=0) * rows.shape[2]
-            assert p_value(counts, expected) > ALARM, f"{type(self.sampler).__name__} breaks its law"
+            expected = distributions[:, r].sum(axis=0) * rows.shape[2]
+            assert p_value(counts, expected) > ALARM, f"{type(self.sampler).__name__} breaks its sampling distribution"
 
 
 def give(buffer: ReplayBuffer, times: int, most: int | None = None) -> None:
     """Add time steps in which some environments rest; the field x holds each step's id, up to `most` − 1."""
     E, lead = buffer.num_envs or 1, () if buffer.replicas is None else (buffer.replicas,)
-    for _ in range(times):
-        next_id = int(stored_ids(buffer)[-1]) + 1 if len(buffer) else 0
-        where = (next_id + 3 * np.arange(E)) % 5 != 0 if E > 1 else np.ones(E, bool)
-        ids = next_id + where.cumsum() - 1
-        where &= ids < (2**62 if most is None else most)
-        steps = {"x": ids, "terminated": ids % 7 == 0, "truncated": ids % 11 == 0, "where": where}
-        shape = (*lead, E) if buffer.num_envs else lead
-        buffer.add(**{name: np.broadcast_to(value, (*lead, E)).reshape(shape) for name, value in steps.items()})
+    next_id = int(stored_ids(buffer)[-1]) + 1 if len(buffer) else 0
+    ids, where = np.empty((times, E), np.int64), np.ones((times, E), np.bool_)
+    for t in range(times):
+        if E > 1:
+            where[t] = (next_id + 3 * np.arange(E)) % 5 != 0
+        ids[t] = next_id + where[t].cumsum() - 1
+        where[t] &= ids[t] < (2**62 if most is None else most)
+        next_id += int(where[t].sum())
+    steps = {"x": ids, "terminated": ids % 7 == 0, "truncated": ids % 11 == 0, "where": where}
+    shape = (*lead, times, E) if buffer.num_envs else (*lead, times)
+    buffer.extend(**{name: np.broadcast_to(value, (*lead, times, E)).reshape(shape) for name, value in steps.items()})
 
 
 def stored_ids(buffer: ReplayBuffer) -> Ids:
@@ -167,21 +181,21 @@ def stored_ids(buffer: ReplayBuffer) -> Ids:
 def p_value(counts: Floats, expected: Floats) -> float:
     """Return the chance of counts at least this far from the expected, pooled into cells of at least 25 expected draws.
 
-    Neighbours are pooled, not steps of like chances: where a law avoids what was drawn, the steps of small
-    chances are those that came often, and would stand out together.
+    Neighbours are pooled, not steps of similar probability: if a sampler avoids steps that it drew before, those of
+    small probability are the ones drawn often, and pooling them would reject a correct sampler.
     """
     from scipy import stats
 
     assert counts[expected == 0.0].sum() == 0.0, "a step of probability zero was drawn"
-    starts, held = [0], 0.0
-    for place, chance in enumerate(expected):
-        if held >= 25.0:
-            starts.append(place)
-            held = 0.0
-        held += chance
-    if held < 25.0 and len(starts) > 1:  # too few to stand alone
+    starts, pooled = [0], 0.0
+    for step, chance in enumerate(expected):
+        if pooled >= 25.0:
+            starts.append(step)
+            pooled = 0.0
+        pooled += chance
+    if pooled < 25.0 and len(starts) > 1:  # too few for a separate cell
         starts.pop()
     if len(starts) < 2:
         return 1.0
-    found, wanted = (np.add.reduceat(values, starts) for values in (counts, expected))
-    return float(stats.chi2.sf(((found - wanted) ** 2 / wanted).sum(), len(wanted) - 1))
+    observed, pooled_expected = (np.add.reduceat(values, starts) for values in (counts, expected))
+    return float(stats.chi2.sf(((observed - pooled_expected) ** 2 / pooled_expected).sum(), len(pooled_expected) - 1))

@@ -57,7 +57,7 @@ class Episodes:
 
     @classmethod
     def start(cls, n: int, episodes: int, generators: Sequence[np.random.Generator]) -> "Episodes":
-        """Draw bits and goals uniformly, replica r by generator r; an episode that starts at its goal goes on."""
+        """Draw bits and goals uniformly, replica r by generator r; an episode that starts at its goal continues."""
         drawn = np.stack([rng.integers(2, size=(2, episodes, n), dtype=np.int8) for rng in generators])
         return cls(drawn[:, 0], drawn[:, 1], np.ones((*drawn.shape[:1], episodes), np.bool_))
 

@@ -30,7 +30,7 @@ CLAIMS: dict[int, Claim] = {module.CLAIM.number: module.CLAIM for module in MODU
 
 
 def chosen(numbers: Iterable[int]) -> list[Claim]:
-    """Return the claims of these numbers, all if there are none.
+    """Return the claims of these numbers; without numbers all claims.
 
     Raises:
         ConfigError: There is no claim of a number.

@@ -1,4 +1,4 @@
-"""What a claim is, and what measuring it gives."""
+"""Published claims, and the figures that their experiments yield."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ReplicationOutcome(StrEnum):
-    """What our figure says about the claim."""
+    """Whether a measured figure agrees with the claim."""
 
     REPRODUCED = "reproduced"
     NOT_REPRODUCED = "not reproduced"
@@ -15,16 +15,16 @@ class ReplicationOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class ReplicatedFigure:
-    """One figure of a claim, beside ours.
+    """One published figure and the measured one.
 
     Attributes:
         what: The quantity and its unit, in words.
-        theirs: What the source says, in words.
-        ours: What was measured here.
+        theirs: The published figure, in words.
+        ours: The measured figure.
         low: Lower end of the interval of `ours`.
-        high: Upper end of it.
-        interval: What interval it is: "range of 10 runs", "exact".
-        verdict: Whether the two agree, by the rule that the claim's module states; None: there is nothing to compare.
+        high: Upper end of the interval of `ours`.
+        interval: Kind of interval, such as "range of 10 runs" or "exact".
+        verdict: Whether the two agree, by the rule in the claim's module; None: there is nothing to compare with.
     """
 
     what: str
@@ -41,13 +41,13 @@ class Claim:
     """A published statement and the experiment that tests it.
 
     Attributes:
-        number: By which the command line chooses it.
-        title: Its name.
-        statement: What is claimed.
-        source: Who claims it, and where.
-        minutes: About how long the experiment takes on two cores.
-        measure: Runs it and yields one finding after another; it is called with `studies`, which it runs or only reads.
-        studies: Names of the shipped studies that it hangs on.
+        number: Number that selects it on the command line.
+        title: Short name.
+        statement: The claim, as a sentence.
+        source: Authors and publication.
+        minutes: Approximate run time of the experiment on two cores.
+        measure: Runs the experiment and yields its figures; it is called with `studies`, which it runs or reads.
+        studies: Names of the shipped studies that it depends on.
     """
 
     number: int
@@ -65,7 +65,7 @@ def agreement(agrees: bool) -> ReplicationOutcome:
 
 
 def overall(findings: Iterable[ReplicatedFigure]) -> ReplicationOutcome:
-    """Return the verdict on a claim: the worst of its findings' verdicts, contested where none failed."""
+    """Return the verdict on a claim: not reproduced, contested or reproduced, the first of them that a finding has."""
     verdicts = {finding.verdict for finding in findings}
     for verdict in (ReplicationOutcome.NOT_REPRODUCED, ReplicationOutcome.CONTESTED):
         if verdict in verdicts:

@@ -45,12 +45,12 @@ def measure(
     """Yield the mean return of every environment."""
     for env_id, (mean, deviation) in figures.items():
         metrics = train(TrainingConfig(env_id, settings, Uniform(), steps, eval_every=None, log_every=steps), seeds)
-        ours = final_returns(metrics, seeds)
-        low, high = t_interval(ours)
+        returns = final_returns(metrics, seeds)
+        low, high = t_interval(returns)
         agrees = low <= mean + deviation and high >= mean - deviation
-        theirs = f"{mean:g} ± {deviation:g}"
-        interval = f"mean of {len(seeds)} runs, 95 %"
-        yield ReplicatedFigure(f"{env_id}: return", theirs, float(ours.mean()), low, high, interval, agreement(agrees))
+        published = f"{mean:g} ± {deviation:g}"
+        quantity, interval = f"{env_id}: return", f"mean of {len(seeds)} runs, 95 %"
+        yield ReplicatedFigure(quantity, published, float(returns.mean()), low, high, interval, agreement(agrees))
 
 
 def final_returns(metrics: Metrics, seeds: Sequence[int]) -> npt.NDArray[np.float64]:

@@ -24,9 +24,17 @@ def measure(epsilon: float = EPSILON) -> Iterator[ReplicatedFigure]:
         "Q-learning's expected return with ε = .1": (epsilon_greedy(best, epsilon), -50.8),
         "Expected SARSA's expected return with ε = .1": (epsilon_greedy(best_exploring, epsilon), -20.7),
     }
-    for what, (policy, theirs) in policies.items():
-        ours = expected_return(table, policy)
-        yield ReplicatedFigure(what, f"{theirs:g}", ours, ours, ours, "exact", agreement(round(ours, 1) == theirs))
+    for quantity, (policy, published) in policies.items():
+        value = expected_return(table, policy)
+        yield ReplicatedFigure(
+            quantity,
+            f"{published:g}",
+            value,
+            value,
+            value,
+            "exact",
+            agreement(round(value, 1) == published),
+        )
 
 
 CLAIM = Claim(

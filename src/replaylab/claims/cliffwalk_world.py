@@ -1,4 +1,4 @@
-"""The Blind Cliffwalk with its whole memory, and R tabular Q-learners that replay it one transition at a time.
+"""The Blind Cliffwalk with its complete memory, and R tabular Q-learners that replay it one transition at a time.
 
 Shapes: R replicas, N = 2ⁿ⁺¹ − 2 transitions, n states.
 """
@@ -63,7 +63,7 @@ def updates_until_convergence(n: int, sampler: Sampler, seeds: Sequence[int]) ->
     settings, exact = learner(n), exact_values(n)
     agents = settings.agents(spaces.Discrete(n), spaces.Discrete(2), seeds)
     memories = [memory(n, generator(seed, Stream.ENV_RESET)) for seed in seeds]
-    columns = {name: np.stack([one[name] for one in memories]) for name in memories[0]}
+    columns = {name: np.stack([rows[name] for rows in memories]) for name in memories[0]}
     fields = {name: Field((), str(column.dtype)) for name, column in columns.items()}
     buffer = ReplayBuffer(2 ** (n + 1) - 2, fields, replicas=len(seeds), sampler=sampler, seed=list(seeds))
     buffer.extend(**columns)

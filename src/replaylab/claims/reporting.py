@@ -1,4 +1,4 @@
-"""Running claims, and reporting what came out: lines and a table to read, JSON for programs."""
+"""Running of claims and reports of their results: lines, a Markdown table, and JSON."""
 
 import hashlib
 import json
@@ -19,32 +19,32 @@ HEAD = ("claim", "figure", "published", "here", "interval", "verdict", "minutes"
 
 
 def run(claims: Iterable[Claim], say: Say, results: Path = Path("results")) -> list[dict[str, Any]]:
-    """Measure the claims one after another, say each figure as it comes, and return all of it as JSON values.
+    """Measure the claims one after another, report each figure at once, and return all results as JSON values.
 
     Args:
-        claims: Which.
-        say: Takes a line.
-        results: The folder in which the studies have theirs.
+        claims: The claims.
+        say: Called with each line of output.
+        results: The folder with the folders of the studies.
     """
     return [_run(claim, say, results) for claim in claims]
 
 
 def rerun(claims: Iterable[Claim], say: Say, folder: Path) -> list[dict[str, Any]]:
-    """Measure the claims with the code as it is now, and say and write a table of them.
+    """Measure the claims with the current code, and report and write a table of the results.
 
-    What is measured is kept in ``folder/CODE``, studies included, with CODE a digest of the code; what is there is not
-    measured again.
+    Results and studies are stored in ``folder/CODE``, with CODE a digest of the code; claims that have results there
+    are not measured again.
 
     Args:
-        claims: Which.
-        say: Takes a line.
-        folder: Where to keep what was measured, with whatever code.
+        claims: The claims.
+        say: Called with each line of output.
+        folder: The folder for the results of all versions of the code.
 
     Returns:
-        What `run` returns.
+        The results, as `run` returns them.
 
     Raises:
-        StorageError: Something cannot be written.
+        StorageError: A file cannot be written.
     """
     place = folder / code_digest()
     results = []
@@ -54,16 +54,16 @@ def rerun(claims: Iterable[Claim], say: Say, folder: Path) -> list[dict[str, Any
             results += json.loads(file.read_text(encoding="utf-8"))
             say(f"\n{claim.number}. {claim.title}: measured before, {file}")
             continue
-        one = run([claim], say, place)
-        write_text(file, dump(one))
-        results += one
+        measured = run([claim], say, place)
+        write_text(file, dump(measured))
+        results += measured
     write_text(place / "claims.md", table(results))
     say(f"\n{table(results)}\nThe same as a file: {place / 'claims.md'}")
     return results
 
 
 def code_digest() -> str:
-    """Return 12 hexadecimal digits that tell this code, its compiled core and its studies from others."""
+    """Return 12 hexadecimal digits of a SHA-256 over this code, its compiled core and its studies."""
     digest = hashlib.sha256()
     package, core = Path(__file__).parents[1], find_spec("replaylab._core")
     assert core is not None
@@ -83,19 +83,19 @@ def _run(claim: Claim, say: Say, results: Path) -> dict[str, Any]:
     say(f"   verdict: {overall(figures)}")
     described = {name: getattr(claim, name) for name in ("number", "title", "statement", "source")}
     seconds = round(time.monotonic() - begun, 1)
-    found = [asdict(figure) for figure in figures]
-    return described | {"verdict": overall(figures), "seconds": seconds, "findings": found}
+    findings = [asdict(figure) for figure in figures]
+    return described | {"verdict": overall(figures), "seconds": seconds, "findings": findings}
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
-    """Return what `run` returned as a table in Markdown, a line for each figure."""
+    """Return the results of `run` as a Markdown table, a line for each figure."""
     lines = [HEAD, ("---",) * len(HEAD)]
     for claim in results:
         name, minutes = f"{claim['number']}. {claim['title']}: **{claim['verdict']}**", f"{claim['seconds'] / 60:.1f}"
-        for found in claim["findings"]:
-            ours, low, high = (significant(found[end], 4) for end in ("ours", "low", "high"))
-            interval = found["interval"] if low == high else f"{low} to {high}, {found['interval']}"
-            lines.append((name, found["what"], found["theirs"], ours, interval, found["verdict"] or "", minutes))
+        for finding in claim["findings"]:
+            value, low, high = (significant(finding[end], 4) for end in ("ours", "low", "high"))
+            interval = finding["interval"] if low == high else f"{low} to {high}, {finding['interval']}"
+            lines.append((name, finding["what"], finding["theirs"], value, interval, finding["verdict"] or "", minutes))
             name, minutes = "", ""
     total = sum(claim["seconds"] for claim in results) / 60
     lines.append(("all", "", "", "", "", "", f"{total:.1f}"))
@@ -103,13 +103,13 @@ def table(results: Sequence[dict[str, Any]]) -> str:
 
 
 def line(figure: ReplicatedFigure) -> str:
-    """Return a figure in one line."""
+    """Return a figure as one line of text."""
     interval = "" if figure.low == figure.high else f" [{significant(figure.low, 4)}, {significant(figure.high, 4)}]"
-    ours = f"{significant(figure.ours, 4)}{interval} ({figure.interval})"
+    value = f"{significant(figure.ours, 4)}{interval} ({figure.interval})"
     verdict = "" if figure.verdict is None else f": {figure.verdict}"
-    return f"   {figure.what}: source {figure.theirs}; ours {ours}{verdict}"
+    return f"   {figure.what}: source {figure.theirs}; ours {value}{verdict}"
 
 
 def dump(results: list[dict[str, Any]]) -> str:
-    """Return what `run` returned as JSON text."""
+    """Return the results of `run` as JSON text."""
     return json.dumps(results, indent=1, ensure_ascii=False) + "\n"

@@ -66,7 +66,7 @@ def pal(td_error: Tensor, alpha: float) -> Tensor:
     return torch.where(size <= 1.0, td_error**2 / 2, size.clamp(min=1.0).pow(1 + alpha) / (1 + alpha)) / scale
 
 
-def law_and_weights(gradients: Gradients, sampler: Sampler, seed: int) -> tuple[Floats, Floats]:
+def distribution_and_weights(gradients: Gradients, sampler: Sampler, seed: int) -> tuple[Floats, Floats]:
     """Return P(i) and wᵢ of every step, (N,); weights from batches, drawn until every step was in one."""
     buffer = gradients.buffer(sampler, seed)
     ids = np.arange(len(gradients.td_error))
@@ -77,9 +77,9 @@ def law_and_weights(gradients: Gradients, sampler: Sampler, seed: int) -> tuple[
     return buffer.probabilities(ids, batch_size=BATCH_SIZE), weights
 
 
-def error(found: Floats, truth: Floats) -> float:
+def error(estimate: Floats, truth: Floats) -> float:
     """Return |found − truth| / |truth|, Euclidean."""
-    return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+    return float(np.linalg.norm(estimate - truth) / np.linalg.norm(truth))
 
 
 def drawn(buffer: ReplayBuffer, along: Floats, batches: int) -> tuple[float, float]:
@@ -104,25 +104,25 @@ def measure(steps: int = STEPS, batches: int = BATCHES, seed: int = 0) -> Iterat
     truth = gradients.of(squared, even)
     along = gradients.of_each(squared) @ truth / (truth @ truth)
     for name, sampler in SAMPLERS.items():
-        law, weights = law_and_weights(gradients, sampler, seed)
-        yield _exact(f"{name}, β = 1", error(gradients.of(squared, law * weights), truth))
+        distribution, weights = distribution_and_weights(gradients, sampler, seed)
+        yield _exact(f"{name}, β = 1", error(gradients.of(squared, distribution * weights), truth))
         mean, deviation = drawn(gradients.buffer(sampler, seed), along, batches)
         low, high = mean - Z * deviation, mean + Z * deviation
-        what = f"{name}, β = 1: mean gradient of {batches:,} batches along uniform's exact one"
-        yield ReplicatedFigure(what, "1", mean, low, high, f"± {Z} standard errors", agreement(low <= 1.0 <= high))
+        quantity = f"{name}, β = 1: mean gradient of {batches:,} batches along uniform's exact one"
+        yield ReplicatedFigure(quantity, "1", mean, low, high, f"± {Z} standard errors", agreement(low <= 1.0 <= high))
     for alpha in (0.4, 1.0):
-        law, weights = law_and_weights(gradients, LAP(alpha), seed)
-        lap, wanted = gradients.of(huber, law * weights), gradients.of(lambda d, a=alpha: pal(d, a), even)  # type: ignore[misc]
+        distribution, weights = distribution_and_weights(gradients, LAP(alpha), seed)
+        lap, wanted = gradients.of(huber, distribution * weights), gradients.of(lambda d, a=alpha: pal(d, a), even)  # type: ignore[misc]
         yield _exact(f"LAP (α = {alpha:g}) with Huber against PAL", error(lap, wanted))
-    law, _ = law_and_weights(gradients, SAMPLERS["proportional, α = .6"], seed)
-    without = error(gradients.of(squared, law), truth)
-    what = "control: proportional, β = 0: error of the expected gradient"
-    yield ReplicatedFigure(what, "> 0: biased", without, without, without, "exact", agreement(without > 1e-2))
+    distribution, _ = distribution_and_weights(gradients, SAMPLERS["proportional, α = .6"], seed)
+    without = error(gradients.of(squared, distribution), truth)
+    quantity = "control: proportional, β = 0: error of the expected gradient"
+    yield ReplicatedFigure(quantity, "> 0: biased", without, without, without, "exact", agreement(without > 1e-2))
 
 
-def _exact(what: str, size: float) -> ReplicatedFigure:
+def _exact(quantity: str, size: float) -> ReplicatedFigure:
     return ReplicatedFigure(
-        f"{what}: error of the expected gradient", "0", size, size, size, "exact", agreement(size < ROUNDING)
+        f"{quantity}: error of the expected gradient", "0", size, size, size, "exact", agreement(size < ROUNDING)
     )
 
 

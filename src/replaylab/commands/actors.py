@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from replaylab.errors import SnapshotError, SpecError
 from replaylab.files.atomic import write_text
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 
 if TYPE_CHECKING:
     from replaylab.learners import Hook, TrainingRun
 
 FILE = "actors.json"
-"""Beside population.json in the folder of a run that is saved."""
+"""Beside chunk.json in the folder of a run that is saved."""
 
 
 @dataclass(frozen=True)
 class WithActors:
-    """What trains a population of one seed by actors, in the way of `train_population`.
+    """What trains a chunk of one seed by actors, in the way of `train_chunk`.
 
     Attributes:
         count: N.
         envs: Environments of each actor.
         shards: S.
         samples_per_insert: Rows learned from for each step stored; None: as the learner's settings say.
-        address: Of a Ray cluster; None: a Ray of its own.
+        address: Of a Ray cluster; None: a Ray started here.
     """
 
     count: int
@@ -39,31 +39,42 @@ class WithActors:
     address: str | None = None
 
     @classmethod
-    def saved(cls, folder: Path, address: str | None) -> WithActors | None:
-        """Return what a saved run is trained by; None: it is trained in one process.
+    def saved(cls, folder: Path, address: str | None, shards: int | None) -> WithActors | None:
+        """Return the actors that a saved run continues with, or None if it was trained in one process.
+
+        Args:
+            folder: of the run.
+            address: see `WithActors`.
+            shards: S from now on; None: as before.
 
         Raises:
             SnapshotError: The file is damaged.
+            SpecError: An option is for runs with actors only.
         """
         file = folder / FILE
         if not file.is_file():
+            for option, value in (("shards", shards), ("address", address)):
+                if value is not None:
+                    raise SpecError(f"train: --{option} is for runs with actors, but {folder} holds none; leave it out")
             return None
         try:
-            return cls(**json.loads(file.read_text(encoding="utf-8")), address=address)
+            before = cls(**json.loads(file.read_text(encoding="utf-8")), address=address)
         except (OSError, ValueError, TypeError) as error:
             raise SnapshotError(f"{file} is damaged: {error}; use another copy") from error
+        return before if shards is None else replace(before, shards=shards)
 
     def __call__(
         self,
-        population: Population,
+        chunk: Chunk,
         on_step: Callable[[int], None],
         on_metrics: Callable[[int, Mapping[str, Any]], None],
         *,
         hooks: Sequence[Hook],
         resume: Path | None,
     ) -> dict[str, Any]:
-        """Train the population and return its columns."""
+        """Train the chunk and return its columns."""
         from replaylab.distributed import Actors, Shards, train
+        from replaylab.distributed.ray_session import joined_address
         from replaylab.learners import Callbacks, Checkpoints, Hook
 
         actors, shards = Actors(self.count, self.envs), Shards(self.shards)
@@ -71,24 +82,22 @@ class WithActors:
             if isinstance(hook, Checkpoints):
                 options = {name: value for name, value in asdict(self).items() if name != "address"}
                 write_text(hook.folder / FILE, json.dumps(options, indent=1))
-        told = Callbacks(progress=on_step, on_metrics=on_metrics)
+        callbacks = Callbacks(progress=on_step, on_metrics=on_metrics)
 
         class Place(Hook):
             def on_begin(self, run: TrainingRun) -> None:  # noqa: ARG002
-                import ray
-
-                address = ray.get_runtime_context().gcs_address
+                address = joined_address()
                 token = "RAY_AUTH_MODE=token " if os.environ.get("RAY_AUTH_MODE") == "token" else ""
                 print(f"to look at it: {token}replaylab cluster status --address {address}", flush=True)
 
         metrics = train(
-            replace(population.configuration(), measure_every=None),  # whose rows are in the shards
-            population.seeds[0],
+            replace(chunk.configuration(), measure_every=None),  # whose rows are in the shards
+            chunk.seeds[0],
             actors=actors,
             shards=shards,
             samples_per_insert=self.samples_per_insert,
             address=self.address,
-            hooks=[Place(), told, *hooks],
+            hooks=[Place(), callbacks, *hooks],
             resume=resume,
         )
         columns: dict[str, Any] = metrics.columns

@@ -38,15 +38,15 @@ class ClusterCommand:
         from replaylab.distributed import cluster_status
 
         check_place("cluster", "json", self.json, is_file=True)
-        found = cluster_status(self.address)
-        for one in found:
-            for line in one.lines():
+        statuses = cluster_status(self.address)
+        for status in statuses:
+            for line in status.lines():
                 print(line)
-        if not found:
+        if not statuses:
             print("no replay in shards runs in this cluster")
         if self.json is not None:
-            known = json.dumps([_plain(asdict(one)) for one in found], indent=1, allow_nan=False)
-            self.json.write_text(known, encoding="utf-8")
+            text = json.dumps([_plain(asdict(status)) for status in statuses], indent=1, allow_nan=False)
+            self.json.write_text(text, encoding="utf-8")
         return 0
 
 

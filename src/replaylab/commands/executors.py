@@ -13,10 +13,10 @@ def chosen_executor(
 
     Args:
         name: local, in-process or ray.
-        workers: populations at once, of local and ray.
+        workers: chunks at once, of local and ray.
         address: of ray, as are the next two.
-        cores: of one population.
-        gpus: of one population.
+        cores: of one chunk.
+        gpus: of one chunk.
 
     Raises:
         SpecError: an option is given that this executor does not have.

@@ -1,25 +1,28 @@
-"""The command line: ``replaylab study run|report|compare|export|list``, ``train``, ``watch``, ``claims``, ``cluster``.
+"""The command line: ``replaylab study``, ``train``, ``watch``, ``claims``, ``cluster``.
 
-Exit codes: 0 all went well; 1 a run failed, the rest is there; 2 the input is wrong, or the results can be neither
-read nor written; 130 interrupted.
-Heavy libraries are imported inside the commands, so that ``--help`` and mistakes answer at once.
+Exit codes: 0 success; 1 a run failed, the others are stored; 2 invalid input, or results cannot be read or written; 130
+interrupted; 143 terminated.
+Heavy libraries are imported inside the commands, so that ``--help`` and error messages appear at once.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from replaylab import __version__
+from replaylab.commands.catalog import StudyList, StudyShow
 from replaylab.commands.cluster import ClusterCommand
-from replaylab.commands.places import check_place
-from replaylab.commands.studies import StudyCompare, StudyExport, StudyList, StudyReport, tell
+from replaylab.commands.places import check_place, with_local_paths
+from replaylab.commands.studies import StudyCompare, StudyExport, StudyReport, tell
 from replaylab.commands.train_command import TrainCommand
 from replaylab.errors import ReplayError, SpecError
 
@@ -40,18 +43,18 @@ else:
 
 _NO_LAB = 'the command line needs the lab extra, which is not installed. Run: pip install "replaylab[lab]"'
 _NOBODY_READS = 141
-"""The exit code that a shell gives to a program that SIGPIPE ended."""
+"""The shell's exit code for a program ended by SIGPIPE."""
 
-_STUDY = """Compare replay strategies: run a study, write its report, compare two, list the shipped ones.
+_STUDY = """Compare replay strategies: run a study, write its report, compare two, list and show the shipped ones.
 
 Example: replaylab study run quick"""
 
 
 @dataclass(frozen=True)
 class StudyRun:
-    """Run what is missing of a study, then write its report.
+    """Run a study, then write its report. Only missing runs are trained.
 
-    It can be stopped or killed at any moment: the same command continues where it stopped.
+    You can stop or kill it at any moment: the same command continues where it stopped.
 
     Example: replaylab study run quick
 
@@ -70,41 +73,40 @@ class StudyRun:
     """A shipped study's name (see `replaylab study list`), or the path of a TOML file."""
 
     out: Path | None = None
-    """Folder for the results; None: results/NAME."""
+    """Folder for the results. Default: results/NAME."""
 
     executor: Literal["local", "in-process", "ray"] = "local"
-    """Where populations are trained: local: worker processes on this machine; in-process: this process, one after the
-    other, so that a debugger stops in your own code; ray: a cluster. Changes the time, not the numbers."""
+    """Where runs are trained. local: worker processes on this machine. in-process: this process, so that a debugger
+    stops in your own code. ray: a cluster. Changes the time, not the numbers."""
 
     workers: int | None = None
-    """Populations at once, one thread each, of the executors local and ray; None: one for each core (of the cluster).
+    """How many groups of seeds are trained at once, one thread each. Default: one for each core (of the cluster).
     Changes the time, not the numbers."""
 
     address: str | None = None
-    """Of --executor ray: HOST:PORT of the cluster, or auto for the one on this machine; None: a Ray of its own here."""
+    """With --executor ray: HOST:PORT of the cluster, or auto for the one on this machine. Default: start Ray here."""
 
     cores: float | None = None
-    """Of --executor ray: cores that a population reserves; None: 1."""
+    """With --executor ray: cores for each group of seeds. Default: 1."""
 
     gpus: float | None = None
-    """Of --executor ray: GPUs that a population reserves, 0.5 for two on one; None: none."""
+    """With --executor ray: GPUs for each group of seeds; 0.5 puts two groups on one GPU. Default: no GPU."""
 
     checkpoint_every: float | None = 300.0
-    """Seconds between two checkpoints of a population in training, from which a killed one goes on; None: none are
-    kept. Changes no number."""
+    """Seconds between two checkpoints, from which a killed study continues; None: write no checkpoints. Changes no
+    number."""
 
     report: bool = True
     """Write the report at the end."""
 
     live: bool = False
-    """Show the report in your browser while the study runs, at http://127.0.0.1:PORT/, which only this machine
-    reaches; it fills up as runs end."""
+    """Serve the report while the study runs, at http://127.0.0.1:PORT/ (this machine only). It grows as runs end."""
 
     port: int = 8765
-    """Where --live listens; 0: any port that is free."""
+    """Port for --live; 0: any free port."""
 
     dry_run: bool = False
-    """Run nothing: print the grid, the steps, the time to expect from training for five seconds, and the disk. The exit
+    """Train for five seconds only, to estimate time and disk space; print the estimate and the list of runs. The exit
     code is 1 if something cannot be trained."""
 
     def __call__(self) -> int:
@@ -122,25 +124,25 @@ class StudyRun:
             estimate = study.estimate(executor=executor)
             print(estimate)
             return 1 if estimate.failing else 0
-        with self._live(study, reporter_for(console)) as told:
-            summary = study.run(executor=executor, reporter=told, checkpoint_every=self.checkpoint_every)
+        with self._live(study, reporter_for(console)) as console_reporter:
+            summary = study.run(executor=executor, reporter=console_reporter, checkpoint_every=self.checkpoint_every)
             self._summarise(study, summary)
             if self.report and study.present:
                 page = study.report()
                 tell(study, page)
-                if isinstance(told, LivePage):
-                    told.finish(page)
+                if isinstance(console_reporter, LivePage):
+                    console_reporter.finish(page)
         return 0 if summary.complete else 1
 
-    def _live(self, study: Study, told: Reporter) -> AbstractContextManager[Reporter]:
-        """Return what hears of the run: with --live a page, too."""
+    def _live(self, study: Study, console_reporter: Reporter) -> AbstractContextManager[Reporter]:
+        """Return the reporter of the run: with --live a page around the console's."""
         from replaylab.study.live import LivePage
 
         if not self.live:
-            return nullcontext(told)
+            return nullcontext(console_reporter)
         if not self.report:
             raise SpecError("study run: --live shows the report; leave out --no-report")
-        page = LivePage(study, told, self.port)
+        page = LivePage(study, console_reporter, self.port)
         print(f"live: {page.address}", flush=True)
         return page
 
@@ -148,12 +150,12 @@ class StudyRun:
         """Print what was done, and what failed."""
         from replaylab.study.results.durations import duration
 
-        ran, kept = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.kept))
-        print(f"{ran} runs in {duration(summary.seconds)}, {kept} were there already: {study.folder}", flush=True)
-        for one in summary.damaged:
-            print(f"\nDAMAGED {one.file}: {one.why}. It is now {one.moved_to}.", file=sys.stderr)
+        ran, previous = (sum(len(p.seeds) for p in some) for some in (summary.ran, summary.kept))
+        print(f"{ran} runs in {duration(summary.seconds)}, {previous} were there already: {study.folder}", flush=True)
+        for damage in summary.damaged:
+            print(f"\nDAMAGED {damage.file}: {damage.why}. It is now {damage.moved_to}.", file=sys.stderr)
         for failure in summary.failures:
-            print(f"\nFAILED {failure.population.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
+            print(f"\nFAILED {failure.chunk.label}\n{failure.traceback.rstrip()}", file=sys.stderr)
 
     def _executor(self) -> Executor:
         from replaylab.commands.executors import chosen_executor
@@ -167,7 +169,7 @@ class WatchCommand:
 
     Writes a video of a greedy episode and, where observations are pictures (Atari, MinAtar), a sheet of the replay's
     frames: the steps of highest and lowest priority and those replayed most, with age, replay count and TD error. Train
-    with --save first; while that goes on, what is shown is the last checkpoint.
+    with --save first; while that continues, what is shown is the last checkpoint.
 
     Example: replaylab watch runs/mine
 
@@ -225,14 +227,14 @@ class ClaimsCommand:
     """Which claims; none: all of them, which takes long."""
 
     all: bool = False
-    """Measure every claim anew with this code, and end with a table. What is measured stays in results/claims/CODE, so
-    that the same command goes on where it was stopped, and measures anew where the code has changed."""
+    """Measure every claim again with this code, and end with a table. What is measured stays in results/claims/CODE, so
+    that the same command continues where it was stopped, and measures again where the code has changed."""
 
     json: Path | None = None
     """Write all that is printed to this file as well, as JSON."""
 
     def __call__(self) -> int:
-        """Run the claims and return the exit code, 0 whatever the verdicts are."""
+        """Run the claims and return the exit code, which does not depend on the verdicts."""
         from functools import partial
 
         from replaylab.claims import chosen, reporting
@@ -250,33 +252,36 @@ class ClaimsCommand:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; ``arguments`` are those of the process by default."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if given[:1] == ["--version"]:
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["--version"]:
         print(f"replaylab {__version__}")
         return 0
     if not _HAS_LAB:
         print(f"replaylab: {_NO_LAB}", file=sys.stderr)
         return 2
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a terminal without some letter shows another, rather than a traceback
+        if isinstance(stream, TextIOWrapper):  # letters that the terminal cannot show are escaped, and raise nothing
             stream.reconfigure(errors="backslashreplace")
-    if str(Path.cwd()) not in sys.path:  # your own samplers and environments; an installed program does not look here
+    if str(Path.cwd()) not in sys.path:  # for custom samplers and environments; installed programs do not look here
         sys.path.append(str(Path.cwd()))
     try:
-        command = _parsed(given)
+        try:
+            return _run(_parsed(words))
+        finally:  # what waits in the buffer may have no reader, also after `--help`, which exits
+            sys.stdout.flush()
     except BrokenPipeError:
         return _nobody_reads()
-    return _run(command)
 
 
-def _parsed(given: Sequence[str]) -> Callable[[], int]:
-    """Return the command that the arguments tell; `--help` and what it does not know end the process."""
+def _parsed(words: Sequence[str]) -> Callable[[], int]:
+    """Return the command of the arguments; `--help` and invalid arguments exit the process."""
     study = (
         Annotated[StudyRun, subcommand("run")]
         | Annotated[StudyReport, subcommand("report")]
         | Annotated[StudyCompare, subcommand("compare")]
         | Annotated[StudyExport, subcommand("export")]
         | Annotated[StudyList, subcommand("list")]
+        | Annotated[StudyShow, subcommand("show")]
     )
     command: Callable[[], int] = tyro.cli(
         Annotated[study, subcommand("study", description=_STUDY)]
@@ -288,32 +293,62 @@ def _parsed(given: Sequence[str]) -> Callable[[], int]:
         description="The laboratory of experience replay: which replay strategy should you use?\n\n"
         "Example: replaylab study run quick\n\n"
         "replaylab --version prints the version.",
-        args=list(given),
+        args=list(words),
         config=(OmitSubcommandPrefixes,),
     )
     return command
 
 
 def _run(command: Callable[[], int]) -> int:
-    """Run a command and return its exit code; a known failure is a sentence, anything else a bug with its traceback."""
+    """Run a command and return its exit code; known errors are printed as a sentence, other exceptions are raised."""
+    sigterm = _Sigterm()
     try:
-        return command()
+        with sigterm:
+            return with_local_paths(command)()
     except BrokenPipeError:
-        return _nobody_reads()
+        raise  # `main` handles it
     except (ReplayError, OSError, MemoryError) as error:
         print(f"replaylab: {_sentence(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         continues = isinstance(command, StudyRun) or (isinstance(command, ClaimsCommand) and command.all)
-        goes_on = "; the same command goes on, from what was finished and the last checkpoints" if continues else ""
+        goes_on = "; the same command continues, from what was finished and the last checkpoints" if continues else ""
         if isinstance(command, TrainCommand) and (command.resume or command.save):
             goes_on = f"; replaylab train --resume {command.resume or command.save} continues from the last checkpoint"
-        print(f"replaylab: interrupted{goes_on}.", file=sys.stderr)
-        return 130
+        print(f"replaylab: {'terminated' if sigterm.received else 'interrupted'}{goes_on}.", file=sys.stderr)
+        return 143 if sigterm.received else 130
+
+
+class _Sigterm:
+    """Context manager in which SIGTERM ends a command as Ctrl-C does.
+
+    Attributes:
+        received: Whether a SIGTERM was received.
+    """
+
+    def __init__(self) -> None:
+        self.received, self._process = False, os.getpid()
+        self._before: Any = None
+
+    def __enter__(self) -> _Sigterm:
+        if current_thread() is main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+
+    def _interrupt(self, *_: object) -> None:
+        if os.getpid() != self._process:  # a fork, such as a subprocess of a vector environment
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGTERM)
+        self.received = True
+        raise KeyboardInterrupt
 
 
 def _nobody_reads() -> int:
-    """Return the exit code where the reader of the output has gone; what is still to be flushed goes nowhere."""
+    """Discard the output that is not yet flushed, as its reader has closed the pipe, and return the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return _NOBODY_READS
 

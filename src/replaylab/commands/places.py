@@ -1,11 +1,30 @@
-"""Places that a command is to write to, looked at before anything else is done."""
+"""Checks of the paths that a command writes to, made before the command starts its work."""
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import TypeVar
 
+from replaylab.arguments import checked, place
 from replaylab.errors import SpecError
+
+Command = TypeVar("Command")
+
+
+def with_local_paths(command: Command) -> Command:
+    """Return a command with its paths expanded, such as ``--out=~/runs``, which a shell leaves as it is.
+
+    Raises:
+        ConfigError: One is a URL.
+    """
+    if not is_dataclass(command) or isinstance(command, type):
+        return command
+    values = {option.name: getattr(command, option.name) for option in fields(command)}
+    paths = {name: value for name, value in values.items() if isinstance(value, Path)}
+    checked_paths = {name: checked(name, path, place("a file or folder")) for name, path in paths.items()}
+    return replace(command, **checked_paths)
 
 
 def check_place(command: str, option: str, path: Path | None, *, is_file: bool) -> None:
@@ -30,10 +49,10 @@ def check_no_run(command: str, folder: Path | None) -> None:
     if folder is None:
         return
     saved = [folder / "run.json", folder / "distributed.json", *folder.glob("agents-*.npz")]
-    if any(one.is_file() for one in saved):
-        ours = (folder / "population.json").is_file()  # else saved from Python, and to be gone on with from there
-        mend = f"go on with it (--resume {folder}), or give another folder" if ours else "give another folder"
-        raise SpecError(f"{command}: --save must be a folder without a run, but {folder} holds one; {mend}")
+    if any(file.is_file() for file in saved):
+        by_command = (folder / "chunk.json").is_file()  # else saved from Python, which has to continue it
+        fix = f"continue with it (--resume {folder}), or give another folder" if by_command else "give another folder"
+        raise SpecError(f"{command}: --save must be a folder without a run, but {folder} holds one; {fix}")
 
 
 def check_replaceable(command: str, option: str, path: Path | None, begins: bytes, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""What is done with the folders of studies: reports, comparisons, exports; and the list of those that ship."""
+"""Commands about the folders of studies: reports, comparisons, exports."""
 
 from __future__ import annotations
 
@@ -43,27 +43,6 @@ class StudyReport:
 
 
 @dataclass(frozen=True)
-class StudyList:
-    """List the studies that ship with replaylab.
-
-    Example: replaylab study list
-    """
-
-    def __call__(self) -> int:
-        """Print the list and return the exit code."""
-        from replaylab.study.catalog import shipped
-        from replaylab.study.spec.study_file import Spec
-
-        for name, file in shipped().items():
-            spec = Spec.from_toml(file)
-            print(f"{name}: {spec.title}")
-            print(f"    {', '.join(spec.environments)}; {', '.join(spec.strategies)}")
-            seeds = f"{len(spec.seeds)} seed{'s' if len(spec.seeds) > 1 else ''}"
-            print(f"    {seeds}, {spec.runs} runs of {spec.budget}; {file}")
-        return 0
-
-
-@dataclass(frozen=True)
 class StudyCompare:
     """Compare the results of two folders: the same strategies, with other settings, code or seeds.
 
@@ -88,11 +67,11 @@ class StudyCompare:
         from replaylab.study import Study
         from replaylab.study.report.compare import comparison_page, two_studies
 
-        found = two_studies.compared(Study.from_folder(self.a), Study.from_folder(self.b))
-        for line in comparison_page.lines(found):
+        comparison = two_studies.compared(Study.from_folder(self.a), Study.from_folder(self.b))
+        for line in comparison_page.lines(comparison):
             print(line)
         if self.out is not None:
-            print(f"page: {comparison_page.write(found, self.out)}")
+            print(f"page: {comparison_page.write(comparison, self.out)}")
         return 0
 
 
@@ -116,8 +95,8 @@ class StudyExport:
         from replaylab.study import Study
         from replaylab.study.report.latex import export
 
-        found = export(Study.from_folder(self.folder), self.out)
-        for line in (*(f"warning: {one}" for one in found.warnings), *found.files):
+        exported = export(Study.from_folder(self.folder), self.out)
+        for line in (*(f"warning: {warning}" for warning in exported.warnings), *exported.files):
             print(line)
         return 0
 

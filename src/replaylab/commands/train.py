@@ -1,4 +1,4 @@
-"""One population from the command line: one learner, one environment, one strategy, any seeds."""
+"""One chunk from the command line: one learner, one environment, one strategy, any seeds."""
 
 from __future__ import annotations
 
@@ -20,102 +20,50 @@ from replaylab.commands import actors
 from replaylab.errors import SnapshotError, SpecError
 from replaylab.files.atomic import write_text
 from replaylab.study.analysis import comparisons
-from replaylab.study.execution.worker.training import train_population
-from replaylab.study.plan.populations import Population, plan
+from replaylab.study.execution.worker.training import train_chunk
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.report import sentences
 from replaylab.study.results import provenance
 from replaylab.study.results.durations import duration
-from replaylab.study.results.store import write_population
-from replaylab.study.spec.components import LEARNERS, STRATEGIES, Catalogue, Part, resolve
+from replaylab.study.results.store import write_chunk
+from replaylab.study.spec.components import Catalogue, Part, json_data, resolve
 from replaylab.study.spec.errors import first_fault
-from replaylab.study.spec.json_data import json_data
-from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
     from replaylab.learners import Agents, Hook
     from replaylab.watch import Episode
 
 SAVING = "saving.json"
-"""Beside population.json: how often the run is saved."""
+"""Beside chunk.json: how often the run is saved."""
 
 Trainer = Callable[..., dict[str, Any]]
-"""Trains a population, as `train_population` does, and returns its columns."""
+"""Trains a chunk, as `train_chunk` does, and returns its columns."""
 
 
-def described_population(
-    *,
-    environment: str,
-    strategy: str,
-    strategy_options: Iterable[str],
-    learner: str,
-    learner_options: Iterable[str],
-    seeds: Iterable[int],
-    steps: int | None,
-    eval_every: int,
-    eval_episodes: int,
-    held_out: int = 0,
-    episodes: int | None = None,
-    transforms: Iterable[str] = (),
-    env_options: Iterable[str] = (),
-) -> Population:
-    """Return the population that these options of a command line describe.
+def part_of(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:
+    """Return the table of a learner or a strategy.
 
     Args:
-        environment: Gymnasium id.
-        strategy: a sampler type, or ``module:Class``.
-        strategy_options: ``key=value``, values as in TOML.
-        learner: a learner type, or ``module:Class``.
-        learner_options: ``key=value``, values as in TOML.
-        seeds: the seeds, trained together.
-        steps: environment steps of each.
-        eval_every: environment steps between evaluations.
-        eval_episodes: episodes of one evaluation.
-        held_out: states whose values each evaluation reports.
-        episodes: episodes of each, instead of steps.
-        transforms: ``type`` or ``type:key=value,key=value``, values as in TOML.
-        env_options: ``key=value`` for the environment's constructor.
+        kind: A type of the catalogue, or ``module:Class``.
+        options: ``key=value``, values as in TOML.
+        catalogue: Its types.
+        where: The option of the command line that names it.
 
     Raises:
-        SpecError: an option is unknown or breaks a rule.
+        SpecError: An option is unknown or breaks a rule.
     """
-    chosen = tuple(seeds)
-    name = strategy.rpartition(":")[2]
-    spec = Spec.from_table(
-        {
-            "name": "train",
-            "environments": [environment],
-            "learners": {learner.rpartition(":")[2]: _part(learner, learner_options, LEARNERS, "--learner")},
-            "strategies": {
-                name: {
-                    **_part(strategy, strategy_options, STRATEGIES, "--strategy"),
-                    "transforms": [_transform(text) for text in transforms],
-                }
-            },
-            "env_options": {environment: _options(env_options, "--env-options")},
-            "baseline": name,
-            "seeds": chosen,
-            "population": max(1, len(chosen)),
-            "budget": {"steps": steps} if episodes is None else {"episodes": episodes},
-            "evaluation": {"every": eval_every, "episodes": eval_episodes, "held_out": held_out},
-            "logging": {"every": 500 if episodes is None else max(1, episodes // 100)},
-        },
-        source="train",
-    )
-    return plan(spec)[0].model_copy(update={"seeds": chosen})
-
-
-def _part(kind: str, options: Iterable[str], catalogue: Catalogue, where: str) -> dict[str, Any]:
-    part = Part.of(kind, _options(options, f"{where}-options"))
+    part = Part.of(kind, options_of(options, f"{where}-options"))
     return resolve(part, catalogue, where, "train").model_dump()
 
 
-def _transform(text: str) -> dict[str, Any]:
+def transform_of(text: str) -> dict[str, Any]:
+    """Return the table of a transform: ``type`` or ``type:key=value,key=value``, values as in TOML."""
     kind, _, options = text.partition(":")
-    return {"type": kind, **_options([option for option in options.split(",") if option], "--transforms")}
+    return {"type": kind, **options_of([option for option in options.split(",") if option], "--transforms")}
 
 
-def _options(texts: Iterable[str], where: str) -> dict[str, Any]:
-    """Return what options of a command line say; each name may be given once."""
+def options_of(texts: Iterable[str], where: str) -> dict[str, Any]:
+    """Return what options ``key=value`` of a command line say; each name may be given once."""
     pairs = [_option(text, where) for text in texts]
     names = [name for name, _ in pairs]
     twice = [name for name in names if names.count(name) > 1]
@@ -135,23 +83,23 @@ def _option(text: str, where: str) -> tuple[str, Any]:
         return key, value
 
 
-def saved_population(folder: Path) -> Population:
-    """Return the population whose run was saved in a folder.
+def saved_chunk(folder: Path) -> Chunk:
+    """Return the chunk whose run was saved in a folder.
 
     Raises:
         SnapshotError: the folder holds no run, or a damaged one.
     """
-    file = folder / "population.json"
+    file = folder / "chunk.json"
     if not file.is_file():
-        raise SnapshotError(f"{folder} holds no run: there is no population.json in it; pass the folder of --save")
+        raise SnapshotError(f"{folder} holds no run: there is no chunk.json in it; pass the folder of --save")
     try:
-        return Population.model_validate_json(file.read_bytes())
+        return Chunk.model_validate_json(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise SnapshotError(f"{file} is damaged: {first_fault(error)}; use another copy") from error
 
 
 def saved_period(folder: Path) -> int | None:
-    """Return how often a run is saved, or None where the folder does not tell: one of an earlier version."""
+    """Return how often a run is saved, or None if that is not recorded."""
     try:
         period = json.loads((folder / SAVING).read_text(encoding="utf-8"))["save_every"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -159,21 +107,21 @@ def saved_period(folder: Path) -> int | None:
     return period if isinstance(period, int) and period > 0 else None
 
 
-def default_save_period(population: Population) -> int | None:
+def default_save_period(chunk: Chunk) -> int | None:
     """Return a tenth of the budget, or None where the environment cannot continue from a checkpoint."""
     from replaylab.envs import make_vector_env
     from replaylab.learners.training import env_state
 
-    env_id, options = population.made_of
+    env_id, options = chunk.made_of
     env = make_vector_env(env_id, 1, **options)
     try:
-        return max(1, population.steps // 10) if env_state.possible(env) else None
+        return max(1, chunk.steps // 10) if env_state.possible(env) else None
     finally:
         env.close()
 
 
 def train_and_report(
-    population: Population,
+    chunk: Chunk,
     console: Console,
     out: Path | None,
     *,
@@ -182,12 +130,12 @@ def train_and_report(
     resume: bool = False,
     tensorboard: Path | None = None,
     video: Path | None = None,
-    trainer: Trainer = train_population,
+    trainer: Trainer = train_chunk,
 ) -> statistics.Interval:
-    """Train, print each evaluation and the final level, write the rows if asked, and return the final level.
+    """Train, print each evaluation and the final return, write the rows if asked, and return the final return.
 
     Args:
-        population: what to train.
+        chunk: what to train.
         console: where to print; the progress bar is for terminals only.
         out: a Parquet file, or None.
         save: folder for checkpoints and for what each agent has learned.
@@ -195,41 +143,43 @@ def train_and_report(
         resume: continue from the checkpoint in that folder.
         tensorboard: folder for event files.
         video: file for a greedy episode of the first seed, once it is trained.
-        trainer: what trains a population and returns its columns.
+        trainer: what trains a chunk and returns its columns.
     """
     from replaylab.learners import Callbacks, Checkpoints
 
     began = time.perf_counter()
-    film = None if video is None else _Film(population, video)
+    film = None if video is None else _Film(chunk, video)
     hooks: list[Hook] = [] if film is None else [Callbacks(on_end=film)]
-    _print(console, f"{population.label}, {population.steps:,} {population.unit} each")
+    _print(console, f"{chunk.label}, {chunk.steps:,} {chunk.unit} each")
     if save is not None:
         hooks.append(Checkpoints(save, save_every))
         if not resume:
             save.mkdir(parents=True, exist_ok=True)
             (save / actors.FILE).unlink(missing_ok=True)  # of a run that was there before; `trainer` writes its own
-            write_text(save / "population.json", json.dumps(json_data(population), indent=1))
+            write_text(save / "chunk.json", json.dumps(json_data(chunk), indent=1))
         write_text(save / SAVING, json.dumps({"save_every": save_every}))
     with ExitStack() as open_files:
         if tensorboard is not None:
             from replaylab.watch import TensorBoard
 
-            hooks.append(open_files.enter_context(TensorBoard(tensorboard, population.seeds)))
-        columns, trained = _train_with_progress(population, console, hooks, save if resume else None, trainer)
+            hooks.append(open_files.enter_context(TensorBoard(tensorboard, chunk.seeds)))
+        columns, trained = _train_with_progress(chunk, console, hooks, save if resume else None, trainer)
     if out is not None:
-        write_population(out, population, columns, provenance.versions())
-    final = _final(columns, population)
-    _print(console, f"final level {sentences.with_interval(final, len(population.seeds))}, {_measure(population)}")
-    _print(console, _speed(population, trained, time.perf_counter() - began))
+        write_chunk(out, chunk, columns, provenance.versions())
+    final, count = _final(columns, chunk), len(chunk.seeds)
+    several = f"interquartile mean over {count} seeds with its 95 % interval"
+    measure = several if count > 1 else "of one seed, so without an interval"
+    _print(console, f"final return {sentences.with_interval(final, count)}, {measure}")
+    _print(console, _speed(chunk, trained, time.perf_counter() - began))
     if out is not None:
         _print(console, f"rows: {out}")
     if film is not None:
-        _print(console, f"greedy episode of seed {population.seeds[0]}, {film.outcome}")
+        _print(console, f"greedy episode of seed {chunk.seeds[0]}, {film.outcome}")
     return final
 
 
 def _train_with_progress(
-    population: Population, console: Console, hooks: Sequence[Hook], resume: Path | None, trainer: Trainer
+    chunk: Chunk, console: Console, hooks: Sequence[Hook], resume: Path | None, trainer: Trainer
 ) -> tuple[dict[str, Any], int]:
     """Train with a progress bar, print each evaluation, and return the rows, and how much was trained now."""
     from replaylab.commands.session import Session  # with the learners, which are heavy
@@ -237,7 +187,7 @@ def _train_with_progress(
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None),
-        TextColumn(f"{{task.fields[speed]:,.0f}} {population.unit}/s"),
+        TextColumn(f"{{task.fields[speed]:,.0f}} {chunk.unit}/s"),
         TimeRemainingColumn(compact=True),
         console=console,
         transient=True,
@@ -246,7 +196,7 @@ def _train_with_progress(
     began, session = time.perf_counter(), Session()
     evaluated: dict[int, NDArray[np.float64]] = {}
     with bar:
-        task = bar.add_task(population.label, total=population.steps, speed=0.0)
+        task = bar.add_task(chunk.label, total=chunk.steps, speed=0.0)
 
         def on_step(step: int) -> None:
             elapsed = time.perf_counter() - began
@@ -258,12 +208,20 @@ def _train_with_progress(
             returns = values[comparisons.RETURN]
             evaluated[step] = np.where(np.isnan(returns), evaluated.get(step, returns), returns)
             if np.isfinite(evaluated[step]).all():  # with a budget of episodes the seeds come one by one
-                found = statistics.bootstrap_interval(evaluated.pop(step), resamples=1_000)
-                level = sentences.with_interval(found, len(population.seeds))
-                _print(console, f"{step:>10,} {population.unit}   greedy return {level}")
+                interval = statistics.bootstrap_interval(evaluated.pop(step), resamples=1_000)
+                level = sentences.with_interval(interval, len(chunk.seeds))
+                _print(console, f"{step:>10,} {chunk.unit}   greedy return {level}")
 
-        columns = trainer(population, on_step, on_metrics, hooks=[session, *hooks], resume=resume)
+        columns = trainer(chunk, on_step, on_metrics, hooks=[session, *hooks], resume=resume)
     return columns, session.todo
+
+
+def greedy_episode(chunk: Chunk, agent: Callable[[Any], Any] | None, max_steps: int) -> Episode:
+    """Return an episode of the chunk's environment; None as the agent: of random actions."""
+    from replaylab.watch import play
+
+    env_id, options = chunk.made_of
+    return play(env_id, agent, max_steps=max_steps, env_options=options)
 
 
 class _Film:
@@ -272,36 +230,24 @@ class _Film:
     max_steps = 3_000
     outcome = "was not played"
 
-    def __init__(self, population: Population, path: Path) -> None:
-        self.population, self.path = population, path
-        self._play(None, 1)
+    def __init__(self, chunk: Chunk, path: Path) -> None:
+        self.chunk, self.path = chunk, path
+        greedy_episode(chunk, None, 1)
 
     def __call__(self, ended: list[int], agents: Agents) -> None:
         """Film the first seed, if it is among those that are trained."""
-        first = self.population.seeds[0]
+        first = self.chunk.seeds[0]
         if first not in ended:
             return
         from replaylab.watch import greedy, write_video
 
-        episode = self._play(greedy(agents, len(ended), ended.index(first)), self.max_steps)
+        episode = greedy_episode(self.chunk, greedy(agents, len(ended), ended.index(first)), self.max_steps)
         self.outcome = f"{episode}: {write_video(self.path, episode.frames, episode.fps)}"
 
-    def _play(self, policy: Callable[[Any], Any] | None, max_steps: int) -> Episode:
-        from replaylab.watch import play
 
-        env_id, options = self.population.made_of
-        return play(env_id, policy, max_steps=max_steps, env_options=options)
-
-
-def _measure(population: Population) -> str:
-    if len(population.seeds) == 1:
-        return "of one seed, so without an interval"
-    return f"interquartile mean over {len(population.seeds)} seeds with its 95 % interval"
-
-
-def _speed(population: Population, trained: int, seconds: float) -> str:
-    total = population.steps * len(population.seeds)
-    counted = "environment steps" if population.unit == "steps" else "episodes"
+def _speed(chunk: Chunk, trained: int, seconds: float) -> str:
+    total = chunk.steps * len(chunk.seeds)
+    counted = "environment steps" if chunk.unit == "steps" else "episodes"
     share = f"{total:,}" if trained == total else f"{trained:,} of {total:,}"
     return f"{share} {counted} in {duration(seconds)}, {trained / seconds:,.0f} a second"
 
@@ -310,8 +256,8 @@ def _print(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _final(columns: Mapping[str, NDArray[Any]], population: Population) -> statistics.Interval:
-    """The final level, by the same measure as in a study's report."""
+def _final(columns: Mapping[str, NDArray[Any]], chunk: Chunk) -> statistics.Interval:
+    """The final return, by the same measure as in a study's report."""
     rows = columns["metric"] == comparisons.RETURN
-    curve = comparisons.curve_of_runs(population, *(columns[k][rows] for k in ("seed", "step", "value")))
+    curve = comparisons.curve_of_runs(chunk, *(columns[k][rows] for k in ("seed", "step", "value")))
     return statistics.bootstrap_interval(curve.of_runs("final"))

@@ -5,25 +5,33 @@ from __future__ import annotations
 import itertools
 import sys
 import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from replaylab.commands.places import check_no_run, check_place, check_replaceable
 from replaylab.errors import ReplayError, SpecError
 
 if TYPE_CHECKING:
     from replaylab.commands.train import Trainer
-    from replaylab.study.plan.populations import Population
+    from replaylab.study.plan.chunks import Chunk
 
 with suppress(ModuleNotFoundError):  # `main` says that the lab extra is missing
     from tyro.conf import arg
 
-STEPS = 50_000
-"""Of each seed, where the command line says nothing. Below, None is what was not given: --resume tells it from a
-default that was."""
+DEFAULTS: dict[str, Any] = {
+    "env": "CartPole-v1",
+    "strategy": "uniform",
+    "learner": "dqn",
+    "first_seed": 0,
+    "steps": 50_000,
+    "eval_episodes": 10,
+    "held_out": 0,
+    "envs_per_actor": 1,
+    "shards": 2,
+}
+"""Below, None is what was not given: --resume tells it from a default that was."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class TrainCommand:
     """Learner: dqn, dqn_as_published, q_learning, sarsa, expected_sarsa, sb3; or your own as module:Class."""
 
     learner_options: Annotated[tuple[str, ...], arg(metavar="KEY=VALUE ...")] = ()
-    """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]."""
+    """Settings of the learner, values as in TOML: gamma=0.9 hidden=[64,64]; none is None: max_grad_norm=none."""
 
     transforms: Annotated[tuple[str, ...], arg(metavar="TYPE[:KEY=VALUE,...] ...")] = ()
     """What a drawn step becomes: n_step:steps=3, hindsight:ratio=4, frame_stack:stacked_input=true."""
@@ -97,8 +105,8 @@ class TrainCommand:
     continue from one (EnvPool): then only what each agent has learned is saved."""
 
     resume: Path | None = None
-    """Continue from the checkpoint in this folder, and save there, as often as before or every --save-every; everything
-    else is as it was when the run began."""
+    """Continue from the checkpoint in this folder, and save there, as often as before or every --save-every; with
+    actors, --shards may change. Everything else is as it was when the run began."""
 
     actors: int | None = None
     """Train one seed on what so many actors store, processes of a Ray cluster; --steps counts those of all. None: in
@@ -108,13 +116,13 @@ class TrainCommand:
     """Of --actors: environments that each steps; None: 1."""
 
     shards: int | None = None
-    """Of --actors: processes that the replay lies in; None: 2."""
+    """Of --actors: processes that store the replay; None: 2, or with --resume as many as before."""
 
     samples_per_insert: float | None = None
     """Of --actors: rows learned from for each step stored; None: as many as the learner's settings say."""
 
     address: str | None = None
-    """Of --actors: HOST:PORT of the cluster, or auto for the one on this machine; None: a Ray of its own here."""
+    """Of --actors: HOST:PORT of the cluster, or auto for the one on this machine; None: a Ray started here."""
 
     tensorboard: Path | None = None
     """Write event files for TensorBoard to this folder."""
@@ -126,27 +134,27 @@ class TrainCommand:
         """Train and return the exit code."""
         from rich.console import Console
 
-        from replaylab.commands.train import described_population, saved_population, train_and_report
-        from replaylab.study.execution.worker.preflight import check_population
+        from replaylab.commands.train import saved_chunk, train_and_report
+        from replaylab.study.execution.worker.preflight import check_chunk
 
         self._check_saving()
         trainer = self._trainer()
         folder = self.resume or self.save
-        population = saved_population(self.resume) if self.resume else self._population(described_population)
+        chunk = saved_chunk(self.resume) if self.resume else self.chunk()
         self._check_resumable(trainer)
         self._check_apart(folder)
         for option in ("out", "video", "tensorboard", "save"):
             check_place("train", option, getattr(self, option), is_file=option in ("out", "video"))
         check_no_run("train", self.save)
         check_replaceable("train", "out", self.out, b"PAR1", "Parquet")
-        check_population(population)
+        check_chunk(chunk)
         try:
             train_and_report(
-                population,
+                chunk,
                 Console(),
                 self.out,
                 save=folder,
-                save_every=self._saves_every(population, trainer) if folder else None,
+                save_every=self._saves_every(chunk, trainer) if folder else None,
                 resume=self.resume is not None,
                 tensorboard=self.tensorboard,
                 video=self.video,
@@ -155,7 +163,7 @@ class TrainCommand:
         except ReplayError:
             raise
         except (Exception, SystemExit):  # the environment's or the user's own code, so with its traceback
-            print(f"FAILED {population.label}\n{traceback.format_exc().rstrip()}", file=sys.stderr)
+            print(f"FAILED {chunk.label}\n{traceback.format_exc().rstrip()}", file=sys.stderr)
             return 1
         return 0
 
@@ -165,19 +173,23 @@ class TrainCommand:
             raise SpecError("train: --save-every needs a folder; give --save, or leave it out")
         if self.save_every is not None and self.save_every < 1:
             raise SpecError(f"train: --save-every must be at least 1, but got {self.save_every}")
-        free = ("resume", "save_every", "out", "tensorboard", "video", "address")
-        given = [one.name for one in fields(self) if one.name not in free and getattr(self, one.name) != one.default]
-        if self.resume and given:
-            option = f"--{given[0].replace('_', '-')}"
-            raise SpecError(f"train: {option} must be left out with --resume: the run goes on as it began")
+        free = ("resume", "save_every", "out", "tensorboard", "video", "address", "shards")
+        changed = [
+            option.name
+            for option in fields(self)
+            if option.name not in free and getattr(self, option.name) != option.default
+        ]
+        if self.resume and changed:
+            option = f"--{changed[0].replace('_', '-')}"
+            raise SpecError(f"train: {option} must be left out with --resume: the run continues as it began")
 
     def _check_apart(self, folder: Path | None) -> None:
         """Raise SpecError where one thing that is written would replace another."""
         named = {name: getattr(self, name) for name in ("out", "video", "tensorboard")} | {"save": folder}
         places = {name: path.resolve() for name, path in named.items() if path is not None}
-        for (one, here), (other, there) in itertools.combinations(places.items(), 2):
-            if here == there:
-                raise SpecError(f"train: --{one} and --{other} must be two places, but both are {here}")
+        for (first, first_path), (second, second_path) in itertools.combinations(places.items(), 2):
+            if first_path == second_path:
+                raise SpecError(f"train: --{first} and --{second} must be two places, but both are {first_path}")
         for name in ("out", "video"):
             path = places.get(name)
             if path is not None and path.parent == places.get("save") and path.suffix in (".json", ".npz"):
@@ -188,14 +200,14 @@ class TrainCommand:
         from replaylab.commands.actors import WithActors
 
         folder = self.resume
-        begun = folder and not isinstance(trainer, WithActors) and (folder / "population.json").is_file()
+        begun = folder and not isinstance(trainer, WithActors) and (folder / "chunk.json").is_file()
         if folder and begun and not (folder / "run.json").is_file():
             raise SpecError(
-                f"train: {folder} holds no checkpoint to go on from: there is no run.json in it; train anew with "
+                f"train: {folder} holds no checkpoint to continue from: there is no run.json in it; train again with "
                 "--save, and --save-every below the budget"
             )
 
-    def _saves_every(self, population: Population, trainer: Trainer) -> int | None:
+    def _saves_every(self, chunk: Chunk, trainer: Trainer) -> int | None:
         from replaylab.commands.actors import WithActors
         from replaylab.commands.train import default_save_period, saved_period
 
@@ -203,45 +215,65 @@ class TrainCommand:
             return self.save_every
         if self.resume and (period := saved_period(self.resume)) is not None:
             return period
-        return max(1, population.steps // 10) if isinstance(trainer, WithActors) else default_save_period(population)
+        return max(1, chunk.steps // 10) if isinstance(trainer, WithActors) else default_save_period(chunk)
 
     def _trainer(self) -> Trainer:
         """Return what trains: this process alone, or actors."""
         from replaylab.commands.actors import WithActors, check_options
-        from replaylab.study.execution.worker.training import train_population
+        from replaylab.study.execution.worker.training import train_chunk
 
         if self.resume:
-            return WithActors.saved(self.resume, self.address) or train_population
+            return WithActors.saved(self.resume, self.address, self.shards) or train_chunk
         names = ("actors", "envs_per_actor", "shards", "samples_per_insert", "address")
         check_options({name: getattr(self, name) for name in names}, self.seeds)
         if self.actors is None:
-            return train_population
-        envs, shards = self.envs_per_actor, self.shards
-        envs, shards = 1 if envs is None else envs, 2 if shards is None else shards
+            return train_chunk
+        envs, shards = self._chosen["envs_per_actor"], self._chosen["shards"]
         return WithActors(self.actors, envs, shards, self.samples_per_insert, self.address)
 
-    def _population(self, described: Callable[..., Population]) -> Population:
+    def chunk(self) -> Chunk:
+        """Return what the options describe.
+
+        Raises:
+            SpecError: One is unknown or breaks a rule.
+        """
+        from replaylab.commands.train import options_of, part_of, transform_of
+        from replaylab.study.plan.chunks import plan
+        from replaylab.study.spec.components import LEARNERS, STRATEGIES
+        from replaylab.study.spec.study_file import Spec
+
         if self.steps is not None and self.episodes is not None:
             raise SpecError(
                 f"train: the budget must be --steps or --episodes, but got both, {self.steps} and {self.episodes}; "
                 f"leave one out"
             )
-        steps = STEPS if self.steps is None else self.steps
-        budget = steps if self.episodes is None else self.episodes
-        seeds = (10 if self.actors is None else 1) if self.seeds is None else self.seeds
-        first = 0 if self.first_seed is None else self.first_seed
-        return described(
-            environment="CartPole-v1" if self.env is None else self.env,
-            strategy="uniform" if self.strategy is None else self.strategy,
-            strategy_options=self.strategy_options,
-            learner="dqn" if self.learner is None else self.learner,
-            learner_options=self.learner_options,
-            seeds=range(first, first + seeds),
-            steps=steps,
-            episodes=self.episodes,
-            transforms=self.transforms,
-            env_options=self.env_options,
-            eval_every=max(1, budget // 20) if self.eval_every is None else self.eval_every,
-            eval_episodes=10 if self.eval_episodes is None else self.eval_episodes,
-            held_out=0 if self.held_out is None else self.held_out,
+        chosen = self._chosen
+        budget = {"episodes": self.episodes} if self.episodes is not None else {"steps": chosen["steps"]}
+        total = self.episodes or chosen["steps"]
+        seeds = range(chosen["first_seed"], chosen["first_seed"] + chosen["seeds"])
+        learner, strategy = (chosen[kind].rpartition(":")[2] for kind in ("learner", "strategy"))
+        strategies = part_of(chosen["strategy"], self.strategy_options, STRATEGIES, "--strategy")
+        strategies["transforms"] = [transform_of(text) for text in self.transforms]
+        every = max(1, total // 20) if self.eval_every is None else self.eval_every
+        spec = Spec.from_table(
+            {
+                "name": "train",
+                "environments": [chosen["env"]],
+                "learners": {learner: part_of(chosen["learner"], self.learner_options, LEARNERS, "--learner")},
+                "strategies": {strategy: strategies},
+                "env_options": {chosen["env"]: options_of(self.env_options, "--env-options")},
+                "baseline": strategy,
+                "seeds": tuple(seeds),
+                "chunk_size": max(1, len(seeds)),
+                "budget": budget,
+                "evaluation": {"every": every, "episodes": chosen["eval_episodes"], "held_out": chosen["held_out"]},
+            },
+            source="train",
         )
+        return plan(spec)[0].model_copy(update={"seeds": tuple(seeds)})
+
+    @property
+    def _chosen(self) -> dict[str, Any]:
+        """The options by name, with `DEFAULTS` for those that were not given."""
+        chosen = {name: value for name, value in vars(self).items() if value is not None}
+        return DEFAULTS | {"seeds": 10 if self.actors is None else 1} | chosen

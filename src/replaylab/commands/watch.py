@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaylab.errors import ConfigError, MissingExtraError, ReplayError, SnapshotError, SpecError
-from replaylab.study.plan.populations import Population
 
 if TYPE_CHECKING:
     from replaylab.learners.training.state import Run
@@ -28,17 +27,17 @@ class SavedRun:
     """
 
     def __init__(self, folder: Path, seed: int | None) -> None:
-        from replaylab.commands.train import saved_population
+        from replaylab.commands.train import saved_chunk
 
         if (folder / "study.json").is_file():
             raise SpecError(
                 f"watch: {folder} holds a study's results, whose report has the sheets and videos of its runs "
                 f"(replaylab study report {folder}); give the folder of `replaylab train --save`"
             )
-        self.folder, self.population = folder, saved_population(folder)
-        self.seed = self.population.seeds[0] if seed is None else seed
-        if self.seed not in self.population.seeds:
-            seeds = ", ".join(map(str, self.population.seeds))
+        self.folder, self.chunk = folder, saved_chunk(folder)
+        self.seed = self.chunk.seeds[0] if seed is None else seed
+        if self.seed not in self.chunk.seeds:
+            seeds = ", ".join(map(str, self.chunk.seeds))
             raise SpecError(f"watch: --seed must be one of the run's, {seeds}, but got {self.seed}")
 
     def write_video(self, path: Path, max_steps: int) -> str:
@@ -48,9 +47,10 @@ class SavedRun:
             ConfigError: The environment draws no pictures.
             SnapshotError: No agent is saved yet.
         """
+        from replaylab.commands.train import greedy_episode
         from replaylab.watch import write_video
 
-        episode = self._with_agent(lambda agent: greedy_episode(self.population, agent, max_steps))
+        episode = self._with_agent(lambda agent: greedy_episode(self.chunk, agent, max_steps))
         return f"greedy episode of seed {self.seed}, {episode}: {write_video(path, episode.frames, episode.fps)}"
 
     def write_sheet(self, path: Path, places: int) -> str:
@@ -68,8 +68,8 @@ class SavedRun:
         with closing(_Open(self)) as checkpoint:
             run, replica = checkpoint.run, checkpoint.replica
             sheet = sheet_of(run, replica, run.learner.batch_size, places)
-            when = f"seed {self.seed} after {int(run.clock.now[replica]):,} {self.population.unit}"
-        about = f"{self.population.environment}, {self.population.strategy}, {when}"
+            when = f"seed {self.seed} after {int(run.clock.now[replica]):,} {self.chunk.unit}"
+        about = f"{self.chunk.environment}, {self.chunk.strategy}, {when}"
         save(draw_sheets({about: sheet}, note=f"{about}: {sheet}"), path)
         return f"replay of {when}, {sheet}: {path}"
 
@@ -83,8 +83,8 @@ class SavedRun:
             with closing(_Open(self)) as checkpoint:
                 run = checkpoint.run
                 return use(greedy(run.agents, len(run.seeds), checkpoint.replica))
-        configuration = self.population.configuration()
-        env_id, options = self.population.made_of
+        configuration = self.chunk.configuration()
+        env_id, options = self.chunk.made_of
         with closing(make_vector_env(env_id, 1, **options)) as env:
             spaces = env.single_observation_space, env.single_action_space
         agents = configuration.driven_learner.agents(*spaces, [self.seed])
@@ -101,42 +101,35 @@ class _Open:
     """
 
     def __init__(self, saved: SavedRun) -> None:
+        from replaylab.learners.api.hooks import HookSource
         from replaylab.learners.training import checkpoint
-        from replaylab.learners.training.hook_rules import hooks_of
-        from replaylab.learners.training.hooks import Hooks
+        from replaylab.learners.training.hooks import HookList
 
         if not (saved.folder / "run.json").is_file():
             raise SnapshotError(
                 f"{saved.folder} holds no checkpoint: there is no run.json in it; train with --save-every below the "
                 "budget, in an environment that can continue from one"
             )
-        population, configuration = saved.population, saved.population.configuration()
-        self.run: Run = checkpoint.load(saved.folder, configuration, Hooks(configuration, population.seeds))
+        chunk, configuration = saved.chunk, saved.chunk.configuration()
+        self.run: Run = checkpoint.load(saved.folder, configuration, HookList(configuration, chunk.seeds))
         if saved.seed not in self.run.seeds:
             self.close()
             raise SnapshotError(f"seed {saved.seed} had ended before the last checkpoint in {saved.folder} was written")
         self.replica = self.run.seeds.index(saved.seed)
-        for hook in hooks_of(configuration.sampler):  # some samplers, the oracle's say, hear of the agents by theirs
-            hook.on_begin(self.run)
+        if isinstance(configuration.sampler, HookSource):  # some, such as the oracle, hear of the agents by a hook
+            for hook in configuration.sampler.hooks():
+                hook.on_begin(self.run)
 
     def close(self) -> None:
         """End the environments."""
         self.run.env.close()
 
 
-def greedy_episode(population: Population, agent: Callable[[Any], Any] | None, max_steps: int) -> Episode:
-    """Return an episode of the population's environment; None as the agent: of random actions."""
-    from replaylab.watch import play
-
-    env_id, options = population.made_of
-    return play(env_id, agent, max_steps=max_steps, env_options=options)
-
-
 def watch(saved: SavedRun, sheet: Path | None, video: Path | None, places: int, max_steps: int) -> list[str]:
     """Write the video and the sheet, or that of the two which is asked for, and return what to tell.
 
-    Where neither is asked for, both go into the run's folder; one that cannot be is told, and is no error unless there
-    is neither.
+    Where neither is asked for, both go into the run's folder; one that cannot be is reported, and is no error unless
+    there is neither.
 
     Raises:
         ReplayError: What is asked for cannot be.
@@ -148,13 +141,13 @@ def watch(saved: SavedRun, sheet: Path | None, video: Path | None, places: int, 
         wanted.append(lambda: saved.write_sheet(sheet or saved.folder / f"replay-{saved.seed}.png", places))
     if sheet or video:
         return [write() for write in wanted]
-    told: list[str] = []
+    written: list[str] = []
     refused: list[ReplayError] = []
     for write in wanted:
         try:
-            told.append(write())
+            written.append(write())
         except (ConfigError, MissingExtraError, SnapshotError) as error:
             refused.append(error)
-    if not told:
+    if not written:
         raise refused[0]
-    return [*told, *(f"not written: {error}" for error in refused)]
+    return [*written, *(f"not written: {error}" for error in refused)]

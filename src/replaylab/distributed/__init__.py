@@ -1,4 +1,4 @@
-"""Past one machine, on Ray: studies whose populations run on its workers, a replay in shards, training by actors."""
+"""Past one machine, on Ray: studies whose chunks run on its workers, a replay in shards, training by actors."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,30 +1,126 @@
-"""This process's connection to Ray: a Ray of its own on this machine, a cluster by its address, or one that is there.
+"""This process's connection to Ray: a Ray started on this machine, a cluster by its address, or one that is there.
 
-Ray is imported when a connection is opened, and not before. What goes wrong there is one `ConfigError` of one line:
-Ray itself waits for minutes where nobody answers.
+Ray is imported when a connection is opened, and not before. What goes wrong there is one `ConfigError` of one line.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from importlib.util import find_spec
+from threading import Thread, current_thread, main_thread
+from time import monotonic, sleep
 from typing import Any
 
-from replaylab.errors import ConfigError, MissingExtraError
+from replaylab.arguments import NOT_NEGATIVE, InvalidArgument
+from replaylab.errors import ConfigError, StorageError
+from replaylab.extras import missing_extra
+
+log = logging.getLogger("replaylab.distributed")
 
 SECONDS_TO_ANSWER = 5.0
 """How long a cluster may take to answer at its address."""
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""What a client of gRPC says first (RFC 9113, 3.4): the preface, and settings that change nothing."""
+SECONDS_WITHOUT_HEAD = 8.0
+"""How long the head node may be unreachable before it counts as dead. Ray itself aborts the process after a minute."""
 
-_SETTINGS = 4
-"""The type of the frame that a server of gRPC answers with."""
+SECONDS_TO_SHUT_DOWN = 10.0
+"""How long `RaySession.close` waits for Ray once the head node is dead."""
+
+SECONDS_BETWEEN_CHECKS = 1.0
+"""How long `HeadWatch` waits between two connections to the head node, each of which takes at most twice as long."""
+
+_MOST = 1_000_000
+"""Cores or GPUs of one task, at most."""
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class HeadWatch(Thread):
+    """Watches whether the head node of the joined cluster is alive, as long as this process is connected.
+
+    Once it is dead, Ray's calls block, and after a minute Ray aborts the process.
+
+    Args:
+        address: ``"host:port"`` of the head node.
+
+    Attributes:
+        dead: Whether it is dead.
+    """
+
+    current: HeadWatch | None = None
+
+    def __init__(self, address: str) -> None:
+        super().__init__(name="replaylab-head", daemon=True)
+        self.address, self.dead = address, False
+
+    @classmethod
+    def begin(cls) -> None:
+        """Watch the cluster that this process is connected to, unless it is being watched."""
+        address = joined_address()
+        watch = cls.current
+        if watch is None or watch.dead or not watch.is_alive() or watch.address != address:
+            cls.current = cls(address)
+            cls.current.start()
+
+    @classmethod
+    def check(cls) -> None:
+        """Raise if the head node is dead.
+
+        Raises:
+            StorageError: It is.
+        """
+        if cls.current is not None and cls.current.dead:
+            raise StorageError(
+                f"The head node of the Ray cluster, {cls.current.address}, has not answered for "
+                f"{SECONDS_WITHOUT_HEAD:.0f} seconds, and the cluster ends with it; start a cluster, and continue "
+                "from what was saved"
+            )
+
+    @classmethod
+    def wait(cls) -> None:
+        """Wait until the head node answers, before a call of Ray that would block without it.
+
+        Raises:
+            StorageError: It is dead.
+        """
+        while cls.current is not None and cls.current.is_alive() and not cls.current.answers():
+            cls.check()
+            sleep(SECONDS_BETWEEN_CHECKS)
+
+    def answers(self) -> bool:
+        """Whether the head node answers now."""
+        return _answers(self.address, SECONDS_BETWEEN_CHECKS)
+
+    def run(self) -> None:
+        """Connect to the head node every second, and note and log whether it is dead."""
+        import ray
+
+        failures, answered_at = 0, monotonic()
+        while self is HeadWatch.current and ray.is_initialized():
+            sleep(SECONDS_BETWEEN_CHECKS)
+            if self.answers():
+                failures, answered_at, self.dead = 0, monotonic(), False
+                continue
+            failures += 1
+            if self.dead or failures < 3 or monotonic() - answered_at < SECONDS_WITHOUT_HEAD:
+                continue  # this process may have been suspended, so that time alone proves nothing
+            self.dead = ray.is_initialized()
+            if self.dead:
+                log.error("the head node of the Ray cluster, %s, does not answer", self.address)
+
+
+def ray_share(value: Any) -> float:
+    """Return a number of cores or GPUs that Ray accepts: at most 1, or a whole number."""
+    share = NOT_NEGATIVE(value)
+    if share > _MOST or (share > 1.0 and share != int(share)):
+        raise InvalidArgument(f"at most 1, or a whole number up to {_MOST:,}")
+    return share
 
 
 def check_installed() -> None:
@@ -34,7 +130,7 @@ def check_installed() -> None:
         MissingExtraError: Ray is not installed.
     """
     if find_spec("ray") is None:
-        raise MissingExtraError('This needs Ray, which is not installed. Run: pip install "replaylab[ray]"')
+        raise missing_extra("This", "Ray", "ray")
 
 
 class RaySession:
@@ -47,8 +143,8 @@ class RaySession:
 
     Args:
         address: ``"host:port"`` of a cluster, ``"auto"`` for the one that runs on this machine; None: one's own.
-        cores: What a Ray of one's own may give away; None: one for each core of this machine.
-        object_store_bytes: Memory that a Ray of one's own keeps results in; None: Ray's own choice.
+        cores: What a Ray started here may give away; None: one for each core of this machine.
+        object_store_bytes: Memory that a Ray started here keeps results in; None: Ray's own choice.
     """
 
     def __init__(
@@ -70,50 +166,65 @@ class RaySession:
         """Connect, unless this process is connected.
 
         Raises:
-            ConfigError: no cluster answers at the address within seconds, it has another version of Ray or Python, this
-                process is connected to another one, or Ray cannot be started.
+            ConfigError: No cluster answers at the address, it has another version of Ray or Python, this process is
+                connected to another one, or Ray cannot be started.
         """
         import ray
 
         if ray.is_initialized():
             self._check_same()
+            HeadWatch.begin()
             return
+        on_sigterm = signal.getsignal(signal.SIGTERM)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         try:
             if self.address is None:
-                with _on_loopback(), _not_behind():
+                # otherwise Ray starts workers with a niceness of 15, so other programs would go first
+                niceness = {} if "RAY_worker_niceness" in os.environ else {"worker_niceness": 0}
+                with _on_loopback():
                     ray.init(
                         "local",
                         num_cpus=self._cores,  # type: ignore[arg-type]  # a whole number, if it is given
                         include_dashboard=False,
                         object_store_memory=self._object_store_bytes,
+                        _system_config=niceness,
                         **quiet,
                     )
             else:
-                place = _found(self.address)
-                with _on_loopback() if place.rpartition(":")[0] in _LOOPBACK else contextlib.nullcontext():
-                    ray.init(place, **quiet)
+                address = _reachable(self.address)
+                with _on_loopback() if address.rpartition(":")[0] in _LOOPBACK else contextlib.nullcontext():
+                    ray.init(address, **quiet)
         except Exception as error:  # Ray's own kinds, and plain ones
             ray.shutdown()
             raise ConfigError(self._refusal(error)) from error
+        finally:
+            if on_sigterm is not None and current_thread() is main_thread():
+                signal.signal(signal.SIGTERM, on_sigterm)  # Ray's prints a dump and aborts after three seconds
+        ray._private.worker._worker_logs_enabled = False  # log_to_driver=False still prints dumps of dead nodes
         self._opened = True
+        HeadWatch.begin()
 
     def close(self) -> None:
-        """Disconnect, and stop a Ray of one's own, where this session had opened it."""
+        """Disconnect, and stop a Ray that this session had started."""
         if self._opened:
             import ray
 
             self._opened = False
-            ray.shutdown()
+            ray._private.worker._worker_logs_enabled = True
+            if HeadWatch.current is not None and HeadWatch.current.dead:  # unreachable, so this might block for ever
+                atexit.unregister(ray.shutdown)
+                ending = Thread(target=ray.shutdown, daemon=True)
+                ending.start()
+                ending.join(SECONDS_TO_SHUT_DOWN)
+            else:
+                ray.shutdown()
 
     def _check_same(self) -> None:
-        import ray
-
-        here = ray.get_runtime_context().gcs_address
-        if self.address in (None, "auto", here) or _same(str(self.address), here):
+        joined = joined_address()
+        if self.address in (None, "auto", joined) or _same(str(self.address), joined):
             return
         raise ConfigError(
-            f"`address` must be that of the cluster which this process is connected to, {here}, but got "
+            f"`address` must be that of the cluster which this process is connected to, {joined}, but got "
             f"{self.address!r}; leave it out, or call ray.shutdown() before"
         )
 
@@ -127,11 +238,7 @@ class RaySession:
 
 
 def check_address(address: str | None) -> None:
-    """Raise where this is no address of a cluster.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Raise `ConfigError` unless this is the address of a cluster, "auto" or None."""
     if address in (None, "auto"):
         return
     host, _, port = str(address).rpartition(":")
@@ -144,54 +251,60 @@ def check_address(address: str | None) -> None:
         )
 
 
+def joined_address() -> str:
+    """Return ``"host:port"`` of the cluster that this process is connected to."""
+    import ray
+
+    return str(ray.get_runtime_context().gcs_address)
+
+
 class _NobodyError(ConnectionError):
     """No cluster answers."""
 
 
-def _found(address: str) -> str:
-    """Return the host and port where a cluster answers.
+def _reachable(address: str) -> str:
+    """Return the host and port at which the head node of a cluster answers.
 
     Raises:
-        _NobodyError: none does.
+        _NobodyError: There is none.
     """
-    from ray._private import services  # Ray has no other way to tell what "auto" stands for, without joining it
+    from ray._private import services  # Ray has no public function that resolves "auto" without joining the cluster
+    from ray.util import get_node_ip_address
 
-    mend = "start one with `ray start --head`, or leave the address out to use this machine alone"
-    if address == "auto":
-        try:
-            found = services.canonicalize_bootstrap_address("auto")
-        except ConnectionError:
-            found = None
-        if found is None:
-            raise _NobodyError(f"No Ray cluster runs on this machine, as address 'auto' asks for; {mend}")
-    else:
-        found = address
-    host, _, port = found.rpartition(":")
-    own = services.get_node_ip_address()  # type: ignore[no-untyped-call]
-    hosts = [own, host] if host in _LOOPBACK else [host, "127.0.0.1"] if host == own else [host]
-    for one in hosts:
-        if _answers(one.strip("[]"), int(port)):
-            return f"{one}:{port}"
-    raise _NobodyError(f"No Ray cluster answered at {found} within {SECONDS_TO_ANSWER:.0f} seconds; {mend}")
-
-
-def _answers(host: str, port: int) -> bool:
-    """Whether a server of gRPC listens there; Ray's own client would wait for a quarter of an hour."""
+    fix = "start one with `ray start --head`, or leave the address out to use only this machine"
     try:
-        with socket.create_connection((host, port), SECONDS_TO_ANSWER) as connection:
-            if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):  # encrypted, so nothing can be read
-                return True
-            connection.settimeout(SECONDS_TO_ANSWER)
-            connection.sendall(_HELLO)
-            frame = connection.recv(9)
+        head = services.canonicalize_bootstrap_address("auto") if address == "auto" else address
+    except ConnectionError:
+        head = None
+    if head is None:
+        raise _NobodyError(f"No Ray cluster runs on this machine, as address 'auto' asks for; {fix}")
+    host, _, port = head.rpartition(":")
+    machine = get_node_ip_address()  # type: ignore[no-untyped-call]
+    hosts = [machine, host] if host in _LOOPBACK else [host, "127.0.0.1"] if host == machine else [host]
+    for candidate in hosts:
+        if _answers(f"{candidate}:{port}", SECONDS_TO_ANSWER):
+            return f"{candidate}:{port}"
+    raise _NobodyError(f"No Ray cluster answered at {head} within {SECONDS_TO_ANSWER:.0f} seconds; {fix}")
+
+
+def _answers(address: str, seconds: float) -> bool:
+    """Whether a server at ``"host:port"`` accepts a connection and sends a first byte, as gRPC does without a request.
+
+    Without the byte, a process that is frozen or about to end would pass, and so would the dashboard of Ray. Ray itself
+    would wait for 14 minutes.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), seconds) as connection:
+            encrypted = os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true")  # the client begins
+            return encrypted or bool(connection.recv(1))
     except (OSError, OverflowError):
         return False
-    return len(frame) > 3 and frame[3] == _SETTINGS
 
 
-def _same(one: str, other: str) -> bool:
+def _same(address: str, other_address: str) -> bool:
     """Whether two addresses are of one cluster: the same port of one machine, whatever it is called."""
-    (host, _, port), (other_host, _, other_port) = one.rpartition(":"), other.rpartition(":")
+    (host, _, port), (other_host, _, other_port) = address.rpartition(":"), other_address.rpartition(":")
     if port != other_port:
         return False
     first, second = _numbers(host), _numbers(other_host)
@@ -201,40 +314,28 @@ def _same(one: str, other: str) -> bool:
 def _numbers(host: str) -> set[str]:
     """Return the numerical addresses of a host, none where it has none."""
     try:
-        return {str(found[4][0]) for found in socket.getaddrinfo(host.strip("[]"), None)}
+        return {str(info[4][0]) for info in socket.getaddrinfo(host.strip("[]"), None)}
     except (OSError, UnicodeError):
         return set()
 
 
 def _is_here(number: str) -> bool:
-    """Whether a numerical address is one of this machine's own, which alone can be listened at."""
+    """Whether a numerical address is one of this machine's, which are the only ones it can bind."""
     try:
-        with socket.socket(socket.AF_INET6 if ":" in number else socket.AF_INET, socket.SOCK_DGRAM) as own:
-            own.bind((number, 0))
+        with socket.socket(socket.AF_INET6 if ":" in number else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((number, 0))
     except OSError:
         return False
     return True
 
 
 @contextlib.contextmanager
-def _not_behind() -> Iterator[None]:
-    """Have Ray's workers run at this process's own priority, unless the environment says at which.
-
-    Ray starts them with a niceness of 15, behind its own services and whatever else runs on the machine.
-    """
-    name = "RAY_worker_niceness"
-    given = os.environ.get(name)
-    os.environ.setdefault(name, "0")
-    try:
-        yield
-    finally:
-        if given is None:
-            del os.environ[name]
-
-
-@contextlib.contextmanager
 def _on_loopback() -> Iterator[None]:
-    """Have Ray take the loopback address for this machine's own, as it does on macOS and Windows."""
+    """Make Ray use the loopback address, as it does on macOS and Windows.
+
+    Ray reads its environment variable for this once, when it is imported. ``_node_ip_address`` is not enough: Ray
+    replaces 127.0.0.1 by the machine's address in the network, and listens on all interfaces at any other address.
+    """
     from ray._private import ray_constants
 
     before = ray_constants.ENABLE_RAY_CLUSTER

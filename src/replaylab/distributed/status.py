@@ -1,4 +1,4 @@
-"""What runs in a cluster: the replays in shards, and the trainings that store in them."""
+"""The status of a cluster: its replays in shards, and the trainings that store in them."""
 
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -7,7 +7,7 @@ from typing import Any
 
 from replaylab.arguments import optional, takes, text
 from replaylab.distributed.ray_session import RaySession
-from replaylab.distributed.replay.figures import ShardFigures, told_figures
+from replaylab.distributed.replay.figures import ShardFigures, figures_from
 
 SECONDS_TO_ANSWER = 5.0
 """How long a shard may take; it may be saving itself."""
@@ -18,10 +18,10 @@ class ReplayStatus:
     """One replay in shards, as seen from outside.
 
     Attributes:
-        run: What tells it from others.
-        shards: Figures of each that answers; what was lost with former ones is known where a training tells of it.
+        run: The run's id.
+        shards: Figures of each shard that answers; losses of former ones are known only if a training reports them.
         silent: Numbers of shards that did not answer in time.
-        training: What the training that stores in it last told, by name; None: there is none.
+        training: The last report of the training that stores in it, by name; None without a training.
     """
 
     run: str
@@ -30,30 +30,32 @@ class ReplayStatus:
     training: dict[str, Any] | None
 
     def lines(self) -> Iterator[str]:
-        """Yield it in words, a line for the training and one for each shard."""
-        told = self.training
-        if told:
+        """Yield the status as text, a line for the training and one for each shard."""
+        run = self.training
+        if run:
             yield (
-                f"training {self.run[:8]}: {told['environment']}, {told['learner']}, step {told['steps']:,} of "
-                f"{told['total_steps']:,} ({told['steps_per_second']:,.0f} a second), {told['updates']:,} updates "
-                f"({told['updates_per_second']:,.0f} a second, {told['skipped_updates']:,} skipped); "
-                f"{told['actors']} actors, {told['actor_losses']} lost with {told['lost_actor_steps']:,} steps"
+                f"training {self.run[:8]}: {run['environment']}, {run['learner']}, step {run['steps']:,} of "
+                f"{run['total_steps']:,} ({run['steps_per_second']:,.0f} a second), {run['updates']:,} updates "
+                f"({run['updates_per_second']:,.0f} a second, {run['skipped_updates']:,} skipped); "
+                f"{run['actors']} actors, {run['actor_losses']} lost with {run['lost_actor_steps']:,} steps"
             )
-        size, added = (sum(getattr(one, name) for one in self.shards) for name in ("size", "added"))
+        size, added = (sum(getattr(shard, name) for shard in self.shards) for name in ("size", "added"))
         line = f"replay {self.run[:8]}: {len(self.shards)} shards, {size:,} steps stored now, {added:,} so far"
-        if told:
-            replay = told["replay"]
+        if run:
+            replay = run["replay"]
             line += (
                 f", {replay['samples']:,} rows drawn ({replay['samples_per_insert']:.2f} a step), {replay['losses']} "
                 f"shards lost with {replay['lost_steps']:,} steps, {replay['stale_updates']:,} stale updates"
             )
+            if replay["snapshot_error"]:
+                line += f", snapshots fail ({replay['snapshot_error']})"
         yield line
-        for one in self.shards:
-            lost = "" if one.losses is None else f"lost {one.losses} times with {one.lost_steps:,} steps, "
+        for shard in self.shards:
+            lost = "" if shard.losses is None else f"lost {shard.losses} times with {shard.lost_steps:,} steps, "
             yield (
-                f"  shard {one.number}: epoch {one.epoch}, {one.size:,} steps, total {one.total:.6g}, "
-                f"{one.adds_per_second:,.0f} adds and {one.draws_per_second:,.0f} draws a second, {lost}"
-                f"{one.nbytes / 2**20:,.1f} MiB on node {one.node[:8]}"
+                f"  shard {shard.number}: epoch {shard.epoch}, {shard.size:,} steps, total {shard.total:.6g}, "
+                f"{shard.adds_per_second:,.0f} adds and {shard.draws_per_second:,.0f} draws a second, {lost}"
+                f"{shard.nbytes / 2**20:,.1f} MiB on node {shard.node[:8]}"
             )
         for number in self.silent:
             yield f"  shard {number}: no answer within {SECONDS_TO_ANSWER:.0f} seconds"
@@ -73,34 +75,19 @@ def cluster_status(address: str | None = "auto") -> list[ReplayStatus]:
     """
     with closing(RaySession(address)) as session:
         session.open()
-        return [_status(run, places) for run, places in sorted(_found().items())]
+        from replaylab.distributed.replay.shards.ray_transport import newest_actors  # imports Ray
+
+        return [_status(run, slots) for run, slots in sorted(newest_actors().items())]
 
 
-def _found() -> dict[str, dict[str, str]]:
-    """Return the names of the newest actors of every run, by their places."""
+def _status(run: str, slots: dict[str, tuple[int, str]]) -> ReplayStatus:
     import ray
 
-    from replaylab.distributed.replay.shards.ray_transport import NAMESPACE
+    from replaylab.distributed.training.status_board import NAME
 
-    found: dict[str, dict[str, tuple[int, str]]] = {}
-    for one in ray.util.list_named_actors(all_namespaces=True):
-        run, _, rest = one["name"].partition("/")
-        place, _, epoch = rest.partition("/")
-        if one["namespace"] != NAMESPACE or not rest:
-            continue
-        places = found.setdefault(run, {})
-        places[place] = max(places.get(place, (-1, "")), (int(epoch or 0), one["name"]))
-    return {run: {place: name for place, (_, name) in places.items()} for run, places in found.items()}
-
-
-def _status(run: str, places: dict[str, str]) -> ReplayStatus:
-    import ray
-
-    from replaylab.distributed.training.board import NAME
-
-    asked = {int(place): _ask(name, "figures") for place, name in places.items() if place.isdigit()}
-    board = _ask(places[NAME], "read") if NAME in places else None
-    references = [one for one in (*asked.values(), board) if one is not None]
+    answers = {int(slot): _ask(name, "figures") for slot, (_, name) in slots.items() if slot.isdigit()}
+    board = _ask(slots[NAME][1], "read") if NAME in slots else None
+    references = [reference for reference in (*answers.values(), board) if reference is not None]
     ready = (
         set(ray.wait(references, num_returns=len(references), timeout=SECONDS_TO_ANSWER)[0]) if references else set()
     )
@@ -108,9 +95,9 @@ def _status(run: str, places: dict[str, str]) -> ReplayStatus:
     if board in ready:
         with suppress(ray.exceptions.RayError):  # the training has ended since
             training = ray.get(board)
-    lost = {one["number"]: one for one in training["replay"]["shards"]} if training else {}
+    lost = {shard["number"]: shard for shard in training["replay"]["shards"]} if training else {}
     shards, silent = [], []
-    for number, reference in sorted(asked.items()):
+    for number, reference in sorted(answers.items()):
         answer = None
         if reference in ready:
             with suppress(ray.exceptions.RayError):  # it has died since
@@ -119,12 +106,12 @@ def _status(run: str, places: dict[str, str]) -> ReplayStatus:
             silent.append(number)
             continue
         about = {name: lost.get(number, {}).get(name) for name in ("losses", "lost_steps")}
-        shards.append(told_figures(number, answer, about))
+        shards.append(figures_from(number, answer, about))
     return ReplayStatus(run, tuple(shards), tuple(silent), training or None)
 
 
 def _ask(name: str, method: str) -> Any:
-    """Return the reference of an actor's answer; None: it is gone."""
+    """Return the reference of an actor's answer; None if the actor has ended."""
     import ray
 
     from replaylab.distributed.replay.shards.ray_transport import NAMESPACE

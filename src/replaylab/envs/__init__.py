@@ -1,4 +1,4 @@
-"""Environments, single and vector; the copies of a vector environment each have a random stream of their own.
+"""Environments, single and vector; the copies of a vector environment each have their own random stream.
 
 Importing this registers the library's own with Gymnasium, as ``replaylab/BitFlip-v0`` and so on.
 """

@@ -1,4 +1,4 @@
-"""Many copies of one environment, stepped together."""
+"""Vector environments: many copies of a registered environment, stepped together."""
 
 import dataclasses
 import importlib
@@ -15,7 +15,7 @@ from replaylab.envs.classic.cartpole import CartPoleVectorEnv
 from replaylab.envs.classic.mountain_car import MountainCarVectorEnv
 from replaylab.envs.pixels.atari import is_atari, make_atari
 from replaylab.envs.tabular.tables import ToyText
-from replaylab.envs.tabular.transition_table import check_map
+from replaylab.envs.tabular.transition_table import check_map, unknown_env
 from replaylab.envs.vector.batched import autoreset
 from replaylab.envs.vector.pool import ENDLESS, PoolVectorEnv
 from replaylab.errors import ConfigError
@@ -29,11 +29,11 @@ VECTORISED: dict[str, Any] = {
     f"{CLASSIC}.mountain_car:MountainCarEnv": MountainCarVectorEnv,
     **{entry: ToyText(entry) for entry in (f"{TOY}.{name}" for name in TABLES)},
 }
-"""Classes that step all copies in one call, by the entry point of the environment they are equal to."""
+"""Vector classes that step all copies in one call, by the entry point of the environment that they reproduce."""
 
 NOISY = "replaylab/NoisyRewards-v0"
 NO_LIMIT = -1
-"""What Gymnasium calls a time limit that is none."""
+"""Gymnasium's value for no time limit."""
 
 
 @takes(env_id=text, num_envs=whole(most=2**31 - 1), autoreset_mode=optional(autoreset))
@@ -45,25 +45,25 @@ def make_vector_env(
     backend: str | None = None,
     **kwargs: Any,
 ) -> VectorEnv[Any, Any, Any]:
-    """Return E copies of a registered Gymnasium environment, copy i depending on seed i alone.
+    """Return E copies of a registered Gymnasium environment; copy i depends only on seed i.
 
-    CartPole, Acrobot, MountainCar, Taxi, CliffWalking, FrozenLake and the library's own (``replaylab/...``) are stepped
-    in one vectorised call, as is what is registered with a ``vector_entry_point`` alone (`BatchedEnv`), any other
-    environment, and any that is to be rendered or is registered with wrappers, by Gymnasium's `SyncVectorEnv`.
-    Atari games come from `make_atari`.
+    CartPole, Acrobot, MountainCar, Taxi, CliffWalking, FrozenLake and the library's environments (``replaylab/...``)
+    are stepped in one vectorised call, and so are environments registered with only a ``vector_entry_point``
+    (`BatchedEnv`). All others, and those that are rendered or registered with wrappers, are stepped by Gymnasium's
+    `SyncVectorEnv`. Atari games are made by `make_atari`.
 
     Args:
         env_id: The registered name, such as "CartPole-v1" or "my_module:MyEnv-v0".
         num_envs: E.
-        autoreset_mode: What happens when an episode ends; see Gymnasium's `AutoresetMode`. None: SAME_STEP, or what the
-            backend does.
+        autoreset_mode: How copies are reset when an episode ends; see Gymnasium's `AutoresetMode`. None: SAME_STEP, or
+            the backend's mode.
         backend: "envpool": step by EnvPool's threads, which reset in NEXT_STEP mode; None: as above.
         **kwargs: For the environment's constructor, or for `make_atari`. ``max_episode_steps`` is as in Gymnasium's
-            `make`: it takes the place of the registered limit, −1 means none, and None leaves it as it is.
+            `make`: it replaces the registered limit, −1 means no limit, and None does not change it.
 
     Raises:
-        ConfigError: No environment has this name, it cannot be made here, or `num_envs` is below 1.
-        MissingExtraError: What the environment needs is not installed.
+        ConfigError: No environment has this name, it cannot be made, or `num_envs` is below 1.
+        MissingExtraError: A package that the environment needs is not installed.
 
     Example:
         >>> env = make_vector_env("CartPole-v1", 3)
@@ -79,8 +79,8 @@ def make_vector_env(
     elif checked("max_episode_steps", kwargs["max_episode_steps"], whole(NO_LIMIT)) == 0:
         raise ConfigError(f"`max_episode_steps` must be at least 1, but got 0; {NO_LIMIT} stands for no limit")
     if backend is not None and env_id == NOISY:  # which makes the pool itself
-        own: Any = {"vectorization_mode": "vector_entry_point", "autoreset_mode": mode, "backend": backend}
-        return gym.make_vec(env_id, num_envs, **own, **kwargs)
+        vector_options: Any = {"vectorization_mode": "vector_entry_point", "autoreset_mode": mode, "backend": backend}
+        return gym.make_vec(env_id, num_envs, **vector_options, **kwargs)
     if backend is not None:
         return _pool(env_id, num_envs, mode, backend, kwargs)
     try:
@@ -92,8 +92,10 @@ def make_vector_env(
         vectorised = VECTORISED.get(str(spec.entry_point))
         if spec.namespace == "replaylab" or spec.entry_point is None:
             vectorised = spec.vector_entry_point
-        given = {**spec.kwargs, **kwargs}
-        plain = given.get("render_mode") is None and not given.get("fickle_passenger") and not spec.additional_wrappers
+        merged = {**spec.kwargs, **kwargs}
+        plain = (
+            merged.get("render_mode") is None and not merged.get("fickle_passenger") and not spec.additional_wrappers
+        )
         if vectorised is not None and plain:
             kwargs.pop("render_mode", None)
             kwargs = _limited(kwargs)
@@ -101,15 +103,15 @@ def make_vector_env(
             return gym.make_vec(spec, num_envs, vectorization_mode="vector_entry_point", autoreset_mode=mode, **kwargs)
         return gym.make_vec(name, num_envs, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **kwargs)
     except (gym.error.Error, ModuleNotFoundError) as error:
-        raise _unknown(env_id, error) from error
+        raise unknown_env("env_id", env_id, error) from error
 
 
 def make_single_env(env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:
-    """Return one registered environment, of Gymnasium's `make`, or of `make_atari`: a copy of `make_vector_env`'s.
+    """Return one registered environment, made by Gymnasium's `make` or by `make_atari` as in `make_vector_env`.
 
     Raises:
-        gymnasium.error.Error: No environment has this name, or as Gymnasium raises it.
-        ConfigError: It cannot be made here.
+        gymnasium.error.Error: No environment has this name, or Gymnasium cannot make it.
+        ConfigError: The environment cannot be made.
     """
     name = env_id.rpartition(":")[2]
     if is_atari(name):
@@ -121,14 +123,14 @@ def make_single_env(env_id: str, **kwargs: Any) -> gym.Env[Any, Any]:
 
 
 def whole_games(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an environment's options for looking at a policy: Atari games whole, for unclipped rewards, without noise.
+    """Return an environment's options for showing a policy: complete Atari games with unclipped rewards and no noise.
 
-    What is for training alone is left out: clipped rewards, episodes that end with a life, and `NoisyRewards` around a
-    game. Games of EnvPool's are told by their options; noise around them stays.
+    Options that are only for training are switched off: clipped rewards, episodes that end with a life, and the noise
+    of `NoisyRewards` around a game. EnvPool's games are recognized by their options; noise around them stays.
 
     Args:
-        env_id: The environment.
-        options: As in training.
+        env_id: The registered name.
+        options: The options in training.
 
     Example:
         >>> whole_games("ALE/Breakout-v5", {"clip_rewards": True, "noop_max": 0})
@@ -140,25 +142,21 @@ def whole_games(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
         return {**options, **dict.fromkeys(options.keys() & {"reward_clip", "episodic_life"}, False)}
     if not is_atari(game):
         return dict(options)
-    whole = {**options, "clip_rewards": False, "episodic_life": False}
-    return whole | {"scale": 0.0} if name == NOISY else whole
+    game_options = {**options, "clip_rewards": False, "episodic_life": False}
+    return game_options | {"scale": 0.0} if name == NOISY else game_options
 
 
 def spec_of(env_id: str) -> EnvSpec:
-    """Return what is registered under a name, after the import of its module.
+    """Import the module of a registered name, if it names one, and return the registered spec.
 
     Raises:
-        ConfigError: Nothing is, or there is no such module.
+        ConfigError: No environment has this name, or there is no such module.
     """
     try:
         _import_module_of(env_id)
         return gym.spec(env_id.rpartition(":")[2])
     except (gym.error.Error, ModuleNotFoundError) as error:
-        raise _unknown(env_id, error) from error
-
-
-def _unknown(env_id: str, error: Exception) -> ConfigError:
-    return ConfigError(f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {error}")
+        raise unknown_env("env_id", env_id, error) from error
 
 
 def _import_module_of(env_id: str) -> None:
@@ -167,7 +165,7 @@ def _import_module_of(env_id: str) -> None:
 
 
 def _limited(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with Gymnasium's "no limit" as this library's classes have it."""
+    """Return arguments with Gymnasium's value for no time limit replaced by None, as in this library's classes."""
     return {**kwargs, "max_episode_steps": None} if kwargs.get("max_episode_steps") == NO_LIMIT else kwargs
 
 

@@ -1,25 +1,28 @@
-"""Files that are either whole or not there, whatever kills the process.
+"""Files that are either complete or absent, whatever kills the process.
 
 The content is written under a temporary name in the same folder, flushed to disk, and then put into its place by one
-atomic rename (`replacing`). Flushing the folder's entry (`settle_folder`) makes the rename itself durable. `whole_file`
-does all of this.
+atomic rename. Flushing the folder's entry makes the rename itself durable. `whole_file` does all of this; `sweep`
+removes what a killed process left.
 """
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
 from uuid import uuid4
 
 from replaylab.errors import ReplayError, StorageError
 
 UNFINISHED = ".unfinished"
-"""How the temporary names of `whole_file` end."""
+"""The end of the temporary names of `whole_file`."""
 
-_MENDS = {
+OLD = 3_600.0
+"""Seconds after which a temporary file counts as left over, even if a process with the writer's id lives."""
+
+_FIXES = {
     errno.ENOSPC: "Free some space there, and give the same command again.",
     errno.EDQUOT: "Free some space there, and give the same command again.",
     errno.EFBIG: "Raise the limit on file sizes, and give the same command again.",
@@ -34,10 +37,10 @@ _MENDS = {
 
 @contextmanager
 def writing(path: str | PathLike[str]) -> Iterator[None]:
-    """Turn a system error of a write into one that names the path, the reason and the mend.
+    """Turn a system error of a write into one that names the path, the reason and the fix.
 
     Raises:
-        StorageError: something inside the block could not be written.
+        StorageError: Something inside the block could not be written.
     """
     try:
         yield
@@ -45,42 +48,41 @@ def writing(path: str | PathLike[str]) -> Iterator[None]:
         raise
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error).rstrip(".")
-        mend = _MENDS.get(error.errno or 0, "Give another place.")
-        raise StorageError(f"{path} cannot be written: {reason}. {mend}") from error
-
-
-@contextmanager
-def replacing(path: Path, temporary: Path) -> Iterator[Path]:
-    """Yield a temporary name in the same folder; when the block ends without error, that file replaces `path`.
-
-    Its bytes are on disk before the rename, which comes last: after an error `path` is as it was before.
-    """
-    temporary.unlink(missing_ok=True)  # of a write that was cut short; a link would lead elsewhere
-    try:
-        yield temporary
-        _flush(temporary)
-        temporary.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+        fix = _FIXES.get(error.errno or 0, "Give another place.")
+        raise StorageError(f"{path} cannot be written: {reason}. {fix}") from error
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name in the same folder; when the block ends without error, it becomes ``path``.
+    """Yield a temporary path in the same folder, which is renamed to `path` when the block ends without error.
 
-    After a power cut, too, ``path`` holds all of the new content or what was there before.
+    After an error or a power cut, `path` holds either the complete new content or the previous content.
 
     Raises:
         StorageError: it cannot be written.
     """
-    temporary = path.parent / f".{uuid4().hex[:16]}-{os.getpid()}{UNFINISHED}"  # shorter than any name that has to fit
+    temporary = path.parent / f".{uuid4().hex[:16]}-{os.getpid()}{UNFINISHED}"
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path, temporary):
+        make_folder(path.parent)
+        try:
             yield temporary
+            sync(temporary, os.O_RDWR)
+            temporary.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
         settle_folder(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, completely or not at all.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -89,46 +91,42 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+    write_bytes(path, text.encode())
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files of killed writers; those of living processes only an hour after their last change."""
+    for file in folder.glob(f".*{UNFINISHED}"):
+        if not file.is_dir() and not _is_written(file):
+            file.unlink(missing_ok=True)
+
+
+def _is_written(file: Path) -> bool:
+    """Whether a process may still be writing a temporary file, whose name ends with the writer's process id."""
+    number = file.name.removesuffix(UNFINISHED).rpartition("-")[2]
+    with suppress(OSError, ValueError, OverflowError):
+        os.kill(int(number), 0)
+        return time.time() - file.stat().st_mtime < OLD
+    return False
 
 
 def make_folder(path: Path) -> list[Path]:
-    """Make a folder and its parents, durably, and return those that were not there, the innermost first."""
-    missing = [one for one in (path, *path.parents) if not one.exists()]
+    """Create a folder and its parents durably, and return the created ones, innermost first."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    for one in reversed(missing):
-        settle_folder(one.parent)
+    for folder in reversed(missing):
+        settle_folder(folder.parent)
     return missing
-
-
-def discard(files: list[Path], folders: list[Path]) -> None:
-    """Remove what a write that failed has left: its files, and the folders it made."""
-    for file in files:
-        with suppress(OSError):
-            file.unlink()
-    for folder in folders:
-        with suppress(OSError):
-            folder.rmdir()
-
-
-def settle(file: IO[Any]) -> None:
-    """Flush an open file to disk."""
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def settle_folder(path: Path) -> None:
     """Flush a folder's list of files to disk."""
-    if os.name != "nt":  # Windows has no handle of a folder to flush
-        _sync(path, os.O_RDONLY)
+    if os.name != "nt":  # Windows cannot flush a folder
+        sync(path, os.O_RDONLY)
 
 
-def _flush(path: Path) -> None:
-    _sync(path, os.O_RDWR)
-
-
-def _sync(path: Path, flags: int) -> None:
+def sync(path: Path, flags: int) -> None:
+    """Flush a file or a folder to disk; `flags` are those for opening it."""
     handle = os.open(path, flags)
     try:
         os.fsync(handle)

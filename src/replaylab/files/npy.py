@@ -1,55 +1,66 @@
-"""NumPy's own file formats, read so that no file, whatever its bytes are, takes more memory than it is long."""
+"""Readers and writers of NumPy's file formats; a reader allocates at most as many bytes as the file has."""
 
 import ast
 import codecs
 import zipfile
+from collections.abc import Collection, Mapping
 from functools import lru_cache
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-# Of the names in archives. A fork while another thread imports it would leave the child a lock that nobody has.
+from replaylab.files.atomic import whole_file
+
+# `zipfile` decodes names with it. If another thread imported it during a fork, the child would inherit a held lock.
 codecs.lookup("cp437")
 
 MOST = 10_000
-"""Bytes of a head that is read without knowing how long it should be."""
+"""The most bytes of a head that `read_head` accepts by default."""
 
 ALIGNMENT = 64
 VERSIONS = (((1, 0), 2, "latin1"), ((2, 0), 4, "latin1"), ((3, 0), 4, "utf-8"))
-"""Of the ``.npy`` format: its number, the bytes of the head's length, and what the head is encoded in."""
+"""Versions of the ``.npy`` format: number, bytes of the head's length, encoding of the head."""
+
+
+class Readable(Protocol):
+    """The part of an open file's interface that `read_head` uses."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return `size` bytes, or all that are left."""
 
 
 def head_of(dtype: np.dtype[Any], count: int) -> bytes:
-    """Return how an ``.npy`` file of so many entries begins, in the first version of the format that can say it."""
+    """Return the head of an ``.npy`` file of `count` entries, in the oldest version that can express it."""
     about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (count,)}
     for version, width, encoding in VERSIONS:
         try:
             text = repr(about).encode(encoding)
         except UnicodeEncodeError:  # a name outside Latin-1
             continue
-        begun = len(np.lib.format.magic(*version)) + width
-        text += b" " * (-(begun + len(text) + 1) % ALIGNMENT) + b"\n"
+        head_size = len(np.lib.format.magic(*version)) + width
+        text += b" " * (-(head_size + len(text) + 1) % ALIGNMENT) + b"\n"
         if len(text) < 256**width:
             return np.lib.format.magic(*version) + len(text).to_bytes(width, "little") + text
     raise ValueError(f"{dtype!r:.80} is too large for an .npy file")
 
 
-def read_head(source: IO[bytes], most: int = MOST) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return the shape and dtype that an ``.npy`` file states, in at most so many bytes.
+def read_head(source: Readable, most: int = MOST) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and dtype in the head of an ``.npy`` file, which may have at most `most` bytes.
 
     Raises:
-        ValueError and what `reading` names besides: It has no valid head.
+        ValueError: The head is invalid; also the other errors that `reading` converts.
     """
-    found = np.lib.format.read_magic(source)
-    width, encoding = {version: (width, encoding) for version, width, encoding in VERSIONS}[found]
+    version = np.lib.format.read_magic(source)
+    width, encoding = {number: (width, encoding) for number, width, encoding in VERSIONS}[version]
     size = int.from_bytes(source.read(width), "little")
     if size > most:
         raise ValueError(f"an array with a head of {size} bytes")
     return _stated(source.read(size).decode(encoding))
 
 
-@lru_cache(256)  # the arrays of a state have few lengths between them
+@lru_cache(256)  # the arrays of a state have few distinct heads
 def _stated(head: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     about = ast.literal_eval(head.strip())
     shape, dtype = about["shape"], np.lib.format.descr_to_dtype(about["descr"])
@@ -60,22 +71,34 @@ def _stated(head: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def read_arrays(source: IO[bytes], *, heads_alone: bool = False) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an ``.npz`` file as `numpy.savez` writes it; `heads_alone`: empty ones of their dtypes.
+def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays to an ``.npz`` file atomically; each has a CRC-32, which `read_arrays` checks.
 
     Raises:
-        ValueError and what `reading` names besides: It is not such a file.
+        StorageError: The file cannot be written.
+    """
+    with whole_file(path) as temporary, temporary.open("wb") as out:
+        np.savez(out, allow_pickle=False, **arrays)
+
+
+def read_arrays(source: IO[bytes] | Path, names: Collection[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of an uncompressed ``.npz`` file; `names`: only those of them that the file has.
+
+    Raises:
+        ValueError: The file is invalid; also the other errors that `reading` converts.
     """
     arrays: dict[str, npt.NDArray[Any]] = {}
     with zipfile.ZipFile(source) as archive:
         for member in archive.infolist():
             name = member.filename.removesuffix(".npy")
+            if names is not None and name not in names:
+                continue
             if member.compress_type != zipfile.ZIP_STORED or name in arrays:
-                raise ValueError(f"the array {name!r:.80} is compressed, or there twice")
+                raise ValueError(f"the array {name!r:.80} is compressed, or appears twice")
             with archive.open(member) as packed:
                 shape, dtype = read_head(packed)
-                content = b"" if heads_alone else packed.read()
-            if not heads_alone and len(content) != dtype.itemsize * int(np.prod(shape, dtype=object)):
-                raise ValueError(f"the array {name!r:.80} has another length than it states")
-            arrays[name] = np.frombuffer(content, dtype).reshape((0,) if heads_alone else shape).copy()
+                content = packed.read()
+            if len(content) != dtype.itemsize * int(np.prod(shape, dtype=object)):
+                raise ValueError(f"the array {name!r:.80} does not have the length that its head states")
+            arrays[name] = np.frombuffer(content, dtype).reshape(shape).copy()
     return arrays

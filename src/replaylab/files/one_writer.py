@@ -1,32 +1,23 @@
-"""One writer at a time in a folder, of all threads of a process and, where folders can be locked, of all processes."""
+"""A lock that admits one writer to a folder, among threads and, where folders can be locked, among processes."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from threading import RLock
-from typing import Any
+from threading import RLock, get_ident
 
-CAN_LOCK = find_spec("fcntl") is not None
-"""Whether processes can lock a folder here; not on Windows."""
+from replaylab.errors import StorageError
 
-if CAN_LOCK:
+if CAN_LOCK := find_spec("fcntl") is not None:  # not on Windows
     import fcntl
 
 
-@dataclass
 class _Held:
-    """What threads of this process hold of a folder.
+    """A folder's state in this process: the lock between threads, the writing thread, the locked descriptor."""
 
-    Attributes:
-        lock: Between threads; a signal handler's writer goes in between that of its own thread.
-        file: The folder, opened to be locked; None: it is not, or cannot be. Who locks it twice holds it once.
-    """
-
-    lock: Any = field(default_factory=RLock)
-    file: int | None = None
+    def __init__(self) -> None:
+        self.lock, self.thread, self.file = RLock(), 0, -1
 
 
 _folders: dict[Path, _Held] = {}
@@ -34,48 +25,46 @@ _folders: dict[Path, _Held] = {}
 
 @contextmanager
 def one_writer(folder: Path) -> Iterator[None]:
-    """Wait until nobody else writes to a folder that is there, and keep others waiting within the block.
+    """Hold the lock of an existing folder within the block; other writers wait.
 
-    A process that ends, however it does, keeps nobody waiting. Network file systems without locks, and Windows, keep
-    threads apart, and no processes.
+    A process that ends releases its lock. On Windows, and on network file systems without locks, only threads of one
+    process exclude each other.
+
+    Raises:
+        StorageError: The calling thread already holds the lock, because a signal handler has interrupted its write.
     """
     held = _folders.setdefault(folder.resolve(), _Held())
-    with held.lock:
-        own = held.file is None  # else this is within another writer of the same thread, which lets go
+    if held.thread == get_ident():
+        raise StorageError(f"a signal handler has interrupted a write to {folder}; write after that has returned")
+    with held.lock:  # reentrant: a signal handler here completes its write before this one begins
         try:
-            _lock(held, folder)
+            held.thread = get_ident()
+            with suppress(OSError):
+                if CAN_LOCK and held.file < 0:  # open already if Ctrl-C has interrupted `_close`
+                    held.file = os.open(folder, os.O_RDONLY)
+                if CAN_LOCK:
+                    fcntl.flock(held.file, fcntl.LOCK_EX)
             yield
         finally:
-            if own:
-                _unlock(held)
+            try:
+                if held.file >= 0:
+                    with suppress(OSError):
+                        fcntl.flock(held.file, fcntl.LOCK_UN)  # closing is not enough if a forked child has it open
+                    _close(held)
+            finally:
+                held.thread = 0
 
 
-def _lock(held: _Held, folder: Path) -> None:
-    """Lock the folder; a signal handler that comes while this waits does it for the writer that it interrupts."""
-    if not CAN_LOCK:
-        return
-    with suppress(OSError):
-        if held.file is None:
-            held.file = os.open(folder, os.O_RDONLY)
-        fcntl.flock(held.file, fcntl.LOCK_EX)
-
-
-def _unlock(held: _Held) -> None:
-    """Let go of the folder, first of the lock: a signal handler in between takes it again, and finds it free."""
-    if held.file is None:
-        return
-    with suppress(OSError):
-        fcntl.flock(held.file, fcntl.LOCK_UN)  # also where a forked child has it open
-    file, held.file = held.file, None
-    os.close(file)
+def _close(held: _Held) -> None:
+    file, held.file = held.file, -1
+    if file >= 0:
+        os.close(file)
 
 
 def _forget() -> None:
-    """In a forked child: nobody of it is writing, and what its parent holds is not the child's."""
+    """Drop the parent's locks in a forked child, which has no writer yet."""
     for held in _folders.values():
-        file, held.file = held.file, None
-        if file is not None:
-            os.close(file)
+        _close(held)
     _folders.clear()
 
 

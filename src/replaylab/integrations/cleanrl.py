@@ -7,19 +7,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import checked, flag, one_of, optional, whole
-from replaylab.errors import ConfigError, DtypeError, FieldError, MissingExtraError, ShapeError
+from replaylab.arguments import checked, one_of, optional
+from replaylab.episode_ends import terminated_and_truncated, truncated_by_time_limit
+from replaylab.errors import ConfigError, DtypeError, FieldError, ShapeError
+from replaylab.extras import needs
+from replaylab.integrations.by_place import ByPlace
 from replaylab.replay import Field, FrameStack, NStep, Sampler, Seed, Storage, Transform, Uniform
 from replaylab.replay import ReplayBuffer as Replay
 
-try:
+with needs("replaylab.integrations.cleanrl", "torch", " gymnasium"):
     import torch
     from gymnasium import spaces
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        f"replaylab.integrations.cleanrl needs {error.name}, which is not installed. Run: "
-        'pip install "replaylab[torch]" gymnasium'
-    ) from error
 
 FINAL = ("final_observation", "final_obs")
 """Where Gymnasium's vector environments that reset in the same step have last observations: 0.29, and 1.x."""
@@ -49,7 +47,7 @@ class ReplayBufferSamples(Columns):
     discounts: torch.Tensor | None
 
 
-class ReplayBuffer:
+class ReplayBuffer(ByPlace):
     """CleanRL's buffer, with this library's samplers, transforms and storage underneath.
 
     The first seven arguments, `add`, `sample` and what they take and return are those of
@@ -110,14 +108,11 @@ class ReplayBuffer:
         storage: Storage | None = None,
         seed: Seed = None,
     ) -> None:
-        self.n_envs = checked("n_envs", n_envs, whole())
-        self.buffer_size = max(checked("buffer_size", buffer_size, whole()) // self.n_envs, 1)
-        self.observation_space, self.action_space = observation_space, action_space
+        spaces_of_one = (observation_space, action_space)
+        self._declare(buffer_size, *spaces_of_one, n_envs, optimize_memory_usage, handle_timeout_termination)
         self.obs_shape = _shape(observation_space, "observation_space")
         self.action_dim = int(np.prod(_shape(action_space, "action_space")))
-        self.device = torch.device(_default_device() if isinstance(device, str) and device == "auto" else device)
-        self.optimize_memory_usage = checked("optimize_memory_usage", optimize_memory_usage, flag)
-        self.handle_timeout_termination = checked("handle_timeout_termination", handle_timeout_termination, flag)
+        self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         seeded = np.random.randint(2**31) if seed is None else seed  # noqa: NPY002 - what the scripts seed
         self.replay = Replay(
             self.buffer_size * self.n_envs,
@@ -130,58 +125,18 @@ class ReplayBuffer:
             storage=storage,
             seed=seeded,
         )
-        self._n_step = any(isinstance(one, NStep) for one in transforms)
-        # Last observations of episodes of which nobody said where the next one begins, and which those are.
+        self._n_step = any(isinstance(transform, NStep) for transform in transforms)
+        # Last observations of ended episodes whose final observation `infos` did not hold, and a mask of these.
         self._unexplained: tuple[npt.NDArray[Any], npt.NDArray[np.bool_]] | None = None
-
-    @property
-    def pos(self) -> int:
-        """The place of the next time step."""
-        return int(self.replay.next_id) // self.n_envs % self.buffer_size
-
-    @property
-    def full(self) -> bool:
-        """Whether every place is taken."""
-        return len(self.replay) == self.replay.capacity
-
-    @property
-    def observations(self) -> npt.NDArray[Any]:
-        """What is stored, by place and environment, (C/E, E, ...); with "next_step", steps one after the other."""
-        return self._column("obs")
-
-    @property
-    def next_observations(self) -> npt.NDArray[Any]:
-        """As `observations`; not there with `optimize_memory_usage`."""
-        return self._column("next_obs")
-
-    @property
-    def actions(self) -> npt.NDArray[Any]:
-        """As `observations`."""
-        return self._column("action")
-
-    @property
-    def rewards(self) -> npt.NDArray[Any]:
-        """As `observations`, (C/E, E)."""
-        return self._column("reward")
 
     @property
     def dones(self) -> npt.NDArray[np.float32]:
         """Where episodes terminated, (C/E, E); a copy."""
-        return self._column("terminated").astype(np.float32)
-
-    @property
-    def timeouts(self) -> npt.NDArray[np.float32]:
-        """Where episodes were cut off, (C/E, E); a copy."""
-        return self._column("truncated").astype(np.float32)
-
-    def size(self) -> int:
-        """Return how many time steps are stored."""
-        return len(self.replay) // self.n_envs
+        return np.asarray(self._by_place("terminated"), np.float32)
 
     def reset(self) -> None:
         """Drop every stored step."""
-        self.replay.clear()
-        self.replay.end_episode()
+        super().reset()
         self._unexplained = None
 
     def add(
@@ -206,7 +161,7 @@ class ReplayBuffer:
             truncated: Whether the episode was cut off (E,), in addition to what ``infos`` says.
 
         Raises:
-            ConfigError: The environments seem to reset themselves in the next step, and `autoreset` does not say so.
+            ConfigError: The environments seem to reset themselves in the next step, and `autoreset` does not report it.
                 Or they do so in the step that ends an episode, and it says the other.
             ShapeError, DtypeError: A value does not fit the spaces.
         """
@@ -215,20 +170,23 @@ class ReplayBuffer:
         rewards = _shaped("reward", reward, (self.n_envs,)).astype(np.float32)
         ended = _shaped("done", done, (self.n_envs,)).astype(np.bool_)
         cut_off = np.zeros(self.n_envs, np.bool_) if truncated is None else self._mask(truncated, "truncated")
-        told = None
+        cut_by_infos = None
         if isinstance(infos, Mapping):
-            after, told = self._with_final(after, infos)
-            said = [self._mask(infos["_episode"])] if _tells_returns(infos) else []
-            if told is not None and told.any() and self.replay.autoreset == "next_step":
+            after, cut_by_infos = self._with_final(after, infos)
+            episode_masks = [self._mask(infos["_episode"])] if _tells_returns(infos) else []
+            if cut_by_infos is not None and cut_by_infos.any() and self.replay.autoreset == "next_step":
                 raise ConfigError(
                     "these environments reset themselves in the step that ends an episode (`infos` has its last "
                     'observation), but the buffer was made with autoreset="next_step", which leaves the step after it '
                     "out; leave `autoreset` out"
                 )
-            cut_off = np.logical_or.reduce([cut_off, *said, *([] if told is None else [told])]) & ~ended
+            cut_off = (
+                np.logical_or.reduce([cut_off, *episode_masks, *([] if cut_by_infos is None else [cut_by_infos])])
+                & ~ended
+            )
         elif self.handle_timeout_termination and ended.any():
-            cut_off |= self._mask([bool(info.get("TimeLimit.truncated", False)) for info in infos]) & ended
-            ended = ended & ~cut_off
+            cut_off |= self._mask([truncated_by_time_limit(info) for info in infos]) & ended
+            ended, _ = terminated_and_truncated(ended, cut_off)
         self._check_resets(before, rewards, ended)
         self.replay.add(
             obs=before,
@@ -239,7 +197,9 @@ class ReplayBuffer:
             truncated=cut_off,
         )
         over = ended | cut_off
-        unexplained = told is None and isinstance(infos, Mapping) and over.any()  # who gives a list resets at once
+        unexplained = (
+            cut_by_infos is None and isinstance(infos, Mapping) and over.any()
+        )  # environments with a list of infos reset at once
         self._unexplained = (after.copy(), over) if unexplained else None
 
     def extend(self, *args: Any) -> None:
@@ -257,7 +217,7 @@ class ReplayBuffer:
 
         Raises:
             EmptyBufferError: Too little is stored.
-            ConfigError: `progress` is missing, or out of its range.
+            ConfigError: `progress` is out of its range.
         """
         batch = self.replay.sample(batch_size, progress=progress)
         data = ReplayBufferSamples(
@@ -273,10 +233,10 @@ class ReplayBuffer:
         return data
 
     def update_priorities(self, ids: npt.ArrayLike, td_error: Any) -> int:
-        """Give the sampler the learner's feedback.
+        """Pass the learner's feedback to the sampler.
 
         Args:
-            ids: Of a batch, ``data.ids``.
+            ids: The ids of a batch, ``data.ids``.
             td_error: δ of its rows, of any sign: a tensor or an array (B,) or (B, 1).
 
         Returns:
@@ -295,17 +255,17 @@ class ReplayBuffer:
 
     def _fields(self, transforms: Any) -> dict[str, Field]:
         shape = self.obs_shape
-        for one in transforms if isinstance(transforms, ListOf) else ():  # else it is refused below
-            if not isinstance(one, (NStep, FrameStack)):
+        for transform in transforms if isinstance(transforms, ListOf) else ():  # otherwise ReplayBuffer refuses it
+            if not isinstance(transform, (NStep, FrameStack)):
                 raise ConfigError(
                     f"`transforms` of CleanRL's buffer must be NStep or FrameStack, which leave a batch's rows as its "
-                    f"scripts take them, but got {one!r}; use replaylab.ReplayBuffer for others"
+                    f"scripts take them, but got {transform!r}; use replaylab.ReplayBuffer for others"
                 )
-            if isinstance(one, FrameStack):
-                if not one.stacked_input or shape[:1] != (one.length,):
+            if isinstance(transform, FrameStack):
+                if not transform.stacked_input or shape[:1] != (transform.length,):
                     raise FieldError(
                         "FrameStack must have stacked_input=True and the length of the observations' first axis, but "
-                        f"got {one!r} for observations of shape {shape}; wrap the environment in its frame stack"
+                        f"got {transform!r} for observations of shape {shape}; wrap the environment in its frame stack"
                     )
                 shape = shape[1:]
         obs, dtype = Field(shape, np.dtype(self.observation_space.dtype)), np.dtype(self.action_space.dtype)
@@ -320,25 +280,18 @@ class ReplayBuffer:
             "truncated": ends,
         }
 
-    def _column(self, name: str) -> npt.NDArray[Any]:
-        columns = self.replay.columns
-        if name not in columns:
-            raise FieldError(f"`{name}` lies in no column of its own (optimize_memory_usage); use replay.get(ids)")
-        rows: npt.NDArray[Any] = columns[name]
-        return rows.reshape(self.buffer_size, self.n_envs, *rows.shape[1:])
-
     def _actions(self, action: Any) -> npt.NDArray[Any]:
-        given = _shaped("action", action, (self.n_envs, self.action_dim))
+        actions = _shaped("action", action, (self.n_envs, self.action_dim))
         dtype = self.replay.fields["action"].dtype
-        if np.dtype(dtype).kind in "iu" and given.dtype.kind == "f" and not (given == np.rint(given)).all():
-            raise DtypeError(f"`action` must hold whole numbers, as the action space does, but got {given.tolist()}")
-        return given.astype(dtype, copy=False)
+        if np.dtype(dtype).kind in "iu" and actions.dtype.kind == "f" and not (actions == np.rint(actions)).all():
+            raise DtypeError(f"`action` must hold whole numbers, as the action space does, but got {actions.tolist()}")
+        return actions.astype(dtype, copy=False)
 
     def _mask(self, value: Any, name: str = "infos") -> npt.NDArray[np.bool_]:
         return _shaped(name, value, (self.n_envs,)).astype(np.bool_)
 
     def _with_final(self, after: Any, infos: Mapping[str, Any]) -> tuple[Any, npt.NDArray[np.bool_] | None]:
-        """Return next observations with episodes' last ones in them, and whose those are; None: ``infos`` has none."""
+        """Return the next observations with final ones from ``infos``, and a mask of these; None without any."""
         for name in FINAL:
             if f"_{name}" in infos:
                 over = self._mask(infos[f"_{name}"])
@@ -349,7 +302,7 @@ class ReplayBuffer:
         return after, None
 
     def _check_resets(self, obs: Any, rewards: Any, ended: Any) -> None:
-        """Refuse a step that shows an ended episode's last observation again, and leads to the next one's first."""
+        """Raise `ConfigError` for a step that is the reset of an ended episode's environment."""
         if self._unexplained is None or self.replay.autoreset is not None:
             return
         last, over = self._unexplained
@@ -364,13 +317,13 @@ class ReplayBuffer:
 
 
 def _tells_returns(infos: Mapping[str, Any]) -> bool:
-    """Whether `RecordEpisodeStatistics` has written what it does where episodes end; others may use its key."""
+    """Whether ``infos`` has the episode statistics of `RecordEpisodeStatistics`, and not another value of its key."""
     episode = infos.get("episode")
     return "_episode" in infos and isinstance(episode, Mapping) and {"r", "l"} <= episode.keys()
 
 
 def _shaped(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return a value in the shape that is stored, which may differ from its own by axes of 1 alone."""
+    """Return a value in the stored shape, from which its shape may differ only by axes of length 1."""
     array = np.asarray(value)
     if array.shape == shape:
         return array
@@ -380,13 +333,9 @@ def _shaped(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
 
 
 def _shape(space: Any, name: str) -> tuple[int, ...]:
-    """Return the shape in which a space's values are stored; numbers have an axis of their own."""
+    """Return the shape in which a space's values are stored; numbers have their own axis."""
     if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
         return tuple(space.shape or ()) or (1,)
     if isinstance(space, spaces.Discrete):
         return (1,)
     raise FieldError(f"`{name}` must be Box, Discrete, MultiDiscrete or MultiBinary of Gymnasium, but got {space!r}")
-
-
-def _default_device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"

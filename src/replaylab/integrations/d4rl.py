@@ -1,4 +1,4 @@
-"""Episodes from the arrays of offline data sets, as D4RL and OGBench have them; needs NumPy alone."""
+"""Episodes from the arrays of offline data sets, as D4RL and OGBench have them; needs only NumPy."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import checked, mapping, one_of, optional, text
+from replaylab.episode_ends import truncated_at_the_end
 from replaylab.errors import ConfigError, FieldError, ShapeError
 
 STEPS = {"action": "actions", "reward": "rewards"}
-"""Fields of a step, and what they are called there; either may be missing."""
+"""Fields of a step, and the names of their arrays; either may be missing."""
 
 FLAGS = ("terminals", "timeouts", "masks", "valids")
 SCALARS = ("rewards", *FLAGS)
@@ -48,36 +49,41 @@ def episodes(
 
     Example:
         >>> arrays = {"observations": np.arange(5.0), "terminals": [0, 1, 0, 0, 0], "timeouts": [0, 0, 0, 0, 1]}
-        >>> [(one["obs"].tolist(), one["terminated"].tolist()) for one in episodes(arrays)]
+        >>> [(episode["obs"].tolist(), episode["terminated"].tolist()) for episode in episodes(arrays)]
         [([0.0, 1.0, 1.0], [False, True]), ([2.0, 3.0, 4.0], [False, False])]
     """
     arrays = checked("arrays", arrays, mapping)
     extra = checked("extra", extra or {}, mapping)
-    names = STEPS | {name: checked("extra", other, text) for name, other in extra.items()}
-    if taken := sorted({"obs", "next_obs", "terminated", "truncated", *STEPS} & set(extra)):
+    names = STEPS | {name: checked("extra", array_name, text) for name, array_name in extra.items()}
+    if reserved := sorted({"obs", "next_obs", "terminated", "truncated", *STEPS} & set(extra)):
         raise FieldError(
-            f"`extra` must name fields of its own, but {taken[0]!r} is one that every episode has; rename it"
+            f"`extra` must name its own fields, but {reserved[0]!r} is one that every episode has; rename it"
         )
     for name in ("observations", "terminals", *extra.values()):
         if name not in arrays:
             raise FieldError(f"the data set must have the array `{name}`, but has {', '.join(arrays)}")
-    read = {name: np.asarray(arrays[name]) for name in _known(arrays, names)}
-    lengths = {name: len(array) for name, array in read.items() if array.ndim}
-    if len(set(lengths.values())) != 1 or len(lengths) < len(read):
-        raise ShapeError(f"the arrays of a data set must have one length, but got {lengths}")
+    read = {name: np.asarray(arrays[name]) for name in _used(arrays, names)}
+    check_one_length("the arrays of a data set", read)
     shapes = {name: read[name].shape for name in ("observations", "next_observations") if name in read}
     if len(set(shapes.values())) != 1:
         raise ShapeError(f"the observations of a data set must have one shape, but got {shapes}")
     read |= {name: _one_a_step(name, read[name]) for name in SCALARS if name in read}
-    own = {name: read[other] for name, other in names.items() if other in read}
+    columns = {name: read[array_name] for name, array_name in names.items() if array_name in read}
     terminated, over = _ends(read, checked("terminals", terminals, optional(one_of("terminated", "ends"))))
     steps = read["valids"] != 0 if "valids" in read else np.ones_like(over)
-    return _split(read["observations"], read.get("next_observations"), own, terminated, over, steps)
+    return _split(read["observations"], read.get("next_observations"), columns, terminated, over, steps)
 
 
-def _known(arrays: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
-    used = ("observations", "next_observations", *FLAGS, *names.values())
-    return [name for name in used if name in arrays]
+def check_one_length(noun: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Raise `ShapeError` unless all columns have the same number of rows."""
+    lengths = {name: len(column) for name, column in columns.items() if column.ndim}
+    if len(set(lengths.values())) != 1 or len(lengths) < len(columns):
+        raise ShapeError(f"{noun} must have one length, but got {lengths}")
+
+
+def _used(arrays: Mapping[str, Any], names: Mapping[str, str]) -> list[str]:
+    candidates = ("observations", "next_observations", *FLAGS, *names.values())
+    return [name for name in candidates if name in arrays]
 
 
 def _one_a_step(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -106,23 +112,23 @@ def _ends(read: Mapping[str, Any], terminals: str | None) -> tuple[npt.NDArray[n
     terminated = ~flags["masks"] if "masks" in flags else np.zeros_like(over)
     if "valids" not in flags:
         return terminated, over
-    return terminated & flags["valids"], ~flags["valids"]  # a row that is not valid holds an observation, and no step
+    return terminated & flags["valids"], ~flags["valids"]  # an invalid row holds an observation, but no step
 
 
-def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which numbers are the same, where one array may have been rounded to fewer digits; NaN is itself."""
-    if one.dtype.kind != "f" or other.dtype.kind != "f":
-        return np.asarray(one == other)
-    coarse = min(one.dtype, other.dtype, key=lambda dtype: dtype.itemsize)
+def _same(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which numbers are equal after rounding to the coarser dtype of both; NaN equals NaN."""
+    if first.dtype.kind != "f" or second.dtype.kind != "f":
+        return np.asarray(first == second)
+    coarse = min(first.dtype, second.dtype, key=lambda dtype: dtype.itemsize)
     with np.errstate(over="ignore"):
-        first, second = one.astype(coarse, copy=False), other.astype(coarse, copy=False)
-    return np.asarray((first == second) | (np.isnan(first) & np.isnan(second)))
+        first_rounded, second_rounded = first.astype(coarse, copy=False), second.astype(coarse, copy=False)
+    return np.asarray((first_rounded == second_rounded) | (np.isnan(first_rounded) & np.isnan(second_rounded)))
 
 
 def _split(
     obs: Any,
     next_obs: Any,
-    own: Mapping[str, Any],
+    columns: Mapping[str, Any],
     terminated: npt.NDArray[np.bool_],
     over: npt.NDArray[np.bool_],
     is_step: npt.NDArray[np.bool_],
@@ -133,13 +139,15 @@ def _split(
         over[:-1] |= ~follows
     begin = 0
     for end in dict.fromkeys([*(np.flatnonzero(over) + 1).tolist(), len(obs)]):
-        whole = end > 0 and (terminated[end - 1] or (next_obs is not None and is_step[end - 1]))
-        steps = slice(begin, end if whole else end - 1)
+        last_is_step = end > 0 and (terminated[end - 1] or (next_obs is not None and is_step[end - 1]))
+        steps = slice(begin, end if last_is_step else end - 1)
         begin = end
         if steps.stop <= steps.start:
             continue
         last = obs[end - 1] if next_obs is None else next_obs[steps.stop - 1]
-        truncated = np.zeros(steps.stop - steps.start, np.bool_)
-        truncated[-1] = not terminated[steps.stop - 1]
-        ends = {"terminated": terminated[steps], "truncated": truncated}
-        yield {"obs": np.concatenate([obs[steps], last[None]]), **{name: own[name][steps] for name in own}, **ends}
+        ends = {"terminated": terminated[steps], "truncated": truncated_at_the_end(terminated[steps])}
+        yield {
+            "obs": np.concatenate([obs[steps], last[None]]),
+            **{name: columns[name][steps] for name in columns},
+            **ends,
+        }

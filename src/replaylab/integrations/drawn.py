@@ -1,4 +1,4 @@
-"""Which steps a library means that hands back slots: those it drew, not those that lie there by now."""
+"""The steps that feedback for slots belongs to: those drawn from the slots, not those stored there now."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ import numpy.typing as npt
 Slots = npt.NDArray[np.int64]
 
 KEPT = 64
-"""Batches whose feedback may be on its way at once."""
+"""The most batches whose feedback may be pending at the same time."""
 
 
 class DrawnSteps:
-    """Ids of the steps that slots meant when they were drawn.
+    """The ids of the steps that were drawn from slots.
 
-    Feedback comes for slots. It belongs to the steps that were drawn from them, and to nobody if others lie there now:
+    Feedback arrives for slots. It belongs to the steps drawn from them, and is dropped if these were overwritten:
 
     * the slots of a batch drawn lately, one by one: the ids of that batch, however often its slots were written to or
       drawn since; likewise those of a part of it, as they follow one another there, unless they are those stored last;
@@ -34,35 +34,35 @@ class DrawnSteps:
         self._new: Slots | None = None
 
     def drew(self, slots: Slots, ids: Slots) -> None:
-        """Take note of a batch."""
+        """Record a drawn batch."""
         self._drawn[slots] = ids
-        self._batches.appendleft((slots.copy(), ids.copy()))  # the caller may write into its own
+        self._batches.appendleft((slots.copy(), ids.copy()))  # the caller may change its arrays
 
     def stored(self, slots: Slots, ids: Slots) -> None:
-        """Take note of new steps."""
+        """Record new steps."""
         self._stored[slots] = ids
         self._new = slots.copy()
 
     def shown(self, slots: Slots) -> None:
-        """Take note that what lies in these slots was handed out, undrawn."""
+        """Record that the steps in these slots were returned without being drawn."""
         self._drawn[slots] = self._stored[slots]
 
     def ids_of(self, slots: Slots) -> Slots:
-        """Return the ids of the steps that feedback for these slots is meant for; −1 for slots below 0."""
+        """Return the ids of the steps that feedback for these slots belongs to; −1 for slots below 0."""
         new, self._new = self._new, None
-        for drawn, ids in self._batches:
+        for drawn, batch_ids in self._batches:
             if np.array_equal(drawn, slots):
-                return ids
-        there = self._stored[slots]
+                return batch_ids
+        ids = self._stored[slots]
         if new is None or not np.array_equal(new, slots):
             if (part := self._part(slots)) is not None:
                 return part
             drawn = self._drawn[slots]
-            there = np.where(drawn >= 0, drawn, there)
-        return np.where(slots >= 0, there, -1)
+            ids = np.where(drawn >= 0, drawn, ids)
+        return np.where(slots >= 0, ids, -1)
 
     def _part(self, slots: Slots) -> Slots | None:
-        """Return the ids of these slots, of two or more, as the newest batch has them that holds them in a row."""
+        """Return the ids of two or more slots from the newest batch that holds these slots in succession."""
         count = len(slots)
         for drawn, ids in self._batches if count > 1 else ():
             for at in np.flatnonzero(drawn[: len(drawn) - count + 1] == slots[0]) if count < len(drawn) else ():
@@ -71,11 +71,11 @@ class DrawnSteps:
         return None
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all records."""
         self.__init__(len(self._drawn))  # type: ignore[misc]
 
     def arrays(self) -> dict[str, npt.NDArray[np.int64]]:
-        """Return all that is known, to be saved."""
+        """Return all records, to be saved."""
         none = np.zeros(0, np.int64)
         return {
             "drawn": self._drawn.copy(),
@@ -86,7 +86,7 @@ class DrawnSteps:
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[np.int64]]) -> None:
-        """Take over what `arrays` returned."""
+        """Restore what `arrays` returned."""
         self._drawn[:], self._stored[:], self._new = arrays["drawn"], arrays["stored"], None
         ends = np.cumsum(arrays["lengths"])[:-1]
         parts = [np.split(np.array(arrays[name], np.int64), ends) for name in ("slots", "ids")]

@@ -7,8 +7,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import Unfit, checked, mapping, one_of, optional, text
+from replaylab.arguments import InvalidArgument, checked, mapping, one_of, optional, text
+from replaylab.episode_ends import terminated_and_truncated, truncated_at_the_end
 from replaylab.errors import DtypeError, FieldError, ShapeError
+from replaylab.integrations.d4rl import check_one_length
+from replaylab.trees import nest
 
 OBS = "observation"
 """How the names of observations begin."""
@@ -27,7 +30,7 @@ def episodes(
     """Yield the episodes of a data set, in the form that `ReplayBuffer.extend_episode` takes.
 
     Observations are nested by the dots in their names: ``observation.images.top`` is ``obs["images"]["top"]``. Nothing
-    crosses an episode; one ends, too, where ``next.truncated`` says so.
+    crosses an episode; one ends, too, where ``next.truncated`` reports it.
 
     What the last action of an episode led to is in no frame. If the task ended there, no target needs it, and the last
     observation stands in for it. If the episode was cut off, that frame gives its observation alone, and the step
@@ -51,22 +54,22 @@ def episodes(
 
     Example:
         >>> table = {"observation.state": np.arange(4.0), "episode_index": [0, 0, 0, 1], "next.done": [0, 0, 1, 0]}
-        >>> [(one["obs"]["state"].tolist(), one["terminated"].tolist()) for one in episodes(table)]
+        >>> [(episode["obs"]["state"].tolist(), episode["terminated"].tolist()) for episode in episodes(table)]
         [([0.0, 1.0, 2.0, 2.0], [False, False, True])]
     """
     done_is = checked("done", done, one_of("terminated", "truncated"))
-    names = {name: checked("extra", other, text) for name, other in checked("extra", extra or {}, mapping).items()}
+    names = {name: checked("extra", key, text) for name, key in checked("extra", extra or {}, mapping).items()}
     tables = _of_table(frames) if isinstance(frames, Mapping) else _of_frames(checked("frames", frames, _frames))
     pixels = checked("pictures", pictures, optional(one_of("uint8"))) is not None
-    seen = set[int]()
+    numbers = set[int]()
     for table in tables:
         number = int(table["episode_index"].reshape(-1)[0])
-        if number in seen:
+        if number in numbers:
             raise ShapeError(
-                f"the frames of episode {number} must follow each other, but others lie between them; sort them by "
-                "`episode_index`"
+                f"the frames of episode {number} must follow each other, but frames of others are between them; "
+                "sort them by `episode_index`"
             )
-        seen.add(number)
+        numbers.add(number)
         for part in _parts(table, done_is):
             episode = _episode(part, STEPS | names, done_is, pixels)
             if episode is not None:
@@ -76,7 +79,7 @@ def episodes(
 def _frames(value: Any) -> Iterable[Any]:
     """Frames one by one; a data set that has only places and a length is taken place by place."""
     if isinstance(value, str | bytes) or not (isinstance(value, Iterable) or hasattr(value, "__getitem__")):
-        raise Unfit("frames, each a mapping of names to values, or a table of them")
+        raise InvalidArgument("frames, each a mapping of names to values, or a table of them")
     return (value[i] for i in range(len(value))) if hasattr(value, "__getitem__") else value
 
 
@@ -100,9 +103,7 @@ def _of_table(table: Mapping[str, Any]) -> Iterator[dict[str, npt.NDArray[Any]]]
     if "episode_index" not in table:
         raise FieldError(f"the table must have the column `episode_index`, but has {_names(table)}")
     columns = {name: np.asarray(table[name]) for name in _used(table)}
-    lengths = {name: len(column) for name, column in columns.items() if column.ndim}
-    if len(set(lengths.values())) != 1 or len(lengths) < len(columns):
-        raise ShapeError(f"the columns of a table must have one length, but got {lengths}")
+    check_one_length("the columns of a table", columns)
     number = columns["episode_index"].reshape(-1)
     borders = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
     for begin, end in pairwise(borders):
@@ -111,14 +112,14 @@ def _of_table(table: Mapping[str, Any]) -> Iterator[dict[str, npt.NDArray[Any]]]
 
 
 def _used(frame: Mapping[str, Any]) -> list[str]:
-    """Return the names of what can be a column; a task's description is none."""
+    """Return the names of the columns; a task's description is not a column."""
     return [name for name, value in frame.items() if not isinstance(value, str) and name != "task"]
 
 
 def _parts(table: dict[str, npt.NDArray[Any]], done_is: str) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    """Yield what of an episode's frames belongs together: it was cut off where ``next.truncated`` says so.
+    """Split an episode's frames where it was cut off: after frames with ``next.truncated``.
 
-    Where there is none, and ``next.done`` means that, it says so.
+    If that column is missing and ``next.done`` means truncation, after frames with ``next.done``.
     """
     if "frame_index" in table and (np.diff(table["frame_index"].reshape(-1)) != 1).any():
         raise ShapeError(
@@ -133,19 +134,20 @@ def _parts(table: dict[str, npt.NDArray[Any]], done_is: str) -> Iterator[dict[st
 
 
 def _episode(table: Mapping[str, Any], names: Mapping[str, str], done_is: str, pixels: bool) -> dict[str, Any] | None:
-    """Return an episode of T + 1 observations; None where there is no whole step."""
+    """Return an episode of T + 1 observations; None if it has no complete step."""
     count = len(table["episode_index"])
     ended, cut_off = (_flags(table, name, count) for name in ("next.done", "next.truncated"))
-    terminated = ended & ~cut_off if "next.truncated" in table or done_is == "terminated" else np.zeros_like(ended)
+    if done_is == "truncated" and "next.truncated" not in table:
+        cut_off = ended
+    terminated, _ = terminated_and_truncated(ended, cut_off)
     steps = count if terminated[-1] else count - 1
     if not steps:
         return None
-    own = {name: table[other][:steps] for name, other in names.items() if other in table}
-    if "reward" in own:
-        own["reward"] = own["reward"].reshape(steps)
-    truncated = np.zeros(steps, np.bool_)
-    truncated[-1] = not terminated[steps - 1]
-    return {"obs": _obs(table, terminated[-1], pixels), **own, "terminated": terminated[:steps], "truncated": truncated}
+    columns = {name: table[key][:steps] for name, key in names.items() if key in table}
+    if "reward" in columns:
+        columns["reward"] = columns["reward"].reshape(steps)
+    ends = {"terminated": terminated[:steps], "truncated": truncated_at_the_end(terminated[:steps])}
+    return {"obs": _obs(table, terminated[-1], pixels), **columns, **ends}
 
 
 def _flags(table: Mapping[str, Any], name: str, count: int) -> npt.NDArray[np.bool_]:
@@ -154,24 +156,14 @@ def _flags(table: Mapping[str, Any], name: str, count: int) -> npt.NDArray[np.bo
 
 def _obs(table: Mapping[str, Any], last_again: Any, pixels: bool) -> Any:
     """Return the observations, nested as their names are."""
-    nested: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, column in table.items():
-        if name.split(".")[0] != OBS:
-            continue
-        whole = _as_pixels(name, column) if pixels and _is_camera(name, column) else column
-        whole = np.concatenate([whole, whole[-1:]]) if last_again else whole
-        *path, leaf = name.split(".")
-        place = nested
-        for key in path:
-            place = place.setdefault(key, {})
-            if not isinstance(place, dict):
-                raise FieldError(f"`{name}` and `{'.'.join(path)}` cannot both be observations; rename one")
-        if isinstance(place.get(leaf), dict):
-            raise FieldError(f"`{name}` and `{name}.*` cannot both be observations; rename one")
-        place[leaf] = whole
-    if not nested:
+        if name.split(".")[0] == OBS:
+            values = _as_pixels(name, column) if pixels and _is_camera(name, column) else column
+            columns[name] = np.concatenate([values, values[-1:]]) if last_again else values
+    if not columns:
         raise FieldError(f"frames must have `observation` or `observation.*`, but have {_names(table)}")
-    return nested[OBS]
+    return nest(columns)[OBS]
 
 
 def _is_camera(name: str, column: npt.NDArray[Any]) -> bool:
@@ -179,7 +171,7 @@ def _is_camera(name: str, column: npt.NDArray[Any]) -> bool:
 
 
 def _as_pixels(name: str, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return floats that are whole 255ths as uint8, integers as they are."""
+    """Return floats that are multiples of 1/255 as uint8, and integers unchanged."""
     if column.dtype.kind != "f":
         return column
     pixels = np.rint(np.clip(np.nan_to_num(column), 0.0, 1.0) * 255.0).astype(np.uint8)

@@ -6,19 +6,15 @@ from typing import Any
 import numpy as np
 
 from replaylab.arguments import checked, instance, text
-from replaylab.errors import FieldError, MissingExtraError
+from replaylab.errors import FieldError
+from replaylab.extras import needs
 from replaylab.replay import ReplayBuffer
 
-try:
+with needs("replaylab.integrations.minari", "minari"):
     from minari import EpisodeData, MinariDataset, create_dataset_from_buffers
     from minari.data_collector import EpisodeBuffer
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        f"replaylab.integrations.minari needs {error.name}, which is not installed. Run: "
-        'pip install "replaylab[minari]"'
-    ) from error
 
-THEIRS = {
+ATTRIBUTES = {
     "observations": "obs",
     "actions": "action",
     "rewards": "reward",
@@ -48,7 +44,7 @@ def episodes(dataset: MinariDataset | Iterable[EpisodeData]) -> Iterator[dict[st
     for episode in coming:
         if not isinstance(episode, EpisodeData):
             raise FieldError(f"`dataset` must be a MinariDataset, or hold its episodes, but got {episode!r:.80}")
-        yield {name: getattr(episode, other) for other, name in THEIRS.items()}
+        yield {name: getattr(episode, attribute) for attribute, name in ATTRIBUTES.items()}
 
 
 def create_dataset(buffer: ReplayBuffer, dataset_id: str, **options: Any) -> MinariDataset:
@@ -67,22 +63,22 @@ def create_dataset(buffer: ReplayBuffer, dataset_id: str, **options: Any) -> Min
         ConfigError: The buffer does not know which step follows which.
     """
     buffer = checked("buffer", buffer, instance(ReplayBuffer, "a ReplayBuffer"))
-    missing = [name for name in (*THEIRS.values(), "next_obs") if name not in buffer.fields]
+    missing = [name for name in (*ATTRIBUTES.values(), "next_obs") if name not in buffer.fields]
     if missing:
         raise FieldError(
             f"a data set of Minari's needs the fields {', '.join(missing)}, which the buffer does not have"
         )
-    held = [
-        EpisodeBuffer(id=number, **{other: _plain(episode[name]) for other, name in THEIRS.items()})
+    episode_buffers = [
+        EpisodeBuffer(id=number, **{attribute: _plain(episode[name]) for attribute, name in ATTRIBUTES.items()})
         for number, episode in enumerate(buffer.episodes())
     ]
     return create_dataset_from_buffers(
-        checked("dataset_id", dataset_id, text), held, **({"jpeg_encoding": False} | options)
+        checked("dataset_id", dataset_id, text), episode_buffers, **({"jpeg_encoding": False} | options)
     )
 
 
 def _plain(tree: Any) -> Any:
-    """Return nested arrays by keys that are text, which Minari's files ask for."""
+    """Return nested arrays with string keys, which Minari's files require."""
     if isinstance(tree, Mapping):
         return {str(key): _plain(child) for key, child in tree.items()}
     return tuple(map(_plain, tree)) if isinstance(tree, tuple) else np.ascontiguousarray(tree)

@@ -1,14 +1,9 @@
 """Prioritized replay for the off-policy algorithms of sb3-contrib: QR-DQN, TQC and CrossQ."""
 
-from replaylab.errors import MissingExtraError
+from replaylab.extras import needs
 
-try:
+with needs("replaylab.integrations.sb3_contrib", "sb3"):
     from sb3_contrib import QRDQN, TQC, CrossQ
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        "replaylab.integrations.sb3_contrib needs sb3-contrib, which is not installed. Run: "
-        'pip install "replaylab[sb3]"'
-    ) from error
 
 from replaylab.integrations.sb3 import WithPriorities
 

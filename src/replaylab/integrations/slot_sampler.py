@@ -8,7 +8,7 @@ import numpy.typing as npt
 from replaylab.arguments import checked, optional, whole
 from replaylab.errors import ConfigError, ShapeError
 from replaylab.integrations.drawn import DrawnSteps
-from replaylab.replay import Batch, Priorities, as_schedule
+from replaylab.replay import Batch, Priorities, Schedules
 
 
 class SlotSampler:
@@ -23,7 +23,7 @@ class SlotSampler:
         progress: Training progress in [0, 1], where it is set by hand.
 
     Raises:
-        ConfigError: `total_batches` is no number of at least 1.
+        ConfigError: `total_batches` is not a number of at least 1.
     """
 
     def __init__(self, priorities: Priorities, total_batches: int | None) -> None:
@@ -32,23 +32,18 @@ class SlotSampler:
         self._total = checked("total_batches", total_batches, optional(whole()))
         self._batches = 0
         self._drawn = DrawnSteps(priorities.capacity)
-        bounds = [as_schedule(one).bounds for one in priorities.sampler.schedules]
-        self._scheduled = any(least < most for least, most in bounds)
+        sampler, remedy = priorities.sampler, "pass total_batches=..., or set `progress` before each draw"
+        self._schedules = Schedules(type(sampler).__name__, sampler.schedules, remedy)
 
     def draw(self, batch_size: int) -> Batch:
         """Draw a batch.
 
         Raises:
-            ConfigError: A schedule has no progress.
+            ConfigError: `progress` is not in [0, 1].
             EmptyBufferError: Too few steps are there.
         """
         progress = self.progress if self._total is None else min(1.0, self._batches / self._total)
-        if self._scheduled and progress is None:
-            raise ConfigError(
-                f"{type(self.priorities.sampler).__name__} has a number that changes over the run, so it must know how "
-                "far the run is; pass total_batches=..., or set `progress` before each draw"
-            )
-        batch = self.priorities.sample(batch_size, progress=progress)
+        batch = self.priorities.sample(batch_size, progress=self._schedules.progress(progress))
         self._batches += 1
         self._drawn.drew(batch.slot, batch.id)
         return batch
@@ -73,9 +68,9 @@ class SlotSampler:
             raise ShapeError(f"errors must be one for each of {slots.size:,} slots, but got {errors.size:,}")
         if slots.size and slots.max() >= self.priorities.capacity:
             raise ConfigError(f"slots must be below {self.priorities.capacity:,}, but one is {slots.max():,}")
-        ids, told = self._drawn.ids_of(slots), errors != -np.inf
-        if told.any():
-            self.priorities.update_priorities(ids[told], errors[told])
+        ids, has_error = self._drawn.ids_of(slots), errors != -np.inf
+        if has_error.any():
+            self.priorities.update_priorities(ids[has_error], errors[has_error])
 
     def clear(self) -> None:
         """Drop every step."""
@@ -93,9 +88,14 @@ class SlotSampler:
 
 
 class FollowsProgress:
-    """What has a `SlotSampler` below, and its progress for its own."""
+    """What has a `SlotSampler` below, with its priorities and its progress."""
 
     _slots: SlotSampler
+
+    @property
+    def priorities(self) -> Priorities:
+        """What says which rows to draw, with all that it can be asked: sampling distributions, figures, counts."""
+        return self._slots.priorities
 
     @property
     def progress(self) -> float | None:

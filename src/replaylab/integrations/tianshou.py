@@ -6,16 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import checked, instance, whole
-from replaylab.errors import ConfigError, MissingExtraError
+from replaylab.errors import ConfigError
+from replaylab.extras import needs
 from replaylab.integrations.slot_sampler import FollowsProgress, SlotSampler
 from replaylab.replay import Assigned, Priorities, Prioritized, Sampler, Seed
 
-try:
+with needs("replaylab.integrations.tianshou", "tianshou"):
     from tianshou.data import PrioritizedVectorReplayBuffer, to_numpy
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        'replaylab.integrations.tianshou needs tianshou, which is not installed. Run: pip install "replaylab[tianshou]"'
-    ) from error
 
 
 class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
@@ -36,7 +33,7 @@ class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
 
     Raises:
         ConfigError: An option is out of its range, or one of the other class's: ``alpha``, ``beta``, ``weight_norm``
-            are the sampler's, and ``sample_avail`` would be another law.
+            are the sampler's, and ``sample_avail`` would be another sampling distribution.
 
     Example:
         >>> from tianshou.data import Batch
@@ -80,11 +77,6 @@ class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
         self._slots = SlotSampler(priorities, total_batches)
         self._weights = np.ones(self.maxsize, np.float32)
 
-    @property
-    def priorities(self) -> Priorities:
-        """What says which rows to draw, with all that it can be asked: laws, figures, counts."""
-        return self._slots.priorities
-
     def add(self, batch: Any, buffer_ids: Any = None) -> Any:
         """Add one step of each of these environments, as Tianshou's buffer does.
 
@@ -114,7 +106,7 @@ class ReplayLabVectorBuffer(FollowsProgress, PrioritizedVectorReplayBuffer):
         """Draw rows; all there are for 0 or None.
 
         Raises:
-            ConfigError: A schedule has no progress.
+            ConfigError: `progress` is not in [0, 1].
             EmptyBufferError: Too few rows are there.
         """
         if batch_size is None or batch_size <= 0:

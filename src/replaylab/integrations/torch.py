@@ -1,21 +1,18 @@
 """A replay as a dataset for `torch.utils.data.DataLoader`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from replaylab.arguments import checked, flag
-from replaylab.errors import ConfigError, MissingExtraError
-from replaylab.replay import Batch, Replay, ReplayStream, Seed
+from replaylab.errors import ConfigError
+from replaylab.extras import needs
+from replaylab.replay import Batch, Replay, ReplayStream, Sampler, Seed
 
-try:
+with needs("replaylab.integrations.torch", "torch"):
     from torch.utils.data import IterableDataset, get_worker_info
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        'replaylab.integrations.torch needs torch, which is not installed. Run: pip install "replaylab[torch]"'
-    ) from error
 
 IN_WORKER = (
     "a data loader's worker process would draw from its own copy of the buffer, which gets no feedback; use "
@@ -38,7 +35,9 @@ class ReplayDataset(ReplayStream, IterableDataset[Batch]):
         batch_size: B.
         warmup: As for `ReplayStream`, in each worker.
         progress: As for `ReplayStream`.
-        seed: As for `ReplayStream`; every worker has a stream of its own from it.
+        seed: As for `ReplayStream`; every worker has its own stream from it.
+        sampler: As for `ReplayStream`.
+        names: As for `ReplayStream`.
         shard: Whether to deal the items out to the workers; False: the source does it itself.
 
     Raises:
@@ -60,11 +59,19 @@ class ReplayDataset(ReplayStream, IterableDataset[Batch]):
         warmup: int | None = None,
         progress: float | Callable[[int], float] | None = None,
         seed: Seed = None,
+        sampler: Sampler | None = None,
+        names: Sequence[str] | None = None,
         shard: bool = True,
     ) -> None:
-        super().__init__(source, buffer, batch_size, warmup=warmup, progress=progress, seed=seed)
+        super().__init__(
+            source, buffer, batch_size, warmup=warmup, progress=progress, seed=seed, sampler=sampler, names=names
+        )
         self._shard = checked("shard", shard, flag)
         self._home: int | None = None  # the worker whose memory this is
+
+    def __len__(self) -> int:
+        """Raise TypeError: a data loader would take the steps stored for the number of batches; see `size`."""
+        raise TypeError("a ReplayDataset has as many batches as its source gives; `size` counts the stored steps")
 
     def _items(self) -> Iterable[Any]:
         worker = get_worker_info()

@@ -1,21 +1,17 @@
 """A replay as a node of a torchdata pipeline, saved and restored with it."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from replaylab.arguments import checked, optional, place
-from replaylab.errors import MissingExtraError
-from replaylab.replay import Batch, Replay, ReplayStream, Seed
+from replaylab.extras import needs
+from replaylab.replay import Batch, Replay, ReplayStream, Sampler, Seed
 
-try:
+with needs("replaylab.integrations.torchdata", "data"):
     from torchdata.nodes import BaseNode, IterableWrapper
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        'replaylab.integrations.torchdata needs torchdata, which is not installed. Run: pip install "replaylab[data]"'
-    ) from error
 
 
 class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchdata has no type marker
@@ -33,6 +29,8 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
         warmup: As for `ReplayStream`.
         progress: As for `ReplayStream`.
         seed: As for `ReplayStream`.
+        sampler: As for `ReplayStream`.
+        names: As for `ReplayStream`.
         folder: Where to save the memory when the state is asked for; the state then says only where it is, and only
             the latest can be restored. None: the state holds the memory itself, as bytes.
 
@@ -55,10 +53,14 @@ class ReplayNode(BaseNode[Batch], ReplayStream):  # type: ignore[misc] # torchda
         warmup: int | None = None,
         progress: float | Callable[[int], float] | None = None,
         seed: Seed = None,
+        sampler: Sampler | None = None,
+        names: Sequence[str] | None = None,
         folder: str | Path | None = None,
     ) -> None:
         BaseNode.__init__(self)
-        ReplayStream.__init__(self, source, buffer, batch_size, warmup=warmup, progress=progress, seed=seed)
+        ReplayStream.__init__(
+            self, source, buffer, batch_size, warmup=warmup, progress=progress, seed=seed, sampler=sampler, names=names
+        )
         self._node: BaseNode[Any] = source if isinstance(source, BaseNode) else IterableWrapper(source)
         self._folder = checked("folder", folder, optional(place("a folder")))
         self._pending: deque[Mapping[str, Any]] = deque()  # steps of a list that is not used up

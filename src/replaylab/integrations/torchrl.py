@@ -1,28 +1,26 @@
 """The samplers of this library inside TorchRL's replay buffers; their storages, losses and trainers stay."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import checked, instance, one_of, optional
-from replaylab.errors import ConfigError, EmptyBufferError, MissingExtraError
+from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.extras import needs
+from replaylab.files.contents import contents_of, folder_with
+from replaylab.files.folder import folder_of
 from replaylab.integrations.slot_sampler import FollowsProgress, SlotSampler
 from replaylab.replay import Priorities, Prioritized, Sampler, Seed
 
-try:
+with needs("replaylab.integrations.torchrl", "torchrl"):
     import torch
     from torchrl.data.replay_buffers import PrioritizedSampler
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        'replaylab.integrations.torchrl needs torchrl, which is not installed. Run: pip install "replaylab[torchrl]"'
-    ) from error
 
 FILE = "replaylab.pt"
 AS_NEW = -np.inf
-"""The priority by which TorchRL says that a row is as new ones are, which those it is told of are anyway."""
+"""The priority by which TorchRL says that a row is as new ones are, which those it is notified of are anyway."""
 
 
 class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[misc] # TorchRL feeds back to samplers of this class alone
@@ -83,11 +81,6 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         return f"ReplayLabSampler({self._max_capacity:,}, {self.priorities.sampler!r})"
 
     @property
-    def priorities(self) -> Priorities:
-        """What says which rows to draw, with all that it can be asked: laws, figures, counts."""
-        return self._slots.priorities
-
-    @property
     def device(self) -> torch.device:
         """Where it draws: the CPU."""
         return torch.device("cpu")
@@ -104,7 +97,7 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
             Their slots, int64 (B,), and ``priority_weight`` float32 (B,), ``replay_id`` int64 (B,).
 
         Raises:
-            ConfigError: The storage holds rows of which the sampler was not told, or a schedule has no progress.
+            ConfigError: The storage holds rows of which the sampler was not told, or `progress` is not in [0, 1].
             EmptyBufferError: It holds too few.
         """
         self._check(storage)
@@ -161,12 +154,9 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything, as tensors: priorities, ids, random stream, and what was drawn lately."""
-        with TemporaryDirectory() as folder:
-            self.priorities.save(folder)
-            files = {one.name: np.frombuffer(one.read_bytes(), np.uint8) for one in Path(folder).iterdir()}
-        state = self._slots.state()
+        files, state = contents_of(self.priorities.save), self._slots.state()
         return {
-            "files": {name: torch.from_numpy(content.copy()) for name, content in files.items()},
+            "files": {name: torch.frombuffer(bytearray(content), dtype=torch.uint8) for name, content in files.items()},
             "slots": state | {"drawn": {name: torch.from_numpy(array) for name, array in state["drawn"].items()}},
         }
 
@@ -176,17 +166,16 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         Raises:
             SnapshotError: It is of a sampler with other options, or damaged.
         """
-        with TemporaryDirectory() as folder:
-            for name, content in state_dict["files"].items():
-                (Path(folder) / Path(name).name).write_bytes(content.cpu().numpy().tobytes())
-            self.priorities.restore(folder)
+        files = {Path(name).name: content.cpu().numpy().tobytes() for name, content in state_dict["files"].items()}
+        with folder_with(files) as folder:
+            self.priorities.restore(folder, continue_episodes=True)
         state = state_dict["slots"]
         drawn = {name: array.cpu().numpy() for name, array in state["drawn"].items()}
         self._slots.restore(state | {"drawn": drawn})
 
     def dumps(self, path: str | Path) -> None:
         """Write everything to a folder."""
-        folder = Path(path)
+        folder = folder_of(path, "dumps")
         folder.mkdir(parents=True, exist_ok=True)
         torch.save(self.state_dict(), folder / FILE)
 
@@ -196,7 +185,7 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
         Raises:
             SnapshotError: It is of a sampler with other options, or damaged.
         """
-        self.load_state_dict(torch.load(Path(path) / FILE, weights_only=True))
+        self.load_state_dict(torch.load(folder_of(path, "loads") / FILE, weights_only=True))
 
     def _init(self) -> None:
         """Do nothing: the trees of the class above are not used."""
@@ -206,21 +195,17 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
 
     @property
     def alpha(self) -> Any:
-        """Refused, as `beta`.
+        """Refused, as `beta`: exponents are the sampler's.
 
         Raises:
             ConfigError: Always.
         """
-        raise _no_exponent("alpha")
+        raise ConfigError(
+            "`alpha` and `beta` are options of the sampler here, as in Prioritized(alpha=0.6, beta=...), where β may "
+            "be a schedule; leave out TorchRL's schedulers of them"
+        )
 
-    @property
-    def beta(self) -> Any:
-        """Refused: exponents are the sampler's.
-
-        Raises:
-            ConfigError: Always.
-        """
-        raise _no_exponent("beta")
+    beta = alpha
 
     def _check(self, storage: Any) -> None:
         """Raise unless every row of the storage is known; those of a storage that was there before are new."""
@@ -236,7 +221,7 @@ class ReplayLabSampler(FollowsProgress, PrioritizedSampler):  # type: ignore[mis
             self.extend(torch.arange(rows))
         if rows != len(self.priorities):
             raise ConfigError(
-                f"the storage holds {rows:,} rows, but the sampler was told of {len(self.priorities):,}: others were "
+                f"the storage holds {rows:,} rows, but the sampler knows {len(self.priorities):,}: others were "
                 "written past this buffer; add rows through the buffer that has the sampler, or, where the storage was "
                 "filled before, call sample() once before the first extend()"
             )
@@ -247,10 +232,3 @@ def _numbers(values: Any) -> npt.NDArray[Any]:
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu().numpy()
     return np.asarray(values).reshape(-1)
-
-
-def _no_exponent(name: str) -> ConfigError:
-    return ConfigError(
-        f"`{name}` is an option of the sampler here, as in Prioritized({name}=...), where β may be a schedule; leave "
-        "out TorchRL's schedulers of it"
-    )

@@ -9,7 +9,7 @@ All of its options can be given. ``--replay NAME=VALUE ...`` are arguments of `R
 written as in Python. This text is not executed: it may hold their names, and plain values.
 
 Importing rl-zoo3, and so this module, changes Gymnasium in the whole process: every environment made afterwards has a
-`TimeLimit` of rl-zoo3's. In a program that does other things too, run it as a process of its own.
+`TimeLimit` of rl-zoo3's. In a program that does other things too, run it as its own process.
 """
 
 import argparse
@@ -22,15 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from replaylab import replay
-from replaylab.errors import ConfigError, MissingExtraError
+from replaylab.errors import ConfigError
+from replaylab.extras import needs
 from replaylab.replay import MappedStorage, Sampler, Schedule
 
-try:
+with needs("replaylab.integrations.zoo", "zoo"):
     from rl_zoo3 import enjoy, exp_manager, hyperparams_opt, train, utils
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        'replaylab.integrations.zoo needs rl_zoo3, which is not installed. Run: pip install "replaylab[zoo]"'
-    ) from error
 
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
@@ -46,16 +43,16 @@ KINDS: dict[str, type] = {
     for name in replay.__all__
     if inspect.isclass(kind := getattr(replay, name)) and issubclass(kind, Sampler | Schedule | MappedStorage)
 }
-"""What text may name."""
+"""Classes whose calls text may contain."""
 
 
 def configured(text: str) -> Any:
-    """Return what text says: a plain value, or a sampler, schedule or storage of `replaylab.replay`.
+    """Return the value of a text: a plain value, or a sampler, schedule or storage of `replaylab.replay`.
 
     Nothing is executed.
 
     Raises:
-        ConfigError: It says something else.
+        ConfigError: The text is anything else.
 
     Example:
         >>> configured("Prioritized(alpha=0.5, beta=Linear(0.4, 1.0))").alpha
@@ -74,10 +71,10 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.Tuple | ast.List):
         return (list if isinstance(node, ast.List) else tuple)(map(_value, node.elts))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        options = {one.arg: _value(one.value) for one in node.keywords if one.arg is not None}
+        options = {keyword.arg: _value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
         if len(options) == len(node.keywords) and node.func.id in {"dict", *KINDS}:
             return (dict if node.func.id == "dict" else KINDS[node.func.id])(*map(_value, node.args), **options)
-        raise ValueError(f"no {node.func.id} is there")
+        raise ValueError(f"{node.func.id} does not exist")
     return ast.literal_eval(node)
 
 
@@ -86,12 +83,12 @@ def register() -> None:
     tables: Any = hyperparams_opt.HYPERPARAMS_SAMPLER, hyperparams_opt.HYPERPARAMS_CONVERTER
     for kind in (getattr(module, name) for module in (sb3, sb3_contrib) for name in module.__all__):
         if kind.__name__.startswith("Prioritized"):
-            own = kind.__name__.removeprefix("Prioritized").lower()
+            base_name = kind.__name__.removeprefix("Prioritized").lower()
             for module in (utils, train, exp_manager, enjoy):
-                module.ALGOS[PREFIX + own] = kind
+                module.ALGOS[PREFIX + base_name] = kind
             for table in tables:
-                if own in table:
-                    table[PREFIX + own] = table[own]
+                if base_name in table:
+                    table[PREFIX + base_name] = table[base_name]
 
 
 class Manager(exp_manager.ExperimentManager):
@@ -112,31 +109,37 @@ class Manager(exp_manager.ExperimentManager):
         if not issubclass(utils.ALGOS[algo], OffPolicyAlgorithm):
             raise ConfigError(f"`--algo` must be an algorithm with a replay buffer, but got {algo}; use rl_zoo3 itself")
         files = Path(exp_manager.__file__).parent / "hyperparams"
-        own = config or str(files / f"{algo.removeprefix(PREFIX)}.yml")
-        super().__init__(args, algo, *more, config=own, **named)  # type: ignore[misc] # not among the others
+        file = config or str(files / f"{algo.removeprefix(PREFIX)}.yml")
+        super().__init__(args, algo, *more, config=file, **named)  # type: ignore[misc] # not among the others
         self._replay = options
 
     def read_hyperparameters(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the hyperparameters, and those that are saved, in which options of the replay are text."""
-        found, saved = super().read_hyperparameters()
-        given = found.get("replay_buffer_kwargs", {})
-        options = {**(configured(given) if isinstance(given, str) else given), **self._replay}
-        if "HerReplayBuffer" in str(found.pop("replay_buffer_class", "")):
+        hyperparameters, saved = super().read_hyperparameters()
+        buffer_options = hyperparameters.get("replay_buffer_kwargs", {})
+        options = {
+            **(configured(buffer_options) if isinstance(buffer_options, str) else buffer_options),
+            **self._replay,
+        }
+        if "HerReplayBuffer" in str(hyperparameters.pop("replay_buffer_class", "")):
             options = {"n_sampled_goal": 4, "compute_terminated": "stored"} | options
         saved.pop("replay_buffer_class", None)
-        found["replay_buffer_kwargs"] = saved["replay_buffer_kwargs"] = options
-        return found, saved
+        hyperparameters["replay_buffer_kwargs"] = saved["replay_buffer_kwargs"] = options
+        return hyperparameters, saved
 
     def _preprocess_hyperparams(self, hyperparams: dict[str, Any]) -> Any:
         options = hyperparams["replay_buffer_kwargs"]
-        made, *others = super()._preprocess_hyperparams(hyperparams)
-        read = {name: configured(one) if name in self._replay or _names(one) else one for name, one in options.items()}
-        made |= {"replay_buffer_class": ReplayLabBuffer, "replay_buffer_kwargs": read}
-        return made, *others
+        processed, *rest = super()._preprocess_hyperparams(hyperparams)
+        read = {
+            name: configured(value) if name in self._replay or _names(value) else value
+            for name, value in options.items()
+        }
+        processed |= {"replay_buffer_class": ReplayLabBuffer, "replay_buffer_kwargs": read}
+        return processed, *rest
 
 
 def _names(value: Any) -> bool:
-    """Whether something is text that makes one of the things that text may name."""
+    """Whether a value is text that constructs a sampler, schedule or storage."""
     return isinstance(value, str) and value.partition("(")[0] in KINDS
 
 
@@ -146,21 +149,21 @@ def main(argv: Sequence[str] | None = None) -> None:
     Raises:
         ConfigError: An option of the replay is wrong.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     register()
-    show = given[:1] == ["enjoy"]
+    show = arguments[:1] == ["enjoy"]
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--replay", nargs="+", default=[], metavar="NAME=VALUE")
-    ours, theirs = parser.parse_known_args(given[1:] if show else given)
-    for one in ours.replay:
-        if "=" not in one:
-            raise ConfigError(f"`--replay` takes NAME=VALUE, such as sampler=Recency(), but got {one!r}")
-    options = dict(one.split("=", 1) for one in ours.replay)
-    if {"-h", "--help"} & {*theirs}:
+    parsed, zoo_arguments = parser.parse_known_args(arguments[1:] if show else arguments)
+    for assignment in parsed.replay:
+        if "=" not in assignment:
+            raise ConfigError(f"`--replay` takes NAME=VALUE, such as sampler=Recency(), but got {assignment!r}")
+    options = dict(assignment.split("=", 1) for assignment in parsed.replay)
+    if {"-h", "--help"} & {*zoo_arguments}:
         print(__doc__)
     runner: Any = train
     before = sys.argv, runner.ExperimentManager
-    sys.argv = ["replaylab.integrations.zoo", *theirs]
+    sys.argv = ["replaylab.integrations.zoo", *zoo_arguments]
     runner.ExperimentManager = partial(Manager, options)
     try:
         (enjoy.enjoy if show else runner.train)()

@@ -23,19 +23,20 @@ if TYPE_CHECKING:
         ValueUpdate,
     )
     from replaylab.learners.api.random_streams import Stream, generator
+    from replaylab.learners.api.single_agent import SingleAgent
     from replaylab.learners.api.tape_recorder import TapeRecorder
     from replaylab.learners.api.whole_algorithm import ProbedModel, ReplayedModel, SeedRun, TrainedModel, WholeAlgorithm
     from replaylab.learners.dqn.as_published import DQNAsPublished
+    from replaylab.learners.dqn.learner import DQN
     from replaylab.learners.dqn.optimizers import SGD, Adam, RMSprop
-    from replaylab.learners.dqn.settings import DQN
     from replaylab.learners.metrics.metrics_table import Metrics
     from replaylab.learners.metrics.registry import Metric
-    from replaylab.learners.sb3.settings import SB3
+    from replaylab.learners.sb3.learner import SB3
     from replaylab.learners.tabular.temporal_difference import ExpectedSarsa, QLearning, Sarsa
     from replaylab.learners.training.checkpoint import Checkpoints
     from replaylab.learners.training.configuration import TrainingConfig
     from replaylab.learners.training.hooks import Callbacks
-    from replaylab.learners.training.loop import train
+    from replaylab.learners.training.train import train
 
 __all__ = [
     "DQN",
@@ -63,6 +64,7 @@ __all__ = [
     "ReplayedModel",
     "Sarsa",
     "SeedRun",
+    "SingleAgent",
     "Step",
     "Stream",
     "TapeRecorder",
@@ -83,19 +85,20 @@ _NAMES_OF = {
     "api.hooks": "EnvStep Hook TrainingRun",
     "api.protocols": "Agents Learner Policy Probe ProbedAgents PublishedAgents Step Update ValueAgents ValueUpdate",
     "api.random_streams": "Stream generator",
+    "api.single_agent": "SingleAgent",
     "api.tape_recorder": "TapeRecorder",
     "api.whole_algorithm": "ProbedModel ReplayedModel SeedRun TrainedModel WholeAlgorithm",
     "dqn.as_published": "DQNAsPublished",
     "dqn.optimizers": "Adam RMSprop SGD",
-    "dqn.settings": "DQN",
+    "dqn.learner": "DQN",
     "metrics.metrics_table": "Metrics",
     "metrics.registry": "Metric",
-    "sb3.settings": "SB3",
+    "sb3.learner": "SB3",
     "tabular.temporal_difference": "ExpectedSarsa QLearning Sarsa",
     "training.checkpoint": "Checkpoints",
     "training.configuration": "TrainingConfig",
     "training.hooks": "Callbacks",
-    "training.loop": "train",
+    "training.train": "train",
 }
 _HOME = {name: module for module, names in _NAMES_OF.items() for name in names.split()}
 
@@ -103,9 +106,9 @@ _HOME = {name: module for module, names in _NAMES_OF.items() for name in names.s
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = found
-    return found
+    attribute = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

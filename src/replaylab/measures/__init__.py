@@ -1,8 +1,8 @@
-"""Measures of a batch and of how a buffer is used: what a replay strategy did, beside how well it did.
+"""Measures of batches and of how a buffer is used, which show what a replay strategy does besides the return.
 
-Pure functions of arrays, on NumPy alone; leading axes (replicas) are kept. A sampler's *law*, or sampling distribution,
-is the probability P(i) with which one row of a batch is the stored step i, the same for each row; it adds up to 1 over
-the stored steps. `ReplayBuffer.probabilities` returns it.
+Pure functions of arrays that need only NumPy and preserve leading axes (replicas). A sampler's *distribution* is the
+probability P(i) that one row of a batch is the stored step i, the same for each row; it adds up to 1 over the stored
+steps. `ReplayBuffer.probabilities` returns it.
 """
 
 from replaylab.measures.buffer_usage import (
@@ -12,7 +12,8 @@ from replaylab.measures.buffer_usage import (
     gini,
     mean_age,
     never_replayed_share,
-    relative_entropy_of_law,
+    relative_entropy_of_distribution,
+    steps_to_end,
     td_errors,
     total_variance,
 )
@@ -43,10 +44,11 @@ __all__ = [
     "mean_age",
     "mmd2",
     "never_replayed_share",
-    "relative_entropy_of_law",
+    "relative_entropy_of_distribution",
     "row_correlation",
     "same_episode_share",
     "smallest_gap",
+    "steps_to_end",
     "td_errors",
     "total_variance",
     "whitened",

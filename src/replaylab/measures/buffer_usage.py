@@ -1,21 +1,22 @@
-"""How evenly a buffer is used, and how much a batch tells. Leading axes (replicas) are kept; ``N`` stored steps."""
+"""How evenly a buffer is used, and how informative a batch is. Leading axes (replicas) are kept; ``N`` stored steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from replaylab.arguments import checked, instance, reals, takes, whole
+from replaylab.arguments import WholeAxes, checked, instance, reals, takes, whole, wholes
 
 Floats = NDArray[np.float64]
 
 
 @takes(probability=reals("N"))
-def relative_entropy_of_law(probability: ArrayLike) -> Floats:
-    """Return the entropy of a sampler's law over log N, 1 where it is uniform: (..., N) to (...); N > 1."""
+def relative_entropy_of_distribution(probability: ArrayLike) -> Floats:
+    """Return the entropy of a sampler's distribution divided by log N, 1 if uniform: (..., N) to (...); N > 1."""
     p = np.asarray(probability, dtype=np.float64)
     logs = np.log(p, out=np.zeros_like(p), where=p > 0)
     return np.asarray(-(p * logs).sum(axis=-1) / np.log(p.shape[-1]))
@@ -34,6 +35,19 @@ def mean_age(probability: ArrayLike, age: ArrayLike) -> Floats:
     return np.asarray((np.asarray(probability, dtype=np.float64) * np.asarray(age)).sum(axis=-1))
 
 
+@takes(step=wholes("B"), end=WholeAxes(("M",), leading=False))
+def steps_to_end(step: ArrayLike, end: ArrayLike) -> NDArray[np.int64]:
+    """Return how many steps each is before the end of its episode, -1 if that has not ended: (..., B) to (..., B).
+
+    Args:
+        step: when each row was stored, as an id tells.
+        end: when the last step of each finished episode was, ascending, of one environment; at least one.
+    """
+    steps, ends = np.asarray(step, dtype=np.int64), np.asarray(end, dtype=np.int64)
+    place = np.searchsorted(ends, steps)
+    return np.asarray(np.append(ends, -1)[place] - np.where(place < len(ends), steps, 0))
+
+
 @takes(replay_count=reals("N"))
 def never_replayed_share(replay_count: ArrayLike) -> Floats:
     """Return the share of steps that were never drawn: (..., N) to (...)."""
@@ -44,7 +58,7 @@ def never_replayed_share(replay_count: ArrayLike) -> Floats:
 def gini(replay_count: ArrayLike) -> Floats:
     """Return the Gini coefficient of replay counts: 0 if all are equal, 1 - 1/N if one step has all draws.
 
-    G = sum over i of (2 i - N - 1) x_(i) / (N sum x), x_(i) sorted; 0 where nothing was drawn. (..., N) to (...).
+    G = sum over i of (2 i - N - 1) x_(i) / (N sum x), x_(i) sorted; 0 if nothing was drawn. (..., N) to (...).
     """
     x = np.sort(np.asarray(replay_count, dtype=np.float64), axis=-1)
     n = x.shape[-1]
@@ -57,7 +71,7 @@ def gini(replay_count: ArrayLike) -> Floats:
 def total_variance(vectors: Iterable[ArrayLike]) -> Floats:
     """Return the sum over P components of their unbiased variance over K vectors: K of shape (..., P), to (...).
 
-    One pass (Welford 1962), so that K large gradients need not lie in memory together; NaN for fewer than two.
+    One pass (Welford 1962), so that K large gradients need not be in memory together; NaN for fewer than two.
     """
     count, mean, square = 0, np.zeros(()), np.zeros(())
     for vector in vectors:
@@ -71,19 +85,20 @@ def total_variance(vectors: Iterable[ArrayLike]) -> Floats:
 
 @takes(drawn=reals("K", "P"), uniform=reals("L", "P"), batch_size=whole())
 def effective_batch_size(drawn: ArrayLike, uniform: ArrayLike, batch_size: int) -> Floats:
-    """Return how many independent uniform rows tell as much about the mean gradient as a batch does.
+    """Return how many independent uniform rows estimate the mean gradient as precisely as a batch does.
 
     batch_size * tr Var(mean gradient, uniform draws) / tr Var(mean gradient, the sampler's draws), at frozen weights,
-    both variances unbiased over K batches. Below batch_size where rows are alike, above where weights or strata help.
+    both variances unbiased over K batches. Below batch_size if rows are correlated, above if weights or strata reduce
+    the variance.
 
     Args:
         drawn: shape (..., K, P), mean gradients of K batches of the sampler, importance weights applied.
         uniform: shape (..., K', P), of batches of the same size drawn uniformly with replacement.
         batch_size: rows in a batch.
     """
-    ours, theirs = (total_variance(np.moveaxis(np.asarray(x), -2, 0)) for x in (drawn, uniform))
+    sampler_variance, uniform_variance = (total_variance(np.moveaxis(np.asarray(x), -2, 0)) for x in (drawn, uniform))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(batch_size * theirs / ours)
+        return np.asarray(batch_size * uniform_variance / sampler_variance)
 
 
 @dataclass(frozen=True)
@@ -95,10 +110,20 @@ class TdErrors:
     max: Floats
     std: Floats
     percentile: Floats
-    """Mean percentile in the buffer, 0 to 100: 50 where draws have nothing to do with TD errors."""
+    """Mean percentile in the buffer, 0 to 100: 50 if draws do not depend on TD errors."""
 
     gap: Floats
     """Mean of fresh minus stored: how stale priorities are."""
+
+
+def error_statistics(error: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return mean, median, maximum and standard deviation of absolute TD errors: (..., B) to (...) each."""
+    return {
+        "mean": error.mean(axis=-1),
+        "median": np.median(error, axis=-1),
+        "max": error.max(axis=-1),
+        "std": error.std(axis=-1),
+    }
 
 
 @takes(fresh=reals("B"), stored=reals("B"), buffer=reals("N"))
@@ -106,28 +131,25 @@ def td_errors(fresh: ArrayLike, stored: ArrayLike, buffer: ArrayLike) -> TdError
     """Return statistics of the drawn rows' absolute TD errors.
 
     Args:
-        fresh: shape (..., B), TD errors of the drawn rows by the learner as it is now; signs do not matter.
-        stored: shape (..., B), those the sampler drew by.
-        buffer: shape (..., N), fresh ones of all stored rows, or of a uniform sample of them.
+        fresh: shape (..., B), TD errors of the drawn rows by the current learner; signs do not matter.
+        stored: shape (..., B), the TD errors in the sampler's priorities.
+        buffer: shape (..., N), fresh TD errors of all stored rows, or of a uniform sample of them.
     """
-    ours, old, every = (np.abs(np.asarray(x, dtype=np.float64)) for x in (fresh, stored, buffer))
+    fresh_abs, stored_abs, buffer_abs = (np.abs(np.asarray(x, dtype=np.float64)) for x in (fresh, stored, buffer))
     return TdErrors(
-        mean=np.asarray(ours.mean(axis=-1)),
-        median=np.asarray(np.median(ours, axis=-1)),
-        max=np.asarray(ours.max(axis=-1)),
-        std=np.asarray(ours.std(axis=-1)),
-        percentile=_mean_percentile(ours, np.sort(every, axis=-1)),
-        gap=np.asarray((ours - old).mean(axis=-1)),
+        **{name: np.asarray(value) for name, value in error_statistics(fresh_abs).items()},
+        percentile=_mean_percentile(fresh_abs, np.sort(buffer_abs, axis=-1)),
+        gap=np.asarray((fresh_abs - stored_abs).mean(axis=-1)),
     )
 
 
 def _mean_percentile(values: Floats, ordered: Floats) -> Floats:
     """Return the mean share of `ordered` (..., N) below each of `values` (..., B), ties by half, in percent: (...)."""
     leading = np.broadcast_shapes(values.shape[:-1], ordered.shape[:-1])
-    ours = np.broadcast_to(values, (*leading, values.shape[-1])).reshape(-1, values.shape[-1])
-    every = np.broadcast_to(ordered, (*leading, ordered.shape[-1])).reshape(-1, ordered.shape[-1])
+    value_rows = np.broadcast_to(values, (*leading, values.shape[-1])).reshape(-1, values.shape[-1])
+    ordered_rows = np.broadcast_to(ordered, (*leading, ordered.shape[-1])).reshape(-1, ordered.shape[-1])
     ranks = [
         (np.searchsorted(y, x, "left") + np.searchsorted(y, x, "right")).mean()
-        for x, y in zip(ours, every, strict=True)
+        for x, y in zip(value_rows, ordered_rows, strict=True)
     ]
     return np.asarray(np.reshape(ranks, leading) * (50.0 / ordered.shape[-1]))

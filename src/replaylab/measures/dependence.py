@@ -22,10 +22,10 @@ def same_episode_share(episode: ArrayLike) -> Floats:
 
 @takes(step=wholes("B"))
 def smallest_gap(step: ArrayLike) -> NDArray[np.int64]:
-    """Return the smallest distance in steps between two rows, 0 where one is there twice: (..., B) to (...).
+    """Return the smallest distance in steps between two rows, 0 if a row is repeated: (..., B) to (...).
 
     Args:
-        step: when each row was stored, as an id tells.
+        step: when each row was stored, for example its id.
     """
     if np.shape(step)[-1] < 2:
         raise ShapeError(f"A gap needs two rows, but got shape {np.shape(step)}.")
@@ -34,7 +34,7 @@ def smallest_gap(step: ArrayLike) -> NDArray[np.int64]:
 
 
 @takes(id=wholes("B"))
-def duplicate_share(id: ArrayLike) -> Floats:  # noqa: A002 - the batch's own word
+def duplicate_share(id: ArrayLike) -> Floats:  # noqa: A002 - the name of the batch's column
     """Return the share of rows that repeat another of the same batch, 1 - distinct / B: (..., B) to (...)."""
     rows = np.sort(np.asarray(id), axis=-1)
     return np.asarray((np.diff(rows, axis=-1) == 0).sum(axis=-1) / rows.shape[-1])
@@ -42,11 +42,11 @@ def duplicate_share(id: ArrayLike) -> Floats:  # noqa: A002 - the batch's own wo
 
 @takes(values=reals("T"))
 def integrated_autocorrelation(values: ArrayLike) -> Floats:
-    """Return the integrated autocorrelation time of series, in their own steps: (..., T) to (...).
+    """Return the integrated autocorrelation time of series, in steps of the series: (..., T) to (...).
 
     tau = 1 + 2 sum over k of rho_k, rho by the 1/T autocovariance, summed while Gamma_m = rho_2m + rho_2m+1 stays
-    above 0 (Geyer 1992, https://doi.org/10.1214/ss/1177011137): T / tau independent values tell as much about the
-    mean. A constant series has tau = T.
+    above 0 (Geyer 1992, https://doi.org/10.1214/ss/1177011137): T / tau independent values estimate the mean as
+    precisely. A constant series has tau = T.
 
     Args:
         values: in the order they were used, for example rewards or TD errors of successive rows.
@@ -59,17 +59,17 @@ def integrated_autocorrelation(values: ArrayLike) -> Floats:
     constant = covariance[..., :1] <= 1e-14 * (x**2).sum(axis=-1, keepdims=True)
     rho = np.divide(covariance, covariance[..., :1], out=np.ones_like(covariance), where=~constant)
     pairs = rho[..., : length // 2 * 2].reshape(*rho.shape[:-1], -1, 2).sum(axis=-1)
-    kept = np.cumprod(pairs > 0, axis=-1)
-    tau = 2.0 * (pairs * kept).sum(axis=-1) - 1.0
+    summed = np.cumprod(pairs > 0, axis=-1)
+    tau = 2.0 * (pairs * summed).sum(axis=-1) - 1.0
     return np.asarray(np.where(constant[..., 0], float(length), tau))
 
 
 @takes(rows=reals("B", "D"), buffer=reals("N", "D", finite=True))
 def whitened(rows: ArrayLike, buffer: ArrayLike) -> Floats:
-    """Return rows in the buffer's own units: mean 0 and unit covariance over the buffer.
+    """Return rows whitened by the buffer: mean 0 and unit covariance over the buffer.
 
     z = (x - mean) E Lambda^(-1/2), by the eigenvectors of the buffer's covariance; directions in which the buffer does
-    not vary are left out by giving them 0.
+    not vary become 0.
 
     Args:
         rows: shape (..., B, D).
@@ -105,28 +105,28 @@ def mean_absolute_cosine(rows: ArrayLike) -> Floats:
     """Return the mean of |z_i . z_j| / (|z_i| |z_j|) over pairs of rows: (..., B, D) to (...); a row of 0 gives 0."""
     unit = _unit(np.asarray(rows, dtype=np.float64))
     count = unit.shape[-2]
-    every = np.abs(unit @ np.swapaxes(unit, -1, -2))
-    own = np.trace(every, axis1=-2, axis2=-1)
-    return np.asarray((every.sum(axis=(-2, -1)) - own) / (count * (count - 1)))
+    cosines = np.abs(unit @ np.swapaxes(unit, -1, -2))
+    diagonal = np.trace(cosines, axis1=-2, axis2=-1)
+    return np.asarray((cosines.sum(axis=(-2, -1)) - diagonal) / (count * (count - 1)))
 
 
 @takes(rows=reals("B", "D"), threshold=FRACTION)
-def legacy_correlated_pairs(rows: ArrayLike, threshold: float = 0.5) -> Floats:
+def legacy_correlated_pairs(rows: ArrayLike, threshold: float = 0.8) -> Floats:
     """Return how many pairs of rows have |Pearson correlation over their D features| > threshold: (..., B, D) to (...).
 
-    A measure of earlier work, kept to compare with; it says next to nothing of dependence. With D = 2 every correlation
-    is 1 or -1, so that every batch of 64 rows has 64 * 63 / 2 = 2016 such pairs; with D = 1 none is defined, which
-    counts as none. `row_correlation` mends it.
+    A measure of earlier work, for comparison; it hardly measures dependence. With D = 2 every correlation is 1 or -1,
+    so every batch of 64 rows has 64 * 63 / 2 = 2016 such pairs; with D = 1 no correlation is defined, and the result is
+    0. Use `row_correlation` instead.
 
     Args:
-        rows: observations in their own units.
-        threshold: in [0, 1).
+        rows: observations in their original units.
+        threshold: in [0, 1). Default: 0.8, as in that work, which counted only pairs of states.
     """
     x = np.asarray(rows, dtype=np.float64)
     unit = _unit(x - x.mean(axis=-1, keepdims=True))
     large = np.abs(unit @ np.swapaxes(unit, -1, -2)) > threshold
-    own = np.trace(large, axis1=-2, axis2=-1)
-    return np.asarray((large.sum(axis=(-2, -1)) - own) / 2)
+    diagonal = np.trace(large, axis1=-2, axis2=-1)
+    return np.asarray((large.sum(axis=(-2, -1)) - diagonal) / 2)
 
 
 def _unit(rows: Floats) -> Floats:

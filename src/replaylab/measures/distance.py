@@ -1,6 +1,6 @@
-"""How far a batch is from the buffer as a whole: two unbiased distances, 0 on average under uniform draws.
+"""Two unbiased distances between a batch and the complete buffer, 0 on average under uniform draws.
 
-Unbiased means that both may come out below 0. Shapes: batch (..., B, D), buffer (..., N, D), to (...).
+As they are unbiased, both can be below 0. Shapes: batch (..., B, D), buffer (..., N, D), to (...).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 def _distances(x: Floats, y: Floats) -> Floats:
     """Euclidean distances of all pairs: (..., B, D) and (..., N, D) to (..., B, N).
 
-    By |x|^2 + |y|^2 - 2 x.y, of rows around 0: memory for the result alone; equal rows may come out 1e-8 apart.
+    By |x|^2 + |y|^2 - 2 x.y of centred rows, which needs memory only for the result; equal rows may be 1e-8 apart.
     """
     middle = y.mean(axis=-2, keepdims=True)
     x, y = x - middle, y - middle
@@ -33,8 +33,8 @@ def _off_diagonal_mean(square: Floats) -> Floats:
 def energy_distance(batch: ArrayLike, buffer: ArrayLike) -> Floats:
     """Return the unbiased energy distance 2 E|x - y| - E|x - x'| - E|y - y'|, over distinct pairs.
 
-    Takes memory for B N + N^2 distances; give a uniform sample of a large buffer (Szekely & Rizzo 2013,
-    https://doi.org/10.1016/j.jspi.2013.03.018). In the unit of the features, so whiten them first.
+    It needs memory for B N + N^2 distances; pass a uniform sample of a large buffer (Szekely & Rizzo 2013,
+    https://doi.org/10.1016/j.jspi.2013.03.018). The distance is in the unit of the features, so whiten them first.
     """
     x, y = np.asarray(batch, dtype=np.float64), np.asarray(buffer, dtype=np.float64)
     across = _distances(x, y).mean(axis=(-2, -1))

@@ -1,7 +1,7 @@
-"""A figure as a page shows it: groups of panels of one width, which stand side by side or under each other.
+"""Figures for report pages: groups of panels of equal width, side by side or under each other.
 
-Every panel is a small matplotlib figure of its own with fixed margins, drawn once as SVG and once as pixels. The page
-sets the same panels three, two or one in a row, as wide as the screen is; the files beside it get them on one sheet.
+Every panel is a separate small matplotlib figure with fixed margins, drawn once as SVG and once as pixels. The page
+shows three, two or one of them in a row, depending on the width of the screen; image files have them on one sheet.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ SMALL, MEDIUM, WIDE = 242, 372, 760
 """Widths of panels, in CSS pixels: three, two and one in a row."""
 
 GAP = 16
-"""Between panels, in CSS pixels."""
+"""Gap between panels, in CSS pixels."""
 
 Key = tuple[str, LineStyle]
-"""An entry of a legend."""
+"""An entry of a legend: its text and style."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: what a screen reader calls it, and its figure, one unit of whose size is one CSS pixel."""
+    """One panel: its title, for screen readers, and its figure, with 1/72 inch for each CSS pixel."""
 
     title: str
     figure: Figure
@@ -45,18 +45,17 @@ class Panel:
     @cached_property
     def size(self) -> tuple[int, int]:
         """Width and height in CSS pixels."""
-        width, height = (round(float(side) * 72) for side in self.figure.get_size_inches())
-        return width, height
+        return svg.size_of(self.figure)
 
     @cached_property
     def body(self) -> str:
-        """The inside of its SVG, with the colours of a light page."""
+        """Content of its SVG element, with the colours of a light page."""
         return svg.body(self.figure)
 
 
 @dataclass(frozen=True)
 class PanelGroup:
-    """Panels that belong together, under one heading: an environment's, for instance."""
+    """Panels under one heading, for example those of an environment."""
 
     title: str
     panels: Sequence[Panel]
@@ -64,12 +63,12 @@ class PanelGroup:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A whole figure."""
+    """A complete figure: groups of panels, a legend and a text on the axes."""
 
     groups: Sequence[PanelGroup]
     legend: Sequence[Key] = ()
     axes: str = ""
-    """What the axes of all panels are, where it does not stand at each."""
+    """Description of the axes of all panels, if the panels have no labels."""
 
     @property
     def width(self) -> int:
@@ -78,13 +77,13 @@ class Drawing:
 
     @cached_property
     def sheet(self) -> Sheet:
-        """All of it on one sheet, for the files beside the page."""
+        """The complete figure on one sheet, for image files."""
         return _sheet(self)
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Panels, headings and legend, each with its place (left, top) in CSS pixels."""
+    """Panels, headings and legend, each with its position (left, top) in CSS pixels."""
 
     parts: Sequence[tuple[tuple[int, int], Panel]]
     size: tuple[int, int]
@@ -134,7 +133,7 @@ def new_panel(
 ) -> tuple[Figure, Axes]:
     """Return a figure with one pair of axes inside fixed margins, all in CSS pixels.
 
-    Fixed margins cost nothing; finding them out by drawing all text first takes longer than drawing.
+    Fixed margins are free; measuring all text to find them takes longer than drawing.
     """
     figure = Figure(figsize=(width / 72, height / 72))
     axes = figure.add_axes((left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height))
@@ -143,28 +142,19 @@ def new_panel(
 
 
 def write(
-    figure: Figure, text: str, x: float, y: float, *, color: str, size: float = 11.5, turned: bool = False
+    figure: Figure, text: str, x: float, y: float, *, color: str, size: float = 11.5, right: bool = False
 ) -> None:
-    """Write a line into a figure, from ``(x, y)`` on, in CSS pixels from its top left."""
+    """Write a line into a figure that begins, or with `right` ends, at ``(x, y)``, in CSS pixels from its top left."""
     width, height = figure.get_size_inches() * 72
-    figure.text(
-        x / width,
-        1 - y / height,
-        text,
-        color=color,
-        size=size,
-        ha="center" if turned else "left",
-        va="center" if turned else "baseline",
-        rotation=90 if turned else 0,
-    )
+    figure.text(x / width, 1 - y / height, text, color=color, size=size, ha="right" if right else "left")
 
 
 def shortened(text: str, room: float, size: float = 11.5) -> str:
-    """Return as much of a text as a room, in CSS pixels, surely holds: its beginning and its end."""
+    """Return a text that fits into a width in CSS pixels: unchanged, or its beginning, "…" and its end."""
     most = max(int(room / (0.55 * size)), 3)
     if len(text) <= most:
         return text
-    end = (most - 1) // 2  # where names that are crossed differ
+    end = (most - 1) // 2  # names of factorial cells differ at their ends
     return f"{text[: most - 1 - end]}…{text[-end:]}"
 
 

@@ -1,6 +1,6 @@
-"""Heat maps of grids: painted cells, the number in each, letters and hatching, and a scale below.
+"""Heat maps of grids: painted cells with numbers, letters and hatching, and a colour scale below.
 
-Colours of cells are the same on a light and on a dark page, so what is written into a painted cell is, too.
+Cells have the same colours on light and dark pages, and so has the text in a painted cell.
 """
 
 from __future__ import annotations
@@ -24,18 +24,26 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 SEQUENTIAL = LinearSegmentedColormap.from_list("sequential", ["#eef5fa", "#8fc3e4", "#0a70ad", "#00304d"])
-"""Light to dark in one hue: order is seen by readers of any colour vision, and in print without colour."""
+"""Light to dark in one hue: the order is visible with any colour vision, and in print without colour."""
 
 DIVERGING = LinearSegmentedColormap.from_list(
     "diverging", ["#8a3c00", "#d86a14", "#f6c39b", "#f3f3f1", "#a9d0ea", "#1f83bd", "#00496f"]
 )
-"""Orange below 0, blue above: readers of any colour vision tell them apart."""
+"""Orange below 0, blue above: distinguishable with any colour vision."""
 
 DARK_INK, LIGHT_INK = "#0b0d10", "#ffffff"
-"""On light and on dark cells, whatever colours the page has."""
+"""Text colours on light and on dark cells, independent of the page's colours."""
+
+_HATCH = np.array(
+    [
+        *([(0, end), (end, 0), (np.nan, np.nan)] for end in (1 / 3, 2 / 3, 1)),
+        *([(start, 1), (1, start), (np.nan, np.nan)] for start in (1 / 3, 2 / 3)),
+    ]
+).reshape(-1, 2)
+"""Lines across a cell, from its lower left to its upper right, each followed by a gap."""
 
 _STRIPES = 36
-"""Of the colours in a scale."""
+"""Number of stripes in a colour scale."""
 
 
 def paint_cells(
@@ -48,14 +56,14 @@ def paint_cells(
     closed: Collection[int],
     size: float = 11.0,
 ) -> None:
-    """Paint cells; those without a value are left as paper, with a thin border; closed ones are hatched.
+    """Paint cells; those without a value are left blank with a thin border, and hatched if closed.
 
     Args:
         axes: what to paint on.
         values: shape (rows, columns); NaN has no value.
-        norm: where a value stands among the colours.
+        norm: maps values to [0, 1], the range of the colours.
         colours: from low to high.
-        labels: letters, by cell, numbered row by row.
+        labels: letters by cell; cells are numbered row by row.
         closed: cells that cannot be entered or left.
         size: of the letters.
     """
@@ -64,11 +72,9 @@ def paint_cells(
         np.ma.masked_invalid(values), cmap=colours, norm=norm, edgecolors=palette.RULE, linewidth=0.8, snap=True
     )
     flat = values.ravel()
-    for cell in closed:
-        if np.isnan(flat[cell]) and cell not in labels:
-            row, column = divmod(cell, columns)
-            box = Rectangle((column, row), 1, 1, facecolor="none", edgecolor="#9aa2ab", hatch="///", linewidth=0)
-            axes.add_patch(box)
+    hatched = [divmod(cell, columns) for cell in closed if np.isnan(flat[cell]) and cell not in labels]
+    for row, column in hatched:
+        axes.plot(*np.add(_HATCH, (column, row)).T, color="#9aa2ab", linewidth=1)
     for cell, letter in labels.items():
         row, column = divmod(cell, columns)
         ink = ink_on(flat[cell], norm, colours)
@@ -108,7 +114,7 @@ def write_numbers(
 
 
 def frame_cells(axes: Axes, cells: NDArray[np.intp], values: Floats, norm: Normalize, colours: Colormap) -> None:
-    """Draw a frame inside each of the cells, to single them out."""
+    """Draw a frame inside each of the cells, to highlight them."""
     for cell in cells.tolist():
         row, column = divmod(cell, values.shape[1])
         ink = ink_on(float(values.ravel()[cell]), norm, colours)
@@ -123,13 +129,13 @@ def scale_below(
     """Draw the colours from low to high as a strip, with numbers below it.
 
     Args:
-        axes: the strip's own.
+        axes: for the strip only.
         norm: of the map.
         colours: of the map.
         ticks: values with a number.
-        text: of a value.
+        text: returns the text of a value.
     """
-    for i in range(_STRIPES):  # each until the end, so that no paper shines through between two
+    for i in range(_STRIPES):  # each extends to the right end, so that no gaps are visible between two
         left = i / _STRIPES
         axes.add_patch(Rectangle((left, 0), 1 - left, 1, color=colours((i + 0.5) / _STRIPES), lw=0))
     for value in ticks:
@@ -141,9 +147,9 @@ def scale_below(
 
 
 def ink_on(value: float, norm: Normalize, colours: Colormap) -> str:
-    """Return dark ink on light cells, light ink on dark ones, the page's own on cells without colour."""
+    """Return the text colour for a cell: dark on light cells, light on dark ones, the page's on blank cells."""
     if np.isnan(value) or (isinstance(norm, LogNorm) and value <= 0):
         return palette.INK
     red, green, blue = (((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colours(norm(value))))
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return DARK_INK if luminance > 0.19 else LIGHT_INK  # where WCAG's contrast with the two is about equal
+    return DARK_INK if luminance > 0.19 else LIGHT_INK  # at 0.19 both have about the same WCAG contrast

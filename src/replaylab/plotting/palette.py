@@ -1,17 +1,20 @@
-"""Colours of strategies: the same in every figure, distinguishable for colour-blind readers, in light and in dark.
+"""Colours of strategies: the same in every figure, distinguishable for colour-blind readers, for light and dark pages.
 
 The hues are those of Okabe & Ito (https://jfly.uni-koeln.de/color/), with lighter steps of the same hue on a
-dark page. The baseline is a neutral grey. Beyond six other strategies hues repeat with another line style.
+dark page. A strategy has the same colour in every report, by its name or kind (`FIXED`): learning without replay is
+grey, uniform replay blue, prioritized replay orange, and so on. Other strategies get a colour that depends on their
+name. If a figure has more strategies than colours, colours repeat with another line style. The baseline is dashed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+from zlib import crc32
 
 INK, MUTED, RULE, PAPER = "#1b1f24", "#626a73", "#d9dde2", "#fefefe"
-"""Text, secondary text, grid lines, page, as drawn into figures; on a page they become CSS variables."""
+"""Colours of text, secondary text, grid lines and page in figures; on a page they become CSS variables."""
 
 BASELINE = ("#4f5861", "#b9c1ca")
 HUES = (
@@ -25,9 +28,13 @@ HUES = (
 """(light, dark) pairs; some are a step darker than the originals so that thin lines stay visible."""
 
 DashPattern = Literal["-", "--", ":", "-."] | tuple[float, tuple[float, ...]]
-"""As matplotlib takes it: by sign, or an offset with lengths of dashes and gaps."""
+"""A line style of matplotlib: a sign, or an offset with lengths of dashes and gaps."""
 
 LINES: tuple[DashPattern, ...] = ("-", "--", ":", "-.", (0.0, (8.0, 2.0, 1.5, 2.0, 1.5, 2.0)), (0.0, (2.0, 4.0)))
+
+
+_PATTERNS = tuple(pattern for pattern in LINES if pattern != "--")
+"""Line styles of strategies that share a colour; dashes belong to the baseline."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +48,63 @@ class LineStyle:
     """Name of the CSS variable that carries its colour on a page."""
 
     series: str = ""
-    """Class of all that is drawn of it on a page, by which a click on its legend hides it; empty: nothing does."""
+    """CSS class of everything drawn of it on a page, so that a click on the legend can hide it; empty: no class."""
+
+    title: str = ""
+    """What legends and panels call it."""
 
 
-def line_styles(strategies: Sequence[str], baseline: str) -> dict[str, LineStyle]:
-    """Return the look of each strategy, by the order in the study file."""
-    others = [s for s in strategies if s != baseline]
-    chosen = {baseline: LineStyle(*BASELINE, "--", "--baseline", "s0")}
-    for i, strategy in enumerate(others):
-        hue = HUES[i % len(HUES)]
-        dashes = LINES[i // len(HUES) % len(LINES)]
-        chosen[strategy] = LineStyle(*hue, dashes, f"--hue-{i % len(HUES)}", f"s{i + 1}")
-    return chosen
+COLORS = {"--baseline": BASELINE, **{f"--hue-{i}": hue for i, hue in enumerate(HUES)}}
+"""(light, dark) pairs of strategies, by the names of their CSS variables on a page."""
+
+FIXED = {
+    "none": "--baseline",
+    "online": "--baseline",
+    "queue": "--baseline",
+    "uniform": "--hue-0",
+    "prioritized": "--hue-1",
+    "combined": "--hue-2",
+    "rank_based": "--hue-3",
+    "hindsight": "--hue-4",
+    "lap": "--hue-5",
+}
+"""Colours of strategies by name, or by kind if the name is not here."""
+
+_FREE = tuple(COLORS)[1:] + tuple(COLORS)[:1]
+"""Colours in the order in which other strategies look for one; grey last."""
+
+
+def line_styles(
+    strategies: Sequence[str],
+    baseline: str,
+    *,
+    kinds: Mapping[str, str] | None = None,
+    titles: Mapping[str, str] | None = None,
+) -> dict[str, LineStyle]:
+    """Return the look of each strategy.
+
+    Args:
+        strategies: names.
+        baseline: which of them is dashed.
+        kinds: types of strategies, such as "uniform", by name.
+        titles: what legends call them, by name.
+    """
+    uses = dict.fromkeys(COLORS, 0)
+    chosen: dict[str, str] = {}
+    preferred = {s: FIXED.get(s) or FIXED.get((kinds or {}).get(s, ""), "") for s in strategies}
+    for strategy in sorted(strategies, key=lambda s: (s not in FIXED, not preferred[s])):  # the known ones first
+        start = _FREE.index(preferred[strategy]) if preferred[strategy] else crc32(strategy.encode()) % len(HUES)
+        order = [*_FREE[start:], *_FREE[:start]]
+        chosen[strategy] = min(order, key=lambda variable: uses[variable])
+        uses[chosen[strategy]] += 1
+    patterns = {variable: iter(_PATTERNS * len(strategies)) for variable in COLORS}
+    styles = {}
+    for i, strategy in enumerate(sorted(strategies, key=lambda s: s != baseline)):
+        variable = chosen[strategy]
+        dashes = "--" if strategy == baseline else next(patterns[variable])
+        title = (titles or {}).get(strategy, strategy)
+        styles[strategy] = LineStyle(*COLORS[variable], dashes, variable, f"s{i}", title)
+    return styles
 
 
 def variables() -> dict[str, tuple[str, str]]:
@@ -62,6 +114,5 @@ def variables() -> dict[str, tuple[str, str]]:
         "--muted": (MUTED, "#a2abb5"),
         "--rule": (RULE, "#363c44"),
         "--paper": (PAPER, "#15181c"),
-        "--baseline": BASELINE,
-        **{f"--hue-{i}": hue for i, hue in enumerate(HUES)},
+        **COLORS,
     }

@@ -1,4 +1,4 @@
-"""The numbers behind the curves of panels, for a page that tells them to whoever points at a curve."""
+"""The numbers of the curves of panels, which a page shows when the reader points at a curve."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DIGITS = 5
-"""Digits of a number on the page, of the span of its axis; the CSV file has all of them."""
+"""Significant digits on the page, relative to the span of the axis; the CSV file has all digits."""
 
 _MOST_DIGITS = 12
 
 
 @dataclass(frozen=True)
 class ReadoutCurve:
-    """A curve with its interval: its name, the class of what is drawn of it, and its numbers."""
+    """A curve with its interval: its name, its CSS class, and its numbers."""
 
     name: str
     series: str
@@ -37,16 +37,16 @@ class ReadoutCurve:
 
 @dataclass(frozen=True)
 class Readout:
-    """Where the axes of a panel are, in CSS pixels from its top left; their limits; and the curves."""
+    """The box of a panel's axes, in CSS pixels from the panel's top left, their limits, and the curves."""
 
     box: tuple[float, float, float, float]
     """Left, top, right, bottom."""
 
     limits: tuple[float, float, float, float]
-    """The values there: left, right, bottom, top."""
+    """Axis values at the edges: left, right, bottom, top."""
 
     across: str
-    """What is across."""
+    """Name of the horizontal axis."""
 
     curves: Sequence[ReadoutCurve]
 
@@ -60,16 +60,16 @@ def readout(axes: Axes, across: str, curves: Sequence[ReadoutCurve]) -> Readout:
 
 
 def to_json(panels: Sequence[Readout | None]) -> str:
-    """Return the readouts of a figure's panels as JSON that may stand in a page's script element.
+    """Return the readouts of a figure's panels as JSON that can be embedded in a page's script element.
 
-    Its ``x`` holds each horizontal grid once. Of its ``panels`` some are null; others have ``box``, ``limits``,
-    ``across`` and ``curves``, each ``[name, series, variable, number of its x, estimates, lows, highs]``.
+    ``x`` holds each horizontal grid once. Each of ``panels`` is null or has ``box``, ``limits``, ``across`` and
+    ``curves``, each ``[name, series, variable, index of its x, estimates, lows, highs]``.
     """
     grids: dict[bytes, tuple[int, list[Any]]] = {}
-    found = []
+    texts = []
     for panel in panels:
         if panel is None:
-            found.append("null")
+            texts.append("null")
             continue
         curves, digits = [], _digits(*panel.limits[2:])
         for curve in panel.curves:
@@ -79,9 +79,9 @@ def to_json(panels: Sequence[Readout | None]) -> str:
             curves.append(f"[{name},{series},{variable},{number},{sides}]")
         limits = _numbers(panel.limits, _MOST_DIGITS)
         places = f'"box":{_numbers(panel.box)},"limits":{limits},"across":{_text(panel.across)}'
-        found.append(f'{{{places},"curves":[{",".join(curves)}]}}')
+        texts.append(f'{{{places},"curves":[{",".join(curves)}]}}')
     grids_text = ",".join(_numbers(values, _MOST_DIGITS) for _, values in grids.values())
-    return f'{{"x":[{grids_text}],"panels":[{",".join(found)}]}}'
+    return f'{{"x":[{grids_text}],"panels":[{",".join(texts)}]}}'
 
 
 def _numbers(values: Sequence[float], digits: int = _DIGITS) -> str:

@@ -7,12 +7,12 @@ from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.collect.recorder import ReplayRecorder
 from replaylab.replay.collect.step_writer import StepWriter
 from replaylab.replay.collect.streaming import ReplayStream
-from replaylab.replay.data.batch import Batch, release_batch_memory
+from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import Field
-from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule, as_schedule, scheduled
+from replaylab.replay.data.progress import Progress
+from replaylab.replay.data.schedules import Constant, Exponential, Linear, Schedule, Schedules, as_schedule, scheduled
 from replaylab.replay.data.seeding import ReplayStreamKey, Seed
-from replaylab.replay.introspection.introspective import LawTotals
-from replaylab.replay.introspection.stats import ReplayStats
+from replaylab.replay.introspection import ReplayStats, SamplingTotals
 from replaylab.replay.mixed import MixedReplay
 from replaylab.replay.priorities import Priorities
 from replaylab.replay.protocols import (
@@ -24,8 +24,9 @@ from replaylab.replay.protocols import (
     StackedInputReplay,
     require,
 )
-from replaylab.replay.samplers.correlated import Blocks, Sticky
-from replaylab.replay.samplers.custom.sampler import CustomSampler, Oracle, TopScores, View
+from replaylab.replay.samplers.correlated import Blocks, EpisodeEnds, Sticky
+from replaylab.replay.samplers.custom.sampler import CustomSampler, Oracle, TopScores
+from replaylab.replay.samplers.custom.view import View
 from replaylab.replay.samplers.laber import LaBER
 from replaylab.replay.samplers.mixture import Mixture
 from replaylab.replay.samplers.online import Online, Queue, SlidingWindow
@@ -36,28 +37,35 @@ from replaylab.replay.samplers.recency import Geometric, Recency
 from replaylab.replay.samplers.reverse_sweep import ReverseSweep
 from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
 from replaylab.replay.samplers.shuffled_epochs import ShuffledEpochs
-from replaylab.replay.samplers.tape import Tape
-from replaylab.replay.samplers.tape_file import TapeWriter
+from replaylab.replay.samplers.tapes.by_steps_to_end import ByStepsToEnd
+from replaylab.replay.samplers.tapes.tape import Tape
+from replaylab.replay.samplers.tapes.tape_file import TapeWriter
 from replaylab.replay.samplers.uniform import Combined, Uniform
-from replaylab.replay.storage.mapped import MappedStorage, MemoryMap, SharedMemory
-from replaylab.replay.storage.retention import Assigned, Fifo, Reservoir, Retention
-from replaylab.replay.storage.storage import Handle, Storage
-from replaylab.replay.transforms.frame_stack import FrameStack
-from replaylab.replay.transforms.hindsight import Hindsight
-from replaylab.replay.transforms.n_step import NStep
-from replaylab.replay.transforms.sequence import Sequence
-from replaylab.replay.transforms.transform import Transform
+from replaylab.replay.storage import (
+    Assigned,
+    Fifo,
+    Handle,
+    MappedStorage,
+    MemoryMap,
+    Reservoir,
+    Retention,
+    SharedMemory,
+    Storage,
+)
+from replaylab.replay.transforms import FrameStack, Hindsight, NStep, Sequence, Transform
 
 __all__ = [
     "AntiPrioritized",
     "Assigned",
     "Batch",
     "Blocks",
+    "ByStepsToEnd",
     "Combined",
     "Constant",
     "CustomSampler",
     "Dispersed",
     "DivisibleReplay",
+    "EpisodeEnds",
     "Exponential",
     "FeedbackKind",
     "Field",
@@ -70,7 +78,6 @@ __all__ = [
     "InspectableReplay",
     "LAP",
     "LaBER",
-    "LawTotals",
     "Linear",
     "MappedStorage",
     "MemoryMap",
@@ -82,6 +89,7 @@ __all__ = [
     "Permuted",
     "Priorities",
     "Prioritized",
+    "Progress",
     "Queue",
     "RankBased",
     "ReLo",
@@ -98,7 +106,9 @@ __all__ = [
     "ReverseSweep",
     "Sampler",
     "SamplerReplay",
+    "SamplingTotals",
     "Schedule",
+    "Schedules",
     "Seed",
     "Sequence",
     "SharedMemory",
@@ -115,7 +125,6 @@ __all__ = [
     "Uniform",
     "View",
     "as_schedule",
-    "release_batch_memory",
     "require",
     "scheduled",
 ]

@@ -1,47 +1,35 @@
 """The replay buffer: what a training loop adds to and samples from."""
 
-from collections.abc import Callable, Generator, Mapping
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from collections.abc import Sequence as ListOf
-from contextlib import nullcontext
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import LARGEST_AXIS, checked, flag, mapping
-from replaylab.errors import ConfigError, FieldError
+from replaylab.replay import episodes as by_episode
+from replaylab.replay import introspection, persistence
 from replaylab.replay import prefetch as ahead
 from replaylab.replay.buffer_config import BufferConfig
-from replaylab.replay.buffer_layout import BufferLayout
-from replaylab.replay.data import seeding
-from replaylab.replay.data.arrays import checked_progress, ids_array, positive, values_array
-from replaylab.replay.data.batch import Batch, copy_batch, delivery
-from replaylab.replay.data.fields import Tree, flatten
-from replaylab.replay.data.memory import check_batch_memory
-from replaylab.replay.episodes import Episodic
-from replaylab.replay.introspection import display as show
-from replaylab.replay.introspection.stats import ReplayStats, replay_counts, stats_of, stored_ids
-from replaylab.replay.samplers.custom.sampler import CustomSampler
-from replaylab.replay.samplers.custom.state import CustomState, flags_of
-from replaylab.replay.samplers.laber import LaBER, Rescorer
+from replaylab.replay.common_members import CommonMembers
+from replaylab.replay.data.batch import Batch
+from replaylab.replay.data.seeding import Seed
 from replaylab.replay.samplers.sampler import Sampler
-from replaylab.replay.samplers.tape import Tape, TapePlayer
-from replaylab.replay.samplers.uniform import Uniform
-from replaylab.replay.spaces import autoreset_of_env, fields_of_env, single_frames
-from replaylab.replay.storage.retention import Fifo, Retention
-from replaylab.replay.storage.storage import Storage
-from replaylab.replay.transforms.frame_stack import FrameStack
-from replaylab.replay.transforms.transform import Transform
+from replaylab.replay.spaces import options_for_env
+from replaylab.replay.storage import Handle, Retention, Storage
+from replaylab.replay.transforms import Transform
 
 
-class ReplayBuffer(Episodic):
-    """Stores steps, draws batches of them by an exactly known law, and takes the learner's feedback.
+class ReplayBuffer(CommonMembers):
+    """Stores steps, draws batches from an exactly known sampling distribution, and takes the learner's feedback.
 
     Every stored step gets a number, its ``id``, that is never reused; when more than `capacity` are stored
     the oldest is dropped. Leading axes of every array are replicas R, time steps T, environments E, in this
-    order, each present only where declared (R: `replicas`, E: `num_envs`) or called for (T: `extend`).
-    All methods may be called from several threads at once.
+    order; each is present only if declared (R: `replicas`, E: `num_envs`) or required by the call (T: `extend`).
+    All methods may be called from several threads at once, and from signal handlers and callbacks (`distribution`,
+    `weights`, `score`). After a fork the child finds every buffer between two calls. A buffer that draws in Python (a
+    custom sampler, `LaBER`, `Tape`) raises `ConfigError` there if another thread was drawing from it.
 
     Args:
         capacity: C, how many steps are kept, in each replica.
@@ -51,24 +39,26 @@ class ReplayBuffer(Episodic):
             served by one call; None: no R axis.
         sampler: What to draw.
         transforms: What a drawn step becomes: `NStep`, `FrameStack`, `Hindsight`, `Sequence`, in any combination.
-        next_obs: "stored", or "derived": what is given for the field ``next_obs`` is not stored twice but found in
-            the row that follows, or, where that is another one, in a row of its own. Half the memory, the same
-            batches.
+        next_obs: "stored", or "derived": ``next_obs`` is read from the row of the environment's next step; only an
+            episode's last one is stored in a separate row. Half the memory, equal batches.
         retention: What is kept: `Fifo` (default) or `Reservoir`.
-        storage: Where the rows lie: None (default): in this process's memory; a `SharedMemory` or a `MemoryMap`.
+        storage: Where the rows are stored: None (default): in this process's memory; a `SharedMemory` or a `MemoryMap`.
         autoreset: How the environments reset: "next_step", "same_step", "disabled" or a Gymnasium
             `AutoresetMode`; see `add`. None: every step given is a true transition.
         count_replays: Whether to count how often each step is drawn, for `stats`: it costs four bytes a step and
             one cache miss per drawn row.
         min_size: Steps that must be stored (in each replica) before a batch is drawn; until then `sample` raises
             `EmptyBufferError`.
+        episodes: What ends an episode: "flags": a step whose ``terminated`` or ``truncated`` is set, and
+            `end_episode`; transforms then need one of these fields. "manual": a buffer with transforms may lack both
+            fields; you call `end_episode` wherever an episode ends.
         seed: Seed of the buffer's own random stream; with `replicas` also one seed for each, and replica r
             then draws exactly as a single buffer of that seed. None: fresh entropy.
 
     Raises:
         FieldError, ConfigError: An argument is out of its range.
         OverSizeError: The buffer would not fit into this machine's memory.
-        StorageError: `storage` cannot be made, or what is there was declared otherwise.
+        StorageError: `storage` cannot be created, or holds rows of another declaration.
 
     Example:
         >>> import numpy as np
@@ -83,21 +73,22 @@ class ReplayBuffer(Episodic):
     def __init__(
         self,
         capacity: int,
-        fields: Mapping[str, Tree],
+        fields: Mapping[str, Any],
         *,
         num_envs: int | None = None,
         replicas: int | None = None,
-        sampler: Sampler = Uniform(),  # noqa: B008 - frozen
+        sampler: Sampler = BufferConfig.sampler,
         transforms: ListOf[Transform] = (),
         next_obs: Literal["stored", "derived"] = "stored",
-        retention: Retention = Fifo(),  # noqa: B008
+        retention: Retention = BufferConfig.retention,
         storage: Storage | None = None,
         autoreset: Any = None,
         count_replays: bool = False,
         min_size: int = 1,
-        seed: seeding.Seed = None,
+        episodes: Literal["flags", "manual"] = "flags",
+        seed: Seed = None,
     ) -> None:
-        self._config = BufferConfig(
+        config = BufferConfig(
             capacity,
             fields,
             num_envs=num_envs,
@@ -110,28 +101,17 @@ class ReplayBuffer(Episodic):
             autoreset=autoreset,
             count_replays=count_replays,
             min_size=min_size,
+            episodes=episodes,
         )
-        self._layout = BufferLayout(self._config)
-        self._core = self._layout.make_core(seed)
-        self._saved: dict[Path, str] = {}  # folder → token of the snapshot there that this buffer equals or grew from
-        self._custom: CustomState | None = None
-        if isinstance(self.sampler, CustomSampler):
-            generators = seeding.sampling_generators(seed, replicas)
-            stride = self._layout.sequence.length - self._layout.sequence.overlap if self._layout.sequence else None
-            self._custom = CustomState(self._core, self.sampler, generators, self.capacity, num_envs or 1, stride)
-        self._rescorer: Rescorer | None = None
-        if isinstance(self.sampler, LaBER):
-            generators = seeding.sampling_generators(seed, replicas, seeding.ReplayStreamKey.RESCORING)
-            self._rescorer = Rescorer(self._core, self.sampler, generators)
-        self._player: TapePlayer | None = None
-        if isinstance(self.sampler, Tape):
-            generators = seeding.sampling_generators(seed, replicas)
-            self._player = TapePlayer(self._core, self.sampler, generators, replicas or 1)
-        # The same methods without a Python frame and its keyword dict, which are most of what they cost.
-        if self._layout.plain and type(self).add is ReplayBuffer.add:
-            self.__dict__["add"] = self._core.add_step
-        if self._layout.plain and type(self).extend is ReplayBuffer.extend:
-            self.__dict__["extend"] = self._core.extend_steps
+        self._make(config, seed)
+        self._call_core()
+
+    def _call_core(self) -> None:
+        """Replace `add` and `extend` by the core's methods, without a Python frame, if they do the same."""
+        if self._parts.stores_in_core:
+            for name, call in (("add", self._parts.core.add_step), ("extend", self._parts.core.extend_steps)):
+                if getattr(type(self), name) is getattr(ReplayBuffer, name):
+                    vars(self)[name] = call
 
     @classmethod
     def for_env(
@@ -140,7 +120,7 @@ class ReplayBuffer(Episodic):
         capacity: int,
         *,
         replicas: int | None = None,
-        extra_fields: Mapping[str, Tree] | None = None,
+        extra_fields: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> "ReplayBuffer":
         """Return a buffer for the transitions of a Gymnasium environment or vector environment.
@@ -152,23 +132,84 @@ class ReplayBuffer(Episodic):
         ``FrameStack(stacked_input=True)`` its fields are declared as single frames of the space's stacks.
 
         Raises:
-            FieldError: A space has no fixed size, or none of stacks.
+            FieldError: A space has no fixed size, or does not hold stacks for ``stacked_input=True``.
             ConfigError: The autoreset mode is not declared, or `replicas` does not divide the number of
                 sub-environments.
         """
-        num_envs: int | None = getattr(env, "num_envs", None)
-        if replicas is not None:
-            total = num_envs or 1
-            if total % positive("replicas", replicas):
-                raise ConfigError(f"`replicas` must divide the {total} sub-environments, but got {replicas}")
-            num_envs = None if total == replicas else total // replicas
-        fields = {**fields_of_env(env), **checked("extra_fields", extra_fields or {}, mapping)}
-        transforms = options.get("transforms", ())
-        for one in transforms if isinstance(transforms, ListOf) else ():  # else it is refused below
-            if isinstance(one, FrameStack) and one.stacked_input:
-                fields = single_frames(fields, one)
-        options = {"autoreset": autoreset_of_env(env)} | options
-        return cls(capacity, fields, num_envs=num_envs, replicas=replicas, **options)
+        return cls(capacity, **options_for_env(env, replicas, extra_fields, options))
+
+    @classmethod
+    def from_episodes(
+        cls,
+        episodes: Iterable[Mapping[str, Any]],
+        capacity: int | None = None,
+        *,
+        fields: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Return a buffer that holds these episodes.
+
+        Args:
+            episodes: Mappings of the arguments of `extend_episode`.
+            capacity: C. None: the steps of all episodes, which are then in memory twice while they are stored.
+            fields: The fields of a step. None: those of the first episode, in its dtypes; but with transforms floating
+                rewards become float32, as `NStep` and others need them.
+            **options: The constructor's; ``next_obs`` is "derived" unless it is given, or a storage or a `Reservoir`,
+                which need it "stored".
+
+        Raises:
+            ConfigError: There is no episode.
+            FieldError, ShapeError, DtypeError: An episode does not fit the first one, or `fields`.
+
+        Example:
+            >>> import numpy as np
+            >>> from replaylab import ReplayBuffer
+            >>> episode = {"obs": np.arange(4.0), "action": np.zeros(3, int), "reward": np.ones(3), "terminated": True}
+            >>> buffer = ReplayBuffer.from_episodes([episode, episode], seed=0)
+            >>> len(buffer), buffer.get([2])["next_obs"].tolist()
+            (6, [3.0])
+        """
+        options, coming = by_episode.options_for_episodes(episodes, capacity, fields, options)
+        buffer = cls(**options)
+        for episode in coming:
+            buffer.extend_episode(**episode)
+        return buffer
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields as declared."""
+        return dict(self._parts.config.fields)
+
+    @property
+    def replicas(self) -> int | None:
+        """R, or None without a replica axis."""
+        return self._parts.config.replicas
+
+    @property
+    def transforms(self) -> tuple[Transform, ...]:
+        """The transforms that turn a drawn step into a row of a batch."""
+        return tuple(self._parts.config.transforms)
+
+    @property
+    def storage(self) -> Storage | None:
+        """The storage of the rows; None: this process's memory."""
+        return self._parts.config.storage
+
+    @property
+    def next_obs(self) -> str:
+        """Whether next observations are "stored" or "derived"."""
+        return self._parts.config.next_obs
+
+    @property
+    def autoreset(self) -> str | None:
+        """The environments' autoreset mode, or None."""
+        mode: str | None = self._parts.config.autoreset
+        return mode
+
+    @property
+    def given_fields(self) -> dict[str, Any]:
+        """The fields as `add` takes them: as declared, except stacks with ``FrameStack(stacked_input=True)``."""
+        return self._parts.layout.unflatten(iter(self._parts.layout.input_fields.values()))
 
     def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store one time step of every environment and return the ids.
@@ -186,49 +227,83 @@ class ReplayBuffer(Episodic):
             int64 ``[R] [E]``, an int when there is neither axis; −1 where nothing was stored.
 
         Raises:
-            FieldError: A field is missing or unknown, or `final_obs` is.
+            FieldError: A field or `final_obs` is missing or unknown.
             ShapeError, DtypeError: A value breaks the axis rule or does not fit the field's dtype.
         """
-        values, _ = self._layout.steps(self._core, steps, final_obs, where, many=False)
-        return self._recorded(values, 1, lambda: self._core.add(values, where))
+        core = self._parts.core
+        values, _ = self._parts.layout.steps(core, steps, final_obs, where, many=False)
+        return self._parts.engine.store(lambda: core.add(values, where), values, 1)
 
     def extend(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store T time steps at once, as T calls of `add` would (`Permuted` in a `Reservoir` by other random numbers).
 
         Arguments, results and errors are those of `add` with a T axis: ``[R] T [E] *field.shape``.
         """
-        values, length = self._layout.steps(self._core, steps, final_obs, where, many=True)
-        return self._recorded(values, length, lambda: self._core.extend(values, where, length))
+        core = self._parts.core
+        values, length = self._parts.layout.steps(core, steps, final_obs, where, many=True)
+        return self._parts.engine.store(lambda: core.extend(values, where, length), values, length)
 
-    def check_steps(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> None:
-        """Raise what `extend` would raise of these steps; store nothing, and let nothing follow them.
+    def _check_steps(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> None:
+        """Raise the errors that `extend` would raise for these steps, without storing them.
 
-        For steps that are stored elsewhere. It copies no value that has its field's dtype. With a `FrameStack` of
-        stacked input, steps are checked as those that follow the last stored ones.
-
-        Example:
-            >>> from replaylab import Field, ReplayBuffer
-            >>> buffer = ReplayBuffer(10, {"x": Field((2,))})
-            >>> buffer.check_steps(x=[[1.0, 2.0], [3.0, 4.0]]), len(buffer)
-            (None, 0)
+        For steps that are stored elsewhere. Values of their field's dtype are not copied. With a `FrameStack` of
+        stacked input, the steps are checked as if they followed the last stored ones.
         """
-        values, length = self._layout.steps(self._core, steps, final_obs, where, many=True)
+        core = self._parts.core
+        values, length = self._parts.layout.steps(core, steps, final_obs, where, many=True)
         axes = [n for n in (self.replicas, length, self.num_envs) if n is not None]
-        self._core.extend(values, np.zeros(axes, np.bool_) if where is None else np.zeros_like(where), length)
+        core.extend(values, np.zeros(axes, np.bool_) if where is None else np.zeros_like(where), length)
+
+    def extend_episode(self, /, *, obs: Any, terminated: Any = False, truncated: Any = False, **steps: Any) -> Any:
+        """Store a complete episode of T steps, given by its T + 1 observations.
+
+        Steps stored before and afterwards belong to other episodes. Flags are stored unchanged. If neither is set, the
+        episode was abandoned, and its last step is treated like a truncated one.
+
+        Args:
+            obs: ``(T + 1, *shape)``, from the first observation to the one after the last action.
+            terminated: Whether the task ended there; or of each step, bool ``T``.
+            truncated: Whether the episode was cut off there; likewise.
+            **steps: Every other field except ``next_obs``, ``T *field.shape``.
+
+        Returns:
+            int64 ``T``, the ids.
+
+        Raises:
+            FieldError: A field is missing or unknown.
+            ShapeError, DtypeError: A value does not fit; nothing is stored.
+            ConfigError: The buffer has replicas or several environments, or environments that reset themselves.
+        """
+        steps = by_episode.steps_of_episode(self._parts, obs, terminated, truncated, steps)
+        self.end_episode()
+        ids = self.extend(**steps).reshape(-1)
+        self.end_episode()
+        return ids
+
+    def episodes(self) -> Iterator[dict[str, Any]]:
+        """Yield the stored episodes, environment by environment, as arguments of `extend_episode`.
+
+        An episode ends where it terminated or was truncated, and where the environment's next step does not begin with
+        the observation that this one led to. The oldest one lacks the steps that were overwritten; the newest may not
+        have ended. In a storage, each process that adds has its own environments. The buffer must not be added to
+        meanwhile.
+
+        Raises:
+            FieldError: A field is missing: ``obs`` and ``next_obs``, declared alike, ``terminated`` and ``truncated``.
+            ConfigError: The buffer has replicas, or does not know which step follows which.
+        """
+        return by_episode.episodes(self._parts)
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
-        """Say that environments were reset separately: their next step does not follow a stored step.
+        """Mark that environments were reset separately: their next step does not follow a stored step.
 
-        Needed only if an episode is left without an end (neither terminated nor truncated); no transform then looks
-        over that border, and in "next_step" mode the coming step is stored.
+        Needed only if an episode is abandoned (neither terminated nor truncated). No transform then crosses that
+        border, and in "next_step" mode the next step is stored.
 
         Args:
             where: bool ``[R] [E]``; None: in all environments.
         """
-        self._core.end_episode(where)
-        if self._custom is not None:
-            with self._custom.lock.held():
-                self._custom.end_episode(where, (self.replicas or 1, self.num_envs or 1))
+        self._parts.engine.end_episode(where)
 
     def clear(self) -> None:
         """Drop every stored step.
@@ -247,59 +322,24 @@ class ReplayBuffer(Episodic):
             >>> len(buffer), buffer.add(x=4.0), buffer.update_priorities(ids, [1.0, 1.0])
             (0, 10, 0)
         """
-        with nullcontext() if self._custom is None else self._custom.lock.held(adding=True):
-            self._saved.clear()  # ids do not show what changed; also to who saves between the two
-            self._core.clear()
-            self._saved.clear()
-            if self._custom is not None:
-                self._custom.clear()
+        self._parts.clear()
 
     def sample(self, batch_size: int, *, progress: npt.ArrayLike | None = None, out: Batch | None = None) -> Batch:
         """Draw a batch in every replica.
 
         Args:
             batch_size: B ≥ 1. `Online` gives one row and `Combined("plus")` B + 1.
-            progress: Training progress in [0, 1], needed if the sampler has a schedule (β): one number, or of each
-                replica, float (R,), where they progress apart.
+            progress: Training progress in [0, 1], for a sampler that has a schedule (β): one number, or of each
+                replica, float (R,), where they progress separately. None: the schedule's start value, with one warning.
             out: A batch from an equal call; its arrays are overwritten and it is returned.
 
         Raises:
             EmptyBufferError: Nothing, or not enough, or less than `min_size` is stored, or every priority is zero.
-            ConfigError: `batch_size` or `progress` is out of its range, or `progress` is missing; or `out` is
-                given with a sampler written in Python.
+            ConfigError: `batch_size` or `progress` is out of its range, or `out` is given with a sampler written in
+                Python.
             ShapeError, FieldError: `out` does not fit.
         """
-        layout = self._layout
-        if not (type(batch_size) is int and 0 < batch_size <= layout.usual_batch):
-            batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
-            check_batch_memory(layout.batch_row_nbytes, batch_size * (self.replicas or 1))
-        scheduled = layout.scheduled(progress)
-        if layout.in_core and out is None:
-            columns = self._core.sample(batch_size, scheduled, None)
-            if layout.plain_batches:
-                return Batch(columns)
-            layout.relabel(columns)
-            return layout.batch(columns)
-        if not layout.in_core and out is not None:
-            raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
-        if self._custom is not None:
-            return self._sample_custom(self._custom, batch_size, progress)
-        if self._rescorer is not None:
-            kept = self._rescorer.keep(self._pool(batch_size, self._rescorer.sampler.m, scheduled), batch_size)
-            self._core.count(kept.id)
-            return kept
-        if self._player is not None:
-            return self._replay_tape(self._player, batch_size)
-        if not isinstance(out, Batch):
-            raise FieldError(
-                f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}"
-            )
-        if layout.hindsight is not None and layout.n_step is not None:  # its columns take another shape first
-            copy_batch(self.sample(batch_size, progress=progress), out)
-            return out
-        own = dict(flatten(out.__dict__)) if layout.nested else out.__dict__
-        layout.relabel(self._core.sample(batch_size, scheduled, own))
-        return out
+        return self._parts.engine.sample(batch_size, progress, out)
 
     def batches(
         self,
@@ -313,11 +353,15 @@ class ReplayBuffer(Episodic):
     ) -> Generator[Batch, None, None]:
         """Yield batches without end, or `total` of them, optionally drawn ahead in a background thread.
 
-        Batch k is drawn from the buffer as it stands when batch k − `prefetch` is asked for (at the start, for the
-        first ones). Until a draw that was asked for is made, `add`, `extend`, `update_priorities` and the other
-        calls that would change it wait. So what comes is a function of the seed and of the calls, however fast the
-        thread is; an iterator that is closed has drawn what it asked for. A step may be overwritten between the
-        draw and the feedback: ids see to it that `update_priorities` then changes nothing.
+        Batch k is drawn from the buffer's state when batch k − `prefetch` is requested (at the start, for the first
+        ones). While a requested draw is pending, `add`, `extend`, `update_priorities` and the other calls that would
+        change it wait. So the batches depend only on the seed and the calls, not on the thread's speed. A closed
+        iterator has drawn what it requested. A step may be overwritten between the draw and the feedback;
+        `update_priorities` then ignores its id.
+
+        `save` writes the batches that were drawn ahead and not delivered. `batches` of the loaded buffer, with the same
+        `batch_size`, yields those first, so that the run continues as if it had not been interrupted. They count as
+        its batches 0, 1, ... An iterator that is closed drops what it has drawn ahead: save before you close it.
 
         Args:
             batch_size: B, as for `sample`.
@@ -328,7 +372,8 @@ class ReplayBuffer(Episodic):
                 own memory, which PyTorch uses again after its copy has ended.
             device: Where to put every batch, ahead with `prefetch`: "jax" (JAX's default device), a `jax.Device` or
                 sharding, or a device of PyTorch such as "cuda:0"; the batch then holds that library's arrays, as
-                `Batch.jax` and `Batch.torch` return them. None: NumPy's.
+                `Batch.jax` and `Batch.torch` return them. To a CUDA device a batch is copied in one piece, from pinned
+                memory, on its own stream, for which the stream current at ``next`` waits. None: NumPy's.
 
         Raises:
             MissingExtraError: The library of `device` is not installed.
@@ -346,54 +391,53 @@ class ReplayBuffer(Episodic):
             2
             2
         """
-        batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
-        prefetch = positive("prefetch", prefetch, most=LARGEST_AXIS, least=0)
-        total = None if total is None else positive("total", total)
-        pin_memory = checked("pin_memory", pin_memory, flag)
-        return ahead.batches(self, batch_size, prefetch, total, progress, delivery(pin_memory, device))
+        return ahead.batches(self, batch_size, prefetch, total, progress, pin_memory, device)
 
     def update_priorities(
         self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None = None, *, priority: npt.ArrayLike | None = None
     ) -> int:
-        """Give the sampler the learner's feedback for these steps.
+        """Pass the learner's feedback for these steps to the sampler.
 
         Ids whose step has been dropped since change nothing, nor does −1; of equal ids the last one counts.
-        Samplers that take no feedback count the ids and change nothing.
+        Samplers that take no feedback ignore `td_error`: they count the ids and change nothing.
 
         Args:
             ids: int64 ``[R] ...``, from `add`, `extend` or a batch.
             td_error: δ of the same shape, of any sign: p = |δ| + ε. An array of JAX or a tensor of PyTorch that is on
                 another device is waited for and copied once.
-            priority: Instead of `td_error`: p itself, ≥ 0; a step of priority 0 is never drawn.
+            priority: Instead of `td_error`: p itself, ≥ 0, of each id, or one number for all; a step of priority 0 is
+                never drawn. In a `Mixture` this holds for the parts that use priorities.
 
         Returns:
             How many of the ids were still stored.
 
         Raises:
+            ConfigError: `priority` is given, but the sampler uses no priorities.
             PriorityError: A value is NaN, infinite, or a negative priority; nothing is changed.
-            IdError: An id was never given out.
+            IdError: An id was never assigned.
             ShapeError, DtypeError: The arrays do not fit each other.
         """
-        if (td_error is None) == (priority is None):
-            raise ConfigError("`update_priorities` takes either `td_error` or `priority`; pass exactly one of them")
-        values = priority if td_error is None else td_error
-        name = "priority" if td_error is None else "td_error"
-        if self._custom is None:
-            try:
-                return self._core.update(ids, values, td_error is not None)
-            except TypeError:
-                values_array(name, values)  # which says of PyTorch's error, of bfloat16, what to do
-                raise
-        rows, fed = ids_array(ids), values_array(name, values)
-        found = self._core.update(rows, fed, td_error is not None)
-        shape = (self.replicas or 1, -1)
-        rows, fed = rows.reshape(shape), fed.reshape(shape)
-        if self._layout.sequence is not None:  # feedback is the whole block's
-            blocks = self._blocks(rows)
-            rows, fed = blocks.reshape(shape), np.repeat(fed, blocks.shape[-1], axis=-1)
-        with self._custom.lock.held():
-            self._custom.update(rows, fed)
-        return found
+        return self._parts.update(ids, td_error, priority)
+
+    def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
+        """Return the stored steps of these ids, as columns nested like the fields, ``[R] ... *field.shape``.
+
+        Raises:
+            IdError: A step is not stored, or not any more.
+        """
+        return introspection.get(self._parts, ids)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Read-only views of every field by slot, ``[R] C *field.shape``; id i is in slot i mod C.
+
+        A derived ``next_obs`` and compressed fields are left out (in a tuple: None); `get` returns them. In a
+        `Reservoir` a step may be in any slot.
+
+        Raises:
+            ConfigError: The rows are in a `storage`, where others may write into them at any time.
+        """
+        return introspection.columns(self._parts)
 
     def as_batch(self, ids: npt.ArrayLike) -> Batch:
         """Return these steps in the form of a drawn batch, transformed; every weight is 1.
@@ -408,29 +452,20 @@ class ReplayBuffer(Episodic):
             IdError: A step is not stored, or not any more.
             OverSizeError: The batch would not fit into this machine's memory.
         """
-        rows = ids_array(ids)
-        check_batch_memory(self._layout.batch_row_nbytes, rows.size)
-        columns = self._core.gather(rows, True, True)
-        self._layout.relabel(columns)
-        if self._layout.sequence is not None and rows.size:  # a sequence's id is that of its oldest stored step
-            rows = self._core.blocks(rows, True)[..., 0]
-        return self._layout.batch(columns | {"weight": np.ones(rows.shape, np.float32), "id": rows})
+        return introspection.as_batch(self._parts, ids)
 
-    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> ReplayStats:
+    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> introspection.ReplayStats:
         """Return figures of what is stored, drawn and prioritized now; takes time and memory O(N).
 
         Args:
-            batch_size: B, for the figures of a law that depends on it; None: they are None.
+            batch_size: B, for the figures of a sampling distribution that depends on it; None leaves these out.
             progress: Training progress, likewise.
         """
-        batch_size = None if batch_size is None else positive("batch_size", batch_size, most=LARGEST_AXIS)
-        if progress is not None:
-            checked_progress(progress, self.replicas)
-        return stats_of(self, batch_size, progress)
+        return introspection.stats_of(self._parts, batch_size, progress)
 
     def stored_ids(self) -> list[npt.NDArray[np.int64]]:
         """Return the ids of the stored steps, replica by replica, (N,), oldest first."""
-        return stored_ids(self)
+        return introspection.stored_ids(self._parts)
 
     def replay_counts(self) -> list[npt.NDArray[np.int64]]:
         """Return how often each stored step was drawn, replica by replica, (N,) in the order of `stored_ids`.
@@ -438,51 +473,103 @@ class ReplayBuffer(Episodic):
         Raises:
             ConfigError: The buffer was made without ``count_replays=True``.
         """
-        return replay_counts(self)
+        return introspection.replay_counts(self._parts)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        sampler: Sampler | None = None,
+        transforms: ListOf[Transform] | None = None,
+        storage: Storage | None = None,
+        continue_episodes: bool | None = None,
+    ) -> Self:
+        """Return the buffer that `save` wrote.
+
+        Args:
+            path: The folder.
+            sampler: The sampler it was saved with, if that is a custom one. Or the same with other options: stored
+                priorities keep their meaning under another α (of α = 0 only whether they are positive is known).
+            transforms: The transforms it was saved with, if `Hindsight` is among them (functions are not saved).
+            storage: The storage it was saved with, if that has moved since.
+            continue_episodes: Whether the next steps continue the open episodes. True: the environments
+                continue where they were, and the buffer continues exactly as the saved one would have. False: the
+                environments are reset; each open episode ends at its last stored step, which becomes truncated. None:
+                the first `add` raises if an episode was open. Rows in a `storage` are not changed: there the steps
+                of a loaded buffer always begin other episodes.
+
+        Raises:
+            ConfigError: `path` is not a path.
+            SnapshotError: The snapshot is damaged, not complete, or no snapshot, or the storage is another one.
+            StorageError: The folder cannot be read, or the storage cannot be opened.
+        """
+        overrides = {"sampler": sampler, "transforms": transforms, "storage": storage}
+        return persistence.load(cls, BufferConfig, path, overrides, continue_episodes)
+
+    def restore(self, path: str | os.PathLike[str], *, continue_episodes: bool | None = None) -> None:
+        """Restore, in place, the state that a buffer of the same declaration wrote with `save`.
+
+        The buffer stays the same object, so references to it and to its methods stay valid. Custom samplers and
+        functions are kept, because snapshots do not store them; so is the `storage`, if the snapshot's rows are in one.
+
+        Args:
+            path: The folder.
+            continue_episodes: As for `load`.
+
+        Raises:
+            ConfigError: Batches are being drawn ahead from the buffer.
+            SnapshotError: The snapshot is of a buffer that was declared otherwise; or as for `load`.
+            StorageError: As for `load`.
+        """
+        persistence.restore(self, path, continue_episodes)
+        self._call_core()
+
+    def part(self, replicas: npt.ArrayLike) -> Self:
+        """Return a new buffer of some of the replicas, each of which continues exactly as it would have here.
+
+        Args:
+            replicas: Their numbers, or bool (R,); at least one.
+
+        Raises:
+            ConfigError: There is no replica axis, `replicas` is empty or has unknown numbers, or a `storage` is used.
+        """
+        return persistence.part(self, replicas)
+
+    def handle(self) -> Handle:
+        """Return what another process needs to open the rows of this buffer's `storage`.
+
+        Pickling such a buffer does the same: unpickling opens the same rows, with separate priorities and a separate
+        random stream. A buffer whose rows are in this process's memory is pickled completely, as a snapshot.
+
+        Raises:
+            ConfigError: The rows are in this process's memory.
+        """
+        return persistence.handle(self)
+
+    def flush(self) -> None:
+        """Flush all steps added to a `MemoryMap` to disk, so that a power cut does not lose them."""
+        self._parts.core.flush()
+
+    def close(self) -> None:
+        """Flush and release the `storage`; the buffer cannot be used afterwards.
+
+        The rows stay until ``buffer.storage.unlink()``.
+        """
+        self._parts.core.flush()
+        self._parts.core.close()
+
+    def __reduce__(self) -> Any:
+        return persistence.reduced(self)
+
+    def __copy__(self) -> Self:
+        return persistence.refuse_copy(self)
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return persistence.copied(self, memo)
 
     def __repr__(self) -> str:
-        return show.text(self)
+        return introspection.text(self._parts)
 
     def _repr_html_(self) -> str:
-        return show.html(self)
-
-    def _recorded(self, values: Mapping[str, Any], length: int, store: Callable[[], Any]) -> Any:
-        """Store steps, and record them for a custom sampler."""
-        if self._custom is None:
-            self._core.await_draws()
-            return store()
-        flags = flags_of(values)
-        with self._custom.lock.held(adding=True):
-            ids = store()
-            self._custom.stored(ids, flags, (self.replicas or 1, length, self.num_envs or 1))
-        return ids
-
-    def _pool(self, batch_size: int, times: int, scheduled: list[float]) -> Batch:
-        rows = positive("batch_size", batch_size, most=LARGEST_AXIS // times) * times
-        check_batch_memory(self._layout.batch_row_nbytes, rows * (self.replicas or 1))
-        columns = self._core.sample(rows, scheduled, None, counted=False)
-        self._layout.relabel(columns)
-        return self._layout.batch(columns)
-
-    def _replay_tape(self, player: TapePlayer, batch_size: int) -> Batch:
-        with player.lock.held():
-            ids, columns = player.draw(batch_size, self.replicas, self.min_size)
-            self._layout.relabel(columns)
-            own = {"weight": np.ones(ids.shape, np.float32), "probability": np.full(ids.shape, np.nan), "id": ids}
-            return self._layout.batch(columns | own)
-
-    def _sample_custom(self, custom: CustomState, batch_size: int, progress: npt.ArrayLike | None) -> Batch:
-        with custom.lock.held():
-            views, drawn, probabilities = custom.draw(batch_size, self.min_size)
-            ids = drawn
-            if self._layout.sequence is not None:
-                blocks = self._blocks(drawn)
-                ids, probabilities = blocks[..., 0], self._block_law(custom, blocks, batch_size)
-            weights = custom.weights(views, probabilities, progress)
-            custom.count(drawn)
-            own: dict[str, Any] = {"weight": weights.astype(np.float32), "probability": probabilities, "id": ids}
-            if self.replicas is None:
-                own = {name: column[0] for name, column in own.items()}
-            columns = self._core.gather(drawn if self.replicas is not None else drawn[0], True)
-            self._layout.relabel(columns)
-            return self._layout.batch(columns | own)
+        return introspection.html(self._parts)

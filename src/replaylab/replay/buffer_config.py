@@ -1,13 +1,16 @@
-"""The options of a buffer: each is declared, checked and saved here, and listed once more in `ReplayBuffer`."""
+"""The options of a buffer: declared, checked and saved here, and listed again in the constructor of `ReplayBuffer`."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
-from dataclasses import KW_ONLY, MISSING, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from dataclasses import fields as dataclass_fields
 from typing import Any, ClassVar, Literal, TypeVar
 
+import numpy as np
+
 from replaylab import _core
-from replaylab.arguments import LARGEST_AXIS, Rule, Unfit, check, flag, one_of, optional, whole
+from replaylab.arguments import LARGEST_AXIS, Rule, check, flag, instance, one_of, option, optional, whole
+from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError, ReplayError, SnapshotError
 from replaylab.replay.config_json import (
     config_from_json,
@@ -20,113 +23,96 @@ from replaylab.replay.data.autoreset import checked_mode
 from replaylab.replay.data.fields import Field, Tree, check_fields
 from replaylab.replay.samplers.sampler import Sampler
 from replaylab.replay.samplers.uniform import Uniform
-from replaylab.replay.storage.retention import Fifo, Reservoir, Retention
-from replaylab.replay.storage.storage import Storage, checked_storage
-from replaylab.replay.transforms.sequence import Sequence
-from replaylab.replay.transforms.transform import Transform
+from replaylab.replay.storage import Assigned, Fifo, Reservoir, Retention, Storage, checked_storage
+from replaylab.replay.transforms import Sequence, Transform
 from replaylab.replay.transforms.transform_config import check_ends, transform_config
 
+CUSTOMIZABLE = ("sampler", "transforms", "storage")
+"""Options that may be instances of custom classes; they are passed to `load` again."""
+
 Kind = TypeVar("Kind", bound=Transform)
+T = TypeVar("T")
 
 AXIS = whole(most=LARGEST_AXIS)
 
 
-def _sampler(value: Any) -> Sampler:
-    """A sampler; None: uniform draws."""
-    if value is not None and not isinstance(value, Sampler):
-        raise Unfit("a Sampler such as Uniform()")
-    return Uniform() if value is None else value
-
-
-def _retention(kinds: tuple[type[Retention], ...]) -> Rule[Retention]:
-    """What is kept; None: first in, first out."""
-
-    def rule(value: Any) -> Retention:
-        if value is not None and not isinstance(value, kinds):
-            raise Unfit(" or ".join(f"{kind.__name__}()" for kind in kinds))
-        return Fifo() if value is None else value
-
-    return rule
+def _kind_of(kinds: tuple[type[T], ...], default: T, words: str = "") -> Rule[T]:
+    """An instance of one of these classes; None: the default."""
+    rule = instance(kinds, words or " or ".join(f"{kind.__name__}()" for kind in kinds))
+    return lambda value: default if value is None else rule(value)
 
 
 def _transforms(value: Any) -> tuple[Transform, ...]:
     """Transforms, each of which `transform_config` checks."""
-    if not isinstance(value, ListOf):
-        raise Unfit("a list or tuple of transforms")
-    return tuple(value)
+    return tuple(instance(ListOf, "a list or tuple of transforms")(value))
 
 
 @dataclass(frozen=True, eq=False)
 class BufferConfig:
-    """The options of a `ReplayBuffer`, which documents them.
+    """The options of a `ReplayBuffer`, which documents them: each with its rule and its default.
 
-    A new one is added here, with its rule in `__post_init__` and its property in `Configured`, and to the constructor
-    of `ReplayBuffer`, which hands it over; snapshots, parts and handles then have it, and older snapshots its default.
+    A new option is added here and to the constructor of `ReplayBuffer`; snapshots, parts and handles then include it.
 
     Attributes:
         flat: The fields by path.
-        core_transforms: The transforms, as the compiled core takes them.
-        kind: Whose options they are.
-        rows_elsewhere: Whether somebody else stores the rows.
-        retentions: What may be kept.
+        core_transforms: The transforms in the form of the compiled core.
+        kind: Name of the class these options configure.
+        rows_elsewhere: Whether the rows are stored outside the buffer.
     """
 
     kind: ClassVar[str] = "ReplayBuffer"
     rows_elsewhere: ClassVar[bool] = False
-    retentions: ClassVar[tuple[type[Retention], ...]] = (Fifo, Reservoir)
 
     capacity: int
     fields: Mapping[str, Tree]
     _: KW_ONLY
-    num_envs: int | None = None
-    replicas: int | None = None
-    sampler: Sampler = Uniform()  # noqa: RUF009 - frozen
-    transforms: ListOf[Transform] = ()
-    next_obs: Literal["stored", "derived"] = "stored"
-    retention: Retention = Fifo()  # noqa: RUF009
+    num_envs: int | None = option(optional(AXIS), None)
+    replicas: int | None = option(optional(AXIS), None)
+    sampler: Sampler = option(_kind_of((Sampler,), Uniform(), "a Sampler such as Uniform()"), Uniform())
+    transforms: ListOf[Transform] = option(_transforms, ())
+    next_obs: Literal["stored", "derived"] = option(one_of("stored", "derived"), "stored")
+    retention: Retention = option(_kind_of((Fifo, Reservoir), Fifo()), Fifo())
     storage: Storage | None = None
     autoreset: Any = None
-    count_replays: bool = False
-    min_size: int = 1
+    count_replays: bool = option(flag, False)
+    min_size: int = option(whole(), 1)
+    episodes: Literal["flags", "manual"] = option(one_of("flags", "manual"), "flags")
     flat: dict[str, Field] = field(init=False, repr=False)
     core_transforms: _core.TransformConfig = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._put("flat", check_fields(self.fields))
-        self._put("fields", dict(self.fields))
-        check(self, "", capacity=whole(), num_envs=optional(AXIS), replicas=optional(AXIS))
-        check(self, "", sampler=_sampler, next_obs=one_of("stored", "derived"), transforms=_transforms)
-        check(self, "", retention=_retention(self.retentions), count_replays=flag, min_size=whole())
-        self._put("core_transforms", transform_config(self.transforms, self.flat, self.next_obs == "derived"))
-        self._put("autoreset", checked_mode(self.autoreset, self.flat))
+        self._set("flat", check_fields(self.fields))
+        self._set("fields", dict(self.fields))
+        check(self, "", capacity=whole())
+        self._set("core_transforms", transform_config(self.transforms, self.flat, self.next_obs == "derived"))
+        self._set("autoreset", checked_mode(self.autoreset, self.flat))
         by_episodes = [*self.transforms, *[self.sampler] * self.sampler.needs_episodes]
         if by_episodes:
-            check_ends(self.flat, type(by_episodes[0]).__name__)
+            check_ends(self.flat, type(by_episodes[0]).__name__, bool(self.transforms) and self.episodes == "flags")
         self._check_sizes()
         self._check_retention()
-        self._put("storage", checked_storage(self.storage, self.next_obs, self.retention, self.sampler, self.flat))
+        self._set("storage", checked_storage(self.storage, self.next_obs, self.retention, self.sampler, self.flat))
         if self.transform(Sequence) is not None and not self.sampler.draws_sequences:
             raise ConfigError(
-                f"{self.sampler!r} draws every step once, but a sequence may still grow after it was drawn; use "
-                "another sampler with Sequence, or no Sequence"
+                f"{self.sampler!r} draws single steps, each once; use another sampler with Sequence, or no Sequence"
             )
 
     def transform(self, kind: type[Kind]) -> Kind | None:
         """Return the transform of this kind, if there is one."""
-        return next((one for one in self.transforms if isinstance(one, kind)), None)
+        return next((transform for transform in self.transforms if isinstance(transform, kind)), None)
 
     @property
-    def kept(self) -> dict[str, Field]:
-        """The fields by path that a row holds."""
+    def stored_fields(self) -> dict[str, Field]:
+        """The fields by path that the buffer's rows hold; none if the rows are stored elsewhere."""
         return {} if self.rows_elsewhere else self.flat
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the options' names."""
-        return [one.name for one in dataclass_fields(cls) if one.init]
+        """Return the names of the options."""
+        return [option_field.name for option_field in dataclass_fields(cls) if option_field.init]
 
     def arguments(self) -> dict[str, Any]:
-        """Return what makes the same configuration again."""
+        """Return the constructor's arguments of an equal configuration."""
         return {name: getattr(self, name) for name in self.names()}
 
     def to_json(self) -> dict[str, Any]:
@@ -136,42 +122,41 @@ class BufferConfig:
             for name, value in self.arguments().items()
         }
 
+    def unwritten(self) -> dict[str, Any]:
+        """Return the options of custom classes, of which JSON holds only the name."""
+        return {name: value for name in CUSTOMIZABLE if is_custom(config_to_json(value := getattr(self, name)))}
+
     @classmethod
-    def arguments_from_json(cls, value: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options from what `to_json` returned; those given, and not None, are not taken from it.
+    def arguments_from_json(cls, value: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of `to_json`'s result, except that `overrides` that are not None take precedence.
 
         Raises:
-            SnapshotError: One is not this library's, or holds functions, and is not given.
+            SnapshotError: An option is of a custom class, or holds functions, and is not among the overrides.
         """
-        wanted = [
-            one.name for one in dataclass_fields(cls) if one.init and (one.name in value or one.default is MISSING)
-        ]
         read = {
             name: fields_from_json(value[name]) if name == "fields" else config_from_json(value[name])
-            for name in wanted
-            if given.get(name) is None
+            for name in cls.names()
+            if overrides.get(name) is None
         }
-        return read | {name: one for name, one in given.items() if one is not None}
+        return read | {name: override for name, override in overrides.items() if override is not None}
 
     def check_json(self, manifest: Mapping[str, Any]) -> None:
-        """Raise `SnapshotError` unless the same configuration can be made from a manifest as it was read.
+        """Raise `SnapshotError` unless a parsed manifest yields the same configuration again.
 
-        What is not written down (see `arguments_from_json`) is taken to be given again.
+        Options that JSON cannot store are passed again, as `load` requires.
         """
-        about, ours = manifest["about"], self.to_json()
-        given = {name: getattr(self, name) for name in GIVEN if is_custom(about.get(name))}
         try:
-            made = type(self)(**self.arguments_from_json(about, given)).to_json()
+            restored = type(self)(**self.arguments_from_json(manifest["about"], self.unwritten())).to_json()
         except (ReplayError, TypeError, ValueError) as error:
-            raise SnapshotError(f"the buffer has options that cannot be written down: {error}") from error
-        for name, value in ours.items():
-            if made[name] != value:
+            raise SnapshotError(f"the buffer has options that cannot be saved: {error}") from error
+        for name, value in self.to_json().items():
+            if restored[name] != value:
                 raise SnapshotError(
-                    f"`{name}` cannot be written down: {value!r:.200} would be read as {made[name]!r:.200}; use plain "
+                    f"`{name}` cannot be saved: {value!r:.200} would be read as {restored[name]!r:.200}; use plain "
                     "numbers and strings in it"
                 )
 
-    def _put(self, name: str, value: Any) -> None:
+    def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
     def _check_sizes(self) -> None:
@@ -201,67 +186,35 @@ class BufferConfig:
             )
 
 
-GIVEN = ("sampler", "transforms", "storage")
-"""Options that may be a user's own, of which a snapshot holds the name alone; they are given again to `load`."""
+@dataclass(frozen=True, eq=False)
+class PrioritiesConfig(BufferConfig):
+    """The options of `Priorities`, which documents them."""
 
+    kind: ClassVar[str] = "Priorities"
+    rows_elsewhere: ClassVar[bool] = True
 
-class Configured:
-    """A buffer's options as properties."""
+    fields: Mapping[str, Tree] = field(init=False, default_factory=lambda: dict.fromkeys(ENDS, Field((), np.bool_)))
+    replicas: int | None = field(init=False, default=None)
+    transforms: ListOf[Transform] = field(init=False, default=())
+    next_obs: Literal["stored", "derived"] = field(init=False, default="stored")
+    retention: Retention = option(_kind_of((Fifo, Assigned), Fifo()), Fifo())
+    storage: Storage | None = field(init=False, default=None)
+    autoreset: Any = field(init=False, default=None)
+    episodes: Literal["flags", "manual"] = field(init=False, default="flags")
 
-    _config: BufferConfig
+    def to_json(self) -> dict[str, Any]:
+        """Return all options and the kind of buffer as JSON values."""
+        return super().to_json() | {"kind": self.kind}
 
-    @property
-    def capacity(self) -> int:
-        """C, the steps kept in each replica."""
-        return self._config.capacity
-
-    @property
-    def fields(self) -> dict[str, Tree]:
-        """The fields as declared."""
-        return dict(self._config.fields)
-
-    @property
-    def num_envs(self) -> int | None:
-        """E, or None where there is no environment axis."""
-        return self._config.num_envs
-
-    @property
-    def replicas(self) -> int | None:
-        """R, or None where there is no replica axis."""
-        return self._config.replicas
-
-    @property
-    def sampler(self) -> Sampler:
-        """What is drawn."""
-        return self._config.sampler
-
-    @property
-    def transforms(self) -> tuple[Transform, ...]:
-        """What a drawn step becomes."""
-        return tuple(self._config.transforms)
-
-    @property
-    def retention(self) -> Retention:
-        """What is kept."""
-        return self._config.retention
-
-    @property
-    def storage(self) -> Storage | None:
-        """Where the rows lie, None: in this process's memory."""
-        return self._config.storage
-
-    @property
-    def min_size(self) -> int:
-        """The steps that must be stored before a batch is drawn."""
-        return self._config.min_size
-
-    @property
-    def next_obs(self) -> str:
-        """Whether next observations are "stored" or "derived"."""
-        return self._config.next_obs
-
-    @property
-    def autoreset(self) -> str | None:
-        """The environments' autoreset mode, or None."""
-        mode: str | None = self._config.autoreset
-        return mode
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.sampler.in_core:
+            raise ConfigError(
+                f"{type(self.sampler).__name__} is written in Python and needs rows, which Priorities does not have; "
+                "use a sampler of the core, such as Prioritized or RankBased, or a ReplayBuffer"
+            )
+        if isinstance(self.retention, Assigned) and self.num_envs is not None:
+            raise ConfigError(
+                f"`num_envs` must be None with Assigned(), where each step has a slot and no environment, but got "
+                f"{self.num_envs}; leave it out"
+            )

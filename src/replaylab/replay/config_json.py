@@ -12,12 +12,11 @@ from replaylab.errors import SnapshotError
 from replaylab.replay.data.fields import Field, Tree
 from replaylab.replay.data.schedules import Schedule
 from replaylab.replay.samplers.sampler import Sampler
-from replaylab.replay.storage.mapped import MappedStorage
-from replaylab.replay.storage.retention import Retention
-from replaylab.replay.transforms.transform import Transform
+from replaylab.replay.storage import MappedStorage, Retention
+from replaylab.replay.transforms import Transform
 
 BASES: tuple[type, ...] = (Sampler, Schedule, Transform, Retention, MappedStorage)
-"""Whose classes can be written down, by name."""
+"""Base classes of the configurations that are saved by name."""
 
 
 def fields_to_json(tree: Tree) -> Any:
@@ -41,7 +40,7 @@ def fields_to_json(tree: Tree) -> Any:
 
 
 def fields_from_json(value: Any) -> Tree:
-    """Return what `fields_to_json` was given."""
+    """Return the fields that `fields_to_json` converted."""
     if "items" in value:
         return {key: fields_from_json(child) for key, child in value["items"]}
     if "mapping" in value:
@@ -52,11 +51,11 @@ def fields_from_json(value: Any) -> Tree:
 
 
 def config_to_json(config: Any) -> Any:
-    """Return one of this library's configurations by name and options; of others the name alone."""
+    """Return a configuration of this library by name and options; of a custom class, only its name."""
     if isinstance(config, np.ndarray | np.generic):
         config = config.tolist()
     if isinstance(config, (tuple, list)):
-        return [config_to_json(one) for one in config]
+        return [config_to_json(entry) for entry in config]
     if config is None or isinstance(config, (str, int, float)):
         return config
     name, kind = type(config).__name__, type(config)
@@ -68,51 +67,40 @@ def config_to_json(config: Any) -> Any:
 
 
 def is_custom(value: Any) -> bool:
-    """Whether something within is none of this library's, of which `config_to_json` returned the name alone."""
+    """Whether a result of `config_to_json` contains a custom class, of which it holds only the name."""
     if isinstance(value, list):
-        return any(is_custom(one) for one in value)
-    return isinstance(value, dict) and ("custom" in value or any(is_custom(one) for one in value.values()))
-
-
-def _as_declared(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Return options with what older snapshots may hold (True for 1.0, 8.0 for 8, any truth value) as its type."""
-    types: dict[str, Any] = {field.name: field.type for field in dataclass_fields(kind)}
-    found = dict(options)
-    for name, value in options.items():
-        wanted = types[name] if name in types else type(value)
-        odd = (wanted is float and isinstance(value, bool)) or (wanted is int and isinstance(value, float))
-        if odd or wanted is bool:
-            found[name] = wanted(value)
-    return found
+        return any(is_custom(entry) for entry in value)
+    return isinstance(value, dict) and ("custom" in value or any(is_custom(entry) for entry in value.values()))
 
 
 def config_from_json(value: Any) -> Any:
-    """Return what `config_to_json` was given.
+    """Return the configuration that `config_to_json` converted.
 
     Raises:
-        SnapshotError: It was none of this library's.
+        SnapshotError: It contains a custom class.
     """
     if isinstance(value, list):
-        return tuple(config_from_json(one) for one in value)
+        return tuple(config_from_json(entry) for entry in value)
     if not isinstance(value, dict):
         return value
     options = {name: config_from_json(option) for name, option in value.items() if name not in ("type", "custom")}
-    if (made := _kinds().get(value.get("type", ""))) is not None:
-        return made(**_as_declared(made, options))
+    if (kind := _kinds().get(value.get("type", ""))) is not None:
+        return kind(**options)
     raise SnapshotError(
-        f"the snapshot's {value.get('custom', value.get('type'))} is none of this library's that can be written down; "
-        "pass it: ReplayBuffer.load(path, sampler=...), load(path, transforms=...) or load(path, storage=...)"
+        f"snapshots cannot store {value.get('custom', value.get('type'))}, which is not a replaylab class or holds "
+        "functions; pass it again: ReplayBuffer.load(path, sampler=...), load(path, transforms=...) or "
+        "load(path, storage=...)"
     )
 
 
 def _kinds() -> dict[str, type]:
-    """Return this library's configurations that can be written down, by name: those that hold no functions."""
-    found: dict[str, type] = {}
+    """Return this library's configuration classes that can be saved, by name: those that hold no functions."""
+    by_name: dict[str, type] = {}
     waiting = list(BASES)
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        ours = kind.__module__.startswith("replaylab.replay.") and is_dataclass(kind) and not isabstract(kind)
-        if ours and not any(get_origin(field.type) is Callable for field in dataclass_fields(kind)):
-            found[kind.__name__] = kind
-    return found
+        is_saved = kind.__module__.startswith("replaylab.replay.") and is_dataclass(kind) and not isabstract(kind)
+        if is_saved and not any(get_origin(field.type) is Callable for field in dataclass_fields(kind)):
+            by_name[kind.__name__] = kind
+    return by_name

@@ -1,4 +1,4 @@
-"""Several buffers as one: fixed shares of every batch from each, such as half online, half offline."""
+"""Batches with a fixed share of rows from each of several buffers, such as half online, half offline."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,29 +7,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import LARGEST_AXIS
+from replaylab.arguments import LARGEST_AXIS, POSITIVE, checked, tuple_of
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, IdError, ShapeError
 from replaylab.replay.buffer import ReplayBuffer
-from replaylab.replay.data.arrays import ids_array, positive, values_array
+from replaylab.replay.data.arrays import feedback_of, ids_array, positive, values_array
 from replaylab.replay.data.batch import Batch
-from replaylab.replay.data.fields import flatten
 from replaylab.replay.protocols import Replay, SamplerReplay
 from replaylab.replay.samplers.mixture import split_rows
 from replaylab.replay.samplers.online import Queue
+from replaylab.trees import flatten, unflatten
 
 
 class MixedReplay:
     """Draws fixed shares of every batch from several buffers of equal fields.
 
     Buffer j gives Bⱼ of the B rows, its share rounded so that all rows are given, drawn and transformed in its own
-    way. Law of one row: P(j, i) = (Bⱼ/B)·Pⱼ(i), which is each row's ``probability``; its ``weight`` is the one its
-    buffer gave it, so that weighted rows of buffer j stand for buffer j. A batch has one column more, ``source``
-    ``[R] B`` int64: j. It holds no state of its own: add to the buffers, and save each. Source: Ball et al. 2023
-    (RLPD: equal shares of online and offline steps).
+    way. Sampling probability of one row: P(j, i) = (Bⱼ/B)·Pⱼ(i), which is each row's ``probability``; its ``weight``
+    is the one its buffer gave it, so that weighted rows of buffer j stand for buffer j. A batch has one column more,
+    ``source`` ``[R] B`` int64: j. It holds no state itself: add to the buffers, and save each. Source: Ball et al.
+    2023 (RLPD: equal shares of online and offline steps).
 
     Args:
         buffers: At least two, of any kind of `Replay`, with the same fields and replicas.
-        shares: Of each buffer, positive; they need not sum to 1. None: equal shares.
+        shares: Positive share of each buffer; they need not sum to 1. None: equal shares.
 
     Raises:
         FieldError, ConfigError: The buffers do not fit each other, or an argument is out of its range.
@@ -50,16 +50,13 @@ class MixedReplay:
         self._buffers = tuple(buffers) if isinstance(buffers, Sequence) else ()
         if len(self._buffers) < 2 or not all(isinstance(buffer, Replay) for buffer in self._buffers):
             raise ConfigError(f"`buffers` must hold two or more ReplayBuffers, or other Replays, but got {buffers!r}")
-        given = np.ones(len(self._buffers)) if shares is None else np.asarray(shares)
-        sound = given.shape == (len(self._buffers),) and given.dtype.kind in "iuf"
-        if not sound or not ((given > 0.0) & (given < np.inf)).all():
-            raise ConfigError(
-                f"`shares` must be one positive number for each of the {len(self._buffers)} buffers, but got {shares!r}"
-            )
-        if not sum(given.tolist()) < math.inf:
+        count = len(self._buffers)
+        rule = tuple_of(POSITIVE, f"one positive number for each of the {count} buffers", count, count)
+        weights = checked("shares", (1.0,) * count if shares is None else shares, rule)
+        if not sum(weights) < math.inf:
             raise ConfigError(f"`shares` must be numbers whose sum is finite, but got {shares!r}")
-        self._shares = tuple((given / math.fsum(given)).tolist())
-        self._alike = False  # whether their columns were looked at
+        self._shares = tuple(share / math.fsum(weights) for share in weights)
+        self._columns_checked = False
         first = self._buffers[0]
         for j, buffer in enumerate(self._buffers):
             if dict(flatten(buffer.fields)) != dict(flatten(first.fields)):
@@ -77,19 +74,19 @@ class MixedReplay:
 
     @property
     def buffers(self) -> tuple[Replay, ...]:
-        """The buffers, whose places in this tuple are what `source` says."""
+        """The buffers; a batch's `source` holds indices into this tuple."""
         return self._buffers
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Of each buffer, summing to 1."""
+        """The share of each buffer; they sum to 1."""
         return self._shares
 
     def __repr__(self) -> str:
         return f"MixedReplay({', '.join(f'{s:.3g} of {b}' for s, b in zip(self._shares, self._buffers, strict=True))})"
 
     def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:
-        """Draw each buffer's share of a batch, buffer by buffer; where one of them has too little, none is drawn from.
+        """Draw each buffer's share of a batch; if a buffer has too few steps, raise without drawing from any.
 
         Args:
             batch_size: B ≥ 1.
@@ -100,15 +97,18 @@ class MixedReplay:
             FieldError: The buffers' transforms make different columns.
             ConfigError: As for `ReplayBuffer.sample`.
         """
-        asked = self._split(batch_size)
-        for j in asked:
+        rows_by_buffer = self._split(batch_size)
+        for j in rows_by_buffer:
             if len(self._buffers[j]) == 0:
                 raise EmptyBufferError(f"buffer {j} of the MixedReplay is empty; add at least one step before sampling")
         self._check_columns()
-        # What cannot be drawn raises first, so that no other buffer gives rows, as a queue does once, for nothing.
-        order = sorted(asked, key=lambda j: (_can_sample(self._buffers[j], asked[j]), _gives_once(self._buffers[j])))
-        drawn = {j: self._buffers[j].sample(asked[j], progress=progress) for j in order}
-        batches = {j: drawn[j] for j in asked}
+        for j, buffer in ((j, self._buffers[j]) for j in rows_by_buffer):
+            if isinstance(buffer, ReplayBuffer):  # before another buffer, such as a queue, loses its rows
+                buffer._parts.core.check_draw(rows_by_buffer[j])
+        # Queues are drawn from last: their rows would be lost if another buffer raised afterwards.
+        order = sorted(rows_by_buffer, key=lambda j: isinstance(getattr(self._buffers[j], "sampler", None), Queue))
+        drawn = {j: self._buffers[j].sample(rows_by_buffer[j], progress=progress) for j in order}
+        batches = {j: drawn[j] for j in rows_by_buffer}
         axis = 0 if self._buffers[0].replicas is None else 1
         rows = {j: batch.id.shape[axis] for j, batch in batches.items()}
         total = sum(rows.values())
@@ -117,18 +117,18 @@ class MixedReplay:
             columns["probability"] = batch.probability * (rows[j] / total)
             columns["source"] = np.full(batch.id.shape, j, np.int64)
             batches[j] = Batch(columns)
-        return Batch(_joined("", list(batches.values()), axis))
+        return Batch(_joined(list(batches.values()), axis))
 
     def _check_columns(self) -> None:
-        """Raise `FieldError`, before anything is drawn for the first time, where transforms make different columns."""
-        if self._alike:
+        """Raise `FieldError` before the first draw if the buffers' transforms make different columns."""
+        if self._columns_checked:
             return
         replicas = self._buffers[0].replicas
         none = np.empty((0,) if replicas is None else (replicas, 0), np.int64)
         shown = [buffer.as_batch(none) for buffer in self._buffers if isinstance(buffer, ReplayBuffer)]
         if shown:
-            _joined("", shown, 0 if replicas is None else 1)
-        self._alike = True
+            _joined(shown, 0 if replicas is None else 1)
+        self._columns_checked = True
 
     def update_priorities(
         self,
@@ -137,18 +137,19 @@ class MixedReplay:
         *,
         priority: npt.ArrayLike | None = None,
     ) -> int:
-        """Give each row's buffer the learner's feedback for it; see `ReplayBuffer.update_priorities`.
+        """Pass the learner's feedback for each row to its buffer; see `ReplayBuffer.update_priorities`.
 
         Args:
             batch: A batch of this `sample`, or any mapping with ``source`` and ``id``, int64 ``[R] ...``.
             td_error: δ of the same shape, of any sign.
-            priority: Instead of `td_error`: the priorities.
+            priority: Instead of `td_error`: the priorities, or one for all rows. Buffers whose samplers use no
+                priorities ignore them.
 
         Returns:
             How many of the steps were still stored.
 
         Raises:
-            IdError: A source is no buffer, or an id was never given out by its buffer.
+            IdError: A source is not the index of a buffer, or an id was never assigned by its buffer.
             ShapeError, DtypeError, PriorityError, ConfigError: As for `ReplayBuffer.update_priorities`.
             After any of them no buffer has changed.
         """
@@ -157,13 +158,16 @@ class MixedReplay:
                 f"`batch` must hold the columns `source` and `id`, but got {batch!r}; pass one of sample()"
             )
         source, ids = self._places(batch["source"], batch["id"])
-        td_error = None if td_error is None else values_array("td_error", td_error)  # once, not for each buffer
-        priority = None if priority is None else values_array("priority", priority)
-        # Every buffer gets the whole batch, −1 for the others' rows: so the first one checks all the values. It is one
-        # that refuses an id, if any does, so that nothing has changed by then.
-        own = [(buffer, np.where(source == j, ids, -1)) for j, buffer in enumerate(self._buffers)]
-        own.sort(key=lambda part: _gave_out(*part))
-        return sum(buffer.update_priorities(part, td_error, priority=priority) for buffer, part in own)
+        name, values = feedback_of(ids, td_error, priority, self, any(map(_takes_priorities, self._buffers)))
+        values = values_array(name, values)  # once, not for each buffer
+        # Every buffer gets the complete batch, with id −1 for rows of other buffers, so the first call checks all
+        # values. Buffers that will refuse an id come first, so that nothing has changed when they raise.
+        ids_by_buffer = [(buffer, np.where(source == j, ids, -1)) for j, buffer in enumerate(self._buffers)]
+        ids_by_buffer.sort(key=lambda part: _has_assigned(*part))
+        return sum(
+            buffer.update_priorities(part, **{name if _takes_priorities(buffer) else "td_error": values})
+            for buffer, part in ids_by_buffer
+        )
 
     def probabilities(
         self, source: npt.ArrayLike, ids: npt.ArrayLike, *, batch_size: int, progress: float | None = None
@@ -177,22 +181,26 @@ class MixedReplay:
             progress: As for `ReplayBuffer.probabilities`.
 
         Raises:
-            IdError, ShapeError, DtypeError, ConfigError: As for `update_priorities`, or a sampler has no exact law.
+            IdError, ShapeError, DtypeError, ConfigError: As for `update_priorities`, or a sampler has no exact
+            sampling probability.
         """
         sources, steps = self._places(source, ids)
-        asked = self._split(batch_size)
-        given = {j: _rows(self._buffers[j], rows) for j, rows in asked.items()}
-        law = np.zeros(steps.shape)
-        for j, rows in asked.items():
-            own = np.where(sources == j, steps, -1)
-            part = self._buffers[j].probabilities(own, batch_size=rows, progress=progress)
-            law += part * (given[j] / sum(given.values()))
-        return law
+        requested = self._split(batch_size)
+        returned = {
+            j: buffer.sampler.rows(rows) if isinstance(buffer := self._buffers[j], SamplerReplay) else rows
+            for j, rows in requested.items()
+        }
+        distribution = np.zeros(steps.shape)
+        for j, rows in requested.items():
+            buffer_ids = np.where(sources == j, steps, -1)
+            part = self._buffers[j].probabilities(buffer_ids, batch_size=rows, progress=progress)
+            distribution += part * (returned[j] / sum(returned.values()))
+        return distribution
 
     def _split(self, batch_size: int) -> dict[int, int]:
-        """Return the rows asked of each buffer that gives any."""
-        asked = split_rows(self._shares, positive("batch_size", batch_size, most=LARGEST_AXIS))
-        return {j: rows for j, rows in enumerate(asked) if rows}
+        """Return the number of rows of each buffer that has any."""
+        rows_by_share = split_rows(self._shares, positive("batch_size", batch_size, most=LARGEST_AXIS))
+        return {j: rows for j, rows in enumerate(rows_by_share) if rows}
 
     def _places(self, source: npt.ArrayLike, ids: npt.ArrayLike) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return sources and ids, checked against each other."""
@@ -207,23 +215,13 @@ class MixedReplay:
         return sources, steps
 
 
-def _rows(buffer: Replay, batch_size: int) -> int:
-    """Return how many rows a batch has when `batch_size` were asked for."""
-    return buffer.sampler.rows(batch_size) if isinstance(buffer, SamplerReplay) else batch_size
+def _takes_priorities(buffer: Replay) -> bool:
+    """Whether a buffer uses priorities; assumed of one without a `sampler`."""
+    return buffer.sampler.takes_priorities if isinstance(buffer, SamplerReplay) else True
 
 
-def _can_sample(buffer: Replay, rows: int) -> bool:
-    """Whether a buffer has enough for so many rows; of one that does not say, it may have."""
-    return buffer.can_sample(rows) if isinstance(buffer, ReplayBuffer) else True
-
-
-def _gives_once(buffer: Replay) -> bool:
-    """Whether rows that were drawn in vain are gone."""
-    return isinstance(getattr(buffer, "sampler", None), Queue)
-
-
-def _gave_out(buffer: Replay, ids: npt.NDArray[np.int64]) -> bool:
-    """Whether a buffer will find no id that it never gave out; of ids in a wrong shape it finds none."""
+def _has_assigned(buffer: Replay, ids: npt.NDArray[np.int64]) -> bool:
+    """Whether a buffer has assigned all of these ids; True for ids of a wrong shape, which it refuses anyway."""
     next_ids = np.atleast_1d(buffer.next_id)
     if buffer.replicas is not None and ids.shape[:1] != next_ids.shape:
         return True
@@ -231,23 +229,16 @@ def _gave_out(buffer: Replay, ids: npt.NDArray[np.int64]) -> bool:
     return bool(((rows >= -1) & (rows < next_ids[:, None])).all())
 
 
-def _joined(path: str, parts: list[Any], axis: int) -> Any:
-    """Return the parts' columns one after the other, nested as they are."""
-    first = parts[0]
-    if isinstance(first, Mapping):
-        if any(part.keys() != first.keys() for part in parts):
-            columns = "; ".join(", ".join(part) for part in parts)
+def _joined(parts: Sequence[Any], axis: int) -> Any:
+    """Return the parts' columns concatenated, with the same nesting."""
+    columns = [dict(flatten(part)) for part in parts]
+    if any(part.keys() != columns[0].keys() for part in columns):
+        named = "; ".join(map(", ".join, columns))
+        raise FieldError(f"the buffers' batches must have the same columns, but got {named}; use equal transforms")
+    for path in columns[0]:
+        shapes = {part[path].shape[:axis] + part[path].shape[axis + 1 :] for part in columns}
+        if len(shapes) > 1:
             raise FieldError(
-                f"the buffers' batches must have the same columns, but got {columns}; use equal transforms"
+                f"the column `{path}` has another shape in each buffer's batch: {shapes}; use equal transforms"
             )
-        return {name: _joined(f"{path}.{name}".lstrip("."), [part[name] for part in parts], axis) for name in first}
-    if isinstance(first, tuple):
-        return tuple(
-            _joined(f"{path}.{i}", list(children), axis) for i, children in enumerate(zip(*parts, strict=True))
-        )
-    shapes = {part.shape[:axis] + part.shape[axis + 1 :] for part in parts}
-    if len(shapes) > 1:
-        raise FieldError(
-            f"the column `{path}` has another shape in each buffer's batch: {shapes}; use equal transforms"
-        )
-    return np.concatenate(parts, axis=axis)
+    return unflatten(parts[0], (np.concatenate([part[path] for part in columns], axis) for path in columns[0]))

@@ -1,121 +1,143 @@
-"""Batches drawn ahead in a background thread, and reproducible all the same.
+"""Batches drawn ahead in a background thread, reproducibly.
 
-They are so because *when* a batch is drawn is fixed by the caller's calls, not by the thread's speed: while
-batches are being drawn ahead, every call that changes what a draw depends on, or is changed by one, first waits until
-the draws asked for before it are made. The core ensures that (`cpp/support/turns.hpp`), for every method.
+They are reproducible because the caller's calls, not the thread's speed, determine when a batch is drawn: while
+batches are drawn ahead, every call that changes the inputs of a draw, or that a draw affects, first waits for the
+draws requested before it. The core ensures this (`cpp/support/replay_lock.hpp`), for every method.
 """
 
 from collections import deque
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from threading import RLock, get_ident
-from typing import Any, Protocol
+from typing import Any
 
+from replaylab.arguments import LARGEST_AXIS, checked, flag, returned
 from replaylab.errors import ConfigError
-from replaylab.replay.data.batch import Batch
+from replaylab.replay.buffer_parts import Buffer
+from replaylab.replay.data.arrays import a_progress, positive
+from replaylab.replay.data.batch import Batch, Delivery, delivery
 from replaylab.replay.data.forks import watch
+from replaylab.replay.data.undelivered import BatchQueue, Request
 
 Progress = float | Callable[[int], float] | None
 """Training progress: a number, or a function of a batch's number that gives one."""
 
 
-class Drawable(Protocol):
-    """A buffer, as far as batches are drawn ahead from it."""
-
-    _core: Any
-
-    def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:
-        """Draw a batch; see `ReplayBuffer.sample`."""
-
-
 def batches(
-    buffer: "Drawable",
+    buffer: Buffer,
     batch_size: int,
     prefetch: int,
     total: int | None,
     progress: Progress,
-    deliver: Callable[[Batch], Batch],
+    pin_memory: bool,
+    device: Any,
 ) -> Generator[Batch, None, None]:
-    """Yield batches; see `ReplayBuffer.batches`."""
-    numbers = count() if total is None else range(total)
-    if prefetch == 0:
-        for k in numbers:
-            yield deliver(buffer.sample(batch_size, progress=progress_at(progress, k)))
-        return
-    drawer = Drawer.of(buffer)
-    drawn: deque[Future[Batch]] = deque()
-    asked = 0
+    """Return an iterator over batches; see `ReplayBuffer.batches`."""
+    batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
+    prefetch = positive("prefetch", prefetch, most=LARGEST_AXIS, least=0)
+    total = None if total is None else positive("total", total)
+    deliver = delivery(checked("pin_memory", pin_memory, flag), device)
+    return _batches(buffer, batch_size, prefetch, total, progress, deliver)
+
+
+def _batches(
+    buffer: Buffer, batch_size: int, prefetch: int, total: int | None, progress: Progress, deliver: Delivery
+) -> Generator[Batch, None, None]:
+    drawer = Drawer.of(buffer) if prefetch else None
+    queue = BatchQueue.of(buffer._parts.ahead, batch_size)
+    requests, requested = queue.requests, len(queue.requests)
     try:
-        for k in numbers:
-            while asked <= k + prefetch and (total is None or asked < total):
-                drawn.append(drawer.ask(batch_size, progress_at(progress, asked), deliver))
-                asked += 1
-            drawer.check()
-            yield drawn.popleft().result()
+        for k in count() if total is None else range(total):
+            while drawer and requested <= k + prefetch and (total is None or requested < total):
+                drawer.ask(requests, batch_size, progress_at(progress, requested), deliver.send)
+                requested += 1
+            if drawer:
+                drawer.check()
+            if requests:
+                sent = requests[0].sent(deliver)
+                requests.popleft()
+            else:
+                sent = deliver.send(buffer.sample(batch_size, progress=progress_at(progress, k)()))
+            yield deliver.receive(sent)
     finally:
-        drawer.leave()
+        queue.close(buffer._parts.ahead)
+        if drawer:
+            drawer.leave()
 
 
-def progress_at(progress: Progress, k: int) -> float | None:
-    """Return the training progress of batch k."""
-    return progress(k) if callable(progress) else progress
+def progress_at(progress: Progress, k: int) -> Callable[[], float | None]:
+    """Compute the training progress of batch k; return a function that checks and returns it when the batch is drawn.
+
+    So a function whose result leaves [0, 1] after the last batch does no harm if that batch is never taken.
+    """
+    value = progress(k) if callable(progress) else progress
+    return lambda: returned("`progress`", value, a_progress) if callable(progress) else value
 
 
 class Drawer:
-    """A buffer's background thread, shared by all iterators over it; it lives while there is one.
+    """A buffer's background thread, shared by all iterators over it; it ends with the last of them.
 
-    The core knows which draws were asked for and are not made yet, and lets every other thread's calls wait for those.
+    The core knows which requested draws are pending, and makes calls of other threads wait for them.
     """
 
-    _guard = RLock()  # a garbage collection inside it may close an iterator
+    # A garbage collection may close an iterator anywhere, also inside this lock and inside `submit`, whose lock all
+    # executors share: so `leave` submits nothing, and nothing is submitted with this lock held.
+    _guard = RLock()
 
-    def __init__(self, buffer: "Drawable") -> None:
-        self._buffer = buffer
-        self._core = buffer._core
+    def __init__(self, buffer: Buffer) -> None:
+        self._parts = buffer._parts
+        self._core = buffer._parts.core
         self._sample = buffer.sample
         self._iterators = 0
+        self.drawing = RLock()  # held while a batch is drawn and recorded
         self._thread = ThreadPoolExecutor(1, "replaylab-prefetch", self._begin)
         self._ident: int | None = None
         self._lost = False
         watch(self)
 
     @classmethod
-    def of(cls, buffer: "Drawable") -> "Drawer":
-        """Return the buffer's drawer, for one iterator more."""
+    def of(cls, buffer: Buffer) -> "Drawer":
+        """Return the buffer's drawer for a new iterator; create it for the first."""
         with cls._guard:
-            drawer: Drawer = buffer.__dict__.get("_drawer") or cls(buffer)
-            buffer.__dict__["_drawer"] = drawer
+            drawer: Drawer = buffer._parts.drawer or cls(buffer)
+            buffer._parts.drawer = drawer
             drawer._iterators += 1
             return drawer
 
-    def ask(self, batch_size: int, progress: float | None, deliver: Callable[[Batch], Batch]) -> Future[Batch]:
-        """Ask for a batch, to be drawn after all those asked for before, and then delivered."""
+    def ask(
+        self,
+        requests: deque[Request],
+        batch_size: int,
+        progress: Callable[[], float | None],
+        send: Callable[[Batch], Any],
+    ) -> None:
+        """Request a batch, which is drawn and sent after all batches requested before."""
         self.check()
-        with self._guard:
-            asked = self._core.ask()
+        request, pending_draw = Request(), self._core.ask()
 
-            def draw() -> Batch:
-                try:
-                    batch = self._sample(batch_size, progress=progress)
-                finally:
-                    asked.made()
-                return deliver(batch)
+        def draw() -> Any:
+            self._core.enter()
+            try:
+                with self.drawing:
+                    request.batch = batch = self._sample(batch_size, progress=progress())
+            finally:
+                self._core.leave()
+                pending_draw.made()
+            return send(batch)
 
-            return self._thread.submit(draw)
+        requests.append(request)
+        request.future = self._thread.submit(draw)
 
     def leave(self) -> None:
-        """Let go of one iterator; after the last, of the thread."""
+        """Remove an iterator; after the last one, end the thread."""
         if self._lost:
             return
         with self._guard:
             self._iterators -= 1
             if self._iterators:
                 return
-            self._buffer.__dict__.pop("_drawer", None)
-            with suppress(RuntimeError):  # at the interpreter's end
-                self._thread.submit(self._core.leave)
+            self._parts.drawer = None
         self._thread.shutdown(wait=get_ident() != self._ident)
 
     def check(self) -> None:
@@ -125,19 +147,13 @@ class Drawer:
                 "these batches were drawn ahead in the process that this one was forked from; call batches() again here"
             )
 
-    def before_fork(self) -> None:
-        """Do nothing: the core waits for the calls it is in."""
-
-    def after_fork(self) -> None:
-        """Do nothing."""
-
     def in_child(self) -> None:
-        """Forget the thread, which the child does not have, and what it was asked for."""
+        """Drop the thread, which a forked child does not have, and its requests."""
         type(self)._guard = RLock()
         self._lost = get_ident() != self._ident
         if self._lost:
-            self._buffer.__dict__.pop("_drawer", None)
+            ahead, self._parts.drawer = self._parts.ahead, None
+            ahead[:] = [queue for queue in ahead if not any(request.future for request in queue.requests)]
 
     def _begin(self) -> None:
         self._ident = get_ident()
-        self._core.enter()

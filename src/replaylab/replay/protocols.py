@@ -1,4 +1,4 @@
-"""What a replay is: the protocol that recorders, streams, mixtures, training and checkpoints take."""
+"""The protocols of replays, which recorders, streams, mixtures, training and checkpoints accept."""
 
 from collections.abc import Mapping
 from os import PathLike
@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import Unfit
+from replaylab.arguments import InvalidArgument
 from replaylab.errors import ConfigError
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.fields import Tree
@@ -19,11 +19,11 @@ class Replay(Protocol):
     """Stores steps, draws batches of them and takes feedback, as `ReplayBuffer` does.
 
     A class that has these members is a replay; it need not derive from this one. Shapes, axes and errors are those
-    that `ReplayBuffer` documents for its methods of the same names. What is drawn follows a law that belongs to the
-    replay; what a `Batch` must hold is ``weight``, ``probability``, ``id`` and the declared fields.
+    that `ReplayBuffer` documents for its methods of the same names. What is drawn follows a distribution that belongs
+    to the replay; what a `Batch` must hold is ``weight``, ``probability``, ``id`` and the declared fields.
 
-    What only some replays can do is in protocols of its own: `RestorableReplay`, `DivisibleReplay`,
-    `InspectableReplay`, `SamplerReplay`. Where one of those is needed and missing, a `ConfigError` says so.
+    What only some replays can do is in its own protocols: `RestorableReplay`, `DivisibleReplay`,
+    `InspectableReplay`, `SamplerReplay`. Where one of those is needed and missing, a `ConfigError` reports it.
 
     Attributes:
         capacity: C, how many steps are kept, in each replica.
@@ -64,7 +64,7 @@ class Replay(Protocol):
     def add(self, /, *, where: npt.ArrayLike | None = None, final_obs: Any = None, **steps: Any) -> Any:
         """Store one time step of every environment and return the ids, −1 where nothing was stored.
 
-        `final_obs` is given in autoreset mode "same_step" alone.
+        `final_obs` is passed only in autoreset mode "same_step".
         """
         ...
 
@@ -73,11 +73,11 @@ class Replay(Protocol):
         ...
 
     def end_episode(self, where: npt.ArrayLike | None = None) -> None:
-        """Say that environments were reset separately: their next step does not follow a stored step."""
+        """Mark that environments were reset separately: their next step does not follow a stored step."""
         ...
 
     def sample(self, batch_size: int, *, progress: npt.ArrayLike | None = None) -> Batch:
-        """Draw a batch in every replica; raise `EmptyBufferError` where too little is stored."""
+        """Draw a batch in every replica; raise `EmptyBufferError` if too few steps are stored."""
         ...
 
     def update_priorities(
@@ -100,7 +100,7 @@ class Replay(Protocol):
         ...
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to files directly in a folder, in place of what was saved there before."""
+        """Write everything to files directly in a folder, replacing what was saved there before."""
         ...
 
 
@@ -108,8 +108,11 @@ class Replay(Protocol):
 class RestorableReplay(Replay, Protocol):
     """A replay that can restore what it saved."""
 
-    def restore(self, path: str | PathLike[str]) -> None:
-        """Take over what `save` wrote; the object stays the same, and continues as the saved one would have."""
+    def restore(self, path: str | PathLike[str], *, continue_episodes: bool | None = None) -> None:
+        """Restore what `save` wrote, in place.
+
+        With ``continue_episodes=True``, which checkpoints pass, it continues as the saved one would have.
+        """
         ...
 
 
@@ -145,10 +148,10 @@ class InspectableReplay(Replay, Protocol):
 
 @runtime_checkable
 class SamplerReplay(Replay, Protocol):
-    """A replay that draws as one of this library's samplers, or a user's own, says.
+    """A replay that draws by a sampler of this library or a custom one.
 
     Attributes:
-        sampler: What is drawn.
+        sampler: The sampler.
     """
 
     @property
@@ -157,7 +160,7 @@ class SamplerReplay(Replay, Protocol):
 
 @runtime_checkable
 class StackedInputReplay(Replay, Protocol):
-    """A replay that is given stacks of frames and stores single ones.
+    """A replay that takes stacks of frames and stores single ones.
 
     Attributes:
         given_fields: The fields as `add` takes them, nested as `fields` are.
@@ -171,21 +174,21 @@ def a_replay(value: Any) -> Replay:
     """A `Replay`, as a rule for `replaylab.arguments`."""
     if isinstance(value, type) or not isinstance(value, Replay):
         missing = missing_of(value, Replay)
-        raise Unfit("a ReplayBuffer or another Replay" + (f", with {', '.join(missing)}" if missing else ""))
+        raise InvalidArgument("a ReplayBuffer or another Replay" + (f", with {', '.join(missing)}" if missing else ""))
     return value
 
 
-def require(replay: Replay, ability: type[Any], what: str) -> Any:
-    """Return a replay, if it has the ability that `what` needs.
+def require(replay: Replay, ability: type[Any], feature: str) -> Any:
+    """Return the replay if it has the ability that a feature needs.
 
     Args:
-        replay: Which.
+        replay: The replay.
         ability: A protocol: `RestorableReplay`, `DivisibleReplay`, `InspectableReplay`, `SamplerReplay` or
             `StackedInputReplay`.
-        what: What is to be done with it, as the message names it.
+        feature: What needs the ability, as the message calls it.
 
     Raises:
-        ConfigError: It does not have the ability; the message names the members that are missing.
+        ConfigError: The replay lacks the ability; the message names the missing members.
 
     Example:
         >>> from replaylab import Field, ReplayBuffer
@@ -197,19 +200,19 @@ def require(replay: Replay, ability: type[Any], what: str) -> Any:
         names = ", ".join(f"`{name}`" for name in missing_of(replay, ability))
         article = "an" if ability.__name__.startswith("I") else "a"
         raise ConfigError(
-            f"{what} needs {article} {ability.__name__}, but {type(replay).__name__} has no {names}; use a "
+            f"{feature} needs {article} {ability.__name__}, but {type(replay).__name__} has no {names}; use a "
             "ReplayBuffer, or add it"
         )
     return replay
 
 
 def missing_of(value: Any, protocol: type[Any]) -> list[str]:
-    """Return the members of a protocol that a value lacks, if it has any of them."""
-    wanted = {
+    """Return the members of a protocol that a value lacks; an empty list if it lacks all of them."""
+    members = {
         name
         for base in protocol.__mro__
         for name in vars(base)
         if getattr(base, "_is_protocol", False) and (not name.startswith("_") or name == "__len__")
     }
-    missing = sorted(name for name in wanted if not hasattr(value, name))
-    return missing if len(missing) < len(wanted) else []
+    missing = sorted(name for name in members if not hasattr(value, name))
+    return missing if len(missing) < len(members) else []

@@ -1,8 +1,9 @@
-"""The statistics of a study: levels, intervals, paired tests. NumPy and SciPy only, vectorised, seeded.
+"""The statistics of a study: interquartile means, intervals, paired tests; vectorised and seeded.
 
 Every function is pure: the same arrays and the same ``seed`` give the same numbers. Shapes: ``N`` seeds
 (runs), ``T`` points of a learning curve, ``M`` strata (environments), ``K`` hypotheses. docs/explanation/statistics.md
-tells which to use, and how often the intervals hold the true value.
+describes when to use which, and the coverage of the intervals.
+
 """
 
 from replaylab.statistics.alpha_spending import look_levels

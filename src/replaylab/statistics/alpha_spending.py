@@ -1,9 +1,9 @@
-"""Levels for looks that were planned: how much of the error each may spend.
+"""Significance levels of planned interim analyses (looks), by α-spending functions.
 
-A study that is looked at K times, with more seeds each time, and stopped when something is shown has had K chances of a
-false alarm. An α-spending function says how much of the error may be used up by the time a share t of the planned seeds
-is there (Lan & DeMets 1983, "Discrete sequential boundaries for clinical trials", Biometrika); each look is then judged
-at what it adds, α*(t_k) − α*(t_{k−1}).
+A study that is analysed K times, with more seeds each time, and stopped at the first significant result has K chances
+of a false alarm. An α-spending function α*(t) limits the error used until a share t of the planned seeds has been run
+(Lan & DeMets 1983, "Discrete sequential boundaries for clinical trials", Biometrika); look k is then tested at level
+α*(t_k) − α*(t_{k−1}).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Spending = Literal["obrien_fleming", "pocock"]
 
 @takes(shares=reals("K", leading=False), spending=one_of(*get_args(Spending)), alpha=INSIDE)
 def look_levels(shares: ArrayLike, spending: Spending = "obrien_fleming", alpha: float = 0.05) -> Floats:
-    """Return the level of each look, (K,): reject at look k where its p-value is below it.
+    """Return the level of each interim analysis (look), (K,): reject at look k if its p-value is below it.
 
     With z the normal quantile at 1 − α/2,
 
         obrien_fleming: α*(t) = 2 − 2Φ(z / √t)     little at first, most at the last look
         pocock:         α*(t) = α ln(1 + (e − 1) t)  about as much at each look
 
-    The levels add up to at most α. So by Bonferroni's inequality the chance of any false alarm at any look is at most
-    α, however the looks depend on each other, and also where the p-values are corrected for several comparisons at each
-    look (Holm, max-T). Boundaries that count on normal test statistics of one comparison alone are wider at later
-    looks: of three equal ones the last has .034 here and would have .045 (O'Brien & Fleming).
+    The levels add up to at most α. So by Bonferroni's inequality the probability of any false alarm at any look is at
+    most α, however the looks depend on each other, and also if the p-values are corrected for several comparisons at
+    each look (Holm, max-T). Boundaries that assume normal test statistics of a single comparison are less strict at
+    later looks: of three equally spaced looks the last has .034 here, and .045 with O'Brien and Fleming's boundary.
 
     Args:
-        shares: How much of the planned number of seeds is there at each look, increasing, in (0, 1].
+        shares: Share of the planned number of seeds that has been run at each look, increasing, in (0, 1].
         spending: The α-spending function.
         alpha: α, the error of all looks together.
 

@@ -1,11 +1,11 @@
-"""Bootstrap intervals whose ends do not hang on the resampling seed.
+"""Bootstrap intervals whose ends do not depend on the resampling seed.
 
-An interval's end is a mean of quantiles, over shares from half to one and a half of the one it cuts off. A single
-quantile of resampled returns with two peaks may jump from one peak to the other with the next resample; the mean moves
-by as much as the share does. Of up to `MOST_ENUMERATED` runs all resamples are taken, each with its chance, so that
-nothing is left to luck; of more runs so many random ones that an end's standard error is at most `STEADY` of the
-interval's width, or `MOST_RESAMPLES`. Where that is not enough (almost constant runs), a 95 % end of one
-environment's paired runs is uncertain by less than 4 % of the gap between the resamples that it lies in.
+An interval's end is a mean of quantiles, at shares from 0.5 to 1.5 times the tail share. A single quantile of resampled
+returns with two peaks may jump from one peak to the other with the next resample; the mean moves smoothly with the
+share. With up to `MOST_ENUMERATED` runs all resamples are enumerated, each with its probability, so the ends are exact.
+With more runs, random resamples are drawn until an end's standard error is at most `STEADY` of the interval's width, or
+until there are `MOST_RESAMPLES`. Where that is not enough (almost constant runs), a 95 % end of one environment's
+paired runs is uncertain by less than 4 % of the gap between its two neighbouring resamples.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from numpy.typing import NDArray
 from replaylab.statistics.resampling import RESAMPLES, Floats, ends, resample, tail
 
 MOST_ENUMERATED = 8
-"""Runs of one environment of which all resamples are taken: 6,435 for 8."""
+"""Largest number of runs of one environment whose resamples are all enumerated: 6,435 for 8 runs."""
 
 MOST_RESAMPLES = 200_000
-"""Random resamples at most."""
+"""Largest number of random resamples."""
 
 STEADY = 0.01
-"""An end's standard error from random resampling, in widths of the interval, with which no more are drawn."""
+"""Resampling stops when the standard error of an end is at most this share of the interval's width."""
 
 
 def resolves(level: float, runs: int) -> bool:
-    """Return whether resamples of N paired runs can tell where an interval of a level ends.
+    """Return whether resamples of N paired runs are fine enough for the ends of an interval of this level.
 
-    The share that it cuts off at either end must be more than the chance of a resample that is but one run, where all
-    are taken, or than ten of `MOST_RESAMPLES`; beyond that the end is the last resample, however high the level.
+    The tail share must exceed the probability of the resample that repeats a single run, if all are enumerated, or else
+    ten of `MOST_RESAMPLES`. At smaller shares the end is the most extreme resample, however high the level.
     """
     finest = float(runs) ** -runs if runs <= MOST_ENUMERATED else 10.0 / MOST_RESAMPLES
     return tail(level, runs, difference=True) > finest
 
 
 def enumerated(statistic: Callable[..., Floats], *paired: Floats) -> tuple[Floats, Floats]:
-    """Return the statistic of every resample of N runs, shape (K,), in increasing order, with their chances.
+    """Return the statistic of every resample of N runs, (K,), in increasing order, and their probabilities, (K,).
 
     Args:
         statistic: takes arrays (b, N, 1), one for each of ``paired``, and returns (b,).
         paired: arrays (N, 1), N at most `MOST_ENUMERATED`.
     """
     draws, chances = _all_resamples(len(paired[0]))
-    found = statistic(*(a[draws] for a in paired))
-    order = np.argsort(found)
-    return found[order], chances[order]
+    values = statistic(*(a[draws] for a in paired))
+    order = np.argsort(values)
+    return values[order], chances[order]
 
 
 @cache
 def _all_resamples(runs: int) -> tuple[NDArray[np.intp], Floats]:
-    """Return what N draws from N runs may hold, whatever the order, (K, N), and the chance of each, (K,)."""
+    """Return all multisets of N draws from N runs, (K, N), and the probability of each, (K,)."""
     draws = np.array(list(combinations_with_replacement(range(runs), runs)), dtype=np.intp)
     counts = (draws[:, :, None] == np.arange(runs)).sum(axis=1)
     factorial = np.array([lgamma(k + 1.0) for k in range(runs + 1)])
@@ -66,8 +66,8 @@ def steady_ends(draw: Callable[[int], Floats], share: float) -> tuple[float, flo
     """Return both ends of an interval from as many random resamples as its ends need.
 
     Args:
-        draw: returns so many resampled statistics, independent of those before, shape (b,).
-        share: what the interval cuts off at either end.
+        draw: returns a given number of resampled statistics, independent of previous ones, shape (b,).
+        share: tail share that the interval cuts off at either end.
     """
     samples = np.sort(draw(RESAMPLES))
     while True:
@@ -81,12 +81,12 @@ def steady_ends(draw: Callable[[int], Floats], share: float) -> tuple[float, flo
 
 
 def smooth_ends(ordered: Floats, share: float, chances: Floats | None = None) -> tuple[float, float]:
-    """Return the two means of quantiles over shares within half of the one that is cut off at either end.
+    """Return both ends of an interval, each a mean of quantiles at 0.5 to 1.5 times the tail share.
 
     Args:
         ordered: resampled statistics in increasing order, shape (b,).
-        share: what the interval cuts off at either end.
-        chances: of each, adding up to 1; None: all alike.
+        share: tail share that the interval cuts off at either end.
+        chances: probability of each statistic, adding up to 1; None: all equal.
     """
     until = np.arange(1, len(ordered) + 1) / len(ordered) if chances is None else np.cumsum(chances)
     above = 1.0 - np.append(0.0, until[:-1])[::-1]
@@ -94,15 +94,15 @@ def smooth_ends(ordered: Floats, share: float, chances: Floats | None = None) ->
 
 
 def _lowest(ordered: Floats, until: Floats, share: float) -> float:
-    """Mean of the quantiles between half the share and one and a half; ``until`` is the distribution function."""
+    """Mean of the quantiles at 0.5 to 1.5 times the share; ``until`` is the cumulative distribution at each value."""
     first, last = np.searchsorted(until[:-1], [0.5 * share, 1.5 * share])
     inside = np.diff(np.clip(until[first : last + 1], None, 1.5 * share), prepend=0.5 * share)
-    least = ordered[first]  # equal values give exactly that value
+    least = ordered[first]  # subtracted first, so that equal values give exactly that value
     return float(least + (ordered[first : last + 1] - least) @ inside / inside.sum())
 
 
 def _error(ordered: Floats, share: float) -> float:
-    """Standard error of the lower end: that of the mean of resamples clipped to where its quantiles lie."""
+    """Standard error of the lower end: that of the mean of resamples clipped to the range of its quantiles."""
     count = len(ordered)
     bounds = ordered[np.minimum((np.array([0.5, 1.5]) * share * count).astype(np.intp), count - 1)]
     return float(np.clip(ordered, *bounds).std() / (share * np.sqrt(count)))
@@ -121,15 +121,15 @@ def bootstrap_ends(
     Args:
         statistic: takes arrays (b, N, M), one for each of ``paired``, and returns (b,).
         paired: arrays (N, M).
-        share: what the interval cuts off at either end.
-        rng: where random resamples come from.
-        resamples: how many, random ones; None: as many as the ends need, or all.
+        share: tail share that the interval cuts off at either end.
+        rng: generator of the random resamples.
+        resamples: number of random resamples; None: as many as the ends need, or all if few runs are enumerated.
         calibrated: False gives plain quantiles of random resamples.
     """
     runs, strata = paired[0].shape
     if calibrated and resamples is None and strata == 1 and runs <= MOST_ENUMERATED:
-        found, chances = enumerated(statistic, *paired)
-        return smooth_ends(found, share, chances)
+        values, chances = enumerated(statistic, *paired)
+        return smooth_ends(values, share, chances)
 
     def draw(count: int) -> Floats:
         return resample(statistic, *paired, resamples=count, rng=rng)

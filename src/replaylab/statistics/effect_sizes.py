@@ -36,8 +36,8 @@ def probability_of_improvement(
     """Return the chance that a run of one strategy beats a run of the other, averaged over strata.
 
     P = 1/M sum over strata of 1/(N N') sum over i, j of [a_i > b_j] + [a_i = b_j] / 2: the Mann-Whitney
-    statistic, over any two runs, not only those of one seed (Agarwal et al. 2021, section 4.3). Where all runs
-    of one side are better the interval has no width; that says little with few runs.
+    statistic, over any two runs, not only those of the same seed (Agarwal et al. 2021, section 4.3). If all runs
+    of one group are better, the interval has zero width; with few runs that is weak evidence.
 
     Args:
         treated: shape (N,) or (N, M).
@@ -73,7 +73,7 @@ def probability_of_improvement(
 
 
 def _improvement(treated: Floats, baseline: Floats) -> Floats:
-    """P over (..., N, M) and (..., N', M), one row of ``treated`` at a time to save memory."""
+    """Probability of improvement of (..., N, M) over (..., N', M), (...); loops over N to save memory."""
     wins = sum(
         np.mean((row > baseline) + 0.5 * (row == baseline), axis=(-2, -1))
         for row in np.moveaxis(treated[..., None, :], -3, 0)
@@ -85,12 +85,12 @@ def _improvement(treated: Floats, baseline: Floats) -> Floats:
 def standardised_difference(
     treated: ArrayLike, baseline: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval:
-    """Return the mean paired difference in units of its own standard deviation, with a bootstrap interval.
+    """Return the mean paired difference in units of its standard deviation, with a bootstrap interval.
 
     d_z = mean(a - b) / sd(a - b), sd with N - 1 (Cohen 1988, section 2.3.5; Lakens 2013,
     https://doi.org/10.3389/fpsyg.2013.00863, formula 6). It is 0 where no pair differs, and infinite where all differ
-    by the same; NaN of one pair, which has no standard deviation. The interval's ends are quantiles of resampled
-    pairs', and approximate: resamples repeat pairs, so that d_z is a little larger in them.
+    by the same. It is NaN for a single pair, which has no standard deviation. The interval's ends are quantiles over
+    resampled pairs. They are approximate: resamples repeat pairs, so d_z is slightly larger in them.
 
     Args:
         treated: shape (N,).
@@ -109,13 +109,13 @@ def standardised_difference(
     a, b = as_pairs(treated, baseline)
     if a.shape[1] != 1:
         raise ShapeError(f"A standardised difference takes one environment, shape (N,), but got shape {a.shape}.")
-    each = a[:, 0] - b[:, 0]
-    if len(each) == 1:
+    differences = a[:, 0] - b[:, 0]
+    if len(differences) == 1:
         return Interval(np.nan, np.nan, np.nan)
-    draws = np.random.default_rng(seed).integers(0, len(each), size=(resamples, len(each)))
-    share = tail(level, len(each), difference=True)
-    low, high = np.quantile(_standardised(each[draws]), [share, 1.0 - share], method="closest_observation")
-    return Interval(float(_standardised(each)), float(low), float(high))
+    draws = np.random.default_rng(seed).integers(0, len(differences), size=(resamples, len(differences)))
+    share = tail(level, len(differences), difference=True)
+    low, high = np.quantile(_standardised(differences[draws]), [share, 1.0 - share], method="closest_observation")
+    return Interval(float(_standardised(differences)), float(low), float(high))
 
 
 def _standardised(differences: Floats) -> Floats:

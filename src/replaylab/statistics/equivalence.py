@@ -1,4 +1,4 @@
-"""Whether two strategies are as good as equal: what "no difference shown" cannot say."""
+"""Equivalence tests: whether two strategies differ by less than a margin, which a non-significant test cannot show."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from replaylab.statistics.interquartile_means import paired_difference
 from replaylab.statistics.permutation import least_p
 from replaylab.statistics.resampling import COUNT, NUMBERS, Interval, as_pairs
 
-Verdict = Literal["equivalent", "higher", "lower", "undecided"]
+Verdict = Literal["equivalent", "higher", "lower", "inconclusive"]
 
 
 EQUIVALENCE_SEEDS = 5
-"""With fewer a study calls no contrast equivalent: resampled intervals are then too narrow.
+"""Fewest seeds with which a study calls a contrast equivalent: with fewer, bootstrap intervals are too narrow.
 
-``docs/explanation/statistics.md`` has their coverage.
+``docs/explanation/statistics-appendix.md`` has their coverage.
 """
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Differences that do not matter, in the unit of the return. Declare them before the data are seen."""
+    """Equivalence margin, in the unit of the return. Declare it before the data are seen."""
 
     low: float
     high: float
@@ -43,26 +43,28 @@ class Equivalence:
     """The outcome of an equivalence test."""
 
     difference: Interval
-    """With its interval of level 1 - alpha: for a difference from 0."""
+    """Estimate with its interval of level 1 - alpha, for a difference from 0."""
 
     inner: Interval
-    """With its interval of level 1 - 2 alpha: the one that must lie inside the bounds."""
+    """Estimate with its interval of level 1 - 2 alpha, which must be inside the bounds."""
 
     bounds: Bounds
+    level: float
+    """Level of the inner interval."""
 
     @property
     def equivalent(self) -> bool:
-        """Whether the data rule out any difference that matters."""
+        """Whether the inner interval lies within the bounds."""
         return self.bounds.low < self.inner.low and self.inner.high < self.bounds.high
 
     @property
     def verdict(self) -> Verdict:
-        """Equivalent comes first: a difference may be surely there, and surely too small to matter."""
+        """The verdict; "equivalent" takes precedence, as a difference can be both significant and within the bounds."""
         if self.equivalent:
             return "equivalent"
         if self.difference.low > 0.0:
             return "higher"
-        return "lower" if self.difference.high < 0.0 else "undecided"
+        return "lower" if self.difference.high < 0.0 else "inconclusive"
 
 
 @takes(
@@ -82,18 +84,18 @@ def paired_equivalence(
     resamples: int | None = None,
     seed: int = 0,
 ) -> Equivalence:
-    """Return whether IQM(treated) - IQM(baseline) lies within the bounds, by inclusion of its interval.
+    """Return whether IQM(treated) - IQM(baseline) is within the bounds, by inclusion of its interval.
 
     Two one-sided tests at alpha, one against each bound, both reject exactly where the interval of level
-    1 - 2 alpha lies inside the bounds (Schuirmann 1987, https://doi.org/10.1007/BF01068419). Where the truth is
-    at a bound, "equivalent" comes out in at most about alpha of all studies. So few pairs that the swaps of a
-    permutation test could not give the intervals' level, fewer than five and six at alpha = .05, have intervals without
-    ends: resampled ones are then too narrow, and that of one pair has no width.
+    1 - 2 alpha is inside the bounds (Schuirmann 1987, https://doi.org/10.1007/BF01068419). If the true difference is
+    at a bound, at most about alpha of all studies conclude "equivalent". With too few pairs for a permutation test to
+    reach the intervals' level (fewer than five and six at alpha = .05) the intervals are infinite: bootstrap intervals
+    would be too narrow, and that of one pair would have zero width.
 
     Args:
         treated: shape (N,) or (N, M).
         baseline: the same shape, paired row by row.
-        bounds: the differences that do not matter.
+        bounds: the equivalence margin.
         alpha: error rate of each one-sided test, below 0.5.
         resamples: number of bootstrap resamples; None: as many as it takes for steady ends.
         seed: seed of the resampling.
@@ -101,7 +103,7 @@ def paired_equivalence(
     least = float(least_p(len(as_pairs(treated, baseline)[0])))
 
     def interval(error: float) -> Interval:
-        found = paired_difference(treated, baseline, level=1 - error, resamples=resamples, seed=seed)
-        return found if least <= error else Interval(found.estimate, -np.inf, np.inf)
+        difference = paired_difference(treated, baseline, level=1 - error, resamples=resamples, seed=seed)
+        return difference if least <= error else Interval(difference.estimate, -np.inf, np.inf)
 
-    return Equivalence(interval(alpha), interval(2 * alpha), bounds)
+    return Equivalence(interval(alpha), interval(2 * alpha), bounds, 1 - 2 * alpha)

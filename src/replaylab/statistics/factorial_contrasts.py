@@ -1,9 +1,9 @@
-"""Which factor did it: contrasts and main effects of a factorial study, tested within seeds.
+"""Contrasts and main effects of a factorial study, tested within seeds.
 
-A factorial study runs every seed in every cell, so the seed is a block: what it does to all cells alike cancels
-in any contrast of a seed's own runs. In such a balanced design the estimate and standard error of a contrast of
-means are those of a mixed-effects model with a random intercept for the seed; permutation needs neither its
-normal errors nor its software. Shapes: ``N`` seeds, then one axis for each factor.
+A factorial study runs every seed in every cell, so the seed is a block: an effect of the seed that is equal in all
+cells cancels in any contrast within the seed. In such a balanced design the estimate and standard error of a contrast
+of means are those of a mixed-effects model with a random intercept for the seed; permutation does not need that model's
+normal errors. Shapes: ``N`` seeds, then one axis for each factor.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def contrast_weights(*factors: ArrayLike) -> Floats:
         array([[ 1., -1.],
                [-1.,  1.]])
     """
-    found = np.ones(())
+    product = np.ones(())
     for weights in factors:
-        found = np.multiply.outer(found, checked("factors", weights, reals("L")))
-    return found
+        product = np.multiply.outer(product, checked("factors", weights, reals("L")))
+    return product
 
 
 @takes(values=NUMBERS, weights=reals(), level=INSIDE, resamples=optional(COUNT), permutations=COUNT, seed=seed_number)
@@ -57,14 +57,14 @@ def contrast(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> Contrast:
-    """Return the IQM over seeds of a contrast of each seed's own runs, with its interval and test.
+    """Return the IQM over seeds of a within-seed contrast, with its interval and p-value.
 
     c_i = sum over cells of w_cell y_i,cell; the interval resamples seeds. The p-value is the larger of two: that of the
-    interval (`interval_p`), and that of flipping the signs of whole seeds, by |mean of c_i| (a trimmed mean would not
-    notice flips among what it trims, and lose power). So it is below 1 - level only where the interval leaves out 0,
-    and false alarms are at most what it says where c_i is symmetric around 0 under the null hypothesis; for two cells
-    that follows from exchangeable runs. (With two cells this is the IQM of the differences, where `paired_difference`
-    gives the difference of the IQMs.)
+    interval (`interval_p`), and that of a sign-flip test of the seeds' contrasts by |mean of c_i| (a trimmed mean would
+    ignore flips among the trimmed values, and lose power). So it is below 1 - level only if the interval excludes 0,
+    and the test is valid if c_i is symmetric around 0 under the null hypothesis; for two cells that follows from
+    exchangeable runs. With two cells this is the IQM of the differences, whereas `paired_difference` is the difference
+    of the IQMs.
 
     Args:
         values: shape (N, ...), an axis for each factor.
@@ -80,31 +80,31 @@ def contrast(
     y, w = np.asarray(values, dtype=np.float64), np.asarray(weights, dtype=np.float64)
     if y.ndim < 2 or y.shape[1:] != w.shape:
         raise ShapeError(f"Weights must be of the shape of a seed's cells, {y.shape[1:]}, but got {w.shape}.")
-    each = np.tensordot(y, w, axes=w.ndim)
-    signs = np.where(swap_patterns(len(each), permutations, seed), -1.0, 1.0)
-    null = np.abs(signs @ each) / len(each)
-    exact = is_exact(len(each), permutations)
-    p = share_as_extreme(null, abs(float(each.mean())), float(np.abs(each).max()), exact=exact)
-    size = bootstrap_interval(each, level=level, resamples=resamples, seed=seed)
-    return Contrast(size, max(p, interval_p(size, len(each), level=level)))
+    contrasts = np.tensordot(y, w, axes=w.ndim)
+    signs = np.where(swap_patterns(len(contrasts), permutations, seed), -1.0, 1.0)
+    null = np.abs(signs @ contrasts) / len(contrasts)
+    exact = is_exact(len(contrasts), permutations)
+    p = share_as_extreme(null, abs(float(contrasts.mean())), float(np.abs(contrasts).max()), exact=exact)
+    size = bootstrap_interval(contrasts, level=level, resamples=resamples, seed=seed)
+    return Contrast(size, max(p, interval_p(size, len(contrasts), level=level)))
 
 
 @takes(values=VALUES, axis=whole(-LARGEST), permutations=COUNT, seed=seed_number)
 def main_effect_test(values: ArrayLike, axis: int, *, permutations: int = PERMUTATIONS, seed: int = 0) -> float:
-    """Return the p-value that a factor with any number of levels does nothing, by permuting it within seeds.
+    """Return the p-value of no main effect of a factor with any number of levels, by permuting levels within seeds.
 
-    Statistic: the variance between the levels' means (over seeds and over the other factors), in which only the
-    numbering of the levels within a seed matters under the null hypothesis. That is that the levels' names mean
-    nothing; with three levels or more, equal means of unequal spread are called different a little too often.
+    Statistic: the variance between the levels' means (over seeds and over the other factors). The null hypothesis is
+    that the levels of a seed are exchangeable. With three levels or more, equal means of unequal spread are rejected
+    slightly too often.
 
     Args:
         values: shape (N, ...), an axis for each factor.
         axis: the factor's axis, from 1.
-        permutations: number of random permutations; the one seen is counted in.
+        permutations: number of random permutations; the observed one is counted in addition.
         seed: seed of the permutations.
 
     Raises:
-        ShapeError: the axis is no factor's.
+        ShapeError: the axis is not between 1 and the number of factors.
     """
     y = np.asarray(values, dtype=np.float64)
     if not 1 <= axis < y.ndim:
@@ -118,8 +118,8 @@ def main_effect_test(values: ArrayLike, axis: int, *, permutations: int = PERMUT
             for i in range(0, permutations, block)
         ]
     )
-    seen = float(_between(by_level[None])[0])
-    return share_as_extreme(null, seen, float(by_level.var()), exact=False)
+    observed = float(_between(by_level[None])[0])
+    return share_as_extreme(null, observed, float(by_level.var()), exact=False)
 
 
 def _between(values: Floats) -> Floats:
@@ -129,7 +129,7 @@ def _between(values: Floats) -> Floats:
 
 @takes(values=VALUES)
 def seed_correlation(values: ArrayLike) -> float:
-    """Return the intraclass correlation of seeds, ICC(3, 1): what pairing gains.
+    """Return the intraclass correlation of seeds, ICC(3, 1), which shows how much pairing by seed gains.
 
     From the two-way analysis of variance of N seeds and C cells, (S - E) / (S + (C - 1) E), S the mean square
     between seeds and E the residual one: the variance of a random intercept over all variance (Shrout & Fleiss

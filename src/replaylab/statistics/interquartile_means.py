@@ -1,7 +1,7 @@
-"""How high strategies come, and how far apart: interquartile means with bootstrap intervals.
+"""Interquartile means of strategies and their differences, with bootstrap intervals.
 
-The interquartile mean (IQM) uses half of the runs, so one lucky or one lost run does not move it as it moves a
-mean, and it wastes less than a median does (Agarwal et al. 2021, "Deep reinforcement learning at the edge of
+The interquartile mean (IQM) is the mean of the middle half of the runs. It is less sensitive to single outliers than a
+mean, and statistically more efficient than a median (Agarwal et al. 2021, "Deep reinforcement learning at the edge of
 the statistical precipice", NeurIPS, https://arxiv.org/abs/2108.13264). Shapes: ``N`` runs (seeds), ``M``
 strata (environments), ``T`` points of a curve.
 """
@@ -30,11 +30,11 @@ from replaylab.statistics.resampling import (
 
 @takes(values=NUMBERS, axis=whole(-LARGEST))
 def interquartile_mean(values: ArrayLike, axis: int = 0) -> Floats:
-    """Return the mean of the middle half along ``axis``.
+    """Return the interquartile mean along ``axis``.
 
     With n values sorted as x_(1) <= ... <= x_(n) and g = floor(n / 4),
     IQM = (x_(g+1) + ... + x_(n-g)) / (n - 2g), the 25 % trimmed mean (``scipy.stats.trim_mean(x, 0.25)``);
-    NaN where a value is.
+    NaN if any value is NaN.
 
     Args:
         values: runs along ``axis``.
@@ -72,8 +72,8 @@ def bootstrap_interval(
 ) -> Interval:
     """Return the IQM of the runs with its stratified bootstrap interval.
 
-    Runs are drawn with replacement within each stratum (environment) on its own, the IQM is taken over all of
-    them, and the interval's ends are quantiles of those IQMs, at a share widened for few runs
+    Runs are drawn with replacement separately within each stratum (environment), the IQM is taken over all of
+    them, and the interval's ends are quantiles of those IQMs, at a tail share adjusted for few runs
     (`resampling.tail`).
 
     Args:
@@ -84,14 +84,14 @@ def bootstrap_interval(
         calibrated: False gives the plain percentile interval, which is what rliable gives.
 
     Examples:
-        >>> found = bootstrap_interval([480.0, 500, 455, 500, 120, 500, 490, 470, 500, 390])
-        >>> round(found.estimate, 1), bool(found.low < found.estimate < found.high)
+        >>> interval = bootstrap_interval([480.0, 500, 455, 500, 120, 500, 490, 470, 500, 390])
+        >>> round(interval.estimate, 1), bool(interval.low < interval.estimate < interval.high)
         (482.5, True)
     """
     array = as_strata(values)
     rng, share = np.random.default_rng(seed), tail(level, *array.shape, calibrated=calibrated)
-    found = bootstrap_ends(pooled_iqm, array, share=share, rng=rng, resamples=resamples, calibrated=calibrated)
-    return Interval(float(pooled_iqm(array)), *found)
+    bounds = bootstrap_ends(pooled_iqm, array, share=share, rng=rng, resamples=resamples, calibrated=calibrated)
+    return Interval(float(pooled_iqm(array)), *bounds)
 
 
 @takes(treated=NUMBERS, baseline=NUMBERS, level=INSIDE, resamples=optional(COUNT), seed=seed_number, calibrated=flag)
@@ -106,9 +106,9 @@ def paired_difference(
 ) -> Interval:
     """Return IQM(treated) - IQM(baseline) with a paired bootstrap interval.
 
-    Row i of both arrays is the same seed. A resample draws seeds, and takes both runs of each drawn seed, so
-    that what a seed does to both strategies alike cancels; the interval is therefore narrower than that of
-    two unpaired groups whenever seeds correlate.
+    Row i of both arrays is the same seed. A resample draws seeds and takes both runs of each drawn seed, so a seed's
+    common effect on both strategies cancels; the interval is therefore narrower than that of two unpaired groups
+    whenever the runs of a seed are positively correlated.
 
     Args:
         treated: shape (N,) or (N, M), as in `bootstrap_interval`.
@@ -123,8 +123,8 @@ def paired_difference(
     """
     a, b = as_pairs(treated, baseline)
     rng, share = np.random.default_rng(seed), tail(level, *a.shape, difference=True, calibrated=calibrated)
-    found = bootstrap_ends(iqm_difference, a, b, share=share, rng=rng, resamples=resamples, calibrated=calibrated)
-    return Interval(float(iqm_difference(a, b)), *found)
+    bounds = bootstrap_ends(iqm_difference, a, b, share=share, rng=rng, resamples=resamples, calibrated=calibrated)
+    return Interval(float(iqm_difference(a, b)), *bounds)
 
 
 @takes(treated=NUMBERS, baseline=NUMBERS, level=INSIDE, resamples=optional(COUNT), seed=seed_number, calibrated=flag)
@@ -139,7 +139,7 @@ def unpaired_difference(
 ) -> Interval:
     """Return IQM(treated) - IQM(baseline) with an interval for runs that do not share seeds.
 
-    Each group is resampled on its own; the ends are widened for the smaller one.
+    Each group is resampled separately; the tail share is that of the smaller group.
 
     Args:
         treated: shape (N,) or (N, M).
@@ -157,8 +157,8 @@ def unpaired_difference(
         return first - second
 
     share = tail(level, min(len(a), len(b)), a.shape[1], difference=True, calibrated=calibrated)
-    found = random_ends(draw, share, resamples=resamples, calibrated=calibrated)
-    return Interval(float(iqm_difference(a, b)), *found)
+    bounds = random_ends(draw, share, resamples=resamples, calibrated=calibrated)
+    return Interval(float(iqm_difference(a, b)), *bounds)
 
 
 @takes(values=reals("N", "T", leading=False), level=INSIDE, resamples=COUNT, seed=seed_number)
@@ -189,20 +189,20 @@ def _resampled_iqms(values: Floats, draws: NDArray[np.int64]) -> Floats:
         draws: which runs each resample holds, shape (resamples, N).
     """
     runs, cut = len(values), len(values) // 4
-    every = np.bincount((draws + runs * np.arange(len(draws))[:, None]).ravel(), minlength=draws.size)
-    counts = every.reshape(draws.shape).T.astype(np.float64, order="C")
+    flat_counts = np.bincount((draws + runs * np.arange(len(draws))[:, None]).ravel(), minlength=draws.size)
+    counts = flat_counts.reshape(draws.shape).T.astype(np.float64, order="C")
     order = np.argsort(values, axis=0)
     ordered = np.take_along_axis(values, order, axis=0)
     finite = np.isfinite(values).all(0)
     gaps = np.diff(np.where(finite, ordered, 0.0), axis=0) / (runs - 2 * cut)
-    found = np.empty((len(draws), values.shape[1]))
+    iqms = np.empty((len(draws), values.shape[1]))
     used = np.empty((runs - 1, len(draws)))
     for point in np.flatnonzero(~finite):
-        found[:, point] = interquartile_mean(values[draws, point], axis=1)
+        iqms[:, point] = interquartile_mean(values[draws, point], axis=1)
     for point in np.flatnonzero(finite):
         drawn = np.zeros(len(draws))
         for i, run in enumerate(order[:-1, point]):  # row by row: `cumsum` along this axis takes six times as long
             drawn = np.add(drawn, counts[run], out=used[i])
         np.clip(used, cut, runs - cut, out=used)
-        found[:, point] = ordered[-1, point] - gaps[:, point] @ (used - cut)
-    return found
+        iqms[:, point] = ordered[-1, point] - gaps[:, point] @ (used - cut)
+    return iqms

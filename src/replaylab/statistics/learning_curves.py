@@ -1,4 +1,4 @@
-"""From a learning curve to one number of a run, and to a scale that environments share."""
+"""Summaries of learning curves: area under the curve, values on a step grid, normalised scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from replaylab.statistics.resampling import NUMBERS, Floats
 
 @takes(steps=reals("T", leading=False), values=reals("T"))
 def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
-    """Return the normalised area under learning curves: the value's time-average, in its own unit.
+    """Return the normalised area under learning curves: the time average of the values, in their unit.
 
     area = 1 / (x_T - x_1) * sum over t of (x_{t+1} - x_t) (y_t + y_{t+1}) / 2, the trapezoid rule.
 
@@ -21,7 +21,7 @@ def area_under_curve(steps: ArrayLike, values: ArrayLike) -> Floats:
         values: shape (..., T).
 
     Raises:
-        ConfigError: the steps decrease somewhere, or are all the same.
+        ConfigError: the steps decrease somewhere, or are all equal.
     """
     x = _in_order(steps)
     y = np.asarray(values, dtype=np.float64)
@@ -54,8 +54,10 @@ def on_grid(steps: ArrayLike, values: ArrayLike, grid: ArrayLike) -> Floats:
 def _in_order(steps: ArrayLike) -> Floats:
     x = np.asarray(steps, dtype=np.float64)
     if not (np.diff(x) >= 0).all():
-        at = int(np.argmin(np.diff(x) >= 0))
-        raise ConfigError(f"`steps` must not decrease, but {x[at]:g} is followed by {x[at + 1]:g}; sort them before.")
+        first = int(np.argmin(np.diff(x) >= 0))
+        raise ConfigError(
+            f"`steps` must not decrease, but {x[first]:g} is followed by {x[first + 1]:g}; sort them before."
+        )
     return x
 
 
@@ -66,7 +68,7 @@ def normalised_score(values: ArrayLike, low: float, high: float) -> Floats:
     Args:
         values: shape (...), in the unit of ``low`` and ``high``.
         low: the return of random actions, for instance.
-        high: that of a good agent; another number than ``low``.
+        high: the return of a good agent, for instance; must differ from ``low``.
 
     Raises:
         ConfigError: ``low`` equals ``high``.
@@ -76,5 +78,5 @@ def normalised_score(values: ArrayLike, low: float, high: float) -> Floats:
         [0.0, 0.9]
     """
     if low == high:
-        raise ConfigError(f"A score needs two different ends, but got {low=} and {high=}.")
+        raise ConfigError(f"`low` and `high` must differ, but got {low=} and {high=}.")
     return np.asarray((np.asarray(values, dtype=np.float64) - low) / (high - low))

@@ -1,4 +1,4 @@
-"""Whether two strategies' levels differ, over the same seeds: what a test and an interval say together."""
+"""A paired test of two strategies over the same seeds: difference, interval and a p-value that agrees with both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from replaylab.statistics.resampling import COUNT, NUMBERS, Interval, as_pairs, 
 
 
 class PairedTest(NamedTuple):
-    """A difference of levels with its interval, and its p-value."""
+    """A difference of interquartile means with its interval, and its p-value."""
 
     difference: Interval
     p: float
@@ -36,29 +36,29 @@ def paired_test(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> PairedTest:
-    """Return IQM(treated) - IQM(baseline) with its interval, and the p-value that both of them carry.
+    """Return IQM(treated) - IQM(baseline) with its interval and p-value.
 
-    The p-value is the larger of the interval's (`interval_p`) and that of `paired_permutation_test`. Where the two
-    strategies do not differ in anything, the second alone keeps false alarms at most at what p says, at every number of
-    seeds; where their levels are equal and their spreads are not, the first keeps them about there. So it is below
-    1 - level only where the interval leaves out 0. docs/explanation/statistics.md has the false alarms of all three.
+    The p-value is the larger of the interval's (`interval_p`) and that of `paired_permutation_test`, so it is below
+    1 - level only if the interval excludes 0. The permutation test is exact, at every number of seeds, if the two
+    strategies have the same distribution; the interval's p-value is about right if only their IQMs are equal. The
+    false-alarm rates of all three are in docs/explanation/statistics-appendix.md.
 
     Args:
         treated: shape (N,).
         baseline: shape (N,), paired by position.
         level: of the interval.
         resamples: number of bootstrap resamples; None: as many as it takes for steady ends.
-        permutations: patterns at most.
+        permutations: largest number of swap patterns.
         seed: seed of resamples and patterns.
 
     Raises:
         ShapeError: the shapes differ, or are not (N,).
 
     Examples:
-        >>> found = paired_test([480.0, 455, 490, 470, 500, 460], [430.0, 410, 425, 415, 433, 420])
-        >>> found.p < 0.05 and found.difference.low > 0
+        >>> test = paired_test([480.0, 455, 490, 470, 500, 460], [430.0, 410, 425, 415, 433, 420])
+        >>> test.p < 0.05 and test.difference.low > 0
         True
     """
     p = paired_permutation_test(treated, baseline, permutations=permutations, seed=seed)
-    found = paired_difference(treated, baseline, level=level, resamples=resamples, seed=seed)
-    return PairedTest(found, max(p, interval_p(found, len(as_pairs(treated, baseline)[0]), level=level)))
+    difference = paired_difference(treated, baseline, level=level, resamples=resamples, seed=seed)
+    return PairedTest(difference, max(p, interval_p(difference, len(as_pairs(treated, baseline)[0]), level=level)))

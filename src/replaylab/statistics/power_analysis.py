@@ -1,4 +1,4 @@
-"""How many seeds a study needs: the chance that it finds a difference of a given size."""
+"""Power analysis: the probability that a study with a given number of seeds detects a difference of a given size."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from replaylab.statistics.resampling import COUNT, NUMBERS, VALUES, Interval, as
 from replaylab.statistics.simultaneous import decisions
 
 _RESAMPLES = 1_000
-"""Of each simulated study's interval."""
+"""Bootstrap resamples of each simulated study's interval."""
 
 
 @dataclass(frozen=True)
 class Power:
-    """The chance that a planned study shows the difference."""
+    """The power of a planned study: the probability that it rejects."""
 
     seeds: int
     chance: Interval
-    """Its interval is the simulation's own error; that of a small pilot comes on top."""
+    """Its interval covers only the simulation error, not the uncertainty of a small pilot."""
 
 
 MOST_SEEDS = 100_000
@@ -58,29 +58,29 @@ def power(
 ) -> Power:
     """Return the share of simulated studies in which `paired_test` rejects.
 
-    Each study draws ``seeds`` pairs of the pilot with replacement, its treated runs moved so that the pilot's
+    Each study draws ``seeds`` pairs of the pilot with replacement, its treated runs shifted so that the pilot's
     difference of IQMs is ``effect``. With several comparisons the threshold is alpha / comparisons. A study corrects
-    them by `max_t`, which is less strict for runs without outliers, so the answer errs to the careful side; but its t
-    is of means, so where a run in ten or so is lost altogether, which hardly moves the IQMs, it shows fewer than this.
+    them by `max_t`, which has more power for runs without outliers, so this estimate is conservative. But `max_t` uses
+    means: if about one run in ten fails completely, which hardly moves the IQMs, the study has less power than this.
 
     Args:
         treated: a pilot's runs, shape (N,).
         baseline: shape (N,), paired by position.
         seeds: number of seeds planned.
-        effect: the difference to find, in the unit of the return; by default the pilot's own.
-        alpha: error rate of the whole family.
+        effect: the difference to detect, in the unit of the return; by default that of the pilot.
+        alpha: error rate of the complete family.
         comparisons: how many comparisons the study makes.
         studies: how many studies to simulate.
         permutations: of each test; the smallest p is 1 / (permutations + 1).
-        seed: seed of everything.
+        seed: seed of the simulation and of its tests.
 
     Raises:
-        ConfigError: no test of this size could ever reject.
+        ConfigError: no test of this size can reject.
         ShapeError: the pilot has fewer than two pairs.
     """
     a, b = as_pairs(treated, baseline)
     if len(a) < 2:
-        raise ShapeError(f"A pilot must have at least two pairs, which tell of spread, but got {len(a)}.")
+        raise ShapeError(f"A pilot must have at least two pairs, to estimate the spread, but got {len(a)}.")
     threshold = alpha / comparisons
     least = float(least_p(seeds)) if is_exact(seeds, permutations) else 1 / (permutations + 1)
     if least > threshold:
@@ -95,21 +95,21 @@ def power(
         paired_test(a[i, 0], b[i, 0], resamples=_RESAMPLES, permutations=permutations, seed=k).p
         for k, i in enumerate(draws)
     ]
-    found = wilson_interval(np.count_nonzero(np.asarray(p) <= threshold), studies)
-    return Power(seeds, Interval(float(found.estimate), float(found.low), float(found.high)))
+    share = wilson_interval(np.count_nonzero(np.asarray(p) <= threshold), studies)
+    return Power(seeds, Interval(float(share.estimate), float(share.low), float(share.high)))
 
 
 @dataclass(frozen=True)
 class ContrastPower:
-    """The chances of what a planned study may say of one contrast."""
+    """The probabilities of the verdicts of a planned study on one contrast."""
 
     seeds: int
 
     different: Interval
-    """That it is called different from 0, with the right sign where the effect is not 0."""
+    """Probability of the verdict "different from 0", with the correct sign if the effect is not 0."""
 
     equivalent: Interval
-    """That it is called equivalent within the bounds."""
+    """Probability of the verdict "equivalent within the bounds"."""
 
 
 @takes(
@@ -133,38 +133,40 @@ def contrast_power(
     resamples: int = 999,
     seed: int = 0,
 ) -> ContrastPower:
-    """Return how often a study of so many seeds would call a contrast different, or equivalent.
+    """Return how often a study with this many seeds would call a contrast different, and how often equivalent.
 
-    Each study draws its seeds' contrasts from the pilot's with replacement, moved so that their mean is ``effect``, and
-    widened by sqrt(n / (n - 1)), n the pilot's seeds, to the spread that it estimates. It decides as a primary contrast
-    is decided: different where the interval of level 1 - alpha leaves out 0 (`mean_intervals`), equivalent where that
-    of level 1 - 2 alpha lies within ± ``bound``. It may be both: different, and by too little to matter. As in a study,
-    nothing is called different of so few seeds that flipping their signs cannot give alpha (five at 5 %), and nothing
-    equivalent of fewer than five.
+    Each study draws its seeds' contrasts from the pilot's with replacement, shifted so that their mean is ``effect``,
+    and scaled by sqrt(n / (n - 1)), with n the pilot's seeds, to an unbiased variance. The verdict is that of a primary
+    contrast: different if the interval of level 1 - alpha excludes 0 (`mean_intervals`), equivalent if that of level
+    1 - 2 alpha is within ± ``bound``. It can be both: different, and within the margin. As in a study, no contrast is
+    called different with so few seeds that sign flips cannot reach alpha (five at 5 %), and none is called equivalent
+    with fewer than five.
 
     Args:
         pilot: a contrast of each pilot seed, shape (n,), n at least 2.
         seeds: number of seeds planned, at least 2.
         effect: the true mean, in the contrast's unit.
-        bound: differences up to this size do not matter.
+        bound: the equivalence margin.
         alpha: error rate, below 0.5.
         studies: how many studies to simulate.
         resamples: of each interval.
-        seed: seed of everything.
+        seed: seed of the simulation and of its intervals.
 
     Raises:
         ConfigError: the pilot has fewer than two seeds.
 
     Examples:
-        >>> found = contrast_power([0.1, -0.2, 0.0, 0.3, -0.1], 120, effect=0.0, bound=0.05, studies=200)
-        >>> found.equivalent.estimate > 0.7
+        >>> chances = contrast_power([0.1, -0.2, 0.0, 0.3, -0.1], 120, effect=0.0, bound=0.05, studies=200)
+        >>> chances.equivalent.estimate > 0.7
         True
     """
-    each = np.asarray(pilot, dtype=np.float64)
-    if each.ndim != 1 or len(each) < 2:
-        raise ConfigError(f"A pilot must have a contrast of two seeds at least, shape (n,), but has {each.shape}.")
-    centred = (each - each.mean()) * np.sqrt(len(each) / (len(each) - 1)) + effect
-    draws = centred[np.random.default_rng(seed).integers(0, len(each), size=(studies, seeds))][..., None]
+    contrasts = np.asarray(pilot, dtype=np.float64)
+    if contrasts.ndim != 1 or len(contrasts) < 2:
+        raise ConfigError(
+            f"`pilot` must have the contrasts of at least two seeds, shape (n,), but has shape {contrasts.shape}."
+        )
+    centred = (contrasts - contrasts.mean()) * np.sqrt(len(contrasts) / (len(contrasts) - 1)) + effect
+    draws = centred[np.random.default_rng(seed).integers(0, len(contrasts), size=(studies, seeds))][..., None]
     outer, inner = (decisions(draws, level=1.0 - k * alpha, resamples=resamples, seed=seed) for k in (1, 2))
     sign = np.sign(outer.estimate) == np.sign(effect) if effect else True
     counts = [

@@ -1,4 +1,4 @@
-"""Shares of successes."""
+"""Success rates with Wilson's score intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from replaylab.statistics.resampling import Floats
 
 
 class Shares(NamedTuple):
-    """Shares of successes with their intervals, each of the shape of the counts."""
+    """Success rates with their intervals, each of the shape of the counts."""
 
     estimate: Floats
     low: Floats
@@ -35,17 +35,17 @@ def wilson_interval(successes: ArrayLike, trials: ArrayLike, *, level: float = 0
         level: share of studies whose interval should hold the true rate.
 
     Raises:
-        ConfigError: not 0 <= successes <= trials, or no trial.
+        ConfigError: 0 <= successes <= trials does not hold, or trials is 0.
 
     Examples:
-        >>> found = wilson_interval(10, 10)
-        >>> float(found.estimate), round(float(found.low), 3), float(found.high)
+        >>> rate = wilson_interval(10, 10)
+        >>> float(rate.estimate), round(float(rate.low), 3), float(rate.high)
         (1.0, 0.722, 1.0)
     """
     k, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(trials, dtype=np.float64))
     if not ((k >= 0) & (k <= n) & (n > 0)).all():
         raise ConfigError(
-            f"Success rates need 0 <= successes <= trials and trials > 0, but got {k.tolist()} of {n.tolist()}."
+            f"0 <= `successes` <= `trials` and `trials` > 0 must hold, but got {k.tolist()} of {n.tolist()}."
         )
     p, z = k / n, float(normal_quantile((1 + level) / 2))
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)

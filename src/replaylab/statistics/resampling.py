@@ -1,6 +1,6 @@
-"""Resampling whole runs: the stratified bootstrap, and the share its intervals cut off at either end.
+"""The stratified bootstrap over runs, and the tail share that its intervals cut off at either end.
 
-A run is resampled as a whole, within its environment (stratum): N runs are drawn of N, with replacement.
+Each resample draws N of the N complete runs of each environment (stratum), with replacement.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ RESAMPLES = 10_000
 """Bootstrap resamples that an interval starts with (`bootstrap` takes more where its ends are not steady)."""
 
 NUMBERS = reals()
-"""What values must be whose shape the function looks at itself."""
+"""Rule for values of any shape, which the function checks itself."""
 
 VALUES = reals("N", finite=True)
-"""What values, one for each run or more, must be."""
+"""Rule for finite values with at least one for each run."""
 
 COUNT = whole(most=2**31 - 1)
-"""What a number of resamples, patterns or studies must be."""
+"""Rule for a number of resamples, patterns or studies."""
 
 _BLOCK = 4_000_000
 """Numbers held at once while resampling, so that large studies need no more memory than small ones."""
@@ -42,7 +42,7 @@ class Interval(NamedTuple):
 
 INTERVAL = instance(Interval, "an Interval")
 OF_RUNS = {"interval": INTERVAL, "runs": COUNT, "strata": COUNT, "level": INSIDE}
-"""What the arguments of functions of one interval must be."""
+"""Rules for the arguments of functions of one interval."""
 
 
 class Band(NamedTuple):
@@ -57,8 +57,8 @@ def as_strata(values: ArrayLike) -> Floats:
     """View values (N,) or (N, M) as (N, M).
 
     Raises:
-        ShapeError: they have another shape, or no run.
-        NonFiniteError: one is NaN or infinite.
+        ShapeError: the values have another shape, or there is no run.
+        NonFiniteError: a value is NaN or infinite.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 1:
@@ -67,10 +67,10 @@ def as_strata(values: ArrayLike) -> Floats:
         raise ShapeError(f"Values must be of shape (N,) or (N, M) with N >= 1, but got shape {array.shape}.")
     wrong = np.argwhere(~np.isfinite(array))
     if len(wrong):
-        at = tuple(wrong[0].tolist())
+        run, stratum = wrong[0].tolist()
         raise NonFiniteError(
-            f"Values must be finite, but got {array[at]} for run {at[0]}: leave a run without a number out, of both "
-            f"groups where they are paired."
+            f"Values must be finite, but got {array[run, stratum]} for run {run}: leave a run without a number out, of "
+            f"both groups where they are paired."
         )
     return array
 
@@ -88,11 +88,11 @@ def as_pairs(treated: ArrayLike, baseline: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def as_columns(values: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
-    """Return values of seeds by comparisons, (N, K), NaN where one lacks a seed, and how many numbers each has, (K,).
+    """Return values of seeds by comparisons, (N, K), NaN where missing, and the count of numbers in each column, (K,).
 
     Raises:
-        ShapeError: they have another shape, or a column has fewer than two numbers.
-        NonFiniteError: one is infinite.
+        ShapeError: the values have another shape, or a column has fewer than two numbers.
+        NonFiniteError: a value is infinite.
     """
     array = np.asarray(values, dtype=np.float64)
     count = np.count_nonzero(~np.isnan(array), axis=0)
@@ -102,7 +102,7 @@ def as_columns(values: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
             f"{count.tolist()} numbers."
         )
     if np.isinf(array).any():
-        raise NonFiniteError("Values must be finite, or NaN where there is no number, but one is infinite.")
+        raise NonFiniteError("Values must be finite, or NaN if missing, but one is infinite.")
     return array, count
 
 
@@ -118,30 +118,31 @@ def resample(
         statistic: takes arrays (b, N, M), one for each of ``paired``, and returns (b, ...).
         paired: arrays (N, M); a drawn row is taken from all of them.
         resamples: number of resamples.
-        rng: where the draws come from.
+        rng: generator of the draws.
     """
     runs, strata = paired[0].shape
     block = max(1, _BLOCK // (runs * strata))
-    found = []
+    values = []
     for start in range(0, resamples, block):
         draws = rng.integers(0, runs, size=(min(block, resamples - start), runs, strata))
-        found.append(statistic(*(np.take_along_axis(a[None], draws, axis=1) for a in paired)))
-    return np.concatenate(found)
+        values.append(statistic(*(np.take_along_axis(a[None], draws, axis=1) for a in paired)))
+    return np.concatenate(values)
 
 
 def tail(level: float, runs: int, strata: int = 1, *, difference: bool = False, calibrated: bool = True) -> float:
-    """Return the share of resamples that an interval leaves out at each end.
+    """Return the tail share: the share of resamples that an interval cuts off at each end.
 
-    The plain percentile interval leaves out (1 - level) / 2, which is too much for few runs: a resample's
-    spread falls short of a sample's by sqrt((N - 1) / N), and is itself uncertain. The expanded percentile
-    interval (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789) leaves out
+    The plain percentile interval cuts off (1 - level) / 2, which is too much for few runs: a resample's
+    spread is smaller than a sample's by sqrt((N - 1) / N), and is itself uncertain. The expanded percentile
+    interval (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789) cuts off
     Phi(-t sqrt(N / (N - 1))), t being Student's (1 + level) / 2 quantile with M (N - 1) degrees of freedom. The
-    level of a single stratum goes without the root: there resampled IQMs spread enough, and with it intervals
-    hold 97 %. That exception is measured, not derived; docs/explanation/statistics.md has the coverage of all of them.
+    interval of the level of a single stratum omits the root: there resampled IQMs spread enough, and with the root
+    intervals would cover 97 %. That exception is measured, not derived; for coverage see
+    docs/explanation/statistics-appendix.md.
 
     Args:
         level: share of studies whose interval should hold the true value.
-        runs: runs in a stratum, N. One run tells nothing of spread: its interval has no width.
+        runs: runs in a stratum, N. The interval of a single run has zero width.
         strata: number of strata, M.
         difference: whether the interval is of a difference.
         calibrated: False gives the plain percentile interval.
@@ -155,11 +156,10 @@ def tail(level: float, runs: int, strata: int = 1, *, difference: bool = False, 
 
 @takes(**OF_RUNS)
 def interval_t(interval: Interval, runs: int, strata: int = 1, *, level: float = 0.95) -> float:
-    """Return how many of Student's units a calibrated interval's estimate is away from 0.
+    """Return the t statistic that matches a calibrated interval: the distance of its estimate from 0.
 
-    The arm of the interval that points to 0 is as long as t, Student's (1 + level) / 2 quantile with M (N - 1) degrees
-    of freedom; the estimate is t |estimate| / arm away. So it exceeds t exactly where the interval leaves 0 out on the
-    estimate's side.
+    The half of the interval towards 0 counts as t, Student's (1 + level) / 2 quantile with M (N - 1) degrees of
+    freedom, so the result is t |estimate| / half. It exceeds t exactly if the interval excludes 0.
     """
     if interval.estimate == 0.0 or runs == 1:
         return 0.0
@@ -170,24 +170,24 @@ def interval_t(interval: Interval, runs: int, strata: int = 1, *, level: float =
 
 @takes(**OF_RUNS)
 def interval_p(interval: Interval, runs: int, strata: int = 1, *, level: float = 0.95) -> float:
-    """Return the two-sided p-value of an interval: below 1 - level exactly where it leaves out 0.
+    """Return the two-sided p-value of an interval: below 1 - level exactly if it excludes 0.
 
-    Other thresholds stand for intervals whose ends are moved as Student's quantiles are, see `interval_t`.
+    At other thresholds it matches intervals whose ends are scaled by Student's quantiles, see `interval_t`.
 
     Args:
         interval: calibrated, of ``level``.
-        runs: runs in a stratum, N. One run tells nothing: p is 1.
+        runs: runs in a stratum, N. With a single run p is 1.
         strata: number of strata, M.
         level: of the interval.
     """
     if runs == 1:
         return 1.0
     p = float(2.0 * student_share(strata * (runs - 1), -interval_t(interval, runs, strata, level=level)))
-    return max(p, 1.0 - level) if interval.low <= 0.0 <= interval.high else p  # where an end is 0 rounding would decide
+    return max(p, 1.0 - level) if interval.low <= 0.0 <= interval.high else p  # if an end is 0, rounding would decide
 
 
 def ends(samples: Floats, share: float) -> tuple[Floats, Floats]:
-    """Return the two quantiles that cut off a share at either end, over the first axis."""
+    """Return the two quantiles over the first axis that cut off a share at either end."""
     shares = [share, 1.0 - share]
     infinite = np.isinf(samples).any(0)
     if not infinite.any():

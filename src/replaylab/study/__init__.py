@@ -2,7 +2,7 @@
 
     from replaylab.study import Study
 
-    study = Study.from_toml("quick")   # a shipped study, or the path of your own file
+    study = Study.from_toml("quick")   # a shipped study, or the path of a custom file
     study.run()                        # runs what is missing
     print(study.report())              # results/quick/report.html
 
@@ -11,13 +11,11 @@ Needs the lab extra: ``pip install "replaylab[lab]"``.
 
 from importlib.util import find_spec as _find_spec
 
-from replaylab.errors import MissingExtraError
+from replaylab.extras import missing_extra
 
 for _library in ("duckdb", "filelock", "jinja2", "matplotlib", "pyarrow", "pydantic", "rich", "scipy"):
     if _find_spec(_library) is None:
-        raise MissingExtraError(
-            f'replaylab.study needs {_library}, which is not installed. Run: pip install "replaylab[lab]"'
-        )
+        raise missing_extra("replaylab.study", _library, "lab")
 
 from replaylab.study.execution.executor import Executor  # noqa: E402
 from replaylab.study.execution.local.in_process import InProcess  # noqa: E402

@@ -1,7 +1,7 @@
-"""A study's report while the study runs: a page for this machine alone, which fills up as populations end.
+"""A study's report while the study runs: a page for this machine alone, which fills up as chunks end.
 
 The server listens on 127.0.0.1 and answers with the page, the newest report, the figures that are too large for it, and
-the progress as a stream of events. A process of its own writes that report again after populations have ended, so that
+the progress as a stream of events. Its own process writes that report again after chunks have ended, so that
 training waits for nothing; it rests at least three times as long as the last one took.
 """
 
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from replaylab.errors import ConfigError
 from replaylab.study.execution.progress import Tally, standing
 from replaylab.study.execution.reporter import Failure, Reporter
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 
 if TYPE_CHECKING:
     from replaylab.study.report.reported_study import ReportedStudy
@@ -55,7 +55,7 @@ Study.from_folder(sys.argv[1]).report(sys.argv[2], figure_files=False)
 
 @dataclass(frozen=True)
 class _State:
-    """What open pages are told."""
+    """What is sent to open pages."""
 
     share: float = 0.0
     text: str = "starting"
@@ -78,8 +78,8 @@ class LivePage:
         ConfigError: the port is in use, or none.
     """
 
-    def __init__(self, study: ReportedStudy, told: Reporter, port: int = PORT) -> None:
-        self._study, self._told = study, told
+    def __init__(self, study: ReportedStudy, reporter: Reporter, port: int = PORT) -> None:
+        self._study, self._reporter = study, reporter
         self._tally = Tally()
         self._state = _State()
         self._changed = Condition()
@@ -123,44 +123,44 @@ class LivePage:
 
     # What a reporter hears.
 
-    def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
+    def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Work starts."""
-        self._told.begin(todo, done, workers)
+        self._reporter.begin(todo, done, workers)
         self._tally.begin(todo, done)
         self._heard(report=bool(done))
 
-    def progress(self, population: Population, step: int) -> None:
-        """A population has taken steps."""
-        self._told.progress(population, step)
-        self._tally.reached(population, step)
+    def progress(self, chunk: Chunk, step: int) -> None:
+        """A chunk has taken steps."""
+        self._reporter.progress(chunk, step)
+        self._tally.reached(chunk, step)
         self._heard()
 
-    def finished(self, population: Population, seconds: float) -> None:
-        """A population's file is in place."""
-        self._told.finished(population, seconds)
-        self._tally.finished(population)
+    def finished(self, chunk: Chunk, seconds: float) -> None:
+        """A chunk's file is in place."""
+        self._reporter.finished(chunk, seconds)
+        self._tally.finished(chunk)
         self._heard(report=True)
 
-    def diverged(self, population: Population, seeds: Sequence[int]) -> None:
+    def diverged(self, chunk: Chunk, seeds: Sequence[int]) -> None:
         """Seeds have diverged, which the report will say."""
-        self._told.diverged(population, seeds)
+        self._reporter.diverged(chunk, seeds)
 
-    def split(self, population: Population) -> None:
-        """A population raised."""
-        self._told.split(population)
-        self._tally.split(population)
+    def split(self, chunk: Chunk) -> None:
+        """A chunk raised."""
+        self._reporter.split(chunk)
+        self._tally.split(chunk)
         self._heard()
 
     def failed(self, failure: Failure) -> None:
-        """A population will not finish."""
-        self._told.failed(failure)
-        self._tally.dropped(failure.population)
-        line = f"{failure.population.label}: {failure.traceback.strip().splitlines()[-1]}"
+        """A chunk will not finish."""
+        self._reporter.failed(failure)
+        self._tally.dropped(failure.chunk)
+        line = f"{failure.chunk.label}: {failure.traceback.strip().splitlines()[-1]}"
         self._heard(failed=(*self._state.failed, line))
 
     def end(self) -> None:
         """Work is over."""
-        self._told.end()
+        self._reporter.end()
 
     def _heard(self, *, report: bool = False, failed: tuple[str, ...] | None = None) -> None:
         with self._changed:
@@ -177,13 +177,13 @@ class LivePage:
         over: bool = False,
         new_report: bool = False,
     ) -> None:
-        """Change what open pages are told; the lock is held."""
+        """Change what is sent to open pages; the lock is held."""
         failures = self._state.failed if failed is None else failed
         self._state = _State(share, text, failures, self._state.report + new_report, over)
         self._changed.notify_all()
 
     def _write_reports(self) -> None:
-        """Write the report again whenever there is more of it, in a process of its own."""
+        """Write the report again whenever there is more of it, in its own process."""
         with TemporaryDirectory() as folder:
             while True:
                 with self._changed:
@@ -241,14 +241,14 @@ class LivePage:
         """Write what changes, until the study has ended or nobody listens."""
         with self._changed:
             self._streams += 1
-        told: _State | None = None
+        sent: _State | None = None
         try:
-            while not (self._stopped or (told is not None and told.over)):
+            while not (self._stopped or (sent is not None and sent.over)):
                 with self._changed:
-                    state = told  # of this thread
+                    state = sent  # of this thread
                     self._changed.wait_for(lambda: self._state != state or self._stopped, timeout=15.0)  # noqa: B023
-                    told = self._state
-                handler.wfile.write(f"data: {json.dumps(vars(told))}\n\n".encode())
+                    sent = self._state
+                handler.wfile.write(f"data: {json.dumps(vars(sent))}\n\n".encode())
                 handler.wfile.flush()
                 time.sleep(0.2)
         except OSError:  # the page was closed

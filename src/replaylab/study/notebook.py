@@ -1,4 +1,4 @@
-"""A study as a notebook shows it: its state, what came out, and where the report is."""
+"""A study as a notebook shows it: its state, the answers, and where the report is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from replaylab.number_format import counted
-from replaylab.study.plan.populations import runs_of
+from replaylab.study.plan.chunks import runs_of
 from replaylab.study.report.sentences import budget_of
 
 if TYPE_CHECKING:
@@ -31,5 +31,5 @@ def _state(study: ReportedStudy) -> str:
     failed = len(list((study.folder / "failures").glob("*.txt")))
     state = f"{there} of {spec.runs} runs are there"
     if failed:
-        state += f"; {counted(failed, 'population')} failed, see {escape((study.folder / 'failures').as_posix())}"
+        state += f"; {counted(failed, 'chunk')} failed, see {escape((study.folder / 'failures').as_posix())}"
     return f"{state}; {budget_of(spec)} each; folder {escape(study.folder.as_posix())}."

@@ -8,8 +8,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from replaylab.arguments import NOT_NEGATIVE, Unfit, check, flag, instance, optional, place, takes, text, whole
-from replaylab.errors import MissingExtraError, SpecError
+from replaylab.arguments import (
+    NOT_NEGATIVE,
+    InvalidArgument,
+    check,
+    flag,
+    instance,
+    optional,
+    place,
+    takes,
+    text,
+    whole,
+)
+from replaylab.errors import SpecError
+from replaylab.extras import missing_extra
+from replaylab.learners.metrics.registry import check_name
 from replaylab.study.catalog import find
 from replaylab.study.execution.estimate import CALIBRATION_SECONDS, Estimate, estimate
 from replaylab.study.execution.executor import Executor
@@ -18,9 +31,9 @@ from replaylab.study.execution.reporter import Reporter
 from replaylab.study.execution.study_run import RunSummary, chosen_executor, run_study
 from replaylab.study.execution.tape_order import to_record_again
 from replaylab.study.notebook import html_of
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results import records
-from replaylab.study.results.folder import StudyFolder
+from replaylab.study.results.folder import StudyFolder, is_published
 from replaylab.study.spec.errors import first_fault
 from replaylab.study.spec.study_file import Spec
 
@@ -30,6 +43,7 @@ if TYPE_CHECKING:
 
     from replaylab.study.analysis.comparisons import Curve, Difference, Level
     from replaylab.study.analysis.contrast_results import ContrastResults
+    from replaylab.study.results.published_rows import PublishedRows
 
 
 FOLDER = optional(place("a folder"))
@@ -41,7 +55,7 @@ REPORTER = optional(instance(Reporter, "a reporter, with its methods"))
 def _executor(value: Any) -> Executor:
     """An executor, and not its class."""
     if isinstance(value, type) or not isinstance(value, Executor):
-        raise Unfit("an executor, such as LocalProcesses() or InProcess()")
+        raise InvalidArgument("an executor, such as LocalProcesses() or InProcess()")
     return value
 
 
@@ -49,9 +63,17 @@ def _executor(value: Any) -> Executor:
 class Study:
     """A validated study and its folder.
 
-    The folder holds ``study.json`` (every setting), ``machine.json`` (versions, hardware), ``runs/`` (one
-    Parquet file per population), ``timing/``, ``failures/``, while populations are trained ``checkpoints/``, where
-    files were not what had been written ``damaged/``, and after `report` ``report.html``, ``figures/`` and ``tables/``.
+    The folder holds:
+
+    * ``study.json``: every setting, defaults included; infinities as ``Infinity``.
+    * ``machine.json``: versions and hardware of each machine.
+    * ``runs/``: one Parquet file for each chunk; ``timing/``: seconds, speed and machine of each.
+    * ``failures/``: tracebacks of the last run.
+    * ``checkpoints/``, ``tapes/``: chunks in progress, and draws that strategies of type ``tape`` wait for.
+    * ``damaged/``: files whose checksum failed.
+    * ``report.html``: the report; above 600 kB, figures of thousands of runs are in ``figures/``.
+    * ``looks.json``: the seeds it was reported with.
+    * ``figures/``, ``tables/``: each figure as SVG and PNG with its numbers as CSV, each table as CSV.
 
     Example:
         >>> study = Study.from_toml("quick")
@@ -86,10 +108,17 @@ class Study:
     def from_folder(cls, folder: str | Path) -> Self:
         """Open the results of an earlier run; needs neither the study file nor the training code.
 
+        A folder with only ``rows.parquet``, the published rows of a finished study, can be reported but not run.
+
         Raises:
             SpecError: the folder holds no study.
+            StorageError: its published rows are damaged.
         """
         path = Path(folder)
+        if is_published(path):
+            from replaylab.study.results.published_rows import published_spec
+
+            return cls(published_spec(path), path)
         try:
             spec = Spec.model_validate_json(json.dumps(records.opened((path / "study.json").read_bytes())))
         except FileNotFoundError as error:
@@ -107,18 +136,27 @@ class Study:
         return cls(spec, path)
 
     @property
-    def populations(self) -> list[Population]:
-        """Every population of the study, there or not; those that are there are kept, however they were chunked."""
-        return self._there.populations
+    def _results(self) -> StudyFolder | PublishedRows:
+        """What the folder's results are read from."""
+        if not is_published(self.folder):
+            return self._there
+        from replaylab.study.results.published_rows import PublishedRows
+
+        return PublishedRows(self.spec, self.folder)
 
     @property
-    def present(self) -> list[Population]:
-        """The populations whose rows are there."""
-        return self._there.present
+    def chunks(self) -> list[Chunk]:
+        """Every chunk of the study, there or not; those that are there are kept, however they were chunked."""
+        return self._results.chunks
 
-    def file_of(self, population: Population) -> Path:
-        """Return where the population's rows are, or will be."""
-        return self._there.file_of(population)
+    @property
+    def present(self) -> list[Chunk]:
+        """The chunks whose rows are there."""
+        return self._results.present
+
+    def file_of(self, chunk: Chunk) -> Path:
+        """Return where the chunk's rows are, or will be."""
+        return self._results.file_of(chunk)
 
     @property
     def _there(self) -> StudyFolder:
@@ -141,11 +179,11 @@ class Study:
         Args:
             workers: processes, one thread each; by default one for each core that this process may use. It changes
                 only the time.
-            executor: where populations are trained, in place of ``workers`` local processes: `InProcess`, say, under a
+            executor: where chunks are trained, in place of ``workers`` local processes: `InProcess`, say, under a
                 debugger. It changes no number, and is closed at the end.
             show: whether to show the progress: live on a terminal, as plain lines elsewhere; None: in notebooks only.
             reporter: hears of the progress, in place of `show`.
-            checkpoint_every: seconds between two checkpoints of a population in training, from which a killed one goes
+            checkpoint_every: seconds between two checkpoints of a chunk in training, from which a killed one goes
                 on, where its environment can; None: none are kept. It changes no number.
 
         Raises:
@@ -153,8 +191,8 @@ class Study:
             SpecError: the folder holds another study, or the study cannot be run.
             StorageError: the folder cannot be written, or cannot any more; what is there stays.
         """
-        told = reporter or reporter_in_python(show)
-        return run_study(self._there, chosen_executor(workers, executor), told, checkpoint_every)
+        chosen_reporter = reporter or reporter_in_python(show)
+        return run_study(self._there, chosen_executor(workers, executor), chosen_reporter, checkpoint_every)
 
     @takes(workers=WORKERS, executor=optional(_executor), seconds=NOT_NEGATIVE)
     def estimate(
@@ -180,7 +218,7 @@ class Study:
         from replaylab.study.results.store import check
 
         chosen = chosen_executor(workers, executor)
-        planned, present = self.populations, self.present
+        planned, present = self.chunks, self.present
         check(self.file_of(p) for p in present)
         again = to_record_again(self._there, [p for p in planned if not self.file_of(p).is_file()])
         return estimate(self.spec, planned, present, again, chosen, seconds)
@@ -193,12 +231,18 @@ class Study:
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.results.store import open_rows
-
-        present = self.present
-        if not present:
+        found = self._results
+        if not found.present:
             raise SpecError(f"{self.folder}: holds no results of these settings yet. Run the study first.")
-        return open_rows([self.file_of(p) for p in present])
+        return found.rows()
+
+    def versions(self) -> list[dict[str, str]]:
+        """Return the library versions that the results were made with, one or more sets by library.
+
+        Raises:
+            StorageError: a file is damaged.
+        """
+        return self._results.versions()
 
     @takes(sql=text)
     def query(self, sql: str) -> duckdb.DuckDBPyRelation:
@@ -216,40 +260,48 @@ class Study:
         """Return all rows, or those of one metric, as a pandas DataFrame; columns as in `results`.
 
         Raises:
+            ConfigError: the metric was not recorded, and is not one that the library may record.
             MissingExtraError: pandas is not installed.
             SpecError: nothing has been run yet.
         """
         if find_spec("pandas") is None:
-            raise MissingExtraError(
-                '`frame` needs pandas, which is not installed. Run: pip install "replaylab[pandas]". Or take '
-                "results().arrow() or results().fetchnumpy(), which need nothing more."
-            )
+            instead = ". Or take results().arrow() or results().fetchnumpy(), which need nothing more."
+            raise missing_extra("`frame`", "pandas", "pandas", instead)
         rows = self.results()
-        if metric is not None:
-            from duckdb import ColumnExpression, ConstantExpression
+        if metric is None:
+            return rows.df()
+        from duckdb import ColumnExpression, ConstantExpression
 
-            rows = rows.filter(ColumnExpression("metric") == ConstantExpression(metric))
-        return rows.df()
+        frame = rows.filter(ColumnExpression("metric") == ConstantExpression(metric)).df()
+        if frame.empty:
+            _check_name(metric, rows)
+        return frame
 
     @takes(metric=text)
     def curves(self, metric: str = "eval/mean_reward") -> list[Curve]:
         """Return a metric of every run over time, one curve object for each environment, learner and strategy.
 
         Raises:
+            ConfigError: the metric was not recorded, and is not one that the library may record.
             SpecError: nothing has been run yet.
         """
         from replaylab.study.analysis import comparisons
 
-        return comparisons.curves_of(self.results(), self.spec, metric)
+        rows = self.results()
+        curves = comparisons.curves_of(rows, self.spec, metric)
+        if not curves:
+            _check_name(metric, rows)
+        return curves
 
     @takes(metric=text)
     def levels(self, metric: str = "eval/mean_reward") -> list[Level]:
-        """Return how high each strategy came, with intervals: of the return, the numbers of the report's first table.
+        """Return the level of each strategy, with intervals: of the return, the numbers of the report's first table.
 
         Args:
             metric: any that the runs recorded; runs that have no number of it are left out.
 
         Raises:
+            ConfigError: the metric was not recorded, and is not one that the library may record.
             SpecError: nothing has been run yet.
         """
         from replaylab.study.analysis import comparisons
@@ -264,9 +316,10 @@ class Study:
         know the study file's bounds of `equivalence`.
 
         Args:
-            metric: any that the runs recorded, a family of its own for the correction; empty where nothing did.
+            metric: any that the runs recorded, its own family for the correction; empty where nothing did.
 
         Raises:
+            ConfigError: the metric was not recorded, and is not one that the library may record.
             SpecError: nothing has been run yet.
         """
         from replaylab.study.analysis import comparisons
@@ -274,18 +327,18 @@ class Study:
         return comparisons.differences_of(self.curves(metric), self.spec, metric)
 
     def answers(self) -> list[str]:
-        """Return what came out, in sentences: of the study's contrasts, or, without any, of its strategies; maybe none.
+        """Return the answer as a sentence, then a line for each contrast, or without any for each comparison.
 
         Raises:
             SpecError: nothing has been run yet.
         """
-        from replaylab.study.report import sentences
+        from replaylab.study.analysis.comparisons import ComparisonResults
+        from replaylab.study.report import headline
         from replaylab.study.report.sections import contrasts
 
         if self.spec.contrasts:
             return contrasts.lines(self.contrasts())
-        found = self.differences()
-        return sentences.answers(found, self.levels(), self.spec) if found else []
+        return headline.lines(ComparisonResults(self.levels(), self.differences(), []), self.spec)
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -307,18 +360,16 @@ class Study:
         return write_report(self, self.folder if out is None else Path(out), figure_files=figure_files)
 
     def contrasts(self) -> ContrastResults:
-        """Return what came out of the study file's contrasts: estimates, intervals, p-values, verdicts, warnings.
+        """Return the results of the study file's contrasts: estimates, intervals, p-values, verdicts, warnings.
 
         Raises:
             SpecError: nothing has been run yet.
         """
         from replaylab.study.analysis.comparisons import curves_of
         from replaylab.study.analysis.contrast_results import evaluate_contrasts
-        from replaylab.study.analysis.planned_looks import contrasts_at_look
 
         rows = self.results()
-        found = evaluate_contrasts(self.spec, lambda metric: curves_of(rows, self.spec, metric))
-        return contrasts_at_look(found, self.spec)
+        return evaluate_contrasts(self.spec, lambda metric: curves_of(rows, self.spec, metric))
 
     def record(self, name: str) -> dict[str, Any]:
         """Return one of the folder's JSON records, ``machine`` for instance; empty where there is none.
@@ -326,4 +377,9 @@ class Study:
         Raises:
             StorageError: it is damaged.
         """
-        return records.read(self.folder / f"{name}.json", records.SHAPES.get(name, records.TIMING))
+        return self._results.record(name)
+
+
+def _check_name(metric: str, rows: duckdb.DuckDBPyRelation) -> None:
+    """Raise `ConfigError` if a metric without rows is not one of the library's."""
+    check_name(metric, (name for (name,) in rows.select("metric").distinct().fetchall()))

@@ -1,4 +1,4 @@
-"""Views of what was learned: maps of grid worlds, curves, sheets of replayed frames, videos of the greedy policy.
+"""Views of training results: maps of grid worlds, curves, sheets of replayed frames, videos of the greedy policy.
 
     from replaylab.watch import Grid, save, visit_map
 

@@ -1,4 +1,4 @@
-"""Grid worlds as the maps see them: which state is which cell, and where an action goes."""
+"""Layouts of grid worlds for maps: the cell of each state, and the direction of each action."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import LARGEST, Rule, check, checked, instance, reals, takes, text, tuple_of, whole
+from replaylab.envs.tabular.transition_table import unknown_env
 from replaylab.errors import ConfigError, ShapeError
 
 UP, RIGHT, DOWN, LEFT = (-1, 0), (0, 1), (1, 0), (0, -1)
@@ -27,9 +28,9 @@ class Grid:
 
     Attributes:
         shape: Rows and columns.
-        moves: Where action a goes, as (rows, columns), for each of the A actions.
-        labels: Letters for single states.
-        closed: States in which nothing is chosen: ends, cliffs, walls. They get no arrows and no values.
+        moves: The move of each of the A actions, as (rows, columns).
+        labels: Letters by state.
+        closed: States without a choice of action: terminal states, cliffs, walls. They get no arrows and no values.
 
     Example:
         >>> Grid((2, 2), labels={0: "S", 3: "G"}, closed=frozenset({3})).size
@@ -47,11 +48,12 @@ class Grid:
         state = whole(0, self.size - 1)
         closed, labels = tuple_of(state, "states of the grid"), checked("labels", self.labels, LABELS, "Grid")
         object.__setattr__(self, "closed", frozenset(checked("closed", self.closed, closed, "Grid")))
-        object.__setattr__(self, "labels", {checked("labels", at, state, "Grid"): one for at, one in labels.items()})
+        letters = {checked("labels", cell, state, "Grid"): letter for cell, letter in labels.items()}
+        object.__setattr__(self, "labels", letters)
 
     @property
     def size(self) -> int:
-        """S."""
+        """Number of states, S."""
         return self.shape[0] * self.shape[1]
 
     @classmethod
@@ -64,15 +66,15 @@ class Grid:
             **kwargs: For the environment's constructor.
 
         Raises:
-            ConfigError: It is another environment; make a `Grid` of its shape and moves.
+            ConfigError: The environment is another one; make a `Grid` of its shape and moves.
         """
         try:
-            made = gym.make(env_id, **kwargs)
-        except (Exception, SystemExit) as error:  # of its constructor, or of the module that it is in
-            told = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"`env_id` must name a Gymnasium environment, but got {env_id!r}: {told}") from error
-        env: Any = made.unwrapped
-        made.close()
+            world = gym.make(env_id, **kwargs)
+        except (Exception, SystemExit) as error:  # raised by its constructor, or by importing its module
+            reason = f"{type(error).__name__}: {error}"
+            raise unknown_env("env_id", env_id, reason) from error
+        env: Any = world.unwrapped
+        world.close()
         if type(env).__name__ == "CliffWalkingEnv":
             cliff = frozenset(int(s) for s in np.flatnonzero(env._cliff))
             goal = int(np.prod(env.shape)) - 1
@@ -91,7 +93,7 @@ class Grid:
         """Return values (..., S) or (..., rows, columns) as float64 (..., S).
 
         Raises:
-            ShapeError: They are of neither shape.
+            ShapeError: The values have another shape.
         """
         array = checked(name, values, reals())
         if array.shape[-2:] == self.shape:
@@ -109,16 +111,16 @@ TAXI_STATES_OF_A_PLACE = 20
 
 
 def state_cells(env_id: str, **kwargs: Any) -> tuple[Grid, npt.NDArray[np.intp]]:
-    """Return an environment's grid, and the cell that each of its states is in, shape (S,).
+    """Return an environment's grid, and the cell of each of its states, shape (S,).
 
-    In CliffWalking and FrozenLake every state is a cell; of Taxi the cells are where the taxi is.
+    In CliffWalking and FrozenLake every state is a cell; in Taxi the cell is the taxi's position.
 
     Args:
         env_id: The registered name.
         **kwargs: For the environment's constructor.
 
     Raises:
-        ConfigError: The environment has no grid that is known.
+        ConfigError: The grid of the environment is not known.
     """
     if env_id.partition("-")[0] != "Taxi":
         grid = Grid.of(env_id, **kwargs)

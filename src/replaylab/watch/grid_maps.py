@@ -1,4 +1,4 @@
-"""Maps of grid worlds: where the agents went, what they expect there, and what they would do.
+"""Maps of grid worlds: visits of states, values of states, and the greedy policy.
 
 Shapes: R replicas (or none), S states, A actions.
 """
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 WIDTH = 760
-"""Of a map, in CSS pixels."""
+"""Width of a map, in CSS pixels."""
 
 _MOST_READABLE = 14
-"""Rows or columns of a map whose cells hold their numbers."""
+"""Largest number of rows or columns of a map whose cells show their numbers."""
 
 GRID = instance(Grid, "a Grid")
 
 
 @takes(visits=mapping, grid=GRID, unit=text)
 def visit_map(visits: Mapping[str, npt.ArrayLike], grid: Grid, *, unit: str = "visits of a state") -> Figure:
-    """Draw how often each state was visited, one panel for each name, all in the same logarithmic colours.
+    """Draw how often each state was visited, a panel for each name, all on one logarithmic colour scale.
 
     Args:
-        visits: By a panel's title counts (S,), (rows, columns), or one more axis in front, (R, S): then the mean
-            over the replicas is shown.
-        grid: Which state is where.
-        unit: What is counted.
+        visits: Counts by title of a panel: (S,), (rows, columns), or with a leading axis of replicas, (R, S), whose
+            mean is shown.
+        grid: The layout of the states.
+        unit: Label of the colour scale.
 
     Raises:
         ShapeError: Counts do not fit the grid.
@@ -57,8 +57,8 @@ def visit_map(visits: Mapping[str, npt.ArrayLike], grid: Grid, *, unit: str = "v
     for name, counts in panels.items():
         if not ((counts >= 0) & np.isfinite(counts)).all():
             raise ConfigError(f"`visits[{name!r}]` must be finite and not negative")
-    seen = np.concatenate([counts[counts > 0] for counts in panels.values()])
-    low, high = (float(seen.min()), float(seen.max())) if seen.size else (1.0, 1.0)
+    visited = np.concatenate([counts[counts > 0] for counts in panels.values()])
+    low, high = (float(visited.min()), float(visited.max())) if visited.size else (1.0, 1.0)
     norm = LogNorm(low, high if high > low else 10 * low)
     with style():
         figure, axes = _panels(len(panels), grid)
@@ -74,17 +74,17 @@ def visit_map(visits: Mapping[str, npt.ArrayLike], grid: Grid, *, unit: str = "v
 def value_map(values: npt.ArrayLike, grid: Grid, *, title: str = "") -> Figure:
     """Draw the value of each state, and the greedy policy as arrows.
 
-    An arrow's length is the share of the replicas that take the action there; actions of equal value share
-    their replica evenly, and where a replica has no preference at all it has no arrow.
+    An arrow's length is the share of the replicas that take the action there; actions of equal value share a
+    replica evenly, and a replica whose actions are all equal is left out.
 
     Args:
         values: Action values (S, A) or (R, S, A), shown with the policy; or state values (S,) or (rows, columns).
-        grid: Which state is where, and where each action goes.
-        title: Above the map.
+        grid: The layout of the states and the moves of the actions.
+        title: Title of the map.
 
     Raises:
         ShapeError: The values do not fit the grid.
-        ConfigError: One is NaN or infinite.
+        ConfigError: A value is NaN or infinite.
     """
     array = np.asarray(values, np.float64)
     A = len(grid.moves)
@@ -114,7 +114,7 @@ def value_map(values: npt.ArrayLike, grid: Grid, *, title: str = "") -> Figure:
 def greedy_shares(q: Floats) -> Floats:
     """Return the share of the replicas that take each action when greedy, float64 (S, A), for q (R, S, A).
 
-    A replica shares itself evenly between actions of equal value, and is left out where all are equal.
+    A replica counts evenly for actions of equal value, and is left out where all are equal.
     """
     best = q == q.max(2, keepdims=True)
     best &= ~best.all(2, keepdims=True)
@@ -140,7 +140,7 @@ def _panels(count: int, grid: Grid) -> tuple[Figure, list[Axes]]:
 
 
 def _paint(ax: Axes, painted: Floats, numbers: Floats, grid: Grid, norm: Normalize, *, height: float = 0.52) -> None:
-    """Paint the cells, and write each one's number into it, if the cells are large enough to read it."""
+    """Paint the cells, and write each cell's number into it if the cells are large enough."""
     paint_cells(ax, painted.reshape(grid.shape), norm, SEQUENTIAL, labels=grid.labels, closed=grid.closed)
     if max(grid.shape) <= _MOST_READABLE:
         write_numbers(ax, numbers.reshape(grid.shape), norm, SEQUENTIAL, skipped=grid.closed, height=height)
@@ -172,3 +172,5 @@ def _colour_bar(figure: Figure, axes: list[Axes], norm: Normalize, label: str) -
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: compact(value)))
     bar.ax.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
     bar.outline.set_visible(False)
+    assert bar.solids is not None
+    bar.solids.set_edgecolor("face")  # without gaps between the colours

@@ -10,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from replaylab.arguments import checked, instance, mapping, optional, reals, takes, text
 from replaylab.errors import ConfigError
 from replaylab.learners.metrics.metrics_table import Metrics
+from replaylab.learners.metrics.registry import check_name
 from replaylab.plotting.palette import line_styles
 from replaylab.plotting.svg import style
 from replaylab.watch.smoothing import ewma
@@ -19,17 +20,22 @@ Floats = npt.NDArray[np.float64]
 
 @takes(metrics=instance(Metrics, "Metrics, as `train` returns them"), metric=text)
 def by_episode(metrics: Metrics, metric: str = "rollout/ep_rew") -> Floats:
-    """Return a metric that has one row an episode as float64 (R, N), NaN where a seed had fewer than N episodes.
+    """Return a metric with one row per episode as float64 (R, N), NaN where a seed had fewer than N episodes.
 
     Seeds are in ascending order.
+
+    Raises:
+        ConfigError: The metric was not recorded, and its name is not one of the library's.
     """
     columns = metrics.columns
     rows = columns["metric"] == metric
+    if not rows.any():
+        check_name(metric, np.unique(columns["metric"]).tolist())
     seeds, values = columns["seed"][rows], columns["value"][rows].astype(np.float64)
     of_seed = [values[seeds == seed] for seed in np.unique(columns["seed"])]
     table = np.full((len(of_seed), max(map(len, of_seed), default=0)), np.nan)
-    for row, own in zip(table, of_seed, strict=True):
-        row[: len(own)] = own
+    for row, seed_values in zip(table, of_seed, strict=True):
+        row[: len(seed_values)] = seed_values
     return table
 
 
@@ -37,16 +43,16 @@ def by_episode(metrics: Metrics, metric: str = "rollout/ep_rew") -> Floats:
 def learning_curves(
     returns: Mapping[str, npt.ArrayLike], *, baseline: str | None = None, span: float = 100.0, unit: str = "return"
 ) -> Figure:
-    """Draw returns over episodes: each seed's `ewma` thin, their mean bold.
+    """Draw returns over episodes: the `ewma` of each seed as a thin line, their mean as a bold one.
 
-    The mean ends where the first seed does, so that it is always one of the same seeds. The report of a study
-    says how certain a difference is.
+    The mean ends where the first seed ends, so it is always over the same seeds. For intervals and tests of a
+    difference see the report of a study.
 
     Args:
-        returns: By a strategy's name the returns of each episode, (N,) or (R, N), as `by_episode` gives them.
-        baseline: The strategy drawn dashed in grey; None: the first.
-        span: Of the average, in episodes.
-        unit: Of the vertical axis.
+        returns: Returns of each episode by strategy, (N,) or (R, N), as `by_episode` returns them.
+        baseline: The strategy drawn dashed; None: the first.
+        span: Span of the average, in episodes.
+        unit: Unit of the vertical axis.
 
     Raises:
         ConfigError: There is no strategy, or no such baseline.

@@ -1,4 +1,4 @@
-"""One episode of a policy, with its pictures."""
+"""Rendering of one episode of a policy."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import LARGEST_AXIS, function, instance, mapping, optional, shown, takes, whole
+from replaylab.envs.tabular.transition_table import unknown_env
 from replaylab.envs.vectorize import make_single_env, whole_games
 from replaylab.errors import ConfigError, MissingExtraError
-from replaylab.learners.api.protocols import Policy, each
+from replaylab.learners.api.protocols import Policy
+from replaylab.trees import map_leaves
 
 ActionOf = Callable[[Any], Any]
 """Takes one observation, returns an action of the environment's action space."""
@@ -19,13 +21,13 @@ ActionOf = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Episode:
-    """What was seen of an episode.
+    """A rendered episode.
 
     Attributes:
-        frames: The pictures, the one after the reset first, uint8 (H, W, 3) each.
+        frames: The rendered frames, beginning with that after the reset, uint8 (H, W, 3) each.
         episode_return: Sum of the rewards.
-        ended: How: ``"terminated"``, ``"truncated"``, or ``"step guard"``, where it was still going on.
-        fps: Pictures a second the environment asks for.
+        ended: How it ended: ``"terminated"``, ``"truncated"``, or ``"step guard"`` if `max_steps` cut it off.
+        fps: Frames a second that the environment declares.
     """
 
     frames: list[npt.NDArray[np.uint8]]
@@ -35,12 +37,12 @@ class Episode:
 
     @property
     def steps(self) -> int:
-        """Steps of the episode."""
+        """Number of steps."""
         return len(self.frames) - 1
 
     def __str__(self) -> str:
-        how = "cut off by the step guard" if self.ended == "step guard" else self.ended
-        return f"{self.steps:,} steps, return {self.episode_return:g}, {how}"
+        ending = "cut off by the step guard" if self.ended == "step guard" else self.ended
+        return f"{self.steps:,} steps, return {self.episode_return:g}, {ending}"
 
 
 @takes(
@@ -58,39 +60,39 @@ def play(
     max_steps: int = 1_000,
     env_options: Mapping[str, Any] | None = None,
 ) -> Episode:
-    """Play one episode and keep its pictures.
+    """Play one episode and return its rendered frames.
 
     Args:
-        env: A registered name, of Atari games too; or an environment made with ``render_mode="rgb_array"``, wrapped
-            as the policy needs it, which is closed at the end.
-        policy: What is done; None: random actions. A greedy policy may walk in circles forever: see `max_steps`.
-        seed: Of the environment.
-        max_steps: An episode is cut after this many steps.
-        env_options: For the constructor, where a name is given; `render_mode` is always "rgb_array".
+        env: A registered name, also of an Atari game; or an environment made with ``render_mode="rgb_array"``, with
+            the wrappers that the policy needs, which is closed at the end.
+        policy: Returns an action for an observation; None: random actions.
+        seed: Seed of the environment.
+        max_steps: The episode is cut off after this many steps: a greedy policy may walk in circles forever.
+        env_options: For the constructor, if `env` is a name; `render_mode` is always "rgb_array".
 
     Raises:
-        ConfigError: The environment is unknown, does not render pictures, or `max_steps` is below 1.
-        MissingExtraError: What draws the pictures is not installed.
+        ConfigError: The environment is unknown, does not render frames, or `max_steps` is below 1.
+        MissingExtraError: A package that renders the frames is not installed.
     """
-    made = _make(env, env_options or {}) if isinstance(env, str) else env
+    world = _make(env, env_options or {}) if isinstance(env, str) else env
     try:
-        return _play(made, policy, seed, max_steps)
+        return _play(world, policy, seed, max_steps)
     except gym.error.DependencyNotInstalled as error:
         raise MissingExtraError(
             f'rendering this environment needs another package: {error}. Run: pip install "replaylab[video]"'
         ) from error
     finally:
-        made.close()
+        world.close()
 
 
 @takes(replicas=whole(most=LARGEST_AXIS), replica=whole(0))
 def greedy(policy: Policy, replicas: int, replica: int = 0) -> ActionOf:
-    """Return what one replica of a policy does without exploration.
+    """Return the greedy policy of one replica, as a function of one observation.
 
     Args:
-        policy: Trained agents, as `train` left them.
-        replicas: R.
-        replica: Which.
+        policy: Trained agents of all replicas, as `train` leaves them.
+        replicas: Number of replicas, R.
+        replica: Index of the replica.
     """
     if not isinstance(policy, Policy):
         raise ConfigError(f"`policy` must be agents, as `train` leaves them, but got {shown(policy)}")
@@ -98,7 +100,7 @@ def greedy(policy: Policy, replicas: int, replica: int = 0) -> ActionOf:
         raise ConfigError(f"`replica` must be below `replicas`, but got (replica={replica}, replicas={replicas})")
 
     def action_of(obs: Any) -> Any:
-        rows = each(lambda x: np.broadcast_to(x, (replicas, 1, *np.shape(x))).copy(), obs)
+        rows = map_leaves(lambda x: np.broadcast_to(x, (replicas, 1, *np.shape(x))).copy(), obs)
         return policy.act(rows, explore=False)[replica, 0]
 
     return action_of
@@ -108,7 +110,7 @@ def _make(env_id: str, options: Mapping[str, Any]) -> gym.Env[Any, Any]:
     try:
         return make_single_env(env_id, **{**whole_games(env_id, options), "render_mode": "rgb_array"})
     except (gym.error.Error, ModuleNotFoundError) as error:
-        raise ConfigError(f"`env` must name a Gymnasium environment, but got {env_id!r}: {error}") from error
+        raise unknown_env("env", env_id, error) from error
     except TypeError as error:
         raise ConfigError(
             f"{env_id} cannot be made with render_mode='rgb_array' and {dict(options)}: {error}"

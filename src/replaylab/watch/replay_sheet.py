@@ -1,4 +1,4 @@
-"""What a replay holds and replays most: the steps that stand out, with all that is known of them.
+"""Sheets of a replay: the stored steps with the highest and lowest priorities, and those replayed most.
 
 Shapes: R replicas, N stored steps, n steps of a row, H and W pixels.
 """
@@ -24,10 +24,10 @@ Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 PLACES = 6
-"""Steps of a row, unless more or fewer are asked for."""
+"""Default number of steps in a row."""
 
 _LEVEL = 1e-9
-"""Relative difference below which probabilities are the same."""
+"""Relative difference below which probabilities count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,17 +35,17 @@ class ShownSteps:
     """A row of a sheet.
 
     Attributes:
-        title: What they have in common.
+        title: What the steps have in common.
         id: int64 (n,).
-        age: Steps stored since in the same replica, int64 (n,): environment steps, if each is one of the replica's.
-        replays: How often each was drawn, int64 (n,); −1 where that is not counted.
+        age: Steps stored since in the same replica, int64 (n,).
+        replays: How often each was drawn, int64 (n,); −1 if replays are not counted.
         likelihood: N times the probability that a row of the next batch is the step, so 1 under uniform draws;
-            float64 (n,), NaN where there is no exact law.
-        td_error: δ by the agents of now, float64 (n,); NaN without agents that tell it.
-        reward: As it was stored, float64 (n,).
-        ended: Whether the episode ended with it, bool (n,).
-        action: What was done, in words, (n,).
-        frames: What was seen before, uint8 (n, H, W) grey or (n, H, W, 3).
+            float64 (n,), NaN if there is no exact sampling probability.
+        td_error: δ by the current agents, float64 (n,); NaN without agents that can compute it.
+        reward: The stored reward, float64 (n,).
+        ended: Whether the episode ended with the step, bool (n,).
+        action: Name of the action, (n,).
+        frames: The observation before the action, uint8 (n, H, W) grey or (n, H, W, 3).
     """
 
     title: str
@@ -65,12 +65,12 @@ class ShownSteps:
 
 @dataclass(frozen=True, eq=False)
 class ReplaySheet:
-    """The steps of a replay that stand out.
+    """The steps of a replay that `replay_sheet` selects.
 
     Attributes:
-        rows: Each of at most as many steps as were asked for.
-        stored: N.
-        waiting: How many of them were never replayed; None where that is not counted.
+        rows: Rows of at most `places` steps each.
+        stored: Number of stored steps, N.
+        waiting: How many of them were never replayed; None if replays are not counted.
     """
 
     rows: tuple[ShownSteps, ...]
@@ -93,13 +93,13 @@ class ReplaySheet:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> ReplaySheet:
-        """Return the sheet that `to_bytes` gave away."""
+        """Return the sheet that `to_bytes` wrote."""
         with np.load(io.BytesIO(content)) as arrays:
             numbers = sorted({int(name.partition("/")[0]) for name in arrays if "/" in name})
             rows = [{field.name: arrays[f"{i}/{field.name}"] for field in fields(ShownSteps)} for i in numbers]
             waiting = int(arrays["waiting"])
-            made = tuple(ShownSteps(**row | {"title": str(row["title"])}) for row in rows)
-            return cls(made, int(arrays["stored"]), None if waiting < 0 else waiting)
+            shown = tuple(ShownSteps(**row | {"title": str(row["title"])}) for row in rows)
+            return cls(shown, int(arrays["stored"]), None if waiting < 0 else waiting)
 
 
 @takes(
@@ -118,34 +118,47 @@ def replay_sheet(
     batch_size: int | None = None,
     progress: float | None = None,
 ) -> ReplaySheet:
-    """Return the steps of a replay that are drawn most and least likely now, and those that were replayed most.
+    """Return the steps of a replay that are most and least likely to be drawn, and those that were replayed most.
 
-    Steps that were never replayed have the priority that new steps get, and none of their own; the first two rows are
-    of the others, as soon as there are any (and replays are counted). Of equal steps the newer come first; where there
-    are more than places left, those shown are spread evenly over them, from the newest to the oldest. If all are
-    equally likely, one row takes the place of two. Nothing is drawn and nothing changed.
+    Steps that were never replayed have only the default priority of new steps. So the first two rows show replayed
+    steps, as soon as there are any (and replays are counted). Among equal steps newer ones come first; if there are
+    more than fit, those shown are spread evenly from the newest to the oldest. If all are equally likely, one row
+    replaces the two. The replay is not changed, and nothing is drawn from it.
 
     Args:
-        replay: Its field ``obs`` holds pictures, see `Screen.frames`.
-        places: Steps of a row, at most.
-        replica: Which of R.
-        screen: How observations are drawn; `Screen.of` an environment.
-        agents: Those of all replicas, for the TD errors of now.
-        batch_size: B, for the samplers whose law depends on it.
-        progress: Training progress, for those whose law depends on it.
+        replay: The replay; its field ``obs`` holds images, see `Screen.frames`.
+        places: Largest number of steps in a row.
+        replica: Index of the replica.
+        screen: Draws observations as images; `Screen.of` an environment.
+        agents: Agents of all replicas, for current TD errors.
+        batch_size: B, for samplers whose sampling distribution depends on it.
+        progress: Training progress, for samplers whose sampling distribution depends on it.
 
     Raises:
-        ConfigError: The observations are no pictures, there is no such replica, or the replay shows no single steps.
+        ConfigError: The observations are not images, there is no such replica, or the replay has no access by step.
         EmptyBufferError: Nothing is stored.
+
+    Example:
+        >>> from replaylab.learners import DQN, Hook, TrainingConfig, train
+        >>> from replaylab.replay import Prioritized
+        >>> class Sheet(Hook):
+        ...     def on_end(self, run, over):
+        ...         self.sheet = replay_sheet(run.replay, places=3, screen=Screen.of(run.env), agents=run.agents)
+        >>> hook, learner = Sheet(), DQN(filters=4, hidden=(16,), learning_starts=64)
+        >>> game, sampler = "replaylab/MinAtar-Breakout-v1", Prioritized(beta=0.4)
+        >>> config = TrainingConfig(game, learner, sampler, 300, eval_every=None, measure_every=100)
+        >>> metrics = train(config, seeds=[0], hooks=[hook])
+        >>> [row.title for row in hook.sheet.rows]
+        ['Highest priority', 'Lowest priority', 'Replayed most']
     """
     require(replay, InspectableReplay, "a sheet of what is replayed")
     view = _View(replay, replica)
-    law = view.law(batch_size, progress)
-    chosen = dict(_rows(view, law, places))
-    every = np.concatenate(list(chosen.values()))
-    told = view.told(every, law, agents, screen)
-    ends = np.cumsum([len(one) for one in chosen.values()])[:-1]
-    parts = {name: np.split(column, ends) for name, column in told.items()}
+    distribution = view.distribution(batch_size, progress)
+    chosen = dict(_rows(view, distribution, places))
+    places_shown = np.concatenate(list(chosen.values()))
+    row_columns = view.row_columns(places_shown, distribution, agents, screen)
+    ends = np.cumsum([len(row_places) for row_places in chosen.values()])[:-1]
+    parts = {name: np.split(column, ends) for name, column in row_columns.items()}
     rows = tuple(
         ShownSteps(title, **{name: columns[i] for name, columns in parts.items()}) for i, title in enumerate(chosen)
     )
@@ -154,7 +167,14 @@ def replay_sheet(
 
 
 def sheet_of(run: TrainingRun, replica: int, batch_size: int, places: int = PLACES) -> ReplaySheet:
-    """Return the sheet of one replica in training; `batch_size` is the learner's, and errors are `replay_sheet`'s."""
+    """Return the sheet of one replica of a run in training; it raises as `replay_sheet` does.
+
+    Args:
+        run: The run.
+        replica: Index of the replica.
+        batch_size: The learner's batch size.
+        places: Largest number of steps in a row.
+    """
     return replay_sheet(
         cast("InspectableReplay", run.replay),
         places=places,
@@ -167,13 +187,13 @@ def sheet_of(run: TrainingRun, replica: int, batch_size: int, places: int = PLAC
 
 
 def standing_out(values: npt.NDArray[Any], places: int) -> npt.NDArray[np.intp]:
-    """Return where the largest values are, at most so many, the largest first; of equal ones the later come first.
+    """Return indices of the largest values, the largest first; later ones come first among equal ones.
 
-    Where more are equal than places are left, those are spread evenly over them, from the last to the first.
+    If more values are equal than places are left, those returned are spread evenly from the last to the first.
 
     Args:
         values: (N,), in the order of age, the oldest first.
-        places: At least 1.
+        places: Largest number of indices, at least 1.
 
     Example:
         >>> standing_out(np.array([5, 1, 9, 1, 1, 1, 1, 5]), 6).tolist()
@@ -188,25 +208,26 @@ def standing_out(values: npt.NDArray[Any], places: int) -> npt.NDArray[np.intp]:
     return np.concatenate([sure, equal[spread]])
 
 
-def _rows(view: _View, law: Floats | None, places: int) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
-    """Yield each row's title, and where its steps are among the stored ones."""
+def _rows(view: _View, distribution: Floats | None, places: int) -> Iterator[tuple[str, npt.NDArray[np.intp]]]:
+    """Yield each row's title, and the indices of its steps among the stored ones."""
     replayed = np.arange(len(view.ids))
     if view.replays is not None and view.replays.any():
         replayed = np.flatnonzero(view.replays)
-    if law is not None:
-        shown = replayed if law[replayed].any() else np.arange(len(law))  # a queue's, say, were drawn for good
-        own = law[shown]
-        if np.ptp(law) <= _LEVEL * law.max():
-            yield "All equally likely", shown[standing_out(np.zeros(len(own)), places)]
+    if distribution is not None:
+        # A queue draws each step once: then no replayed step can be drawn again.
+        shown = replayed if distribution[replayed].any() else np.arange(len(distribution))
+        shown_distribution = distribution[shown]
+        if np.ptp(distribution) <= _LEVEL * distribution.max():
+            yield "All equally likely", shown[standing_out(np.zeros(len(shown_distribution)), places)]
         else:
             named = isinstance(view.replay, SamplerReplay) and view.replay.sampler.keeps_priorities
-            of = "{} priority" if named else "{} probability"
-            drawn = own > 0.0
-            yield of.format("Highest"), shown[drawn][standing_out(own[drawn], places)]
-            yield of.format("Lowest"), shown[standing_out(-own, places)]
+            template = "{} priority" if named else "{} probability"
+            drawn = shown_distribution > 0.0
+            yield template.format("Highest"), shown[drawn][standing_out(shown_distribution[drawn], places)]
+            yield template.format("Lowest"), shown[standing_out(-shown_distribution, places)]
     if view.replays is not None and view.replays.any():
         yield "Replayed most", replayed[standing_out(view.replays[replayed], places)]
-    elif law is None:
+    elif distribution is None:
         yield "Newest", np.arange(len(view.ids))[::-1][:places]
 
 
@@ -214,15 +235,15 @@ class _View:
     """One replica of a replay.
 
     Attributes:
-        ids: Of the stored steps, (N,), oldest first.
-        replays: How often each was drawn, (N,); None where that is not counted.
+        ids: Ids of the stored steps, (N,), oldest first.
+        replays: How often each was drawn, (N,); None if replays are not counted.
     """
 
     def __init__(self, replay: InspectableReplay, replica: int) -> None:
         self.replay, self._replica, self._all = replay, replica, replay.stored_ids()
         if replica >= len(self._all):
             raise ConfigError(f"`replica` must be below {len(self._all)}, the replay's replicas, but got {replica}")
-        if not all(len(one) for one in self._all):
+        if not all(len(ids) for ids in self._all):
             raise EmptyBufferError("the replay is empty: there is no step to be shown")
         self.ids = self._all[replica]
         try:
@@ -230,49 +251,50 @@ class _View:
         except ConfigError:
             self.replays = None
 
-    def law(self, batch_size: int | None, progress: float | None) -> Floats | None:
-        """Return N·P of each stored step, (N,); None where the sampler has no exact law."""
-        if isinstance(self.replay, SamplerReplay) and not self.replay.sampler.has_law:
+    def distribution(self, batch_size: int | None, progress: float | None) -> Floats | None:
+        """Return N·P of each stored step, (N,); None if the sampler has no exact sampling probability."""
+        if isinstance(self.replay, SamplerReplay) and not self.replay.sampler.has_closed_form:
             return None
-        asked = self._for_all(self.ids)
-        return self._own(self.replay.probabilities(asked, batch_size=batch_size, progress=progress)) * len(self.ids)
+        ids = self._for_all(self.ids)
+        probabilities = self.replay.probabilities(ids, batch_size=batch_size, progress=progress)
+        return self._of_replica(probabilities) * len(self.ids)
 
-    def told(
-        self, places: npt.NDArray[np.intp], law: Floats | None, agents: Agents | None, screen: Screen
+    def row_columns(
+        self, places: npt.NDArray[np.intp], distribution: Floats | None, agents: Agents | None, screen: Screen
     ) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns of `ShownSteps` of the steps at these places, (n, ...)."""
+        """Return the columns of `ShownSteps` for the stored steps at these indices, (n, ...)."""
         unknown, ids = np.full(len(places), np.nan), self._for_all(self.ids[places])
         columns = self.replay.get(ids)
-        seen = columns["obs"]
-        frames = screen.frames(self._own(seen) if isinstance(seen, np.ndarray) else seen)
+        obs = columns["obs"]
+        frames = screen.frames(self._of_replica(obs) if isinstance(obs, np.ndarray) else obs)
         if frames is None:
             raise ConfigError(
                 "a sheet of what is replayed needs observations that are pictures, uint8 (H, W), (H, W, 3) or stacks "
                 "of them, or boards with named channels, as MinAtar's are; these are none"
             )
-        ended = self._own(columns["terminated"]) | self._own(columns["truncated"])
+        ended = self._of_replica(columns["terminated"]) | self._of_replica(columns["truncated"])
         error = unknown
         if isinstance(agents, ProbedAgents) and self.replay.replicas is not None:
-            error = self._own(agents.probe(self.replay.as_batch(ids)).td_error).astype(np.float64)
+            error = self._of_replica(agents.probe(self.replay.as_batch(ids)).td_error).astype(np.float64)
         return {
             "id": self.ids[places],
             "age": self.ids[-1] - self.ids[places],
             "replays": np.full(len(places), -1) if self.replays is None else self.replays[places],
-            "likelihood": unknown if law is None else law[places],
+            "likelihood": unknown if distribution is None else distribution[places],
             "td_error": error,
-            "reward": self._own(columns["reward"]).astype(np.float64),
+            "reward": self._of_replica(columns["reward"]).astype(np.float64),
             "ended": ended.astype(np.bool_),
-            "action": np.array([screen.action(one) for one in self._own(columns["action"])], np.str_),
+            "action": np.array([screen.action(action) for action in self._of_replica(columns["action"])], np.str_),
             "frames": np.ascontiguousarray(frames),
         }
 
     def _for_all(self, ids: Ids) -> Ids:
-        """Return ids as the replay takes them: of each other replica as many of its own, which nobody looks at."""
+        """Return ids in the shape that the replay takes: (R, n), with arbitrary ids of the other replicas."""
         if self.replay.replicas is None:
             return ids
-        others = [np.resize(one, len(ids)) for one in self._all]
-        others[self._replica] = ids
-        return np.stack(others)
+        per_replica = [np.resize(replica_ids, len(ids)) for replica_ids in self._all]
+        per_replica[self._replica] = ids
+        return np.stack(per_replica)
 
-    def _own(self, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _of_replica(self, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return answer if self.replay.replicas is None else answer[self._replica]

@@ -1,4 +1,4 @@
-"""Figures as files."""
+"""Saving of figures as SVG and PNG files."""
 
 from pathlib import Path
 
@@ -11,16 +11,16 @@ from replaylab.plotting.drawing import Drawing
 from replaylab.plotting.svg import style, to_svg
 
 _COLOURS = 256
-"""Of a drawing as PNG: what is drawn are frames of few colours, and text."""
+"""Colours of a drawing's PNG palette, which suffice for text and frames of few colours."""
 
 
 def save(figure: Figure | Drawing, *paths: str | Path) -> None:
-    """Write a figure, or a drawing of several panels, to each path, by its suffix as ``.svg`` or ``.png``.
+    """Write a figure, or a drawing of several panels, to each path, in the format of its suffix, .svg or .png.
 
-    A PNG is on white, with two pixels a unit.
+    A PNG has a white background and two pixels per CSS pixel.
 
     Raises:
-        ConfigError: A path has another suffix; nothing is written.
+        ConfigError: A path has another suffix; no file is written.
     """
     files = [Path(checked("paths", path, place("a file"))) for path in paths]
     for path in files:

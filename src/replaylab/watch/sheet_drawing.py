@@ -1,4 +1,4 @@
-"""Sheets of what a replay holds and replays most, drawn: a panel for each row, a frame for each step."""
+"""Drawings of replay sheets: a panel for each row, a frame for each step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = (
     "×: how likely the step is drawn next, as a multiple of uniform draws. Age: steps stored since. δ: its TD error "
     "now. r: its reward; ■: its episode ended there."
 )
-"""What the marks below a frame mean."""
+"""Legend of the marks below a frame."""
 
 _ACROSS, _GAP = 3, 7
 _SIDE = (SMALL - (_ACROSS - 1) * _GAP) // _ACROSS
@@ -30,13 +30,13 @@ def draw_sheets(sheets: Mapping[str, ReplaySheet], *, note: str = "") -> Drawing
     """Return sheets as a drawing, one under the other; `save` writes it as SVG or PNG.
 
     Args:
-        sheets: By title.
-        note: What stands below all.
+        sheets: Sheets by title.
+        note: Text below all sheets.
 
     Raises:
-        ConfigError: There is no sheet, or something else among them.
+        ConfigError: There is no sheet, or a value is not a sheet.
     """
-    if not sheets or not all(isinstance(one, ReplaySheet) for one in sheets.values()):
+    if not sheets or not all(isinstance(sheet, ReplaySheet) for sheet in sheets.values()):
         raise ConfigError("`sheets` must be one or more sheets by title, as {'Pong': replay_sheet(...)}")
     with style():
         groups = [PanelGroup(title, [_panel(row) for row in sheet.rows]) for title, sheet in sheets.items()]
@@ -65,16 +65,16 @@ def _panel(row: ShownSteps) -> Panel:
 
 
 def _words(row: ShownSteps, i: int) -> list[str]:
-    """Return the lines below a step's frame; what is not known is left out."""
+    """Return the lines below a step's frame; unknown numbers are left out."""
     likelihood, replays, error = float(row.likelihood[i]), int(row.replays[i]), float(row.td_error[i])
     first = [] if isnan(likelihood) else [f"{significant(likelihood)}×"]
     counted = [] if replays < 0 else ["1 replay" if replays == 1 else f"{replays:,} replays"]
-    both = [*counted, *first] if row.title == "Replayed most" else [*first, *counted]
-    told = "" if isnan(error) else f"δ {signed_decimals(error)}, "
+    counts = [*counted, *first] if row.title == "Replayed most" else [*first, *counted]
+    error_text = "" if isnan(error) else f"δ {signed_decimals(error)}, "
     reward = float(row.reward[i])
     return [
-        *both,
+        *counts,
         f"age {int(row.age[i]):,}",
-        f"{told}r {signed(compact(reward), reward)}",
+        f"{error_text}r {signed(compact(reward), reward)}",
         f"{row.action[i]}{' ■' if row.ended[i] else ''}",
     ]

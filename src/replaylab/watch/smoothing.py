@@ -1,4 +1,4 @@
-"""Running averages over episodes, of all seeds at once."""
+"""Moving averages over episodes, for all seeds at once."""
 
 import math
 
@@ -15,13 +15,13 @@ Floats = npt.NDArray[np.float64]
 def ewma(values: npt.ArrayLike, span: float = 100.0) -> Floats:
     """Return the exponentially weighted moving average along the last axis.
 
-    ``y_t = Σᵢ (1−α)ⁱ x_{t−i} / Σᵢ (1−α)ⁱ`` for i = 0 … t, with α = 2/(span + 1): the weights of the first values
-    are not too large, unlike those of a plain recursion. It equals pandas' ``ewm(span=span, adjust=True).mean()``
-    where no value is missing; after a NaN everything is NaN.
+    ``y_t = Σᵢ (1−α)ⁱ x_{t−i} / Σᵢ (1−α)ⁱ`` for i = 0 … t, with α = 2/(span + 1): unlike in a plain recursion, the
+    first values are not weighted too much. It equals pandas' ``ewm(span=span, adjust=True).mean()`` if no value is
+    missing; after a NaN all results are NaN.
 
     Args:
         values: (..., T).
-        span: At least 1; half of the weight lies on about the last ``span / 3`` values.
+        span: At least 1; half of the weight is on about the last ``span / 3`` values.
 
     Returns:
         float64 (..., T).
@@ -32,7 +32,7 @@ def ewma(values: npt.ArrayLike, span: float = 100.0) -> Floats:
     """
     x = np.asarray(values, np.float64)
     keep = 1.0 - 2.0 / (span + 1.0)
-    if keep == 1.0:  # a span so long that nothing is forgotten
+    if keep == 1.0:  # the span is so long that all weights are equal
         return running_mean(x, x.shape[-1])
     weights = (1.0 - keep ** np.arange(1, x.shape[-1] + 1)) / (1.0 - keep)
     sums: Floats = lfilter([1.0], [1.0, -keep], x, axis=-1)
@@ -41,9 +41,10 @@ def ewma(values: npt.ArrayLike, span: float = 100.0) -> Floats:
 
 @takes(values=reals("T"), window=whole())
 def running_mean(values: npt.ArrayLike, window: int = 100) -> Floats:
-    """Return the mean of the last `window` values along the last axis, of as many as there are at the beginning.
+    """Return the mean of the last `window` values along the last axis, at the beginning of all values so far.
 
-    By running sums: after a NaN or an infinite value everything is NaN, after a huge one what is small beside it lost.
+    It uses running sums: after a NaN or an infinite value all results are NaN, and after a huge value small ones lose
+    precision.
 
     Args:
         values: (..., T).

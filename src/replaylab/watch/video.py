@@ -1,4 +1,4 @@
-"""Frames as a video, or as single pictures."""
+"""Writing of frames as a video or as single images."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -20,22 +20,22 @@ Frames = Sequence[npt.NDArray[np.uint8]]
 def write_video(path: str | Path, frames: Frames, fps: int = 30) -> Path:
     """Write frames as a video and return the file's path.
 
-    It is an mp4 (H.264) if PyAV, FFmpeg's Python package, is installed (the video extra), otherwise a GIF; a path
-    that ends in ``.gif`` always gives a GIF, one that ends in ``.webp`` an animated WebP, which is smaller.
+    The video is an mp4 (H.264) if PyAV, a Python package for FFmpeg, is installed (the video extra), otherwise a GIF.
+    A path that ends in ``.gif`` always gives a GIF, one that ends in ``.webp`` an animated WebP, which is smaller.
 
     Args:
-        path: The file; its suffix, .mp4, .gif or .webp, is set by what is written.
+        path: The file; its suffix becomes .mp4, .gif or .webp, according to the format.
         frames: uint8 (H, W, 3), at least one, all of one shape.
         fps: Frames a second.
 
     Raises:
-        ConfigError: The frames are of different shapes, or there are none.
+        ConfigError: There are no frames, or they have different shapes.
     """
     path = Path(path)
     _check(frames)
     path.parent.mkdir(parents=True, exist_ok=True)
     suffix = path.suffix.lower()
-    bare = path.with_suffix("") if suffix in (".webp", ".gif", ".mp4") else path  # else the dot is one of its name
+    bare = path.with_suffix("") if suffix in (".webp", ".gif", ".mp4") else path  # another dot is part of the name
     if suffix == ".webp":
         return _webp(bare.with_name(f"{bare.name}.webp"), frames, fps)
     if suffix == ".gif" or find_spec("av") is None:
@@ -50,7 +50,7 @@ def write_frames(folder: str | Path, frames: Frames) -> list[Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("frame-*.png"):
-        if old.stem.removeprefix("frame-").isdecimal():  # others are somebody else's
+        if old.stem.removeprefix("frame-").isdecimal():  # only files that this function wrote
             old.unlink()
     paths = [folder / f"frame-{number:05d}.png" for number in range(len(frames))]
     for frame, path in zip(frames, paths, strict=True):
@@ -70,8 +70,8 @@ def _mp4(path: Path, frames: Frames, fps: int) -> Path:
     height, width = frames[0].shape[:2]
     with av.open(str(path), "w") as file:
         stream = file.add_stream("libx264", rate=fps, options={"crf": "18"})
-        stream.width, stream.height = width + width % 2, height + height % 2  # H.264 halves both for its colours
-        stream.pix_fmt = "yuv420p"  # what browsers play
+        stream.width, stream.height = width + width % 2, height + height % 2  # yuv420p needs even sides
+        stream.pix_fmt = "yuv420p"  # the format that browsers play
         for frame in frames:
             even = np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
             file.mux(stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
@@ -87,7 +87,7 @@ def _webp(path: Path, frames: Frames, fps: int) -> Path:
 
 
 def _gif(path: Path, frames: Frames, fps: int) -> Path:
-    """Write a GIF, whose frames last whole hundredths of a second, two at least; with more frames some are left out."""
+    """Write a GIF, whose frames last at least 2 full hundredths of a second; at higher rates some are left out."""
     ends = [round((k + 1) * 100 / fps) for k in range(len(frames))]
     shown: list[Image.Image] = []
     lasts, before = [], 0

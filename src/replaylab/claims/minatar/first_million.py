@@ -34,8 +34,8 @@ def measure(study: Study) -> Iterator[ReplicatedFigure]:
     """
     complete(study)
     for game, published in PUBLISHED.items():
-        what = f"{game}: mean return of the first {study.spec.budget.steps:,} frames"
-        yield mean_return(study, MEAN.format(game=game), what, published)
+        quantity = f"{game}: mean return of the first {study.spec.budget.steps:,} frames"
+        yield mean_return(study, MEAN.format(game=game), quantity, published)
 
 
 CLAIM = Claim(

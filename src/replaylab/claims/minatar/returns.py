@@ -1,4 +1,4 @@
-"""A published mean return beside that of a study's runs."""
+"""Comparison of a published mean return with that of a study's runs."""
 
 import numpy as np
 
@@ -7,23 +7,23 @@ from replaylab.claims.cleanrl import t_interval
 from replaylab.study import Study
 
 
-def mean_return(study: Study, query: str, what: str, published: float | None) -> ReplicatedFigure:
-    """Return the mean over runs; it counts as reached unless its 95 % interval lies below the published one.
+def mean_return(study: Study, query: str, quantity: str, published: float | None) -> ReplicatedFigure:
+    """Return the mean over runs; it counts as reproduced unless its 95 % interval is below the published return.
 
     Args:
-        study: Whose results are asked.
+        study: The study with the results.
         query: SQL that gives one return for each run.
-        what: The quantity, in words.
-        published: What the source has; None: there is nothing to compare.
+        quantity: The quantity, in words.
+        published: The published return; None: there is nothing to compare with.
     """
-    ours = np.array(study.query(query).fetchall(), np.float64)[:, 0]
-    low, high = t_interval(ours)
+    returns = np.array(study.query(query).fetchall(), np.float64)[:, 0]
+    low, high = t_interval(returns)
     return ReplicatedFigure(
-        what,
+        quantity,
         "" if published is None else f"{published:g}",
-        float(ours.mean()),
+        float(returns.mean()),
         low,
         high,
-        f"mean of {len(ours)} runs, 95 %",
+        f"mean of {len(returns)} runs, 95 %",
         None if published is None else agreement(high >= published),
     )

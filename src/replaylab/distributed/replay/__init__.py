@@ -1,9 +1,10 @@
-"""A replay past one machine: shards that are Ray actors, each a `ReplayBuffer`, and one exact law over all."""
+"""A replay past one machine: shards that are Ray actors, each a `ReplayBuffer`, and one exact distribution over all."""
 
 from replaylab.distributed.replay.figures import RemoteReplayStats, ShardFigures
 from replaylab.distributed.replay.limiter import Limiter
+from replaylab.distributed.replay.options import RemoteOptions
 from replaylab.distributed.replay.remote_replay import RemoteReplay
 from replaylab.distributed.replay.snapshots import Snapshots
 from replaylab.distributed.replay.writer import RemoteWriter
 
-__all__ = ["Limiter", "RemoteReplay", "RemoteReplayStats", "RemoteWriter", "ShardFigures", "Snapshots"]
+__all__ = ["Limiter", "RemoteOptions", "RemoteReplay", "RemoteReplayStats", "RemoteWriter", "ShardFigures", "Snapshots"]

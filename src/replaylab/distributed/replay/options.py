@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as ListOf
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import LARGEST_AXIS, check, checked, flag, instance, optional, shown, whole, wholes
-from replaylab.distributed.ray_session import check_address
+from replaylab.distributed.ray_session import RaySession, check_address
 from replaylab.distributed.replay.limiter import Limiter
 from replaylab.distributed.replay.shards.ids import MOST_EPOCHS, MOST_SHARDS
 from replaylab.distributed.replay.shards.transport import Declaration, Transport
@@ -22,38 +24,67 @@ AXIS = whole(most=LARGEST_AXIS)
 LONGEST_RUN = 256
 """Steps that go to a shard at once: with fewer, more calls."""
 
-DECLARED = ("fields", "num_envs", "sampler", "transforms", "next_obs", "retention", "autoreset")
+DECLARED = ("fields", "num_envs", "sampler", "transforms", "next_obs", "retention", "autoreset", "episodes")
 """Options of a `ReplayBuffer` that it tells, and that all shards have alike."""
 
 
-@dataclass(frozen=True, eq=False)
-class Means:
-    """The options of a `RemoteReplay` that say by what means it works; they are not saved with it."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RemoteOptions:
+    """How a `RemoteReplay` works. These options are not saved with it.
 
-    shards: int
-    placement: Any
-    prefetch: int
-    limiter: Limiter | None
-    snapshot: Snapshots | None
-    strict: bool
-    seed: Seed
-    transport: Transport | None
-    address: str | None
+    Attributes:
+        placement: Where the shards are. None: Ray chooses. "spread": on as many nodes as possible. Otherwise a node id
+            for each shard.
+        prefetch: Batches requested in advance, besides the one that `sample` waits for. Default: 1.
+        limiter: How often steps may be drawn. None: without a limit.
+        snapshot: Where shards are saved in the background. None: a shard that is lost begins empty.
+        strict: Whether to read all totals before every draw, request no batch in advance, and wait for the answer to
+            every feedback. Default: False.
+        address: Address of the Ray cluster: ``"host:port"`` or ``"auto"``. None: the cluster that this process is
+            connected to, or else a Ray on this machine that `RemoteReplay.close` ends.
+        transport: Carries the calls to the shards. None: Ray.
+
+    Raises:
+        ConfigError: An option is out of its range.
+    """
+
+    placement: str | ListOf[str] | None = None
+    prefetch: int = 1
+    limiter: Limiter | None = None
+    snapshot: Snapshots | None = None
+    strict: bool = False
+    address: str | None = None
+    transport: Transport | None = None
 
     def __post_init__(self) -> None:
-        check(self, "", shards=whole(), prefetch=whole(0, 1000), strict=flag)
+        check(self, "", prefetch=whole(0, 1000), strict=flag)
         check(self, "", limiter=optional(instance(Limiter, "a Limiter, or None")))
-        check_address(self.address)
         check(self, "", snapshot=optional(instance(Snapshots, "Snapshots(folder), or None")))
+        check_address(self.address)
+
+    def carrier(self, shards: int, opened: ExitStack) -> Transport:
+        """Return what carries the calls: `transport`, or a connection to Ray, which is closed with what is opened.
+
+        Raises:
+            ConfigError: No cluster answers at the address, or `placement` is wrong.
+        """
+        if self.transport is not None:
+            return self.transport
+        session = RaySession(self.address)
+        opened.callback(session.close)
+        session.open()
+        from replaylab.distributed.replay.shards.ray_transport import connected  # imports Ray
+
+        return connected(uuid4().hex, self.placement, shards)
 
 
 @dataclass(frozen=True, eq=False)
-class RemoteOptions:
-    """The options of a `RemoteReplay`, which documents them.
+class RemoteConfig:
+    """What a `RemoteReplay` is, which documents it.
 
     Attributes:
         declared: Those of `DECLARED`.
-        means: Those that are not saved.
+        options: Those that are not saved.
         template: An empty buffer that is declared so, with one place for each environment.
     """
 
@@ -61,67 +92,74 @@ class RemoteOptions:
     declared: Mapping[str, Any]
     count_replays: bool
     min_size: int
-    means: Means
+    shards: int
+    seed: Seed
+    options: RemoteOptions
     template: ReplayBuffer = field(init=False, repr=False)
     _root: np.random.SeedSequence = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check(self, "", capacity=whole(), min_size=whole())
-        envs, seed = self.declared["num_envs"], self.means.seed
+        check(self, "", capacity=whole(), min_size=whole(), shards=whole())
+        check(self, "", options=instance(RemoteOptions, "RemoteOptions(prefetch=2)"))
+        envs, seed = self.declared["num_envs"], self.seed
         options = {**self.declared, "count_replays": self.count_replays, "seed": seed}
         template = ReplayBuffer(1 if envs is None else optional_axis(envs), **options)
         root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         object.__setattr__(self, "template", template)
         object.__setattr__(self, "_root", root)
         self._check_sizes()
-        check_law(template)
+        check_distribution(template)
 
     def declarations(self, restored: Restored | None) -> list[Declaration]:
-        """Return what each shard is made from."""
+        """Return the declaration of each shard."""
         sampler, template = inner_sampler(self.template.sampler), self.template
         autoreset = None if template.autoreset == "next_step" else template.autoreset  # writers leave resets out
         options = {**self.declared, "sampler": sampler, "autoreset": autoreset, "count_replays": self.count_replays}
-        given = {"sampler": sampler, "transforms": template.transforms}  # for what no snapshot holds, when one is lost
+        load_options = {
+            "sampler": sampler,
+            "transforms": template.transforms,
+        }  # for what no snapshot holds, when one is lost
         seed = int(self._root.generate_state(1, np.uint64)[0])
-        base = Declaration(0, 0, {}, seed, parts=self.means.shards, given=given)
-        each = [
-            replace(base, number=k, options=options | {"capacity": self._share(k)}) for k in range(self.means.shards)
+        base = Declaration(0, 0, {}, seed, parts=self.shards, load_options=load_options)
+        share, more = divmod(self.capacity, self.shards)
+        capacities = [share + (k < more) for k in range(self.shards)]
+        declarations = [
+            replace(base, number=k, options=options | {"capacity": capacity}) for k, capacity in enumerate(capacities)
         ]
-        return each if restored is None else [self._restoring(one, restored) for one in each]
+        return (
+            declarations
+            if restored is None
+            else [self._restoring(declaration, restored) for declaration in declarations]
+        )
 
     def stream(self) -> np.random.SeedSequence:
-        """Return what the learner's random stream is made from."""
-        return np.random.SeedSequence(self._root.entropy, spawn_key=(*self._root.spawn_key, self.means.shards))
+        """Return the seed sequence of the learner's random stream."""
+        return np.random.SeedSequence(self._root.entropy, spawn_key=(*self._root.spawn_key, self.shards))
 
     def template_of(self, envs: int) -> ReplayBuffer:
-        """Return an empty buffer by which the steps of so many environments are checked."""
+        """Return an empty buffer that checks the steps of this many environments."""
         alone = self.declared["num_envs"] is None
-        given = {"num_envs": None if alone else envs, "sampler": Uniform()}
-        return ReplayBuffer(envs, **{**self.declared, **given})
+        changes = {"num_envs": None if alone else envs, "sampler": Uniform()}
+        return ReplayBuffer(envs, **{**self.declared, **changes})
 
     @property
     def run(self) -> int:
         """Steps of an environment that go to a shard before the next gets as many, where nothing looks around them."""
-        steps = (self.declared["num_envs"] or 1) * self.means.shards
+        steps = (self.declared["num_envs"] or 1) * self.shards
         return min(LONGEST_RUN, max(1, self.capacity // (8 * steps)))
 
-    def _share(self, number: int) -> int:
-        """Return how many steps a shard keeps."""
-        each, more = divmod(self.capacity, self.means.shards)
-        return each + (number < more)
-
     def _restoring(self, declared: Declaration, restored: Restored) -> Declaration:
-        """Return a declaration that begins with what was saved, under a new epoch."""
+        """Return a declaration that continues from a snapshot, under a new epoch."""
         epoch, folders = restored.epoch, restored.shard_folders
         if epoch >= MOST_EPOCHS:
             raise StorageError(f"the snapshot in {restored.folder} is of epoch {epoch - 1}; there are no more for ids")
-        given: dict[str, Any] = {"epoch": epoch, "given": restored.given}
-        if len(folders) == self.means.shards:
-            return replace(declared, **given, folder=folders[declared.number])
-        return replace(declared, **given, absorbs=folders)
+        changes: dict[str, Any] = {"epoch": epoch, "load_options": restored.load_options}
+        if len(folders) == self.shards:
+            return replace(declared, **changes, folder=folders[declared.number])
+        return replace(declared, **changes, absorbs=folders)
 
     def _check_sizes(self) -> None:
-        envs, shards = self.declared["num_envs"] or 1, self.means.shards
+        envs, shards = self.declared["num_envs"] or 1, self.shards
         if shards > min(self.capacity, MOST_SHARDS):
             raise ConfigError(
                 f"`shards` must be at most the capacity and {MOST_SHARDS}, but got (shards={shards:,}, capacity="
@@ -142,18 +180,18 @@ class RemoteOptions:
 class Declared:
     """The options of a `RemoteReplay` as properties."""
 
-    _options: RemoteOptions
+    _config: RemoteConfig
     _template: ReplayBuffer
 
     @property
     def capacity(self) -> int:
         """C, the steps kept in all shards together."""
-        return self._options.capacity
+        return self._config.capacity
 
     @property
     def shards(self) -> int:
         """S."""
-        return self._options.means.shards
+        return self._config.shards
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -186,7 +224,7 @@ class Declared:
 
 
 def optional_axis(envs: Any) -> int:
-    """Return E as a capacity; where it is no number of environments, the buffer's own error says so."""
+    """Return E as a capacity; where it is not a number of environments, the buffer's own error reports it."""
     try:
         return max(AXIS(envs), 1)
     except Exception:  # the rule's
@@ -194,18 +232,18 @@ def optional_axis(envs: Any) -> int:
 
 
 def inner_sampler(sampler: Sampler) -> Sampler:
-    """Return what shards draw by: the same law, without weights, which are made of all shards' answers."""
+    """Return what shards draw by: the same distribution, without weights, which are made of all shards' answers."""
     return replace(sampler, beta=0.0) if hasattr(sampler, "beta") else sampler  # type: ignore[type-var]  # all are
 
 
-def check_law(template: ReplayBuffer) -> None:
-    """Raise `ConfigError` unless the laws of several such buffers join into one."""
+def check_distribution(template: ReplayBuffer) -> None:
+    """Raise `ConfigError` unless the sampling distributions of several such buffers join into one."""
     sampler = template.sampler
     kind = type(sampler).__name__
     reason = ""
-    if template.law_totals() is None:
-        known = REASONS.get(kind, "it is not in proportion to a number of each step")
-        reason = BY_AGE if sampler.needs_order and kind not in REASONS else known
+    if template.sampling_totals() is None:
+        reason_of_kind = REASONS.get(kind, "it is not in proportion to a number of each step")
+        reason = BY_AGE if sampler.needs_order and kind not in REASONS else reason_of_kind
     elif getattr(sampler, "block_length", 1) > 1:
         reason = "a batch is of blocks of neighbours, which the shares of shards would cut; use block_length=1"
     if reason:
@@ -220,13 +258,13 @@ REASONS = {
     "RankBased": "a step's rank among all steps is known to no shard",
     "Greedy": "the largest errors of all are known to no shard",
     "Uniform": "without repetition, a shard's share of the rows depends on what the others hold at that moment",
-    "Mixture": "its parts need shares of their own of every shard",
+    "Mixture": "its parts need their own shares of every shard",
     "LaBER": "its pool is scored where the learner is; draw a large Uniform() batch, and keep a part",
     "Dispersed": "a row depends on the episodes of the rows before, in all shards",
     "Sticky": "what was drawn last is known within each shard alone",
     "ShuffledEpochs": "what an epoch has not shown yet is known within each shard alone",
 }
-"""Why the laws of shards do not join, where it is not the steps' order."""
+"""Why the sampling distributions of shards do not join, where it is not the steps' order."""
 
 
 def environments(envs: ListOf[int] | None, count: int) -> npt.NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Studies whose populations run on Ray's workers."""
+"""Studies whose chunks run on Ray's workers."""
 
 from replaylab.distributed.studies.executor import RayExecutor
 

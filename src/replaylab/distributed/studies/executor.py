@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import replaylab
-from replaylab.arguments import NOT_NEGATIVE, POSITIVE, Unfit, optional, takes, text, whole
+from replaylab.arguments import POSITIVE, optional, takes, text, whole
 from replaylab.distributed.own_code import digest_of, modules_named, packed
-from replaylab.distributed.ray_session import RaySession, check_installed
+from replaylab.distributed.ray_session import HeadWatch, RaySession, check_installed, ray_share
 from replaylab.distributed.versions import lacking
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.study.execution.executor import Event, Handler, Lost, Progress, Task, TrainTask
@@ -25,20 +25,9 @@ _SECONDS_TO_WAIT = 1.0
 _SECONDS_BETWEEN_COUNTS = 1.0
 """How long a count of the cluster's cores holds."""
 
-_MOST = 1_000_000
-"""Cores or GPUs of one task, at most."""
-
-
-def _share(value: Any) -> float:
-    """Return how many cores or GPUs, as Ray takes them: parts of one, or whole ones."""
-    found = NOT_NEGATIVE(value)
-    if found > _MOST or (found > 1.0 and found != int(found)):
-        raise Unfit(f"at most 1, or a whole number up to {_MOST:,}")
-    return found
-
 
 def _cores(value: Any) -> float:
-    return _share(POSITIVE(value))
+    return ray_share(POSITIVE(value))
 
 
 class RayExecutor:
@@ -53,7 +42,7 @@ class RayExecutor:
         RayExecutor(address=None, workers=4, cores=1.0, gpus=0.0)
     """
 
-    @takes(address=optional(text), workers=optional(whole()), cores=_cores, gpus=_share)
+    @takes(address=optional(text), workers=optional(whole()), cores=_cores, gpus=ray_share)
     def __init__(
         self, address: str | None = None, *, workers: int | None = None, cores: float = 1.0, gpus: float = 0.0
     ) -> None:
@@ -61,7 +50,7 @@ class RayExecutor:
 
         Args:
             address: ``"host:port"`` of a Ray cluster, or ``"auto"`` for the one that runs on this machine; None: the
-                one that this process is connected to, or else a Ray of its own on this machine, which ends with
+                one that this process is connected to, or else its own Ray on this machine, which ends with
                 `close`.
             workers: how many tasks at once; by default as many as the nodes have cores (and GPUs) for at the time.
                 More than that wait within Ray, which tells a cluster that grows by itself how much is asked for.
@@ -70,11 +59,11 @@ class RayExecutor:
             gpus: that Ray reserves for each task, likewise; without any, a task sees none.
 
         Raises:
-            ConfigError: the address is no cluster's, or a number is out of its range.
+            ConfigError: The address is invalid, or a number is out of its range.
             MissingExtraError: Ray is not installed.
         """
         check_installed()
-        self._said = f"address={address!r}, workers={workers}, cores={cores}, gpus={gpus}"
+        self._options_text = f"address={address!r}, workers={workers}, cores={cores}, gpus={gpus}"
         self._address, self._workers, self._cores, self._gpus = address, workers, cores, gpus
         tasks = workers or max(1, int(provenance.cores() / cores))
         self._session = RaySession(address, cores=math.ceil(tasks * cores))
@@ -85,7 +74,7 @@ class RayExecutor:
         self._shipments: dict[frozenset[str], Any] = {}
 
     def __repr__(self) -> str:
-        return f"RayExecutor({self._said})"
+        return f"RayExecutor({self._options_text})"
 
     @property
     def shares_disk(self) -> bool:
@@ -115,7 +104,7 @@ class RayExecutor:
         self._connect()
         if isinstance(task, TrainTask) and task.checkpoints is not None:
             task = replace(task, checkpoints=str(Path(task.checkpoints).absolute()))
-        perform = self._perform.options(name=task.population.label)
+        perform = self._perform.options(name=task.chunk.label)
         stream = perform.remote(task, self._shipment(task), replaylab.__version__)
         ticket = self._running[stream] = next(self._tickets)
         return ticket
@@ -125,9 +114,11 @@ class RayExecutor:
 
         Raises:
             ConfigError: a node of the cluster lacks replaylab, or has another version of it.
+            StorageError: the head node of the cluster is dead.
         """
         import ray
 
+        HeadWatch.check()
         ready, _ = ray.wait(list(self._running), timeout=_SECONDS_TO_WAIT)
         for stream in ready:
             event = _next_event(stream)
@@ -137,12 +128,15 @@ class RayExecutor:
             handle(ticket, event)
 
     def close(self) -> None:
-        """Give up the tasks in flight; disconnect, and stop a Ray of one's own."""
+        """Give up the tasks in flight; disconnect, and stop a Ray started here."""
         running, self._running = list(self._running), {}
         self._shipments, self._perform, self._counted = {}, None, (-math.inf, 0)
         if not self._session.owned:
+            import ray
+
             for stream in running:
-                _cancel(stream)
+                with contextlib.suppress(ray.exceptions.RayError, ValueError, TypeError):
+                    ray.cancel(stream, force=True)
         self._session.close()
 
     def _connect(self) -> None:
@@ -159,35 +153,33 @@ class RayExecutor:
                 self._count()  # no node will ever join it
 
     def _count(self) -> int:
-        """Count what the nodes have room for."""
+        """Return the number of tasks that the nodes have room for."""
         import ray
 
         self._connect()
-        nodes = [one["Resources"] for one in ray.nodes() if one["Alive"]]  # type: ignore[no-untyped-call]
-        slots = sum(self._room(one) for one in nodes)
-        if slots == 0 and any("CPU" in one for one in nodes):
-            asked = f"{self._cores:g} cores" + (f" and {self._gpus:g} GPUs" if self._gpus else "")
-            most = f"{max(one.get('CPU', 0.0) for one in nodes):g} cores"
-            most += f" and {max(one.get('GPU', 0.0) for one in nodes):g} GPUs" if self._gpus else ""
+        HeadWatch.wait()
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+        slots = 0
+        for node in nodes:
+            gpus = node.get("GPU", 0.0) / self._gpus if self._gpus else math.inf
+            slots += int(min(node.get("CPU", 0.0) / self._cores, gpus) + 1e-9)
+        if slots == 0 and any("CPU" in node for node in nodes):
+            required = f"{self._cores:g} cores" + (f" and {self._gpus:g} GPUs" if self._gpus else "")
+            most = f"{max(node.get('CPU', 0.0) for node in nodes):g} cores"
+            most += f" and {max(node.get('GPU', 0.0) for node in nodes):g} GPUs" if self._gpus else ""
             raise ConfigError(
-                f"A node of the Ray cluster must have {asked}, which each population is to get, but none has more than "
-                f"{most}; ask for less, or give `workers` where nodes are yet to join"
+                f"A node of the Ray cluster must have {required}, which each chunk is to get, but none has more "
+                f"than {most}; ask for less, or give `workers` where nodes are yet to join"
             )
         return slots
 
-    def _room(self, resources: dict[str, float]) -> int:
-        rooms = [resources.get("CPU", 0.0) / self._cores]
-        if self._gpus:
-            rooms.append(resources.get("GPU", 0.0) / self._gpus)
-        return int(min(rooms) + 1e-9)
-
     def _shipment(self, task: Task) -> Any:
-        """Put the modules that a task names where all nodes can fetch them, once; None: it names none."""
+        """Put the modules that a task names into Ray's object store, once; None if it names none."""
         import ray
 
         from replaylab.distributed.studies.worker import Shipment
 
-        names = frozenset(modules_named(task.population.identity))
+        names = frozenset(modules_named(task.chunk.identity))
         if names not in self._shipments:
             content = packed(set(names))
             sent = Shipment(digest_of(content), (ray.put(content),)) if content else None
@@ -196,10 +188,10 @@ class RayExecutor:
 
 
 def _next_event(stream: Any) -> Event:
-    """Return what a task tells next; it is there.
+    """Return the next event of a task, which has arrived.
 
     Raises:
-        ConfigError: its node cannot perform tasks at all.
+        ConfigError: The task's node cannot perform any task.
     """
     import ray
     from ray import exceptions
@@ -212,7 +204,10 @@ def _next_event(stream: Any) -> Event:
     except exceptions.RayTaskError as error:
         if isinstance(error.cause, OSError) and not isinstance(error.cause, ReplayError):
             return Lost(f"The node of the Ray worker could not begin ({error.cause})", retriable=True)
-        raise ConfigError(_unable(error)) from error
+        words = str(error)
+        unable = f"A Ray worker could not perform a task: {words.strip().splitlines()[-1]}"
+        reason = str(error.cause) if isinstance(error.cause, ConfigError) else lacking(words) or unable
+        raise ConfigError(reason) from error
     except exceptions.RayError as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         return Lost(f"{_WHAT.get(type(error).__name__, 'Ray lost the task')} ({reason})", retriable=True)
@@ -224,19 +219,3 @@ _WHAT = {
     "LocalRayletDiedError": "The node of the Ray worker died",
     "OutOfMemoryError": "The node of the Ray worker ran out of memory",
 }
-
-
-def _unable(error: Any) -> str:
-    """Say in one line why a node could not even begin with a task."""
-    if isinstance(error.cause, ConfigError):
-        return str(error.cause)
-    words = str(error)
-    return lacking(words) or f"A Ray worker could not perform a task: {words.strip().splitlines()[-1]}"
-
-
-def _cancel(stream: Any) -> None:
-    """End a task that was given up, and its worker."""
-    import ray
-
-    with contextlib.suppress(ray.exceptions.RayError, ValueError, TypeError):
-        ray.cancel(stream, force=True)

@@ -1,7 +1,7 @@
 """What a Ray worker does with a study's task: it hands it to a worker process of a single machine's executor.
 
 That process is the same as on one machine: a fresh interpreter with one thread, without Ray in it, which ends when the
-Ray worker does. So the rows are the same, and a task that ends its process is told from a machine that went away.
+Ray worker does. So the rows are the same, and a task that ends its process is not taken for a lost machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM) if hasattr(signal, "SIGKILL")
 _SECONDS_BETWEEN_LOOKS = 0.5
 """How often a worker that waits looks whether its task was cancelled."""
 
-_SECONDS_BETWEEN_STEPS_TOLD = 1.0
+_SECONDS_BETWEEN_REPORTS = 1.0
 """How often a task's progress travels: each time wakes several of Ray's processes, which the training ones wait for."""
 
 
@@ -88,7 +88,7 @@ def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Ev
     check_version(version)
     process = _Process.of(code)
     process.worker.send(task)
-    ended, told = False, -math.inf
+    ended, reported_at = False, -math.inf
     try:
         while not ended:
             try:
@@ -97,9 +97,9 @@ def perform_task(task: Task, code: Shipment | None, version: str) -> Iterator[Ev
                 continue
             ended = not isinstance(event, Progress)
             now = time.monotonic()
-            if not ended and now - told < _SECONDS_BETWEEN_STEPS_TOLD:
+            if not ended and now - reported_at < _SECONDS_BETWEEN_REPORTS:
                 continue
-            told = now
+            reported_at = now
             if isinstance(event, Lost):
                 event = replace(event, retriable=process.worker.exit_code in _FROM_OUTSIDE)
                 _Process.end()
@@ -126,8 +126,8 @@ def _shipped(code: Shipment | None) -> list[str]:
 
 
 def _path() -> list[str]:
-    """Return where this interpreter looks for modules, but for Ray's own places."""
+    """Return where this interpreter looks for modules, except for Ray's own places."""
     import ray
 
     library = str(Path(ray.__file__).parent)
-    return [one for one in sys.path if one and not one.startswith(library)]
+    return [path for path in sys.path if path and not path.startswith(library)]

@@ -10,14 +10,15 @@ from gymnasium.vector import AutoresetMode
 
 from replaylab.distributed.replay import RemoteWriter
 from replaylab.envs.vector.batched import autoreset_of
-from replaylab.errors import ShapeError
+from replaylab.learners.api.answers import actions_of, q_values_of
 from replaylab.learners.api.exploration import EpsilonGreedy
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.hooks import EnvStep
-from replaylab.learners.api.protocols import Learner, PublishedAgents, State, ValueAgents, each, stack_each
+from replaylab.learners.api.protocols import Learner, PublishedAgents, State, ValueAgents
 from replaylab.learners.api.random_streams import Stream, numbers
 from replaylab.learners.training.configuration import TrainingConfig
-from replaylab.learners.training.state import environments
+from replaylab.learners.training.factories import environments
+from replaylab.trees import map_leaves, stack
 
 Bools = npt.NDArray[np.bool_]
 
@@ -28,7 +29,7 @@ class ActorDeclaration:
 
     Attributes:
         number: Its place among the actors.
-        life: How many of this place there were before.
+        life: How many of this slot there were before.
         configuration: What is trained.
         learner: What its copy of the agents is made by.
         seed: Of the training; number and life make the actor's own streams of it.
@@ -84,20 +85,20 @@ class Actor:
 
     def __init__(self, declared: ActorDeclaration, writer: RemoteWriter) -> None:
         self._writer, self._version = writer, -1
-        configuration, seed, who = declared.configuration, declared.seed, (declared.number, declared.life)
+        configuration, seed, actor_key = declared.configuration, declared.seed, (declared.number, declared.life)
         self._env_id, count = configuration.env_id, len(declared.epsilons)
         self._env = env = environments(configuration, count)
         self._mode = autoreset_of(env)
         actions = env.single_action_space
-        self._seeds = numbers(seed, Stream.EXPLORATION, count, *who)
-        made = _on_cpu(declared.learner).agents(env.single_observation_space, actions, self._seeds[:1])
-        self._agents = cast("PublishedAgents", made)  # the learner made sure
+        self._seeds = numbers(seed, Stream.EXPLORATION, count, *actor_key)
+        agents = _on_cpu(declared.learner).agents(env.single_observation_space, actions, self._seeds[:1])
+        self._agents = cast("PublishedAgents", agents)  # the learner made sure
         self._epsilons = np.array(declared.epsilons)
-        self._explore = EpsilonGreedy(self._seeds) if isinstance(made, ValueAgents) else None
+        self._explore = EpsilonGreedy(self._seeds) if isinstance(agents, ValueAgents) else None
         self._first = actions.start if isinstance(actions, spaces.Discrete) else 0
         self._resets = np.zeros(count, np.bool_)
         self._returns, self._lengths = np.zeros(count), np.zeros(count)
-        self._obs, _ = env.reset(seed=numbers(seed, Stream.ENV_RESET, count, *who))  # type: ignore[arg-type]  # a list
+        self._obs, _ = env.reset(seed=numbers(seed, Stream.ENV_RESET, count, *actor_key))  # type: ignore[arg-type]  # a list
         check_obs(self._obs, self._env_id, self._seeds, "an actor's first reset")
 
     def step(self, version: int, count: int, progress: float, weights: State) -> Report:
@@ -119,17 +120,18 @@ class Actor:
             self._version = version
         self._agents.set_progress(progress)
         ends: list[tuple[float, float]] = []
-        taken = [self._step(ends) for _ in range(count)]
-        steps, where = zip(*taken, strict=True)
+        pairs = [self._step(ends) for _ in range(count)]
+        steps, where = zip(*pairs, strict=True)
         columns = {
-            name: stack_each([getattr(one, name) for one in steps])  # (T, E, ...)
+            name: stack([getattr(step, name) for step in steps])  # (T, E, ...)
             for name in ("obs", "action", "reward", "terminated", "truncated")
         }
-        columns["next_obs"] = stack_each([one.true_next_obs() for one in steps])
+        columns["next_obs"] = stack([step.true_next_obs() for step in steps])
         stored = np.stack(where)
         self._writer.extend(where=stored, **columns)
         self._writer.flush()
-        return Report(int(stored.sum()), [one for one, _ in ends], [one for _, one in ends])
+        returns, lengths = [episode_return for episode_return, _ in ends], [length for _, length in ends]
+        return Report(int(stored.sum()), returns, lengths)
 
     def _step(self, ends: list[tuple[float, float]]) -> tuple[EnvStep, Bools]:
         """Take one time step, and return it with where it is one, bool (E,), and no environment resetting itself."""
@@ -151,16 +153,11 @@ class Actor:
 
     def _act(self, obs: Any) -> npt.NDArray[Any]:
         """Return an action for each environment, (E, ...), as in training."""
-        rows = each(lambda part: part[None], obs)
+        rows = map_leaves(lambda part: part[None], obs)
         if self._explore is None:
-            actions = np.asarray(self._agents.act(rows, explore=True))
-            if actions.shape[:2] != (1, len(self._seeds)):
-                raise ShapeError(
-                    f"`act` of agents that actors follow must return actions (1, {len(self._seeds)}, ...) where there "
-                    f"are {len(self._seeds)} environments to an actor, but it returned {list(actions.shape)}"
-                )
-            return cast("npt.NDArray[Any]", actions[0])
-        q = cast("ValueAgents", self._agents).q_values(rows)[0]
+            actions: npt.NDArray[Any] = actions_of(self._agents, rows, 1, len(self._seeds), explore=True)[0]
+            return actions
+        q = q_values_of(self._agents, rows, (1, len(self._seeds)))[0]
         chosen = self._explore(q, self._epsilons) + self._first
         return np.asarray(chosen.astype(self._env.single_action_space.dtype, copy=False))
 

@@ -8,54 +8,20 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import LARGEST, shown
-from replaylab.distributed.replay import RemoteReplay
+from replaylab.arguments import LARGEST
 from replaylab.distributed.training.actor import Published, Report
-from replaylab.distributed.training.crew import DEPTH
-from replaylab.distributed.training.options import Actors
+from replaylab.distributed.training.followed_agents import followed
+from replaylab.distributed.training.options import DEPTH, Actors
 from replaylab.errors import ConfigError, EmptyBufferError
+from replaylab.learners import Agents, Hook, Metrics, PublishedAgents, TrainingConfig
 from replaylab.learners.api.clock import Clock
-from replaylab.learners.api.exploration import EpsilonGreedyAgents
-from replaylab.learners.api.hooks import Bools, Feedback, Hook
-from replaylab.learners.api.protocols import Agents, Learner, PublishedAgents
-from replaylab.learners.metrics.metrics_table import Metrics
-from replaylab.learners.sb3.settings import SB3
-from replaylab.learners.training.algorithm_run import with_replica
-from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.env_hindsight import transforms_for
-from replaylab.learners.training.evaluations import Evaluations
-from replaylab.learners.training.hook_rules import check_different, hooks_of, metrics_of, restore_all, states_of
+from replaylab.learners.training.hooks import HookList
 from replaylab.learners.training.loop import learn_from
-from replaylab.learners.training.metrics_recorder import MetricsRecorder
-from replaylab.learners.training.state import check_feedback, environments
-from replaylab.replay import Batch, Replay, Sampler
+from replaylab.replay import Progress, Replay, Sampler
 
-NOT_CALLED = ("before_turn", "before_store", "on_step")
+LACKS = ("before_turn", "before_store", "on_step")
 """Events of a loop that steps environments itself."""
-
-
-class OneReplica:
-    """A replay in shards as agents and hooks take one: with R = 1.
-
-    Args:
-        remote: It.
-    """
-
-    def __init__(self, remote: RemoteReplay) -> None:
-        self.remote = remote
-
-    @property
-    def size(self) -> npt.NDArray[np.int64]:
-        """Steps stored now, (1,)."""
-        return np.array([self.remote.size])
-
-    def sample(self, batch_size: int, *, progress: float) -> Batch:
-        """Draw a batch, (1, B, ...)."""
-        return with_replica(self.remote.sample(batch_size, progress=progress))
-
-    def update_priorities(self, ids: npt.NDArray[Any], td_error: npt.NDArray[Any]) -> int:
-        """Take feedback, (1, B)."""
-        return self.remote.update_priorities(ids[0], td_error[0])
 
 
 class LearnerRun:
@@ -91,21 +57,14 @@ class LearnerRun:
         hooks: Sequence[Hook] = (),
     ) -> None:
         self.configuration, self.env_id, self.seeds = configuration, configuration.env_id, [seed]
-        self.learner = _stepped(configuration)
-        _check(configuration, self.learner, hooks)
-        self.env = environments(configuration, 1)  # for its spaces, never stepped
-        self.agents = self._made_agents(seed)
-        if isinstance(self.agents, EpsilonGreedyAgents):
-            self.agents.tell_epsilon(float(actors.epsilons().mean()))
+        self.agents: Agents
+        self.learner, self.env, self.agents = followed(configuration, seed, actors)
         self.sampler = cast("Sampler", configuration.sampler)
-        self.feedback: Feedback | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
-        check_feedback(self.learner, self.agents, self.sampler, self.feedback)
+        self.feedback: str | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
         self.transforms = transforms_for(self.env, configuration.transforms)
         self.clock = Clock.of(configuration.total_steps, None, 1)
-        metrics = [one for owner in (configuration.learner, *hooks) for one in metrics_of(owner)]
-        listeners = [one.on_metrics for one in hooks if type(one).on_metrics is not Hook.on_metrics]
-        self.recorder = MetricsRecorder([seed], configuration.log_every, metrics, listeners)
-        self.evaluations, self._hooks = Evaluations(configuration), hooks
+        self.hooks = HookList(configuration, [seed], hooks, loop="with actors", lacks=LACKS)
+        self.recorder = self.hooks.recorder
         self._steps_per_update = None if samples_per_insert is None else self.learner.batch_size / samples_per_insert
         if self._steps_per_update is not None and self._steps_per_update > LARGEST:
             raise ConfigError(
@@ -115,36 +74,30 @@ class LearnerRun:
         self.ahead = actors.environments * actors.unroll * DEPTH
         self.skipped = self.until = 0
 
-    def begin(self, remote: RemoteReplay) -> None:
-        """Take the replay, and let the hooks begin."""
-        self.replay = cast("Replay", OneReplica(remote))
-        for hook in (self.recorder, self.evaluations, *self._hooks):
-            hook.on_begin(self)
+    def begin(self, replay: Replay) -> None:
+        """Take the replay, with its axis of one replica, and let the hooks begin."""
+        self.replay = replay
+        self.hooks.emit("on_begin", self)
         self.agents.set_progress(self.progress)
 
     @property
     def progress(self) -> float:
         """How far training is, in [0, 1]; actors with several environments may store more than the budget."""
-        return min(float(self.clock.progress), 1.0)
+        return Progress(min(float(self.clock.progress), 1.0), self.clock.steps)
 
     @property
     def due(self) -> int:
         """Steps after which the next update is due, as in the loop of one process, or by `samples_per_insert`."""
-        learner, made = self.learner, self._made
+        learner, updates = self.learner, self._updates_done
         if self._steps_per_update is not None:
-            return learner.learning_starts + math.ceil((made + 1) * self._steps_per_update)
+            return learner.learning_starts + math.ceil((updates + 1) * self._steps_per_update)
         first = max(1, math.ceil(learner.learning_starts / learner.train_period))
-        return learner.train_period * (first + made // learner.gradient_steps)
+        return learner.train_period * (first + updates // learner.gradient_steps)
 
     @property
-    def _made(self) -> int:
-        """Updates made, and those that were skipped."""
+    def _updates_done(self) -> int:
+        """The number of updates that were made or skipped."""
         return self.agents.updates + self.skipped
-
-    @property
-    def _in_a_turn(self) -> bool:
-        """Whether more updates of a turn are to come."""
-        return self._steps_per_update is None and self._made % self.learner.gradient_steps > 0
 
     @property
     def wanted(self) -> int:
@@ -156,12 +109,14 @@ class LearnerRun:
         return self.due <= min(self.clock.steps, self.until)
 
     def take(self, reports: Sequence[Report]) -> None:
-        """Count what actors have done."""
+        """Count the steps and episodes of actors' reports."""
         for report in reports:
             self.clock.steps += report.steps
             self.clock.now += report.steps
-            for one, length in zip(report.returns, report.lengths, strict=True):
-                self.recorder.on_episodes(self.clock, np.array([one]), np.array([length]), np.ones(1, np.bool_))
+            for episode_return, length in zip(report.returns, report.lengths, strict=True):
+                self.recorder.on_episodes(
+                    self.clock, np.array([episode_return]), np.array([length]), np.ones(1, np.bool_)
+                )
 
     def learn(self) -> None:
         """Do the update that is due, at the step that it is due at."""
@@ -172,38 +127,23 @@ class LearnerRun:
             except EmptyBufferError:  # every shard was lost, and has begun empty: actors fill them again
                 self.skipped += 1
                 return
-            for hook in self._hooks:
-                hook.on_draw(self, batch)
-            update = learn_from(batch, self)
-            self.recorder.on_update(self, update, batch)
-            for hook in self._hooks:
-                hook.on_update(self, update, batch)
-            if self._in_a_turn:
-                return
-            self.recorder.after_learning(self)
-            for hook in self._hooks:
-                hook.after_learning(self)
-
-    def after_turn(self) -> None:
-        """Let the hooks see how far training is."""
-        for hook in self._hooks:
-            hook.after_turn(self)
+            self.hooks.emit("on_draw", self, batch)
+            self.hooks.emit("on_update", self, learn_from(batch, self), batch)
+            if (
+                self._steps_per_update is not None or self._updates_done % self.learner.gradient_steps == 0
+            ):  # a turn is over
+                self.hooks.emit("after_learning", self)
 
     def evaluate(self, due: int) -> None:
         """Evaluate greedily, if that is due at so many steps; actors with several environments may store a few more."""
         with self._at(due):
-            self.evaluations.after_turn(self)
-
-    def end(self) -> None:
-        """Let the hooks end."""
-        for hook in (self.evaluations, *self._hooks):
-            hook.on_end(self, self.clock.over)
+            self.hooks.evaluations.evaluate(self)
 
     def weights(self) -> Published:
         """Return what the policy is computed from now."""
         return Published(self.agents.updates, cast("PublishedAgents", self.agents).weights())
 
-    def agents_of(self, rows: Bools) -> Agents:  # noqa: ARG002
+    def agents_of(self, rows: npt.NDArray[np.bool_]) -> Agents:  # noqa: ARG002
         """Return the agents, of which there is one."""
         return self.agents
 
@@ -214,8 +154,7 @@ class LearnerRun:
             "clock": self.clock.state(),
             "skipped": np.array(self.skipped),
             "until": np.array(self.until),
-            "hooks": states_of(self._hooks),
-            "recorder": self.recorder.state(),
+            "hooks": self.hooks.state(),
             "rows": self.recorder.table().columns,
         }
 
@@ -224,9 +163,8 @@ class LearnerRun:
         self.agents.restore(state["agents"])
         self.clock.restore(state["clock"])
         self.skipped = int(state["skipped"])
-        self.until = int(state.get("until", self.clock.steps))  # not there in what an earlier release has saved
-        restore_all(self._hooks, state.get("hooks", {}))
-        self.recorder.restore(state["recorder"])
+        self.until = int(state["until"])
+        self.hooks.restore(state["hooks"])
         self.recorder.restore_rows(self.seeds, Metrics(state["rows"]))
 
     @contextmanager
@@ -238,58 +176,3 @@ class LearnerRun:
             yield
         finally:
             self.clock.restore(now)
-
-    def _made_agents(self, seed: int) -> Agents:
-        env, name = self.env, type(self.configuration.learner).__name__
-        try:
-            agents = self.learner.agents(env.single_observation_space, env.single_action_space, [seed])
-        except ConfigError as error:
-            raise ConfigError(f"{name} cannot learn {self.env_id}: {error}") from error
-        if not isinstance(agents, PublishedAgents):
-            raise ConfigError(
-                f"`learner` must be one whose agents have `weights` and `take_weights`, to be followed by actors, but "
-                f"got {name}; add them, or take DQN"
-            )
-        return agents
-
-
-def _stepped(configuration: TrainingConfig) -> Learner:
-    """Return the learner whose agents act on what others step.
-
-    Raises:
-        ConfigError: It is an algorithm that steps environments itself.
-    """
-    if not isinstance(configuration.learner, SB3):
-        return configuration.driven_learner
-    from replaylab.learners.sb3.agents import SteppedSB3  # Stable-Baselines3, only now that it is needed
-
-    return cast("Learner", SteppedSB3(configuration.learner, configuration))
-
-
-def _check(configuration: TrainingConfig, learner: Learner, hooks: Sequence[Hook]) -> None:
-    """Refuse what needs a loop that steps environments itself."""
-    name = type(configuration.learner).__name__
-    if configuration.total_steps is None:
-        raise ConfigError(
-            "with actors the budget must be in steps, which all of them share, but got total_episodes="
-            f"{configuration.total_episodes}; give total_steps"
-        )
-    if learner.online or not learner.batch_size:
-        raise ConfigError(f"with actors `learner` must learn from drawn batches alone, but got {name}; take DQN")
-    if not isinstance(configuration.sampler, Sampler):
-        raise ConfigError(
-            f"with actors `sampler` must be a sampler of its own, but got {shown(configuration.sampler)}, which asks "
-            "agents of this process; take Uniform() or Prioritized()"
-        )
-    for setting in ("make_replay", "measure_every", "visits"):
-        if value := getattr(configuration, setting):
-            raise ConfigError(f"with actors `{setting}` must be left out, but got {shown(value)}; steps are elsewhere")
-    if steering := [*hooks_of(learner), *hooks_of(configuration.sampler)]:
-        raise ConfigError(f"with actors nothing steers the loop, but got {type(steering[0]).__name__}; leave it out")
-    check_different(hooks)
-    for hook in hooks:
-        if heard := [event for event in NOT_CALLED if getattr(type(hook), event) is not getattr(Hook, event)]:
-            raise ConfigError(
-                f"with actors `hooks` must do without {', '.join(NOT_CALLED)}, but got {type(hook).__name__}, which "
-                f"has {heard[0]}; leave it out"
-            )

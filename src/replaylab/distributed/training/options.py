@@ -2,25 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import NOT_NEGATIVE, POSITIVE, SHARE, Unfit, check, whole
+from replaylab.arguments import NOT_NEGATIVE, POSITIVE, SHARE, check, whole
+from replaylab.distributed.ray_session import ray_share
 
 _MOST = 100_000
 """Actors, or environments of one, at most."""
 
-_MOST_CORES = 1_000_000
 
-
-def cores(value: Any) -> float:
-    """Return how many cores, as Ray takes them: none, a part of one, or whole ones."""
-    found = NOT_NEGATIVE(value)
-    if found > _MOST_CORES or (found > 1.0 and found != int(found)):
-        raise Unfit(f"at most 1, or a whole number up to {_MOST_CORES:,}")
-    return found
+DEPTH = 2
+"""Calls on their way to each actor: while one's answer travels, the next is at work."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +42,7 @@ class Actors:
 
     def __post_init__(self) -> None:
         counts = {"count": whole(most=_MOST), "envs": whole(most=_MOST), "unroll": whole(most=1_000_000)}
-        check(self, **counts, publish_every=whole(), epsilon=SHARE, alpha=NOT_NEGATIVE, cores=cores)
+        check(self, **counts, publish_every=whole(), epsilon=SHARE, alpha=NOT_NEGATIVE, cores=ray_share)
 
     @property
     def environments(self) -> int:

@@ -28,11 +28,11 @@ class AcrobotVectorEnv(BatchedEnv):
 
     Two links of 1 m and 1 kg hang from a joint; a torque on the joint between them swings the tip up to more than
     1 m above the fixed one. Observations are float32 (E, 6): cos θ1, sin θ1, cos θ2, sin θ2, and the two angular
-    velocities (rad/s); actions are torques of −1, 0, 1 Nm; every step costs 1, but for the one that reaches the
+    velocities (rad/s); actions are torques of −1, 0, 1 Nm; every step costs 1, except for the one that reaches the
     goal. Source: Sutton 1996; Sutton & Barto 1998, section 11.3.
 
     The swinging is chaotic: a last bit that differs is a different episode some hundred steps later. So every number
-    is rounded as Gymnasium rounds it, and states, rewards and ends are equal bit for bit; observations are equal but
+    is rounded as Gymnasium rounds it, and states, rewards and ends are equal bit for bit; observations are equal except
     for the first of an episode, where Gymnasium takes sines in float32.
 
     Args:
@@ -49,17 +49,17 @@ class AcrobotVectorEnv(BatchedEnv):
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
     ) -> None:
         high = np.array([1, 1, 1, 1, 4 * np.pi, 9 * np.pi], np.float32)
-        seen = spaces.Box(-high, high, dtype=np.float32)
-        super().__init__(num_envs, seen, spaces.Discrete(3), ((4,), np.float64), max_episode_steps, autoreset_mode)
+        obs_space = spaces.Box(-high, high, dtype=np.float32)
+        super().__init__(num_envs, obs_space, spaces.Discrete(3), ((4,), np.float64), max_episode_steps, autoreset_mode)
         self._motion = Motion(num_envs)
 
     def _start(self, generator: np.random.Generator, options: dict[str, Any]) -> Any:
         return generator.uniform(*utils.maybe_parse_reset_bounds(options, -0.1, 0.1), size=4).astype(np.float32)
 
     def _advance(self, action: Any) -> tuple[Floats, Bools]:
-        now = self._variables
-        self._motion.follow(now, action - 1.0)
-        angles, speeds = now[:2], now[2:]
+        variables = self._variables
+        self._motion.follow(variables, action - 1.0)
+        angles, speeds = variables[:2], variables[2:]
         angles -= TURN * np.rint(angles / TURN)
         np.minimum(np.maximum(speeds, -MAX_SPEED, out=speeds), MAX_SPEED, out=speeds)
         terminated = self._height() > GOAL
@@ -89,7 +89,7 @@ class Motion:
         dω1/dt = −(d2 dω2/dt + phi1) / d1
 
     At a few hundred acrobots the NumPy calls cost more than the arithmetic, so rows that take the same operation lie
-    side by side. Operations come in Gymnasium's order, but for factors that are powers of two, which round nothing.
+    side by side. Operations come in Gymnasium's order, except for factors that are powers of two, which round nothing.
     """
 
     def __init__(self, num_envs: int) -> None:
@@ -99,21 +99,21 @@ class Motion:
         self._powers = np.empty((6, num_envs))  # ω1, ω2, d2, d2², ω2², ω1²
         self._slopes = np.empty((4, num_envs))
 
-    def follow(self, now: Doubles, torque: Doubles) -> None:
+    def follow(self, variables: Doubles, torque: Doubles) -> None:
         """Move (θ1, θ2, ω1, ω2), float64 (4, E), one time step on, in place."""
         stages, slopes = self._stages, self._slopes
-        stages[0, :4] = now
+        stages[0, :4] = variables
         for k, stage in enumerate(stages):
             self._accelerate(stage, torque)
             if k < 3:
                 np.multiply(stage[2:], FOLLOWED[k], out=slopes)
-                np.add(now, slopes, out=stages[k + 1, :4])
+                np.add(variables, slopes, out=stages[k + 1, :4])
         stages[1:3, 2:] *= 2
         np.add(stages[0, 2:], stages[1, 2:], out=slopes)
         slopes += stages[2, 2:]
         slopes += stages[3, 2:]
         slopes *= STEP / 6
-        now += slopes
+        variables += slopes
 
     def _accelerate(self, stage: Doubles, torque: Doubles) -> None:
         """Write the angular accelerations of a stage into its last two rows."""

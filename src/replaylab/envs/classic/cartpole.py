@@ -44,8 +44,8 @@ class CartPoleVectorEnv(BatchedEnv):
         sutton_barto_reward: bool = False,
     ) -> None:
         high = np.array([POSITION_LIMIT * 2, np.inf, ANGLE_LIMIT * 2, np.inf], np.float32)
-        seen = spaces.Box(-high, high, dtype=np.float32)
-        super().__init__(num_envs, seen, spaces.Discrete(2), ((4,), np.float64), max_episode_steps, autoreset_mode)
+        obs_space = spaces.Box(-high, high, dtype=np.float32)
+        super().__init__(num_envs, obs_space, spaces.Discrete(2), ((4,), np.float64), max_episode_steps, autoreset_mode)
         self._sutton_barto_reward = checked("sutton_barto_reward", sutton_barto_reward, flag)
         self._limits = np.array([[POSITION_LIMIT], [ANGLE_LIMIT]])
 
@@ -54,16 +54,16 @@ class CartPoleVectorEnv(BatchedEnv):
         return generator.uniform(low, high, size=4)
 
     def _advance(self, action: Any) -> tuple[Floats, Bools]:
-        now = self._variables
-        angle, spin = now[2], now[3]
+        variables = self._variables
+        angle, spin = variables[2], variables[3]
         cos, sin = np.cos(angle), np.sin(angle)
         push = (np.array((-FORCE, FORCE))[action] + POLE_MASS * HALF_LENGTH * np.square(spin) * sin) / TOTAL_MASS
         rates = np.empty((2, self.num_envs))  # accelerations of the cart and of the pole
         rates[1] = (GRAVITY * sin - cos * push) / (HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * np.square(cos) / TOTAL_MASS))
         rates[0] = push - POLE_MASS * HALF_LENGTH * rates[1] * cos / TOTAL_MASS
-        now[::2] += STEP * now[1::2]
-        now[1::2] += STEP * rates
-        terminated = np.logical_or.reduce(np.abs(now[::2]) > self._limits, 0)
+        variables[::2] += STEP * variables[1::2]
+        variables[1::2] += STEP * rates
+        terminated = np.logical_or.reduce(np.abs(variables[::2]) > self._limits, 0)
         if self._sutton_barto_reward:
             return -terminated.astype(np.float32), terminated
         return np.ones(self.num_envs, np.float32), terminated

@@ -39,8 +39,8 @@ class MountainCarVectorEnv(BatchedEnv):
         goal_velocity: float = 0.0,
     ) -> None:
         bounds = np.array([LEFT, -MAX_SPEED], np.float32), np.array([RIGHT, MAX_SPEED], np.float32)
-        seen = spaces.Box(*bounds, dtype=np.float32)
-        super().__init__(num_envs, seen, spaces.Discrete(3), ((2,), np.float64), max_episode_steps, autoreset_mode)
+        obs_space = spaces.Box(*bounds, dtype=np.float32)
+        super().__init__(num_envs, obs_space, spaces.Discrete(3), ((2,), np.float64), max_episode_steps, autoreset_mode)
         self.goal_velocity = checked("goal_velocity", goal_velocity, FINITE)
 
     def _start(self, generator: np.random.Generator, options: dict[str, Any]) -> Any:

@@ -43,7 +43,7 @@ class Climb:
         goal = spaces.Box(np.array(self.low, np.float32), np.array(self.high, np.float32), dtype=np.float32)
         return spaces.Dict({"observation": observation, "achieved_goal": goal, "desired_goal": goal})
 
-    def seen(self, obs: Floats) -> dict[str, Floats]:
+    def with_goals(self, obs: Floats) -> dict[str, Floats]:
         """Return observations (..., D) in goal form, with goals float32 (..., G)."""
         achieved = self.measure(obs).astype(np.float32)
         return {"observation": obs, "achieved_goal": achieved, "desired_goal": np.full_like(achieved, self.goal)}
@@ -104,7 +104,7 @@ class _GoalVectorEnv(BatchedEnv):
         self.compute_reward, self.compute_terminated = self.task.compute_reward, self.task.compute_terminated
 
     def _observe(self) -> dict[str, Floats]:
-        return self.task.seen(super()._observe())
+        return self.task.with_goals(super()._observe())
 
 
 class MountainCarGoalVectorEnv(_GoalVectorEnv, MountainCarVectorEnv):
@@ -148,11 +148,11 @@ class _GoalEnv(gym.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, info = super().reset(seed=seed, options=options)
-        return self.task.seen(obs), info
+        return self.task.with_goals(obs), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, *outcome = super().step(action)
-        return self.task.seen(obs), *outcome  # type: ignore[return-value]
+        return self.task.with_goals(obs), *outcome  # type: ignore[return-value]
 
 
 class MountainCarGoalEnv(_GoalEnv, MountainCarEnv):

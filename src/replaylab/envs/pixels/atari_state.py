@@ -1,4 +1,4 @@
-"""What decides the future of a prepared Atari game, as arrays: for exact checkpoints."""
+"""The complete state of an Atari game with its wrappers, as arrays, for exact checkpoints."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -16,25 +16,25 @@ REMEMBERED: dict[str, tuple[str, ...]] = {
     "StickyActions": ("last",),
     "TimeLimit": ("_elapsed_steps",),
 }
-"""Numbers that wrappers keep from one step to the next, by the wrapper's class."""
+"""Attributes of wrappers that are part of the state, by the wrapper's class."""
 
 
 class SavedGame(gym.Wrapper[Any, Any, Any, Any]):
-    """An Atari game, with any of `make_atari`'s wrappers, that gives and takes its state.
+    """An Atari game, with any of `make_atari`'s wrappers, whose state can be saved and restored.
 
-    Its state is the emulator's own, the random stream of the environment (which draws how many frames a new game
-    waits, and when an action sticks), and what each wrapper remembers.
+    The state is that of the emulator, the random stream of the environment (which draws the number of no-ops at the
+    start and the sticky actions), and the attributes of the wrappers.
     """
 
     @property
     def max_episode_steps(self) -> int | None:
-        """After how many steps the emulator cuts a game at the latest; None: nowhere."""
+        """Largest number of steps before the emulator cuts off a game; None: no limit."""
         game, skipping = cast("Any", self.unwrapped), cast("Any", _wrapper(self.env, "AtariPreprocessing"))
         frames = int(game.ale.getInt("max_num_frames_per_episode"))
         return -(-frames // int(skipping.frame_skip)) if frames > 0 else None
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """Return everything that decides what comes next, copied; the emulator's bytes vary in number."""
+        """Return a copy of the complete state; the number of the emulator's bytes varies."""
         game: Any = self.unwrapped
         emulator = game.clone_state(include_rng=True).serialize()
         state = {"emulator": np.frombuffer(emulator, np.uint8).copy(), "random": packed([game.np_random])[0]}
@@ -47,9 +47,9 @@ class SavedGame(gym.Wrapper[Any, Any, Any, Any]):
         return state
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> Any:
-        """Continue from what `state` of a game made in the same way returned, and return the last observation.
+        """Restore what `state` of a game with the same options returned, and return the last observation.
 
-        The game must have been reset before: Gymnasium refuses steps before the first reset.
+        The game must have been reset before: Gymnasium does not allow steps before the first reset.
         """
         from ale_py import ALEState
 
@@ -57,11 +57,11 @@ class SavedGame(gym.Wrapper[Any, Any, Any, Any]):
         game.restore_state(ALEState(state["emulator"].tobytes()))
         game.np_random = unpack(state["random"][None])[0]
         for key, wrapper, name in _remembered(self.env):
-            kept = getattr(wrapper, name)
-            setattr(wrapper, name, type(kept)(state[key]))
+            previous = getattr(wrapper, name)
+            setattr(wrapper, name, type(previous)(state[key]))
         frames: Any = _wrapper(self.env, "AtariPreprocessing")
-        for buffer, kept in zip(frames.obs_buffer, state["frames"], strict=True):
-            buffer[:] = kept
+        for buffer, frame in zip(frames.obs_buffer, state["frames"], strict=True):
+            buffer[:] = frame
         if (stack := _wrapper(self.env, "FrameStackObservation")) is None:
             return frames._get_obs()
         stack.obs_queue = deque(state["stack"].copy(), maxlen=stack.stack_size)
@@ -76,11 +76,11 @@ def _wrappers(env: gym.Env[Any, Any]) -> Iterator[Any]:
 
 
 def _wrapper(env: gym.Env[Any, Any], kind: str) -> Any:
-    return next((one for one in _wrappers(env) if type(one).__name__ == kind), None)
+    return next((wrapper for wrapper in _wrappers(env) if type(wrapper).__name__ == kind), None)
 
 
 def _remembered(env: gym.Env[Any, Any]) -> Iterator[tuple[str, Any, str]]:
-    """Yield a key, the wrapper and the attribute's name of every number that a wrapper remembers."""
-    for one in _wrappers(env):
-        for name in REMEMBERED.get(type(one).__name__, ()):
-            yield f"{type(one).__name__}.{name.strip('_')}", one, name
+    """Yield a key, the wrapper and the attribute's name for every attribute in `REMEMBERED`."""
+    for wrapper in _wrappers(env):
+        for name in REMEMBERED.get(type(wrapper).__name__, ()):
+            yield f"{type(wrapper).__name__}.{name.strip('_')}", wrapper, name

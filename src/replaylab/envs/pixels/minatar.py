@@ -28,7 +28,7 @@ class MinAtarVectorEnv(BatchedEnv):
     1: left, 2: up, 3: right, 4: down, 5: fire, or those of them that do something in the game. What each game
     is about is in the documentation. Source: Young & Tian 2019.
 
-    A copy's random numbers come from a stream of its own, which its generator starts anew at each episode. As in the
+    A copy's random numbers come from its own stream, which its generator starts again at each episode. As in the
     package, the action that may stick to an episode's first frame is the last one of the episode before; a
     seed forgets it.
 
@@ -77,9 +77,9 @@ class MinAtarVectorEnv(BatchedEnv):
         self._rules = MinAtar(game)
         self.channels = tuple(self._rules.channels)
         self._actions = np.array(self._rules.minimal_actions if minimal_actions else range(len(ACTIONS)))
-        seen = spaces.Box(0, 1, (len(self.channels), SIDE, SIDE), np.bool_)  # type: ignore[arg-type]
+        obs_space = spaces.Box(0, 1, (len(self.channels), SIDE, SIDE), np.bool_)  # type: ignore[arg-type]
         actions, variables = spaces.Discrete(len(self._actions)), ((self._rules.words,), np.uint64)
-        super().__init__(num_envs, seen, actions, variables, max_episode_steps, autoreset_mode)
+        super().__init__(num_envs, obs_space, actions, variables, max_episode_steps, autoreset_mode)
         self.metadata |= METADATA
         self.render_mode = render_mode
         self._sticky_action_prob, self._difficulty_ramping = sticky_action_prob, difficulty_ramping
@@ -100,7 +100,7 @@ class MinAtarVectorEnv(BatchedEnv):
 
     def get_action_meanings(self) -> list[str]:
         """Return what each action is."""
-        return [ACTIONS[one] for one in self._actions]
+        return [ACTIONS[action] for action in self._actions]
 
     def render(self) -> tuple[npt.NDArray[np.uint8], ...] | None:
         """Return a picture of each copy, uint8 (160, 160, 3), or None without a render mode."""

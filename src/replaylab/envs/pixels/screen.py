@@ -1,4 +1,4 @@
-"""What observations look like, where they are pictures.
+"""Observations as images, and names of actions.
 
 Shapes: N observations, S stacked frames, K channels, H and W pixels.
 """
@@ -27,8 +27,8 @@ class Screen:
     """How an environment's observations are drawn, and what its actions are called.
 
     Attributes:
-        channels: What each channel of a bool observation is, as MinAtar's environments say it; empty: nothing is known.
-        actions: Name of each Discrete action; empty: they have none.
+        channels: Name of each channel of a bool observation, as in MinAtar; empty: unknown.
+        actions: Name of each Discrete action; empty: no names.
     """
 
     channels: tuple[str, ...] = ()
@@ -43,15 +43,15 @@ class Screen:
         """Return the screen of a vector environment."""
         inner = getattr(env, "unwrapped", env)
         copies = getattr(inner, "envs", None)
-        one: Any = copies[0].unwrapped if copies else inner
-        names = one.get_action_meanings() if hasattr(one, "get_action_meanings") else ()
-        return cls(tuple(getattr(one, "channels", ())), tuple(names))
+        env_copy: Any = copies[0].unwrapped if copies else inner
+        names = env_copy.get_action_meanings() if hasattr(env_copy, "get_action_meanings") else ()
+        return cls(tuple(getattr(env_copy, "channels", ())), tuple(names))
 
     def frames(self, obs: Any) -> npt.NDArray[np.uint8] | None:
-        """Return observations (N, ...) as frames, uint8 (N, H, W) grey or (N, H, W, 3); None if they are no pictures.
+        """Return observations (N, ...) as frames, uint8 (N, H, W) grey or (N, H, W, 3); None if they are not images.
 
-        Pictures are uint8 (H, W), with colours (H, W, 3), or stacks of either, (S, H, W) and (S, H, W, 3), of which the
-        newest frame is shown, the last; and boards, bool (K, H, W), whose K channels have names.
+        Images are uint8 (H, W) or (H, W, 3); stacks of either, (S, H, W) and (S, H, W, 3), whose last and newest frame
+        is shown; and boards, bool (K, H, W), whose K channels have names.
 
         Example:
             >>> Screen().frames(np.zeros((5, 4, 84, 84), np.uint8)).shape
@@ -59,7 +59,7 @@ class Screen:
             >>> Screen().frames(np.zeros((5, 4))) is None
             True
         """
-        if not isinstance(obs, np.ndarray):  # a mapping of several, say
+        if not isinstance(obs, np.ndarray):  # for example a mapping of arrays
             return None
         pixels: npt.NDArray[Any] = obs
         if pixels.dtype == np.bool_ and pixels.ndim == 4 and pixels.shape[1] == len(self.channels):
@@ -74,12 +74,12 @@ class Screen:
         return pixels
 
     def draws(self, space: Space[Any]) -> bool:
-        """Return whether a space's observations are pictures."""
+        """Return whether a space's observations are images."""
         return isinstance(space, spaces.Box) and self.frames(np.zeros((1, *space.shape), space.dtype)) is not None
 
     def action(self, number: Any) -> str:
-        """Return what an action is called, or its number."""
-        one = np.asarray(number)
-        if one.ndim == 0 and one.dtype.kind in "iu" and 0 <= int(one) < len(self.actions):
-            return self.actions[int(one)].lower()
-        return np.array2string(one, precision=2, separator=",")
+        """Return the name of an action, or its numbers as text if it has no name."""
+        array = np.asarray(number)
+        if array.ndim == 0 and array.dtype.kind in "iu" and 0 <= int(array) < len(self.actions):
+            return self.actions[int(array)].lower()
+        return np.array2string(array, precision=2, separator=",")

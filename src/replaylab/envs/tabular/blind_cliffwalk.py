@@ -47,8 +47,8 @@ class BlindCliffwalkVectorEnv(BatchedEnv):
         autoreset_mode: str | AutoresetMode = AutoresetMode.SAME_STEP,
     ) -> None:
         n = checked("n", n, whole(most=2**31 - 1), "BlindCliffwalk")
-        seen, actions = spaces.Discrete(n), spaces.Discrete(2)
-        super().__init__(num_envs, seen, actions, ((), np.int64), max_episode_steps, autoreset_mode)
+        states, actions = spaces.Discrete(n), spaces.Discrete(2)
+        super().__init__(num_envs, states, actions, ((), np.int64), max_episode_steps, autoreset_mode)
         self.n = n
 
     def _start(self, generator: np.random.Generator, options: dict[str, Any]) -> int:  # noqa: ARG002

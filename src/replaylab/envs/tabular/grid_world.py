@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from replaylab.arguments import Unfit, checked, tuple_of
+from replaylab.arguments import InvalidArgument, checked, tuple_of
 from replaylab.envs.tabular.tables import TableVectorEnv
 from replaylab.envs.tabular.transition_table import TransitionTable
 from replaylab.envs.vector.single_env import SingleEnv
@@ -118,5 +118,5 @@ def _checked(grid: Sequence[str]) -> tuple[str, ...]:
 
 def _row(value: Any) -> str:
     if not isinstance(value, str) or not value or set(value) - {FREE, WALL, START, GOAL}:
-        raise Unfit("")
+        raise InvalidArgument("")
     return value

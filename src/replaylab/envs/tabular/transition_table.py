@@ -86,14 +86,14 @@ class TransitionTable:
         if isinstance(env, str):
             try:
                 check_map(gym.registry.get(env), kwargs)  # options that cannot be, before they are used
-                made = gym.make(env, **kwargs)
+                created = gym.make(env, **kwargs)
             except (gym.error.Error, ModuleNotFoundError) as error:
-                raise ConfigError(f"`env` must name a Gymnasium environment, but got {env!r}: {error}") from error
+                raise unknown_env("env", env, error) from error
             try:
-                check_map(made.unwrapped.spec, {})  # of names without a version, or with a module
-                return cls.of(made)
+                check_map(created.unwrapped.spec, {})  # of names without a version, or with a module
+                return cls.of(created)
             finally:
-                made.close()
+                created.close()
         _check_wrappers(env)
         world: Any = getattr(env, "unwrapped", env)
         if not hasattr(world, "P") or not hasattr(world, "initial_state_distrib"):
@@ -109,12 +109,17 @@ class TransitionTable:
             ) from error
         if len(counts := {len(row) for row in outcomes}) != 1:
             raise ConfigError(f"{env}'s table `P` must have as many actions in each state, but has {sorted(counts)}")
-        ends = [[some or [(1.0, state, 0.0, True)] for some in row] for state, row in enumerate(outcomes)]
-        most = max(len(some) for row in ends for some in row)
-        padded = [[some + [(0.0, 0, 0.0, False)] * (most - len(some)) for some in row] for row in ends]
+        ends = [[branches or [(1.0, state, 0.0, True)] for branches in row] for state, row in enumerate(outcomes)]
+        most = max(len(branches) for row in ends for branches in row)
+        padded = [[branches + [(0.0, 0, 0.0, False)] * (most - len(branches)) for branches in row] for row in ends]
         columns = np.moveaxis(np.array(padded, dtype=np.float64), -1, 0)
         start = np.asarray(world.initial_state_distrib, dtype=np.float64)
         return cls(columns[0], columns[1].astype(np.int64), columns[2], columns[3].astype(np.bool_), start)
+
+
+def unknown_env(argument: str, env_id: str, reason: object) -> ConfigError:
+    """Return the error for a name of which Gymnasium makes no environment."""
+    return ConfigError(f"`{argument}` must name a Gymnasium environment, but got {env_id!r}: {reason}")
 
 
 def check_map(spec: gym.envs.registration.EnvSpec | None, options: Mapping[str, Any]) -> None:
@@ -129,20 +134,20 @@ def check_map(spec: gym.envs.registration.EnvSpec | None, options: Mapping[str, 
     """
     if spec is None or spec.entry_point != FROZEN_LAKE:
         return
-    given = {"desc": None, "map_name": "4x4"} | spec.kwargs | dict(options)
-    if given["desc"] is None and given["map_name"] is None:
+    settings = {"desc": None, "map_name": "4x4"} | spec.kwargs | dict(options)
+    if settings["desc"] is None and settings["map_name"] is None:
         raise ConfigError(
             f"`desc` of {spec.id} must be a map where `map_name` is None, but got None: every copy would draw another "
             "map, which no seed controls; give one, such as "
             "desc=gymnasium.envs.toy_text.frozen_lake.generate_random_map(seed=0)"
         )
-    if given["desc"] is None and given["map_name"] not in MAPS:
+    if settings["desc"] is None and settings["map_name"] not in MAPS:
         raise ConfigError(
-            f"`map_name` of {spec.id} must be one of {', '.join(MAPS)}, but got {shown(given['map_name'])}; or give a "
-            "map of your own as `desc`"
+            f"`map_name` of {spec.id} must be one of {', '.join(MAPS)}, but got {shown(settings['map_name'])}; or give "
+            "a custom map as `desc`"
         )
-    if "success_rate" in given:
-        checked("success_rate", given["success_rate"], FRACTION)
+    if "success_rate" in settings:
+        checked("success_rate", settings["success_rate"], FRACTION)
 
 
 def _check_wrappers(env: Any) -> None:
@@ -162,4 +167,4 @@ _HARMLESS = (
     *(gym.wrappers.RecordEpisodeStatistics, gym.wrappers.RecordVideo, gym.wrappers.RenderCollection),
     gym.wrappers.HumanRendering,
 )
-"""Wrappers that leave steps, rewards and ends as the table has them, but for a time limit."""
+"""Wrappers that leave steps, rewards and ends as the table has them, except for a time limit."""

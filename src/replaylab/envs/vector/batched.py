@@ -13,9 +13,10 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from replaylab.arguments import Unfit, checked, instance, mapping, optional, seed_number, shown, takes, whole
+from replaylab.arguments import InvalidArgument, checked, instance, mapping, optional, seed_number, shown, takes, whole
 from replaylab.envs.vector.generators import packed, unpack
 from replaylab.errors import ConfigError, ShapeError
+from replaylab.trees import take
 
 Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
@@ -31,7 +32,7 @@ def autoreset(value: Any) -> AutoresetMode:
     try:
         return AutoresetMode(value)
     except ValueError:
-        raise Unfit('"NextStep", "SameStep", "Disabled" or an AutoresetMode') from None
+        raise InvalidArgument('"NextStep", "SameStep", "Disabled" or an AutoresetMode') from None
 
 
 def autoreset_of(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
@@ -65,6 +66,25 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         autoreset_mode: NEXT_STEP: the step after an end resets. SAME_STEP: the step that ends also resets;
             ``infos["final_obs"]`` holds the true last observations. DISABLED: the caller resets, with
             ``reset(options={"reset_mask": mask})``.
+
+    Example:
+        >>> class Corridor(BatchedEnv):  # walk right, to the end of a corridor of ten cells
+        ...     def __init__(self, num_envs=1, *, autoreset_mode="SameStep"):
+        ...         cell = ((), np.int64)  # shape and dtype of what a copy's future depends on
+        ...         super().__init__(num_envs, spaces.Discrete(10), spaces.Discrete(2), cell, 50, autoreset_mode)
+        ...     def _start(self, generator, options):
+        ...         return generator.integers(5)
+        ...     def _advance(self, action):
+        ...         self._variables = np.clip(self._variables + 2 * action - 1, 0, 9)
+        ...         terminated = self._variables == 9
+        ...         return terminated.astype(np.float32), terminated
+        ...     def _observe(self):
+        ...         return self._variables.copy()
+        >>> envs = Corridor(3)
+        >>> obs, info = envs.reset(seed=[1, 2, 3])
+        >>> obs, reward, terminated, truncated, info = envs.step(np.ones(3, int))
+        >>> reward.tolist()
+        [0.0, 0.0, 0.0]
     """
 
     single_action_space: spaces.Discrete
@@ -123,9 +143,9 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
             ConfigError: A seed is negative.
         """
         mask = reset_mask(options, self.num_envs)
-        for i, one in enumerate(each_seed(seed, self.num_envs)):
-            if one is not None and mask[i]:
-                self._use_generator(i, seeding.np_random(one)[0])
+        for i, copy_seed in enumerate(each_seed(seed, self.num_envs)):
+            if copy_seed is not None and mask[i]:
+                self._use_generator(i, seeding.np_random(copy_seed)[0])
         self._begun = True
         self._start_episodes(mask, options or {})
         return self._observe(), {}
@@ -216,7 +236,7 @@ class BatchedEnv(VectorEnv[Any, Array, Array]):
         final_obs = np.full(self.num_envs, None, dtype=object)
         obs = self._observe()
         for i in ended.nonzero()[0].tolist():
-            final_obs[i] = {key: leaf[i] for key, leaf in obs.items()} if isinstance(obs, dict) else obs[i]
+            final_obs[i] = take(obs, i)
         return {"final_obs": final_obs, "_final_obs": ended, "final_info": {}, "_final_info": ended.copy()}
 
     def _reset_needed(self) -> ResetNeeded:
@@ -254,11 +274,11 @@ def each_seed(seed: int | Sequence[int | None] | None, num_envs: int) -> Sequenc
         raise ConfigError(f"`seed` must be a whole number, one for each environment, or None, but got {shown(seed)}")
     if len(seed) != num_envs:
         raise ShapeError(f"`seed` must hold one seed for each of the {num_envs} environments, but got {len(seed)}")
-    return [None if one is None else checked("seed", one, seed_number) for one in seed]
+    return [None if copy_seed is None else checked("seed", copy_seed, seed_number) for copy_seed in seed]
 
 
 def reset_mask(options: dict[str, Any] | None, num_envs: int) -> Bools:
-    """Return which copies a reset with these options starts anew, bool (E,).
+    """Return which copies a reset with these options starts again, bool (E,).
 
     Raises:
         ShapeError: The mask is not bool (E,).

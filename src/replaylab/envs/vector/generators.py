@@ -1,4 +1,4 @@
-"""NumPy's generators as plain arrays, for exact checkpoints."""
+"""States of NumPy's generators as arrays, for exact checkpoints."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,16 @@ def packed(generators: Sequence[np.random.Generator]) -> npt.NDArray[np.uint64]:
     """Return the states of PCG64 generators, uint64 (E, 6).
 
     Example:
-        >>> ours = np.random.default_rng(3)
-        >>> (same,) = unpack(packed([ours]))
-        >>> same.random() == ours.random()
+        >>> generator = np.random.default_rng(3)
+        >>> (restored,) = unpack(packed([generator]))
+        >>> restored.random() == generator.random()
         True
     """
     rows = []
     for generator in generators:
-        whole = generator.bit_generator.state
-        state, inc = whole["state"]["state"], whole["state"]["inc"]
-        rows.append((state >> 64, state & LOW, inc >> 64, inc & LOW, whole["has_uint32"], whole["uinteger"]))
+        entries = generator.bit_generator.state
+        state, inc = entries["state"]["state"], entries["state"]["inc"]
+        rows.append((state >> 64, state & LOW, inc >> 64, inc & LOW, entries["has_uint32"], entries["uinteger"]))
     return np.array(rows, np.uint64).reshape(-1, 6)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium as gym
 
 from replaylab.envs.vector.batched import BatchedEnv
+from replaylab.trees import take
 
 
 class SingleEnv(gym.Env[Any, Any]):
@@ -24,14 +25,9 @@ class SingleEnv(gym.Env[Any, Any]):
         super().reset(seed=seed)
         self._vector.use_generators([self.np_random])
         obs, infos = self._vector.reset(options=options)
-        return only(obs), infos
+        return take(obs, 0), infos
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Step; return observation, reward, terminated, truncated, info."""
         obs, reward, terminated, truncated, infos = self._vector.step([action])
-        return only(obs), float(reward[0]), bool(terminated[0]), bool(truncated[0]), infos
-
-
-def only(obs: Any) -> Any:
-    """Return the observation of the only copy."""
-    return {key: leaf[0] for key, leaf in obs.items()} if isinstance(obs, dict) else obs[0]
+        return take(obs, 0), float(reward[0]), bool(terminated[0]), bool(truncated[0]), infos

@@ -1,4 +1,4 @@
-"""Where environments cut their episodes."""
+"""Time limits of environments."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from gymnasium.wrappers import TimeLimit
 
 
 def step_limit(env: VectorEnv[Any, Any, Any]) -> int | None:
-    """Return after how many steps a vector environment cuts an episode at the latest; None: nowhere that it tells.
+    """Return the largest number of steps of an episode of a vector environment; None if it declares no limit.
 
     Example:
         >>> from replaylab.envs import make_vector_env
@@ -17,20 +17,20 @@ def step_limit(env: VectorEnv[Any, Any, Any]) -> int | None:
         (500, 200)
     """
     inner: Any = env.unwrapped
-    limits = _limits(inner.envs[0]) if isinstance(inner, SyncVectorEnv) else _own(inner)
+    limits = _limits(inner.envs[0]) if isinstance(inner, SyncVectorEnv) else _limit_of(inner)
     return max(limits, default=None)
 
 
 def _limits(env: gym.Env[Any, Any]) -> Iterator[int]:
-    """Yield the limits of an environment and its wrappers; what an inner one counts may be frames."""
+    """Yield the limits of an environment and its wrappers; an inner one may be in frames."""
     while isinstance(env, gym.Wrapper):
         if isinstance(env, TimeLimit):
             yield env._max_episode_steps
-        yield from _own(env)
+        yield from _limit_of(env)
         env = env.env
-    yield from _own(env)
+    yield from _limit_of(env)
 
 
-def _own(env: Any) -> Iterator[int]:
+def _limit_of(env: Any) -> Iterator[int]:
     if isinstance(limit := getattr(env, "max_episode_steps", None), int):
         yield limit

@@ -197,6 +197,6 @@ def each_dimension(name: str, bins: Any, dimensions: int) -> tuple[int, ...]:
     Raises:
         ConfigError: They are neither, or below 1.
     """
-    given = (bins,) * dimensions if isinstance(bins, int | np.integer) else bins
+    per_dimension = (bins,) * dimensions if isinstance(bins, int | np.integer) else bins
     rule = f"a whole number of at least 1, or {dimensions} of them"
-    return checked(name, given, tuple_of(whole(), rule, dimensions, dimensions))
+    return checked(name, per_dimension, tuple_of(whole(), rule, dimensions, dimensions))

@@ -35,7 +35,7 @@ class NoiseStreams:
         self._used = np.full(num_envs, BLOCK)
 
     def reseed(self, seeds: Sequence[int | None], mask: Bools) -> None:
-        """Begin the streams of the masked copies that have a seed anew."""
+        """Begin the streams of the masked copies that have a seed again."""
         for i in mask.nonzero()[0].tolist():
             if (seed := seeds[i]) is not None:
                 sequence = np.random.SeedSequence(seed, spawn_key=(NOISE_KEY,))
@@ -72,7 +72,7 @@ class NoisyRewards(gym.Wrapper[Any, Any, Any, Any]):
     that follows it replays noise. Source: Schaul et al. 2016, section 3.3, names noisy rewards as the weakness of
     greedy prioritization.
 
-    The noise depends on the seed of `reset` alone, through a stream of its own.
+    The noise depends on the seed of `reset` alone, through its own stream.
 
     Args:
         env: The environment.
@@ -89,7 +89,7 @@ class NoisyRewards(gym.Wrapper[Any, Any, Any, Any]):
         self._always = np.ones(1, np.bool_)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; a seed also begins the noise anew."""
+        """Start an episode; a seed also begins the noise again."""
         self._noise.reseed([seed], self._always)
         return self.env.reset(seed=seed, options=options)
 
@@ -127,7 +127,7 @@ class VectorNoisyRewards(VectorWrapper[Any, Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start episodes; seeds also begin the noise anew."""
+        """Start episodes; seeds also begin the noise again."""
         mask = reset_mask(options, self.num_envs)
         self._noise.reseed(each_seed(seed, self.num_envs), mask)
         self._starting = self._starting & ~mask
@@ -173,6 +173,6 @@ def vector_noisy(num_envs: int, env: str = "CartPole-v1", scale: float = 1.0, **
     """
     limit = checked("max_episode_steps", kwargs.get("max_episode_steps"), optional(whole(NO_LIMIT)))
     if limit is not None and kwargs.get("backend") is None and not is_atari(env.rpartition(":")[2]):
-        own = spec_of(env).max_episode_steps
-        kwargs["max_episode_steps"] = limit if own is None else min(limit, own)
+        registered = spec_of(env).max_episode_steps
+        kwargs["max_episode_steps"] = limit if registered is None else min(limit, registered)
     return VectorNoisyRewards(make_vector_env(env, num_envs, **kwargs), scale)

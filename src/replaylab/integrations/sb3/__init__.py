@@ -6,14 +6,10 @@ that weights its loss and feeds its TD errors back; `PrioritizedDQN`, `Prioritiz
 buffer of the library's saved into a plain `replaylab.ReplayBuffer`.
 """
 
-from replaylab.errors import MissingExtraError
+from replaylab.extras import needs
 
-try:
+with needs("replaylab.integrations.sb3", "sb3"):
     import stable_baselines3 as _library  # noqa: F401
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        'replaylab.integrations.sb3 needs stable-baselines3, which is not installed. Run: pip install "replaylab[sb3]"'
-    ) from error
 
 from replaylab.integrations.sb3.buffer import ReplayLabBuffer
 from replaylab.integrations.sb3.pickles import read_pickle

@@ -2,6 +2,7 @@
 
 import weakref
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,34 +10,35 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples
 from stable_baselines3.common.utils import get_device
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from stable_baselines3.her.goal_selection_strategy import GoalSelectionStrategy
 
-from replaylab.arguments import checked, flag, whole
+from replaylab.episode_ends import terminated_and_truncated, truncated_by_time_limit
 from replaylab.errors import ConfigError
-from replaylab.integrations.sb3.algorithm import MAKES, algorithm_calling
+from replaylab.integrations.by_place import ByPlace
+from replaylab.integrations.sb3.algorithm import MAKES, Figures, algorithm_calling
 from replaylab.integrations.sb3.feedback import Draw
-from replaylab.integrations.sb3.figures import Figures
 from replaylab.integrations.sb3.goals import ComputeTerminated, Goals
-from replaylab.integrations.sb3.layout import Layout, Obs, same, steps_and_gamma
+from replaylab.integrations.sb3.layout import Layout, Obs, check_same, steps_and_gamma
 from replaylab.integrations.sb3.pickles import blocks_of
-from replaylab.integrations.sb3.places import Places
 from replaylab.integrations.sb3.saving import Snapshots
-from replaylab.replay import Batch, Hindsight, NStep, ReplayBuffer, Sampler, Seed, Storage, Uniform
+from replaylab.replay import Batch, Hindsight, NStep, Progress, ReplayBuffer, Sampler, Schedules, Seed, Storage, Uniform
+from replaylab.trees import map_leaves, same_rows, take
 
 Samples = ReplayBufferSamples | DictReplayBufferSamples
 
 
-class ReplayLabBuffer(Places):
+class ReplayLabBuffer(ByPlace, LibraryBuffer):  # type: ignore[override] # whose attributes are properties here
     """A buffer for ``replay_buffer_class=`` of any off-policy algorithm: this library's samplers, transforms, storage.
 
     Box, Discrete, MultiBinary and Dict observations; several environments; time limits do not end the bootstrap. γ, n
     and the seed are those of the algorithm. n-step returns have their true discounts, normalize each reward before they
     are summed (``VecNormalize``), and never look over an episode's end, also not over that of an episode that was left
-    because `learn` began anew. The first six arguments are the algorithm's; the others go into
+    because `learn` began again. The first six arguments are the algorithm's; the others go into
     ``replay_buffer_kwargs``. A sampler that wants feedback, or weights, needs an algorithm `WithPriorities`.
 
     Args:
@@ -52,7 +54,7 @@ class ReplayLabBuffer(Places):
         n_steps: n of n-step returns, None: the algorithm's.
         gamma: γ, None: the algorithm's.
         n_sampled_goal: k goals in hindsight for every one that was pursued; None: 4 with a strategy, else no hindsight.
-        goal_selection_strategy: "future", "final" or "episode" as for `HerReplayBuffer`, or "random"; None: "future"
+        goal_selection_strategy: "future", "final" or "episode", as for `HerReplayBuffer`; None: "future"
             with k, else no hindsight. See `replaylab.replay.Hindsight`: episodes need not be finished.
         compute_terminated: What ends an episode under another goal: "env", its ``compute_terminated``; "stored", what
             ended it when it was played; or a function of (achieved goals, desired goals, info) that returns bools.
@@ -112,12 +114,9 @@ class ReplayLabBuffer(Places):
         seed: Seed = None,
     ) -> None:
         algorithm = algorithm_calling(*MAKES)
-        self.n_envs = checked("n_envs", n_envs, whole())
-        self.buffer_size = max(checked("buffer_size", buffer_size, whole()) // self.n_envs, 1)
-        self.observation_space, self.action_space = observation_space, action_space
+        spaces_of_one = (observation_space, action_space)
+        self._declare(buffer_size, *spaces_of_one, n_envs, optimize_memory_usage, handle_timeout_termination)
         self.device = get_device(device)
-        self.handle_timeout_termination = checked("handle_timeout_termination", handle_timeout_termination, flag)
-        self.optimize_memory_usage = checked("optimize_memory_usage", optimize_memory_usage, flag)
         self.n_steps, self.gamma = steps_and_gamma(n_steps, gamma, algorithm)
         self._layout = Layout(observation_space, action_space, frame_stack, padding, compressed)
         self.obs_shape, self.action_dim = self._layout.obs_shape, self._layout.action_dim
@@ -139,10 +138,10 @@ class ReplayLabBuffer(Places):
             count_replays=count_replays,
             seed=getattr(algorithm, "seed", None) if seed is None else seed,
         )
-        self._snapshots = Snapshots(snapshots)
+        self._schedules, self._snapshots = _schedules_of(self.replay), Snapshots(snapshots)
         self._by_episodes = bool(transforms) or self.replay.sampler.needs_episodes
-        # Where each environment was left, and whether its episode goes on.
-        self._left: tuple[Obs, npt.NDArray[np.bool_]] | None = None
+        # Each environment's last next observation, and whether its episode continues.
+        self._last_next_obs: tuple[Obs, npt.NDArray[np.bool_]] | None = None
         self._carrying = self._weightless = False
         self._figures = Figures()
         self._algorithm: weakref.ref[OffPolicyAlgorithm] | None = None
@@ -156,7 +155,10 @@ class ReplayLabBuffer(Places):
         """
         if algorithm is None:
             return
-        name, jax = type(algorithm).__name__, any(one.__module__.startswith("sbx.") for one in type(algorithm).__mro__)
+        name, jax = (
+            type(algorithm).__name__,
+            any(base.__module__.startswith("sbx.") for base in type(algorithm).__mro__),
+        )
         self._weightless = jax or not getattr(algorithm, "takes_weights", False)
         if self.replay.sampler.wants_feedback and jax:
             raise ConfigError(
@@ -194,21 +196,22 @@ class ReplayLabBuffer(Places):
         leading = (self.n_envs,)
         obs, next_obs = self._layout.stored(obs, leading), self._layout.stored(next_obs, leading)
         ended = np.asarray(done, np.bool_).reshape(leading)
-        timeout = np.zeros(leading, np.bool_)
+        cut_off = np.zeros(leading, np.bool_)
         if self.handle_timeout_termination:
-            timeout[:] = [info.get("TimeLimit.truncated", False) for info in infos]
+            cut_off[:] = [truncated_by_time_limit(info) for info in infos]
+        terminated, truncated = terminated_and_truncated(ended, cut_off)
         if self._by_episodes:
-            self._end_what_was_left(obs)
+            self._end_abandoned_episodes(obs)
         self.replay.add(
             obs=obs,
             action=self._layout.action(action, leading),
             reward=np.asarray(reward, np.float32).reshape(leading),
             next_obs=next_obs,
-            terminated=ended & ~timeout,
-            truncated=timeout,
+            terminated=terminated,
+            truncated=truncated,
         )
         if self._by_episodes:
-            self._left = _copied(next_obs), ~(ended | timeout)
+            self._last_next_obs = map_leaves(np.copy, next_obs), ~(ended | truncated)
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Samples:  # type: ignore[override]
         """Draw a batch.
@@ -230,7 +233,7 @@ class ReplayLabBuffer(Places):
         algorithm = self.serves
         if algorithm is None and self.progress is None:  # a copy, or one that was given to another algorithm
             self.attach(algorithm := algorithm_calling("train"))
-        progress = self.progress if algorithm is None else _progress_of(algorithm)
+        progress = self._schedules.progress(self.progress) if algorithm is None else _progress_of(algorithm)
         batch = self.replay.sample(batch_size, progress=progress)
         if self._carrying:
             self._draw = Draw(batch.id, torch.from_numpy(batch.weight.reshape(-1, 1)).to(self.device))
@@ -248,10 +251,10 @@ class ReplayLabBuffer(Places):
         self._draw = None
 
     def feed_back(self) -> None:
-        """Give the sampler what was seen of the last batch.
+        """Pass the TD errors of the last batch to the sampler.
 
         Raises:
-            ConfigError: Nothing was.
+            ConfigError: No TD errors were computed.
         """
         draw, self._draw = self._draw, None
         if draw is None:
@@ -273,29 +276,34 @@ class ReplayLabBuffer(Places):
         Raises:
             ConfigError: It is no such buffer, or of other spaces or another number of environments.
         """
-        self.replay.end_episode()  # one's own that goes on does not go on there
+        self.replay.end_episode()  # the buffer's open episodes do not continue in the other's steps
         for steps in blocks_of(source, self):
             length = len(steps["reward"])
             obs, after = (self._layout.stored(steps[name], (length, self.n_envs)) for name in ("obs", "next_obs"))
             action = self._layout.action(steps["action"], (length, self.n_envs))
             self.replay.extend(**steps | {"obs": obs, "next_obs": after, "action": action})
             ended = steps["terminated"][-1] | steps["truncated"][-1]
-            self._left = _last(after), ~ended
+            self._last_next_obs = take(after, -1), ~ended
 
     def reset(self) -> None:
         """Drop every stored step."""
-        self.replay.clear()
-        self.replay.end_episode()
-        self._left = None
+        super().reset()
+        self._last_next_obs = None
 
-    def _end_what_was_left(self, obs: Obs) -> None:
-        """Tell the replay which environments were reset without an end of their episode."""
-        if self._left is None:
+    @property
+    def dones(self) -> npt.NDArray[np.float32]:  # type: ignore[override]
+        """Whether the steps ended their episodes, by termination or by a time limit."""
+        return np.asarray(self._by_place("terminated") | self._by_place("truncated"), np.float32)
+
+    def _end_abandoned_episodes(self, obs: Obs) -> None:
+        """End the episodes of environments that were reset without an end of their episode."""
+        if self._last_next_obs is None:
             return
-        before, goes_on = self._left
-        left = goes_on & ~same(obs, before)
-        if left.any():
-            self.replay.end_episode(left)
+        before, continues = self._last_next_obs
+        current = map_leaves(lambda leaf, stored: leaf.astype(stored.dtype, copy=False), obs, before)
+        abandoned = continues & ~same_rows(current, before)
+        if abandoned.any():
+            self.replay.end_episode(abandoned)
 
     @property
     def serves(self) -> OffPolicyAlgorithm | None:
@@ -303,17 +311,17 @@ class ReplayLabBuffer(Places):
         return None if self._algorithm is None else self._algorithm()
 
     def _fed(self, ids: npt.NDArray[np.int64], errors: npt.NDArray[Any]) -> None:
-        """Give |δ| of rows to the sampler, each (B,)."""
-        found = self.replay.update_priorities(ids, errors)
-        self._figures.fed(self.serves, errors, len(ids) - found)
+        """Pass |δ| of rows to the sampler, each (B,)."""
+        num_stored = self.replay.update_priorities(ids, errors)
+        self._figures.fed(self.serves, errors, len(ids) - num_stored)
 
     def _samples(self, batch: Batch, env: VecNormalize | None) -> Samples:
-        """Return a batch as the library has it."""
+        """Return a batch as the library's named tuple."""
         rewards = batch.reward if self.n_steps == 1 else self._returns(batch, env)
         column = (-1, 1)
         normalized = rewards if self.n_steps > 1 else self._normalize_reward(rewards, env)
         reward_tensor = self.to_torch(normalized.reshape(column), copy=False)
-        obs, next_obs = (self._observations(one, env) for one in (batch.obs, batch.next_obs))
+        obs, next_obs = (self._observations(values, env) for values in (batch.obs, batch.next_obs))
         kind = DictReplayBufferSamples if isinstance(obs, dict) else ReplayBufferSamples
         return kind(
             observations=obs,
@@ -326,9 +334,7 @@ class ReplayLabBuffer(Places):
 
     def _observations(self, obs: Obs, env: VecNormalize | None) -> Any:
         shown = self._normalize_obs(self._layout.shown(obs), env)
-        if isinstance(shown, dict):
-            return {key: self.to_torch(value, copy=False) for key, value in shown.items()}
-        return self.to_torch(shown, copy=False)
+        return map_leaves(partial(self.to_torch, copy=False), shown)
 
     def _returns(self, batch: Batch, env: VecNormalize | None) -> npt.NDArray[np.float32]:
         """Return the n-step returns, of rewards that were normalized one by one."""
@@ -340,12 +346,14 @@ class ReplayLabBuffer(Places):
                 "VecNormalize(norm_reward=True) normalizes every reward of an n-step return, whose rows are not known "
                 "where others may add some in between; leave out `storage`, or normalize rewards in the environment"
             )
-        own = ~batch.relabelled if "relabelled" in batch else np.ones(len(returns), np.bool_)  # others come normalized
+        original = (
+            ~batch.relabelled if "relabelled" in batch else np.ones(len(returns), np.bool_)
+        )  # recomputed rewards are normalized already
         steps = np.arange(self.n_steps)
-        slots = (batch.id[own, None] + steps * self.n_envs) % self.replay.capacity
+        slots = (batch.id[original, None] + steps * self.n_envs) % self.replay.capacity
         rewards = env.normalize_reward(self.replay.columns["reward"][slots].astype(np.float64))
-        powers = (self.gamma or 0.0) ** steps * (steps < batch.n_steps[own, None])
-        returns[own] = (rewards * powers).sum(1)
+        powers = (self.gamma or 0.0) ** steps * (steps < batch.n_steps[original, None])
+        returns[original] = (rewards * powers).sum(1)
         return returns
 
     def __getstate__(self) -> dict[str, Any]:
@@ -354,37 +362,43 @@ class ReplayLabBuffer(Places):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = state
         self.replay = self._snapshots.unpacked(state["replay"])
-        asked: list[Any] = [one.compute_reward for one in self.replay.transforms if isinstance(one, Hindsight)]
-        self._goals = asked[0].__self__ if asked else None  # a deep copy asks whom the original asks
+        self._schedules = _schedules_of(self.replay)
+        rewards: list[Any] = [part.compute_reward for part in self.replay.transforms if isinstance(part, Hindsight)]
+        self._goals = rewards[0].__self__ if rewards else None  # a deep copy keeps the original's environment
         algorithm = algorithm_calling(*MAKES)
         if algorithm is not None:
             self._check_returns(algorithm)
         self.attach(algorithm)
 
     def _check_returns(self, algorithm: OffPolicyAlgorithm) -> None:
-        """Raise ConfigError where an algorithm that loads this buffer has other n-step returns."""
-        into = algorithm.replay_buffer
+        """Raise `ConfigError` if the algorithm that loads this buffer has other n-step returns."""
+        into = getattr(algorithm, "replay_buffer", None)  # a script may have deleted it
         n_steps = into.n_steps if isinstance(into, ReplayLabBuffer) else self.n_steps
         gamma = into.gamma if isinstance(into, ReplayLabBuffer) else algorithm.gamma
-        for name, here in (("n_steps", n_steps), ("gamma", gamma)) if max(self.n_steps, n_steps) > 1 else ():
-            if (there := getattr(self, name)) != here:
-                raise ConfigError(f"`{name}` of the buffer that is loaded must be {here}, but is {there}")
+        if max(self.n_steps, n_steps) > 1:
+            check_same("loaded", self, {"n_steps": n_steps, "gamma": gamma})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ReplayLabBuffer":
-        """Return a copy in memory, which no folder has snapshots of."""
-        made = type(self).__new__(type(self))
-        memo[id(self)] = made
-        apart = {"_draw": None, "_algorithm": None, "_snapshots": Snapshots(None)}
-        made.__setstate__(deepcopy(self.__dict__ | apart, memo))
-        return made
+        """Return a copy in memory, without a folder of snapshots."""
+        copy = type(self).__new__(type(self))
+        memo[id(self)] = copy
+        replaced = {"_draw": None, "_algorithm": None, "_snapshots": Snapshots(None)}
+        copy.__setstate__(deepcopy(self.__dict__ | replaced, memo))
+        return copy
+
+
+def _schedules_of(replay: ReplayBuffer) -> Schedules:
+    sampler = replay.sampler
+    return Schedules(type(sampler).__name__, sampler.schedules, "set `progress` of the buffer")
 
 
 def _progress_of(algorithm: OffPolicyAlgorithm) -> float:
-    return min(max(1.0 - algorithm._current_progress_remaining, 0.0), 1.0)
+    share = min(max(1.0 - algorithm._current_progress_remaining, 0.0), 1.0)
+    return Progress(share, algorithm.num_timesteps // algorithm.n_envs)
 
 
 def _checked(sampler: Sampler) -> Sampler:
-    """Return a sampler, if algorithms of this library can be served by it."""
+    """Return the sampler after checking that the library's algorithms can use it."""
     if isinstance(sampler, Sampler) and sampler.rows(2) != 2:
         raise ConfigError(
             f"{sampler!r} gives another number of rows than asked for, which the library's algorithms do not expect; "
@@ -401,11 +415,3 @@ def _checked(sampler: Sampler) -> Sampler:
 def _strategy(value: Any) -> Any:
     """Return the name of a strategy; the library's own are members of an enumeration."""
     return "future" if value is None else value.name.lower() if isinstance(value, GoalSelectionStrategy) else value
-
-
-def _copied(obs: Obs) -> Obs:
-    return {key: value.copy() for key, value in obs.items()} if isinstance(obs, dict) else obs.copy()
-
-
-def _last(obs: Obs) -> Obs:
-    return {key: value[-1] for key, value in obs.items()} if isinstance(obs, dict) else obs[-1]

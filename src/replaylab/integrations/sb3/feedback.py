@@ -36,7 +36,7 @@ COMPILED = (
 
 
 class Draw:
-    """A batch that was handed out, with what came back for it.
+    """A batch that was drawn, with the TD errors recorded for it.
 
     Attributes:
         ids: int64 (B,).
@@ -45,45 +45,50 @@ class Draw:
 
     def __init__(self, ids: npt.NDArray[np.int64], weight: torch.Tensor) -> None:
         self.ids, self.weight = ids, weight
-        self._apart: list[torch.Tensor] = []
+        self._differences: list[torch.Tensor] = []
 
     def watch(self, values: torch.Tensor) -> "Watched":
-        """Make a tensor that nobody else has yet one that this draw watches."""
+        """Let this draw watch a new tensor, in place."""
         values.__class__ = Watched  # a view of it would be one more operation
         values.draw = self  # type: ignore[attr-defined]
         return values  # type: ignore[return-value]
 
     def errors(self) -> npt.NDArray[Any] | None:
         """Return |δ| of every row, the mean over critics (B,); None where no difference was seen."""
-        found = [_array(apart).reshape(len(self.ids), -1) for apart in self._apart]
-        if len(found) == 1 and found[0].shape[1] == 1:
-            return cast("npt.NDArray[Any]", np.abs(found[0][:, 0]))
-        return np.mean([np.abs(one).mean(1) for one in found], axis=0, dtype=found[0].dtype) if found else None
+        differences = [_array(values).reshape(len(self.ids), -1) for values in self._differences]
+        if len(differences) == 1 and differences[0].shape[1] == 1:
+            return cast("npt.NDArray[Any]", np.abs(differences[0][:, 0]))
+        if not differences:
+            return None
+        sizes = [np.abs(values).mean(1) for values in differences]
+        mean: npt.NDArray[Any] = np.mean(sizes, axis=0, dtype=differences[0].dtype)
+        return mean
 
     def signed_errors(self) -> npt.NDArray[Any] | None:
         """Return δ = target − value of every row (B,): |δ| is that of `errors`, its sign that of the mean δ."""
         sizes = self.errors()
         if sizes is None:
             return None
-        means = [_array(apart).reshape(len(self.ids), -1).mean(1) for apart in self._apart]
+        means = [_array(values).reshape(len(self.ids), -1).mean(1) for values in self._differences]
         signed: npt.NDArray[Any] = np.copysign(sizes, np.mean(means, axis=0))
         return signed
 
     def met(self, target: torch.Tensor, value: torch.Tensor, by: str) -> None:
-        """Take note of the difference between targets and values, each (B, ...), through which no gradients flow.
+        """Record the difference between targets and values, each (B, ...), without gradients.
 
         Raises:
-            ConfigError: Their first axis is not that of rows.
+            ConfigError: The first axis is not that of rows.
         """
-        one, other = target.shape, value.shape
-        if not 0 < len(one) == len(other) or not one[0] == other[0] == len(self.ids):
+        target_shape, value_shape = target.shape, value.shape
+        if not 0 < len(target_shape) == len(value_shape) or not target_shape[0] == value_shape[0] == len(self.ids):
             raise ConfigError(
                 f"the loss ({by}) must have the {len(self.ids)} rows of the batch as its first axis, to be weighted "
-                f"row by row, but has shapes {tuple(one)} and {tuple(other)}; compute it critic by critic"
+                f"row by row, but has shapes {tuple(target_shape)} and {tuple(value_shape)}; compute it critic by "
+                "critic"
             )
-        if len(one) >= 3:  # all pairs of quantiles: their mean is the difference of the means
+        if len(target_shape) >= 3:  # all pairs of quantiles: their mean is the difference of the means
             target, value = target.mean((-2, -1)), value.mean((-2, -1))
-        self._apart.append(target - value)
+        self._differences.append(target - value)
 
     def weighted(self, values: torch.Tensor, fixed: torch.Tensor) -> torch.Tensor:
         """Return the same values, whose gradients are multiplied by the weights, row by row.
@@ -102,7 +107,7 @@ class Draw:
 
 
 class Watched(torch.Tensor):
-    """Rewards, and what is made of them."""
+    """Rewards, and tensors computed from them."""
 
     draw: Draw
 
@@ -113,34 +118,34 @@ class Watched(torch.Tensor):
         if is_compiling():
             raise ConfigError(COMPILED)
         with torch._C.DisableTorchFunctionSubclass():
-            draw, learned = _seen(args)
+            draw, learned = _watched(args)
             if kwargs and not (learned and draw):
-                draw, learned = _seen(kwargs.values(), draw, learned)
+                draw, learned = _watched(kwargs.values(), draw, learned)
             if learned and torch.is_grad_enabled():
                 return _meet(cast("Draw", draw), func, args, kwargs or {})
-            made = func(*args, **kwargs) if kwargs else func(*args)
-            if type(made) is not torch.Tensor or not made.is_floating_point():
-                return made
-            for given in args:
-                if made is given:
-                    made = made.detach()
-            return cast("Draw", draw).watch(made)
+            result = func(*args, **kwargs) if kwargs else func(*args)
+            if type(result) is not torch.Tensor or not result.is_floating_point():
+                return result
+            for argument in args:
+                if result is argument:
+                    result = result.detach()
+            return cast("Draw", draw).watch(result)
 
 
-def _seen(values: Iterable[Any], draw: Draw | None = None, learned: bool = False) -> tuple[Draw | None, bool]:
-    """Return who watches the tensors among nested values, and whether gradients may flow through one."""
+def _watched(values: Iterable[Any], draw: Draw | None = None, learned: bool = False) -> tuple[Draw | None, bool]:
+    """Return the draw that watches tensors among nested values, and whether gradients may flow through one."""
     for value in values:
         if type(value) is Watched:
             draw = value.draw
         elif isinstance(value, torch.Tensor):
             learned = learned or value.requires_grad
         elif isinstance(value, NESTED):
-            draw, learned = _seen(value.values() if isinstance(value, dict) else value, draw, learned)
+            draw, learned = _watched(value.values() if isinstance(value, dict) else value, draw, learned)
     return draw, learned
 
 
 def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return what a function makes of a target and of values that are learned, weighted, and note their difference."""
+    """Call a loss on a target and learned values, with weighted gradients, and record their difference."""
     name = getattr(func, "__name__", None) or repr(func)
     if name not in SEEN:
         raise ConfigError(
@@ -150,11 +155,11 @@ def _meet(draw: Draw, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     if len(args) < 2:
         args = (*args, *(kwargs[name] for name in NAMED if name in kwargs))
         kwargs = {name: value for name, value in kwargs.items() if name not in NAMED}
-    first, second, *others = args
-    one = first.detach() if first.requires_grad else first
-    other = second.detach() if second.requires_grad else second
-    draw.met(*((other, one) if first.requires_grad else (one, other)), name)
-    return func(draw.weighted(first, one), draw.weighted(second, other), *others, **kwargs)
+    first, second, *rest = args
+    first_fixed = first.detach() if first.requires_grad else first
+    second_fixed = second.detach() if second.requires_grad else second
+    draw.met(*((second_fixed, first_fixed) if first.requires_grad else (first_fixed, second_fixed)), name)
+    return func(draw.weighted(first, first_fixed), draw.weighted(second, second_fixed), *rest, **kwargs)
 
 
 def _array(values: torch.Tensor) -> npt.NDArray[Any]:

@@ -8,12 +8,14 @@ from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.buffers import ReplayBuffer as LibraryBuffer
 from stable_baselines3.common.save_util import load_from_pkl
 
+from replaylab.episode_ends import terminated_and_truncated
 from replaylab.errors import ConfigError
-from replaylab.integrations.sb3.layout import Layout
+from replaylab.integrations.sb3.layout import Layout, check_same
 from replaylab.replay import ReplayBuffer
+from replaylab.trees import leaves, take
 
 BLOCK = 1024
-"""Time steps that are taken at once."""
+"""Time steps that are read at once."""
 
 
 def blocks_of(source: Any, into: BaseBuffer) -> Iterator[dict[str, Any]]:
@@ -22,14 +24,12 @@ def blocks_of(source: Any, into: BaseBuffer) -> Iterator[dict[str, Any]]:
     Steps that the next one does not follow, though they ended no episode, are truncated.
 
     Raises:
-        ConfigError: It does not fit the buffer that takes it.
+        ConfigError: The source is not such a buffer, or does not fit `into`.
     """
-    own = _library_buffer(source, type(into))
-    for name in ("observation_space", "action_space", "n_envs"):
-        there, here = getattr(own, name), getattr(into, name)
-        if there != here:
-            raise ConfigError(f"`{name}` of the buffer that is read in must be {here}, but is {there}")
-    yield from _blocks(own)
+    source_buffer = _library_buffer(source, type(into))
+    names = ("observation_space", "action_space", "n_envs")
+    check_same("read in", source_buffer, {name: getattr(into, name) for name in names})
+    yield from _blocks(source_buffer)
 
 
 def read_pickle(source: Any, capacity: int | None = None, **options: Any) -> ReplayBuffer:
@@ -40,63 +40,65 @@ def read_pickle(source: Any, capacity: int | None = None, **options: Any) -> Rep
 
     Args:
         source: The buffer, or the path of its pickle. Pickles run code: read in none that you do not trust.
-        capacity: C. None: as many steps as are there.
+        capacity: C. None: the number of stored steps.
         **options: The constructor's; ``next_obs`` is "derived" unless it is given.
 
     Raises:
-        ConfigError: It is no such buffer.
+        ConfigError: The source is not such a buffer.
     """
-    own = _library_buffer(source, ReplayBuffer)
-    layout, envs = Layout(own.observation_space, own.action_space, None, "zero", False), own.n_envs
-    capacity = max(own.size() * envs, envs) if capacity is None else capacity
+    source_buffer = _library_buffer(source, ReplayBuffer)
+    layout, envs = (
+        Layout(source_buffer.observation_space, source_buffer.action_space, None, "zero", False),
+        source_buffer.n_envs,
+    )
+    capacity = max(source_buffer.size() * envs, envs) if capacity is None else capacity
     num_envs = None if envs == 1 else envs
     replay = ReplayBuffer(capacity, layout.fields, num_envs=num_envs, **({"next_obs": "derived"} | options))
-    for steps in _blocks(own):
+    for steps in _blocks(source_buffer):
         length = len(steps["reward"])
         leading = (length,) if envs == 1 else (length, envs)
         obs, after = (layout.stored(steps[name], leading) for name in ("obs", "next_obs"))
-        rest = {name: steps[name].reshape(leading) for name in ("reward", "terminated", "truncated")}
-        replay.extend(obs=obs, next_obs=after, action=layout.action(steps["action"], leading), **rest)
+        columns = {name: steps[name].reshape(leading) for name in ("reward", "terminated", "truncated")}
+        replay.extend(obs=obs, next_obs=after, action=layout.action(steps["action"], leading), **columns)
     replay.end_episode()
     return replay
 
 
-def _library_buffer(source: Any, ours: type) -> LibraryBuffer:
-    own = source if isinstance(source, (BaseBuffer, ReplayBuffer)) else load_from_pkl(source)
-    if isinstance(own, ours) or not isinstance(own, LibraryBuffer) or isinstance(vars(own).get("replay"), ReplayBuffer):
-        raise ConfigError(f"a ReplayBuffer of stable-baselines3 can be read in, but got {type(own).__name__}")
-    return own
+def _library_buffer(source: Any, excluded: type) -> LibraryBuffer:
+    buffer = source if isinstance(source, (BaseBuffer, ReplayBuffer)) else load_from_pkl(source)
+    if (
+        isinstance(buffer, excluded)
+        or not isinstance(buffer, LibraryBuffer)
+        or isinstance(vars(buffer).get("replay"), ReplayBuffer)
+    ):
+        raise ConfigError(f"a ReplayBuffer of stable-baselines3 can be read in, but got {type(buffer).__name__}")
+    return buffer
 
 
-def _blocks(own: LibraryBuffer) -> Iterator[dict[str, Any]]:
-    places = (np.arange(own.buffer_size) + own.pos) % own.buffer_size if own.full else np.arange(own.pos)
-    if own.full and own.optimize_memory_usage:
+def _blocks(buffer: LibraryBuffer) -> Iterator[dict[str, Any]]:
+    places = (np.arange(buffer.buffer_size) + buffer.pos) % buffer.buffer_size if buffer.full else np.arange(buffer.pos)
+    if buffer.full and buffer.optimize_memory_usage:
         places = places[1:]  # the oldest row's observation is overwritten with the newest next one
     for start in range(0, len(places), BLOCK):
         rows = places[start : start + BLOCK]
-        yield _steps(own, rows, places[start + 1 : start + BLOCK + 1])
+        yield _steps(buffer, rows, places[start + 1 : start + BLOCK + 1])
 
 
-def _steps(own: LibraryBuffer, rows: Any, following: Any) -> dict[str, Any]:
-    after = _rows(own.observations, (rows + 1) % own.buffer_size)
-    if not own.optimize_memory_usage:
-        after = _rows(own.next_observations, rows)
-    ended, timeout = own.dones[rows] != 0, own.timeouts[rows] != 0
-    truncated = ended & timeout
-    obs = _rows(own.observations, following)
-    leaves = zip(obs.values(), after.values(), strict=True) if isinstance(obs, dict) else [(obs, after)]
-    for one, other in leaves:
-        differ = (one != other[: len(following)]).reshape(len(following), own.n_envs, -1).any(2)
+def _steps(buffer: LibraryBuffer, rows: Any, following: Any) -> dict[str, Any]:
+    after = take(buffer.observations, (rows + 1) % buffer.buffer_size)
+    if not buffer.optimize_memory_usage:
+        after = take(buffer.next_observations, rows)
+    ended = buffer.dones[rows] != 0
+    terminated, truncated = terminated_and_truncated(ended, ended & (buffer.timeouts[rows] != 0))
+    obs = take(buffer.observations, following)
+    for next_leaf, leaf in zip(leaves(obs), leaves(after), strict=True):
+        differ = (next_leaf != leaf[: len(following)]).reshape(len(following), buffer.n_envs, -1).any(2)
         truncated[: len(following)] |= differ & ~ended[: len(following)]
     return {
-        "obs": _rows(own.observations, rows),
-        "action": own.actions[rows],
-        "reward": own.rewards[rows].astype(np.float32),
+        "obs": take(buffer.observations, rows),
+        "action": buffer.actions[rows],
+        "reward": buffer.rewards[rows].astype(np.float32),
         "next_obs": after,
-        "terminated": ended & ~timeout,
+        "terminated": terminated,
         "truncated": truncated,
     }
-
-
-def _rows(values: Any, places: Any) -> Any:
-    return {key: value[places] for key, value in values.items()} if isinstance(values, dict) else values[places]

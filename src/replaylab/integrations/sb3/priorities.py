@@ -11,6 +11,7 @@ from stable_baselines3.common.save_util import load_from_pkl
 from replaylab.errors import ConfigError
 from replaylab.integrations.sb3.buffer import ReplayLabBuffer
 from replaylab.integrations.sb3.feedback import COMPILED
+from replaylab.integrations.sb3.layout import check_same
 from replaylab.replay import Prioritized
 
 
@@ -46,7 +47,7 @@ class WithPriorities(OffPolicyAlgorithm):
             )
         self.replay_buffer_class = kind
         self.replay_buffer_kwargs = {"sampler": Prioritized()} | self.replay_buffer_kwargs
-        with warnings.catch_warnings():  # the library's, that a buffer class is not told of n_steps
+        with warnings.catch_warnings():  # the library's, that a buffer class is not notified of n_steps
             warnings.filterwarnings("ignore", "`n_steps=")
             super()._setup_model()
 
@@ -73,19 +74,22 @@ class WithPriorities(OffPolicyAlgorithm):
 
         Args:
             path: As for the library's method.
-            truncate_last_traj: Without a meaning: whether an episode goes on is seen from the observation that comes.
+            truncate_last_traj: Without a meaning: whether an episode continues is seen from the observation that comes.
 
         Raises:
             ConfigError: It was made for other spaces, another number of environments, another γ or n.
         """
-        loaded = load_from_pkl(path, self.verbose)
+        loaded, current = load_from_pkl(path, self.verbose), getattr(self, "replay_buffer", None)
         if not isinstance(loaded, ReplayLabBuffer):
-            self.replay_buffer.read_in(loaded)
+            if current is None:
+                raise ConfigError(
+                    f"a {type(loaded).__name__} is read into the algorithm's buffer, which was deleted; create the "
+                    "algorithm again, then load"
+                )
+            current.read_in(loaded)
             return
-        for name in ("observation_space", "action_space", "n_envs", "gamma"):
-            there, here = getattr(loaded, name), getattr(self.replay_buffer, name)
-            if there != here:
-                raise ConfigError(f"`{name}` of the buffer that is loaded must be {here}, but is {there}")
+        names = ("observation_space", "action_space", "n_envs", "gamma")
+        check_same("loaded", loaded, {name: getattr(self if current is None else current, name) for name in names})
         loaded.device = self.device
         self.replay_buffer = loaded
 

@@ -1,28 +1,28 @@
-"""What a pickle holds of a buffer: all of it, or where its snapshot is."""
+"""Pickles of a buffer that contain either its data or the folder of its snapshot."""
 
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from replaylab.arguments import checked, optional, place
 from replaylab.errors import SnapshotError
+from replaylab.files.contents import digest_of
 from replaylab.replay import ReplayBuffer
 
 
 class Snapshots:
-    """A folder of snapshots, or none."""
+    """An optional folder of snapshots for pickles."""
 
     def __init__(self, folder: str | Path | None) -> None:
-        given = checked("snapshots", folder, optional(place("a folder")))
-        self._folder = None if given is None else Path(given).absolute()
+        path = checked("snapshots", folder, optional(place("a folder")))
+        self._folder = None if path is None else Path(path).absolute()
 
     def packed(self, replay: ReplayBuffer) -> Any:
-        """Return what goes into a pickle; with a folder, save there."""
+        """Return the content of a pickle; with a folder, save the buffer in it."""
         if self._folder is None:
             return replay
         replay.save(self._folder)
-        given = {"sampler": replay.sampler, "transforms": replay.transforms}
-        return {"folder": self._folder, "manifest": _digest(self._folder), "given": given}
+        options = {"sampler": replay.sampler, "transforms": replay.transforms}
+        return {"folder": self._folder, "digest": digest_of(self._folder), "given": options}
 
     def unpacked(self, packed: Any) -> ReplayBuffer:
         """Return the buffer.
@@ -33,14 +33,9 @@ class Snapshots:
         if isinstance(packed, ReplayBuffer):
             return packed
         folder = packed["folder"]
-        if _digest(folder) != packed["manifest"]:
+        if digest_of(folder) != packed["digest"]:
             raise SnapshotError(
                 f"{folder} holds another snapshot than the one that was pickled; load the latest pickle"
             )
-        return ReplayBuffer.load(folder, **packed["given"])
-
-
-def _digest(folder: Path) -> str:
-    """Return what distinguishes a snapshot from later ones in the same folder; "" where none is."""
-    manifest = folder / "manifest.json"
-    return sha256(manifest.read_bytes()).hexdigest() if manifest.exists() else ""
+        # Where an environment was reset since, ReplayLabBuffer sees it by its next observation, and ends the episode.
+        return ReplayBuffer.load(folder, continue_episodes=True, **packed["given"])

@@ -25,13 +25,13 @@ def random_actions(space: Space[Any], draws: np.random.Generator, shape: tuple[i
     """
     if isinstance(space, spaces.Discrete):
         return np.asarray(space.start + draws.integers(space.n, size=shape)).astype(space.dtype, copy=False)
-    whole = (*shape, *(space.shape or ()))
+    full_shape = (*shape, *(space.shape or ()))
     if isinstance(space, spaces.MultiDiscrete):
-        return np.asarray(space.start + draws.integers(space.nvec, size=whole)).astype(space.dtype, copy=False)
+        return np.asarray(space.start + draws.integers(space.nvec, size=full_shape)).astype(space.dtype, copy=False)
     if isinstance(space, spaces.MultiBinary):
-        return draws.integers(2, size=whole).astype(space.dtype)
+        return draws.integers(2, size=full_shape).astype(space.dtype)
     if isinstance(space, spaces.Box) and space.is_bounded() and np.dtype(space.dtype).kind == "f":
-        return draws.uniform(space.low, space.high, size=whole).astype(space.dtype)
+        return draws.uniform(space.low, space.high, size=full_shape).astype(space.dtype)
     raise ConfigError(
         "random actions need a space that is Discrete, MultiDiscrete, MultiBinary, or a bounded floating-point Box, "
         f"but got {space}"

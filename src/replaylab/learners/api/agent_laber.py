@@ -8,19 +8,20 @@ import numpy as np
 
 from replaylab.arguments import check, whole
 from replaylab.errors import ConfigError
+from replaylab.learners.api.answers import probed
 from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents, ProbedAgents
 from replaylab.replay import Batch, LaBER
 
 
 class _TdErrors:
-    """|δ| of every row of a pool by the agents as they are now, (R, m·B); 0 where that is no number."""
+    """|δ| of every row of a pool by the agents as they are now, (R, m·B); 0 where that is not a number."""
 
     def __init__(self, agents: ProbedAgents) -> None:
         self.agents = agents
 
     def __call__(self, pool: Batch) -> Any:
-        error = np.abs(self.agents.probe(pool).td_error)
+        error = np.abs(probed(self.agents, pool).td_error)
         return np.where(np.isfinite(error), error, 0.0)
 
 

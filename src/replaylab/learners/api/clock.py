@@ -5,6 +5,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.replay import Progress
+
 Unit = Literal["steps", "episodes"]
 
 
@@ -49,11 +51,13 @@ class Clock:
 
     @property
     def progress(self) -> float | npt.NDArray[np.float64]:
-        """Training progress in [0, 1]: one number of the steps, or of each replica's finished episodes (R,)."""
+        """Training progress in [0, 1]: one number of the steps, or of each replica's finished episodes (R,).
+
+        Its attribute `steps` has the environment steps so far, for schedules that go by them.
+        """
         if self.unit == "steps":
-            return self.steps / self.total
-        progress: npt.NDArray[np.float64] = self.now / self.total
-        return progress
+            return Progress(self.steps / self.total, self.steps)
+        return Progress.of_each(self.now / self.total, self.steps)
 
     @property
     def over(self) -> npt.NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from replaylab.arguments import number
 from replaylab.envs.vector.generators import packed, unpack
-from replaylab.learners.api.protocols import Obs, State
+from replaylab.learners.api.protocols import Obs, State, Step
 from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.replay import Schedule, as_schedule, scheduled
 
@@ -26,6 +26,9 @@ class EpsilonGreedy:
 
     Args:
         seeds: One for each replica, of which its `Stream.EXPLORATION` is used.
+
+    Attributes:
+        choices: How many of the actions, the first ones, it explores; None: all of them.
     """
 
     BLOCK = 1024
@@ -34,6 +37,7 @@ class EpsilonGreedy:
     def __init__(self, seeds: Sequence[int]) -> None:
         self._generators = [generator(seed, Stream.EXPLORATION) for seed in seeds]
         self._next = self.BLOCK
+        self.choices: int | None = None
 
     def __call__(self, q: npt.NDArray[np.floating[Any]], epsilon: float | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return actions int64 (R,) for action values (R, A) and ε, a number or (R,)."""
@@ -48,7 +52,7 @@ class EpsilonGreedy:
             ties = best.cumsum(1)
             count = ties[:, -1]
             action = np.where(count > 1, (ties > (pick * count)[:, None]).argmax(1), action)
-        np.copyto(action, pick * q.shape[1], where=explore < epsilon, casting="unsafe")
+        np.copyto(action, pick * (self.choices or q.shape[1]), where=explore < epsilon, casting="unsafe")
         return action
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -73,7 +77,7 @@ def at(schedule: Schedule, progress: float | npt.NDArray[np.float64]) -> float |
     """Return a schedule's value at the progress of all replicas, or at that of each (R,)."""
     if isinstance(progress, float):
         return schedule(progress)
-    return np.array([schedule(one) for one in progress.tolist()])
+    return np.array([schedule(value) for value in progress.tolist()])
 
 
 class EpsilonGreedyAgents(ABC):
@@ -110,10 +114,17 @@ class EpsilonGreedyAgents(ABC):
         """Set ε."""
         self.epsilon = at(self._schedule, progress)
 
+    def observe(self, step: Step) -> None:  # noqa: B027 - the default of learners that learn from batches
+        """Do nothing with a new step."""
+
     def tell_epsilon(self, epsilon: float) -> None:
         """Take another ε, for good: that of actors, say, which act in place of these agents."""
         self._schedule = as_schedule(epsilon)
         self.epsilon = epsilon
+
+    def explore_first(self, choices: int) -> None:
+        """Explore only so many of the actions, the first ones."""
+        self._explore.choices = choices
 
     def exploration_metrics(self) -> Mapping[str, npt.ArrayLike]:
         """Return ε."""

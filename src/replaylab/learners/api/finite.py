@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.errors import NonFiniteError
-from replaylab.learners.api.protocols import Obs, each
+from replaylab.learners.api.protocols import Obs
+from replaylab.trees import map_leaves
 
 
 def check_obs(obs: Obs, env_id: str, seeds: Sequence[int], when: str, name: str = "obs") -> None:
@@ -56,19 +57,19 @@ def check_step(
         for row in ended.nonzero()[0].tolist():
             last = final_obs[row]
             if not isinstance(last, np.ndarray) or not _finite(last):
-                alone = each(lambda part: np.asarray(part)[None], last)
+                alone = map_leaves(lambda part: np.asarray(part)[None], last)
                 check_obs(alone, env_id, [seeds[row]], f"step {step:,}", "final_obs")
 
 
-def _finite(found: npt.NDArray[Any]) -> bool:
+def _finite(values: npt.NDArray[Any]) -> bool:
     """Whether no number is NaN or infinite; a third of the time of ``np.isfinite(found).all()``."""
-    return found.dtype.kind != "f" or b"\0" not in np.isfinite(found).tobytes()
+    return values.dtype.kind != "f" or b"\0" not in np.isfinite(values).tobytes()
 
 
-def _refuse(found: npt.NDArray[Any], env_id: str, seeds: Sequence[int], when: str, name: str) -> None:
-    wrong = ~np.isfinite(found)
-    row = int(wrong.reshape(len(found), -1).any(1).argmax())
-    value = found[row][wrong[row]].flat[0] if found.ndim > 1 else found[row]
+def _refuse(values: npt.NDArray[Any], env_id: str, seeds: Sequence[int], when: str, name: str) -> None:
+    wrong = ~np.isfinite(values)
+    row = int(wrong.reshape(len(values), -1).any(1).argmax())
+    value = values[row][wrong[row]].flat[0] if values.ndim > 1 else values[row]
     raise NonFiniteError(
         f"`{name}` of {env_id} must be finite, but seed {seeds[row]} got {value} in {when}; fix the environment, or "
         f"wrap it so that such a value does not occur"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from replaylab.arguments import check, instance, whole
 from replaylab.envs.vector.generators import packed, unpack
 from replaylab.errors import ConfigError
-from replaylab.learners.api.feedback import give_back
+from replaylab.learners.api.answers import feed_back, probed
 from replaylab.learners.api.hooks import Hook, TrainingRun
 from replaylab.learners.api.protocols import Agents, ProbedAgents, TargetAgents, Update, row_loss, target_values
 from replaylab.learners.api.random_streams import Stream, generator
@@ -34,10 +34,21 @@ def fresh_feedback(run: TrainingRun, ids: npt.NDArray[np.int64]) -> npt.NDArray[
     Raises:
         ConfigError: The agents cannot say their TD errors, or the replay shows no single steps.
         IdError: A step is not stored, or not any more.
+
+    Example:
+        >>> from replaylab.learners import DQN, TrainingConfig, train
+        >>> class Neighbors(Hook):  # the step before each drawn one gets the priority of its own error
+        ...     def on_update(self, run, update, batch):
+        ...         oldest = (run.replay.next_id - run.replay.size)[:, None]
+        ...         ids = np.maximum(batch.id - 1, oldest)
+        ...         run.replay.update_priorities(ids, fresh_feedback(run, ids))
+        >>> learner = DQN(hidden=(16,), learning_starts=64)
+        >>> config = TrainingConfig("CartPole-v1", learner, Prioritized(), 100, eval_every=None)
+        >>> metrics = train(config, seeds=[0], hooks=[Neighbors()])
     """
     replay: InspectableReplay = require(run.replay, InspectableReplay, "errors of steps that no batch held")
     batch = replay.as_batch(ids)
-    probe = _probed(run.agents).probe(batch)
+    probe = probed(_probed(run.agents), batch)
     td_error, q = probe.td_error, probe.q
     if run.feedback != "reducible_loss":
         return td_error
@@ -66,7 +77,7 @@ class _Refreshing(Hook):
         self._generators: list[np.random.Generator] = []
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Begin the replicas' own random streams; those of a checkpoint go on."""
+        """Begin the replicas' own random streams; those of a checkpoint continue."""
         require(run.replay, InspectableReplay, "refreshing priorities")
         if run.feedback is None:
             raise ConfigError(
@@ -80,10 +91,10 @@ class _Refreshing(Hook):
         """Write errors of other steps back, now and then."""
         if run.agents.updates % self.every:
             return
-        uniform = np.stack([one.random(self.rows) for one in self._generators])
-        size, next_id = (np.asarray(one)[:, None] for one in (run.replay.size, run.replay.next_id))
+        uniform = np.stack([draws.random(self.rows) for draws in self._generators])
+        size, next_id = (np.asarray(counts)[:, None] for counts in (run.replay.size, run.replay.next_id))
         ids = next_id - 1 - (uniform * size).astype(np.int64)
-        give_back(run.replay, ids, fresh_feedback(run, ids))
+        feed_back(run.replay, ids, fresh_feedback(run, ids))
 
     def state(self) -> dict[str, Any]:
         """Return where the streams are."""
@@ -98,14 +109,14 @@ class _Refreshing(Hook):
 class Refreshed:
     """A sampler that gets fresh errors of steps which it did not draw, beside those of each batch.
 
-    After an update, `rows` of the stored steps, drawn uniformly with replacement by a random stream of its own, get the
+    After an update, `rows` of the stored steps, drawn uniformly with replacement by its own random stream, get the
     priority of the error that they have now. So priorities are less stale the more rows there are, and learning itself
     changes by nothing but what is drawn. A dial between stale and fresh priorities; how stale they are without it,
     measures tell.
 
     Attributes:
         sampler: One that takes feedback. Default: `Prioritized`.
-        rows: K, steps whose errors are computed anew; it costs about a third of an update of as many rows.
+        rows: K, steps whose errors are computed again; it costs about a third of an update of as many rows.
         every: Updates from one time to the next.
     """
 

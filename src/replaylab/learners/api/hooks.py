@@ -15,6 +15,7 @@ import numpy.typing as npt
 from replaylab.learners.api.protocols import Agents, Obs, Update, pick
 from replaylab.learners.metrics.registry import Metric
 from replaylab.replay import Batch, Replay, Sampler
+from replaylab.trees import map_leaves
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -56,15 +57,13 @@ class EnvStep:
         if self.final_obs is None or not self.ended.any():
             return self.next_obs
         rows = np.flatnonzero(self.ended)
-        return _replaced(self.next_obs, rows, [self.final_obs[row] for row in rows])
 
+        def with_last(next_obs: npt.NDArray[Any], *last: Any) -> npt.NDArray[Any]:
+            replaced = next_obs.copy()
+            replaced[rows] = last
+            return replaced
 
-def _replaced(obs: Any, rows: npt.NDArray[np.intp], values: list[Any]) -> Any:
-    if isinstance(obs, Mapping):
-        return {name: _replaced(part, rows, [value[name] for value in values]) for name, part in obs.items()}
-    obs = obs.copy()
-    obs[rows] = values
-    return obs
+        return map_leaves(with_last, self.next_obs, *(self.final_obs[row] for row in rows))
 
 
 class Recorder(Protocol):
@@ -131,7 +130,7 @@ class Hook:
     does not define costs nothing.
 
     Attributes:
-        metrics: What it records under names of its own, so that these are known.
+        metrics: What it records under its own names, so that these are known.
 
     Example:
         >>> from replaylab.learners import QLearning, TrainingConfig, train
@@ -174,6 +173,9 @@ class Hook:
     def on_metrics(self, now: int, values: Mapping[str, Floats]) -> None:
         """Metrics were reported: at each logged update, each evaluation and each round of measures.
 
+        The means over the newest 100 episodes are also reported when a replica's first episode ends, and once per
+        `log_every` from then on, so that the time before the first update is not empty.
+
         Of replicas at different episodes, where the budget counts these, there is one call for each `now`, in order.
 
         Args:
@@ -188,7 +190,7 @@ class Hook:
         """The budget of some replicas, bool (R,), is used up."""
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:  # noqa: ARG002
-        """Continue with some of the replicas alone, bool (R,), in a run of their own."""
+        """Continue with some of the replicas alone, bool (R,), in their own run."""
         state = self.state()
         if state:
             self.restore(pick(state, rows))
@@ -206,7 +208,7 @@ class Hook:
 
 @runtime_checkable
 class HookSource(Protocol):
-    """A learner or a sampler that takes part in training by hooks of its own."""
+    """A learner or a sampler that takes part in training by its own hooks."""
 
     def hooks(self) -> Sequence[Hook]:
         """Return new hooks, for one run."""

@@ -6,7 +6,7 @@ mapping of arrays (`Dict` spaces), with the leading axes of each of its arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.replay import Batch, Sampler
+from replaylab.trees import map_leaves
 
 if TYPE_CHECKING:
     from gymnasium import Space
@@ -29,25 +30,9 @@ State = dict[str, npt.NDArray[Any]]
 So what is left of a state when some rows are picked is the state of those replicas alone."""
 
 
-def each(function: Callable[[npt.NDArray[Any]], Any], obs: Obs) -> Any:
-    """Apply a function to every array of an observation."""
-    if isinstance(obs, Mapping):
-        return {name: each(function, part) for name, part in obs.items()}
-    return function(obs)
-
-
-def stack_each(parts: Sequence[Any], axis: int = 0) -> Any:
-    """Return arrays, or mappings of them, as one, along a new axis."""
-    if isinstance(parts[0], Mapping):
-        return {name: stack_each([part[name] for part in parts], axis) for name in parts[0]}
-    return np.stack(parts, axis)
-
-
 def pick(state: Mapping[str, Any], rows: npt.NDArray[Any]) -> dict[str, Any]:
     """Return the state, nested or not, of some of its replicas: rows int or bool (R,) of every array that has any."""
-    picked = {}
-    for name, part in state.items():
-        picked[name] = pick(part, rows) if isinstance(part, Mapping) else part[rows] if np.ndim(part) else part
+    picked: dict[str, Any] = map_leaves(lambda part: part[rows] if np.ndim(part) else part, state)
     return picked
 
 
@@ -278,7 +263,7 @@ class Learner(Protocol):
 
     @property
     def gradient_steps(self) -> int:
-        """Updates in a turn of learning, each from a batch of its own."""
+        """Updates in a turn of learning, each from its own batch."""
 
     @property
     def online(self) -> bool:

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from replaylab.arguments import optional, place, takes
 from replaylab.errors import ConfigError
-from replaylab.learners.api.hooks import Bools, Hook, TrainingRun
+from replaylab.learners.api.hooks import Bools, EnvStep, Hook, TrainingRun
 from replaylab.replay import Batch, TapeWriter
 
 _NAME = "tape"
@@ -59,6 +60,11 @@ class TapeRecorder(Hook):
             raise ConfigError(f"a TapeRecorder is for one training, but it has recorded seed {again[0]}; make another")
         if self._ended is not None:
             self.writer = TapeWriter()
+
+    def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
+        """Take note of the ends of episodes."""
+        if step.ended.any() or run.clock.over.all():
+            self.writer.append_ends(np.where(step.ended, ids, -1), step.terminated)
 
     def on_draw(self, run: TrainingRun, batch: Batch) -> None:  # noqa: ARG002
         """Take note of the rows."""

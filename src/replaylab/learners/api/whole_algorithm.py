@@ -1,7 +1,7 @@
-"""Algorithms that bring a training loop of their own, such as another library's: the other kind of learner.
+"""Algorithms that bring their own training loop, such as another library's: the other kind of learner.
 
 `train` drives the agents of a `Learner` itself. A `WholeAlgorithm` it only watches: it gives it an environment, by
-which it hears of each step; it evaluates, measures and records between two. Each seed is a run of its own.
+which it hears of each step; it evaluates, measures and records between two. Each seed is its own run.
 """
 
 from __future__ import annotations
@@ -49,39 +49,68 @@ class ProbedModel(ReplayedModel, Probed, Protocol):
 
 
 class SeedRun(Protocol):
-    """The training of one seed, as a whole algorithm is given it.
+    """The training of one seed, passed to `WholeAlgorithm.train`.
 
     Attributes:
-        configuration: What is to be trained, a `TrainingConfig`; its `learner` is the algorithm.
-        seed: Of all that is random in it.
+        configuration: A `TrainingConfig`, whose `learner` is the algorithm.
+        seed: Seed of everything random in the run.
     """
 
     configuration: Any
     seed: int
 
     def make_env(self) -> gym.Env[Any, Any]:
-        """Return the environment to train on; the run counts the steps that it takes. To be called once."""
+        """Return the environment to train on, whose steps the run counts. Call it once."""
 
     def begin(self, model: TrainedModel) -> None:
-        """Say what is trained: once, before the first step."""
+        """Name the model that is trained. Call it once, before the first step."""
 
     def drawn(self, batch: Batch) -> None:
-        """Say what was drawn to learn from, its columns (B, ...): each time, for hooks and tapes."""
+        """Report each batch to learn from, its columns (B, ...): for hooks (`on_draw`) and tapes."""
 
 
 @runtime_checkable
 class WholeAlgorithm(Protocol):
-    """Settings of an algorithm with a training loop of its own: a frozen dataclass.
+    """Settings of an algorithm with its own training loop: a frozen dataclass.
 
     It may have an attribute `metrics`, the `Metric` of each name that it logs in addition to the library's.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import numpy as np
+        >>> from replaylab.learners import TrainingConfig, train
+        >>> from replaylab.replay import Uniform
+        >>> class AlwaysRight:
+        ...     def act(self, obs, explore):
+        ...         return np.ones(obs.shape[:2], np.int64)
+        ...     def numbers(self):
+        ...         return {"train/updates": 0}
+        >>> @dataclass(frozen=True)
+        ... class Right:
+        ...     def train(self, run):
+        ...         env = run.make_env()
+        ...         run.begin(AlwaysRight())
+        ...         env.reset(seed=run.seed)
+        ...         for _ in range(run.configuration.total_steps):
+        ...             _, _, terminated, truncated, _ = env.step(1)
+        ...             if terminated or truncated:
+        ...                 env.reset()
+        ...     def early(self):
+        ...         return self, 1
+        >>> config = TrainingConfig("CartPole-v1", Right(), Uniform(), 100, eval_every=50, measure_every=None)
+        >>> train(config, seeds=[0, 1]).of("eval/mean_reward", seed=1)[0].tolist()
+        [50, 100]
     """
 
     def train(self, run: SeedRun) -> None:
-        """Train on the run's environment for all of its budget; steps beyond it are not looked at.
+        """Train on the run's environment for its complete budget; further steps are ignored.
 
         Raises:
             ConfigError: The configuration asks for something that the algorithm cannot do.
         """
 
     def early(self) -> tuple[WholeAlgorithm, int]:
-        """Return the same with little stored and an early first update, and after how many steps that has been made."""
+        """Return the same algorithm with a small buffer and an early first update, and the number of its steps.
+
+        A study checks each cell with it before training.
+        """

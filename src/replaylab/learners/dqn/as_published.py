@@ -1,13 +1,13 @@
 """Deep Q-learning with flaws of published studies, each a switch: to see what each does to a study's conclusion.
 
-Evaluations stay greedy, on environments of their own, by the true rewards, and so do the recorded returns.
+Evaluations stay greedy, on their own environments, by the true rewards, and so do the recorded returns.
 
 Shapes: R replicas.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,13 @@ from gymnasium import Space
 
 from replaylab.arguments import FINITE, check, flag, optional
 from replaylab.errors import ConfigError
-from replaylab.learners.api.feedback import give_back
-from replaylab.learners.api.hooks import Bools, EnvStep, Hook, TrainingRun
-from replaylab.learners.api.protocols import Agents, ProbedAgents, each
-from replaylab.learners.dqn.settings import DQN
+from replaylab.learners.api.answers import feed_back
+from replaylab.learners.api.exploration import EpsilonGreedyAgents
+from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
+from replaylab.learners.api.protocols import Agents, ProbedAgents
+from replaylab.learners.dqn.learner import DQN
 from replaylab.replay import Batch
+from replaylab.trees import map_leaves
 
 NEVER = 2**62
 """Updates between two moves of a target network that its updates leave alone."""
@@ -27,36 +29,48 @@ NEVER = 2**62
 
 @dataclass(frozen=True)
 class DQNAsPublished(DQN):
-    """Deep Q-learning with switches for flaws of published studies. With all of them off it is `DQN`, bit for bit.
+    """Deep Q-learning with switches for flaws of published studies. With all of them off it equals `DQN`, bit for bit.
 
-    Other flaws are plain settings: importance weights that nobody uses are β = 0 of the sampler, "no replay" that is a
-    window of 64 steps is `SlidingWindow`. The defaults are `DQN`'s, and not of any published study: one had
-    ``loss="squared"``, ``max_grad_norm=None`` and ``double=False``, with which flaws did other things than with these.
+    Evaluations stay greedy, on separate environments, with the true rewards. Other flaws need no switch: unused
+    importance weights are β = 0 of the sampler, a 64-step window as "no replay" is `SlidingWindow`, a small discount
+    is ``gamma=0.8``.
+
+    The defaults are those of `DQN`. One published study had ``loss="squared"``, ``max_grad_norm=None`` and
+    ``double=False``, and a flaw's effect may depend on these: with Huber's loss `target_each_episode` kept CartPole
+    from being learned, with the squared loss it did not.
 
     Attributes:
-        end_reward: Stored in place of the reward wherever an episode ends, at goals and time limits too; None: nothing
-            is. An agent that is paid −10 for a goal, and less for each step before, learns to stay away from it.
-        truncation_terminates: Whether a time limit is stored as a termination, so that nothing is bootstrapped there.
-        stale_priorities: Whether a step's priority is that of the TD error which the learner finds when the step
-            comes, forever; nothing is written back from batches.
-        target_each_episode: Whether the target network is copied at the end of each episode, and at no other time:
-            `target_period` and `tau` are without effect. How often it moves then depends on how well the agent does.
+        end_reward: Stored as the reward wherever an episode ends, also at goals and time limits; None: the true reward.
+            An agent that gets −10 for a goal, and less for each step before, learns to avoid the goal.
+        truncation_terminates: Whether truncation is stored as termination, without bootstrapping.
+        insertion_priorities: Whether a step's first priority is that of its TD error on arrival, instead of the largest
+            priority; batches write theirs back.
+        stale_priorities: Whether a step keeps its first priority; batches write nothing back.
+        target_each_episode: Whether the target network is copied at the end of each episode and at no other time.
+            `target_period` and `tau` then have no effect, and the copies depend on how well the agent does.
+        explores_first_action: Whether exploration always takes action 0.
     """
 
     end_reward: float | None = None
     truncation_terminates: bool = False
+    insertion_priorities: bool = False
     stale_priorities: bool = False
     target_each_episode: bool = False
+    explores_first_action: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check(self, end_reward=optional(FINITE), truncation_terminates=flag)
-        check(self, stale_priorities=flag, target_each_episode=flag)
+        check(self, insertion_priorities=flag, stale_priorities=flag)
+        check(self, target_each_episode=flag, explores_first_action=flag)
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
         """Return new agents; see `DQN.agents`."""
         settings = replace(self, target_period=NEVER) if self.target_each_episode else self
-        return DQN.agents(settings, observation_space, action_space, seeds)
+        agents = DQN.agents(settings, observation_space, action_space, seeds)
+        if self.explores_first_action:
+            cast("EpsilonGreedyAgents", agents).explore_first(1)
+        return agents
 
     def hooks(self) -> tuple[Hook, ...]:
         """Return what puts the flaws into training."""
@@ -71,15 +85,16 @@ class _Flaws(Hook):
 
     def on_begin(self, run: TrainingRun) -> None:
         """Stop the feedback from batches, if priorities are to become stale."""
-        self._stale = self._learner.stale_priorities and run.feedback is not None
-        if not self._learner.stale_priorities:
-            return
-        if run.feedback not in (None, "td_error"):
+        learner = self._learner
+        self._at_insertion = run.feedback is not None and (learner.insertion_priorities or learner.stale_priorities)
+        if self._at_insertion and run.feedback != "td_error":
+            switch = "stale_priorities" if learner.stale_priorities else "insertion_priorities"
             raise ConfigError(
-                f"`stale_priorities` stores the TD error of each new step, but {run.sampler} wants "
+                f"`{switch}` stores the TD error of each new step, but {run.sampler} wants "
                 f"L_online − L_target; take `Prioritized`, or leave the switch off"
             )
-        run.feedback = None
+        if learner.stale_priorities:
+            run.feedback = None
 
     def before_store(self, run: TrainingRun, step: EnvStep) -> EnvStep:  # noqa: ARG002
         """Return a step as the flawed study stored it."""
@@ -93,22 +108,16 @@ class _Flaws(Hook):
         return self._stored
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
-        """Give a new step its priority forever, and copy the target network at an episode's end."""
-        if self._stale:
+        """Give a new step its priority, and copy the target network at an episode's end."""
+        if self._at_insertion:
             error = cast("ProbedAgents", run.agents).probe(_batch(self._stored, ids)).td_error
-            give_back(run.replay, ids[:, None], error)
+            feed_back(run.replay, ids[:, None], error)
         if self._learner.target_each_episode:
-            cast("_WithTarget", run.agents).copy_target(step.ended)
-
-
-class _WithTarget(Protocol):
-    """Agents that have a target network."""
-
-    def copy_target(self, where: Bools) -> None: ...
+            cast("Any", run.agents).copy_target(step.ended)
 
 
 def _batch(step: EnvStep, ids: npt.NDArray[np.int64]) -> Batch:
     """Return a step of every replica as a batch of one row, (R, 1, ...)."""
     columns = {name: getattr(step, name) for name in ("obs", "action", "reward", "terminated", "truncated")}
     columns |= {"next_obs": step.true_next_obs(), "id": ids, "weight": np.ones(len(ids), np.float32)}
-    return Batch({name: each(lambda part: part[:, None], column) for name, column in columns.items()})
+    return Batch(map_leaves(lambda part: part[:, None], columns))

@@ -43,8 +43,8 @@ class ImageLayers:
     def least_side(self) -> int:
         """The side of the smallest image that leaves each convolution at least one place."""
         least = 1
-        for one in reversed(self.convolutions):
-            least = (least - 1) * one.stride + one.side
+        for convolution in reversed(self.convolutions):
+            least = (least - 1) * convolution.stride + convolution.side
         return least
 
 

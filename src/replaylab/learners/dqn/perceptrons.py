@@ -11,7 +11,7 @@ Shapes: R replicas, N observations, B drawn steps, A actions, P parameters of a 
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,11 @@ from gymnasium import Space, spaces
 from replaylab._core import QLearners
 from replaylab.learners.api.exploration import EpsilonGreedyAgents, at
 from replaylab.learners.api.observations import Inputs, pixels_in_rows
-from replaylab.learners.api.protocols import Obs, Probe, State, Step, ValueUpdate
+from replaylab.learners.api.protocols import Obs, Probe, State, ValueUpdate
 from replaylab.learners.api.random_streams import Stream, generator
 from replaylab.learners.dqn.layers import ImageLayers, initial_blocks
+from replaylab.learners.dqn.settings import DQNSettings
 from replaylab.replay import Batch, as_schedule
-
-if TYPE_CHECKING:
-    from replaylab.learners.dqn.settings import DQN
 
 _ARRAYS = ("online", "target", "mean", "square")
 
@@ -47,7 +45,7 @@ class PerceptronAgents(EpsilonGreedyAgents):
 
     def __init__(
         self,
-        learner: "DQN",
+        learner: DQNSettings,
         space: Space[Any],
         layers: ImageLayers | None,
         actions: spaces.Discrete,
@@ -102,9 +100,6 @@ class PerceptronAgents(EpsilonGreedyAgents):
         still.online[:] = self.core.target
         return still.q_values(self._inputs(obs))
 
-    def observe(self, step: Step) -> None:
-        """Do nothing: a deep learner learns from batches."""
-
     def update(self, batch: Batch) -> ValueUpdate:
         """Do one step of deep Q-learning in every replica, on its own batch (R, B, ...)."""
         td_error, slope, q = self._updated(self.core, batch)
@@ -150,11 +145,11 @@ class PerceptronAgents(EpsilonGreedyAgents):
 
     def _updated(self, core: QLearners, batch: Batch) -> tuple[npt.NDArray[np.float32], ...]:
         """Update a core's networks, and return δ, ℓ'(δ) and Q(s, a), each (R, B)."""
-        obs, next_obs = (np.ascontiguousarray(self._inputs(one)) for one in (batch.obs, batch.next_obs))
+        obs, next_obs = (np.ascontiguousarray(self._inputs(part)) for part in (batch.obs, batch.next_obs))
         action = np.ascontiguousarray(self.index_of(batch.action), np.int64)
         # Where one column did not fit, the core would take all as other numbers: pixels unscaled, say.
         numbers = (batch.reward, bootstrap_discount(batch, self._gamma), batch.weight)
-        reward, discount, weight = (np.ascontiguousarray(one, np.float32) for one in numbers)
+        reward, discount, weight = (np.ascontiguousarray(column, np.float32) for column in numbers)
         return core.update(obs, action, reward, next_obs, discount, weight)
 
 

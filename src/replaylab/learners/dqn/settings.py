@@ -1,10 +1,8 @@
-"""The settings of deep Q-learning."""
+"""The settings of deep Q-learning, as data; `DQN` makes agents of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, get_args
-
-from gymnasium import Space, spaces
+from typing import Any, get_args
 
 from replaylab.arguments import (
     FRACTION,
@@ -12,7 +10,7 @@ from replaylab.arguments import (
     POSITIVE,
     POSITIVE_FLOAT32,
     SHARE,
-    Unfit,
+    InvalidArgument,
     check,
     flag,
     function,
@@ -25,11 +23,9 @@ from replaylab.arguments import (
 )
 from replaylab.errors import ConfigError
 from replaylab.learners.api.exploration import CHANCE
-from replaylab.learners.api.observations import are_pixels
-from replaylab.learners.api.protocols import Agents, Loss
-from replaylab.learners.dqn.layers import PixelNetworkName, board_layers, pixel_layers
+from replaylab.learners.api.protocols import Loss
+from replaylab.learners.dqn.layers import PixelNetworkName
 from replaylab.learners.dqn.optimizers import Adam, Optimizer
-from replaylab.learners.dqn.perceptrons import PerceptronAgents
 from replaylab.replay import Linear, Schedule, scheduled
 
 MODULE = function("(observation space, number of actions)")
@@ -40,7 +36,7 @@ def _range(value: Any) -> tuple[float, ...]:
     rule = "a least and a larger most, or None"
     low, high = tuple_of(number(rule, lambda _: True), rule, 2, 2)(value)
     if low >= high:
-        raise Unfit(rule)
+        raise InvalidArgument(rule)
     return low, high
 
 
@@ -52,61 +48,13 @@ def _learning_rate(value: Any) -> float | Schedule:
 def _optimizer(value: Any) -> Optimizer:
     """An optimizer."""
     if not isinstance(value, Optimizer):
-        raise Unfit("an optimizer: Adam(...), RMSprop(...) or SGD(...)")
+        raise InvalidArgument("an optimizer: Adam(...), RMSprop(...) or SGD(...)")
     return value
 
 
 @dataclass(frozen=True)
-class DQN:
-    """Deep Q-learning with a replay buffer and a target network.
-
-    The target of a drawn step is ``y = r + γ·(1 − terminated)·Q⁻(s', a')`` with Q⁻ the target network and
-    ``a' = argmax Q(s', ·)`` (double) or ``argmax Q⁻(s', ·)``; `truncated` does not stop the bootstrap. With
-    n-step returns the batch's own `discount` stands for γ·(1 − terminated). The loss is the mean over the
-    batch of ``weight·ℓ(y − Q(s, a))``, with ℓ(δ) = δ²/2 (squared), or for |δ| > 1 |δ| − ½ (Huber).
-
-    The defaults are for CartPole-v1 in 50,000 steps. With Huber's loss shorter target periods learn faster and then
-    fall back, and below 100 updates the values diverge; this is not so of the squared loss.
-
-    The network is a perceptron, above a small convolution if `filters` are asked for; else for pixels (three axes of
-    uint8) it is a convolutional one (`pixel_network`). The compiled core computes them for all replicas, or PyTorch
-    on another device. Or the network is yours (`module`). Of a goal environment it sees the observation and the
-    desired goal.
-
-    Sources: Mnih et al. 2015; van Hasselt, Guez & Silver 2016 (double); Wang et al. 2016 (dueling); Schaul et al.
-    2016 (weights); Andrychowicz et al. 2017 (clipped targets); Young & Tian 2019 (filters); van Hasselt, Hessel &
-    Aslanides 2019 (data-efficient).
-
-    Attributes:
-        hidden: Widths of a perceptron's hidden layers.
-        learning_rate: Of the optimizer, a number or a schedule over training progress, which may end at 0.
-        gamma: Discount γ.
-        batch_size: B, drawn for each update.
-        capacity: C, steps the replay buffer keeps.
-        double: Whether the online network chooses the target's action.
-        dueling: Whether the state's value and the actions' advantages have halves of the last hidden layer of their
-            own (it is doubled), and Q = V + advantage − mean advantage.
-        loss: ℓ.
-        target_period: Updates between two moves of the target network towards the online one, ``Q⁻ ← Q⁻ + τ·(Q − Q⁻)``.
-        tau: τ; 1 copies.
-        target_range: Least and most that y is clipped to; None: it is not.
-        learning_starts: Environment steps before the first update; below `batch_size` the first batches repeat the few
-            steps that are there, and a sampler that gives different steps (`SlidingWindow`, `Greedy`) refuses.
-        train_period: Environment steps between two turns of learning.
-        gradient_steps: Updates in a turn of learning, each from a batch of its own.
-        epsilon: Chance of a random action, a number or a schedule over training progress.
-        max_grad_norm: Largest Euclidean norm of a replica's gradient; None: no bound.
-        device: PyTorch's name of where to compute. On the CPU none of the networks but your own needs PyTorch.
-        module: Makes a `torch.nn.Module` from the observation space and A; it maps a batch of observations (B, ...) to
-            Q(s, ·) (B, A). It gets a Box's values in their shape, integers in their dtype and others as float32, and
-            what is in no Box as a perceptron's inputs. It acts, is evaluated and gives targets in evaluation mode
-            (`eval()`), and learns in training mode. None: the network described above.
-        filters: Filters of 3 × 3, stride 1, with relu, below the hidden layers, for observations (channels, height,
-            width), whose numbers stay as they are; 16 make the network of MinAtar's paper. 0: none.
-        pixel_network: For pixels "nature" (three convolutions below 512 units) or "data_efficient" (two of 5 × 5 with
-            stride 5 and 32 and 64 filters, below 256 units), whose update costs a third.
-        optimizer: `Adam`, `RMSprop` or `SGD`.
-    """
+class DQNSettings:
+    """The settings of `DQN`, where they are documented."""
 
     hidden: tuple[int, ...] = (128,)
     learning_rate: float | Schedule = 1e-3
@@ -127,18 +75,15 @@ class DQN:
     device: str = "cpu"
     module: Callable[[Any, int], Any] | None = None
     filters: int = 0
-    pixel_network: PixelNetworkName = field(default="nature", metadata={"said_if_changed": True})
-    optimizer: Optimizer = field(default=Adam(), metadata={"said_if_changed": True})
-
-    online: ClassVar[bool] = False
-    needs_next_action: ClassVar[bool] = False
+    pixel_network: PixelNetworkName = "nature"
+    optimizer: Optimizer = Adam()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         counts = ("batch_size", "capacity", "target_period", "learning_starts", "train_period", "gradient_steps")
         check(self, **dict.fromkeys(counts, whole()), double=flag, dueling=flag, loss=one_of("huber", "squared"))
         check(
             self,
-            hidden=tuple_of(whole(), "widths of at least 1"),
+            hidden=tuple_of(whole(), "a sequence of layer widths, such as (64, 64) or, for one layer, (64,)"),
             filters=whole(0),
             device=text,
             module=optional(MODULE),
@@ -152,22 +97,3 @@ class DQN:
             raise ConfigError(f"`dueling` of DQN must be False where {why}, but got True")
         if self.filters and self.module is not None:
             raise ConfigError(f"`filters` of DQN must be 0 where `module` is given, but got {self.filters}")
-
-    def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> Agents:
-        """Return new agents, replica r made from seeds[r] alone.
-
-        Raises:
-            ConfigError: The network cannot see such observations, actions are not Discrete, or the device is not there.
-        """
-        if not isinstance(action_space, spaces.Discrete):
-            raise ConfigError(f"DQN needs Discrete actions, but they are in {action_space}")
-        layers = None
-        if self.filters:
-            layers = board_layers(self.filters, self.hidden, observation_space)
-        elif self.module is None and are_pixels(observation_space):
-            layers = pixel_layers(self.pixel_network, observation_space)
-        if self.module is None and self.device == "cpu":
-            return PerceptronAgents(self, observation_space, layers, action_space, seeds)
-        from replaylab.learners.dqn.modules import module_agents  # PyTorch, only now that it is needed
-
-        return module_agents(self, observation_space, layers, action_space, seeds)

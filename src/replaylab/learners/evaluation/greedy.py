@@ -1,4 +1,4 @@
-"""Greedy evaluation, on environments of its own."""
+"""Greedy evaluation, on its own environments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,9 +10,11 @@ from gymnasium.vector import AutoresetMode
 from replaylab.envs import make_vector_env
 from replaylab.envs.vector.time_limit import step_limit
 from replaylab.envs.vectorize import whole_games
+from replaylab.learners.api.answers import actions_of
 from replaylab.learners.api.finite import check_obs
-from replaylab.learners.api.protocols import Policy, each
+from replaylab.learners.api.protocols import Policy
 from replaylab.learners.api.random_streams import Stream, numbers
+from replaylab.trees import map_leaves
 
 
 class GreedyEvaluation:
@@ -72,13 +74,15 @@ class GreedyEvaluation:
         shape = (len(seeds), self.episodes)
         total = len(seeds) * self.episodes
         self.open(len(seeds))
-        starts = [one for seed in seeds for one in numbers(seed, Stream.EVALUATION, self.episodes, number)]
+        starts = [start for seed in seeds for start in numbers(seed, Stream.EVALUATION, self.episodes, number)]
         obs, _ = self._env.reset(seed=starts)
         players = [seed for seed in seeds for _ in range(self.episodes)]
         returns, lengths = np.zeros(total), np.zeros(total)
         running = np.ones(total, np.bool_)
         for _ in range(max(self.max_steps, step_limit(self._env) or 0)):
-            action = policy.act(each(lambda part: part.reshape(*shape, *part.shape[1:]), obs), explore=False)
+            action = actions_of(
+                policy, map_leaves(lambda part: part.reshape(*shape, *part.shape[1:]), obs), *shape, explore=False
+            )
             obs, reward, terminated, truncated, _ = self._env.step(action.reshape(total, *action.shape[2:]))
             returns += np.where(running, reward, 0.0)  # whatever comes after the counted episode
             lengths += running

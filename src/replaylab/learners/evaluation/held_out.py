@@ -9,16 +9,18 @@ from gymnasium.vector import AutoresetMode
 
 from replaylab.envs import make_vector_env
 from replaylab.learners.api.actions import random_actions
+from replaylab.learners.api.answers import q_values_of
 from replaylab.learners.api.finite import check_obs
-from replaylab.learners.api.protocols import Obs, ValueAgents, stack_each
+from replaylab.learners.api.protocols import Obs, ValueAgents
 from replaylab.learners.api.random_streams import Stream, generator, numbers
+from replaylab.trees import stack, take
 
 GAP = 10
 """Steps from one held-out state to the next, so that they differ."""
 
 
 class HeldOut:
-    """States that a random policy comes to, before training and in environments of its own.
+    """States that a random policy comes to, before training and in its own environments.
 
     The mean over them of max_a Q(s, a) is the steadier curve of learning that Mnih et al. 2013 (section 5.1) draw
     beside the noisy returns. No agent learns from them.
@@ -48,21 +50,19 @@ class HeldOut:
         actions = np.stack([random_actions(env.single_action_space, draw, (states, GAP)) for draw in draws], 2)
         starts: Any = [numbers(seed, Stream.HELD_OUT, 1, 0)[0] for seed in seeds]
         obs, _ = env.reset(seed=starts)
-        seen = []
+        states_seen = []
         for turns in actions:
             for action in turns:
                 obs = env.step(action)[0]
             check_obs(obs, env_id, seeds, "a held-out state")
-            seen.append(obs)
+            states_seen.append(obs)
         env.close()
-        self._obs: Obs = stack_each(seen, 1)  # (R, N, ...)
+        self._obs: Obs = stack(states_seen, 1)  # (R, N, ...)
+        self._states = len(states_seen)
 
     def __call__(self, agents: ValueAgents, seeds: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the mean of max_a Q(s, a) over the states of each of these seeds, float64 (R,)."""
         rows = np.array([self._row[seed] for seed in seeds])
-        mean: npt.NDArray[np.float64] = agents.q_values(_rows(self._obs, rows)).max(-1).mean(-1, dtype=np.float64)
+        q = q_values_of(agents, take(self._obs, rows), (len(rows), self._states))
+        mean: npt.NDArray[np.float64] = q.max(-1).mean(-1, dtype=np.float64)
         return mean
-
-
-def _rows(obs: Obs, rows: npt.NDArray[np.intp]) -> Obs:
-    return {name: _rows(part, rows) for name, part in obs.items()} if isinstance(obs, Mapping) else obs[rows]

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from replaylab.envs import TransitionTable
 from replaylab.errors import ConfigError
+from replaylab.learners.api.answers import q_values_of
 from replaylab.learners.api.protocols import Learner, ValueAgents
 from replaylab.learners.tabular.dynamic_programming import optimal_values
 
@@ -55,7 +56,8 @@ class OptimumDistance:
 
     def __call__(self, agents: ValueAgents, seeds: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the distance of each replica, float64 (R,)."""
-        q = agents.q_values(np.broadcast_to(self._obs, (len(seeds), len(self._obs))))
+        shape = (len(seeds), len(self._obs))
+        q = q_values_of(agents, np.broadcast_to(self._obs, shape), shape)
         distance: npt.NDArray[np.float64] = np.sqrt(((q - self._optimal) ** 2).mean((1, 2)))
         return distance
 
@@ -63,10 +65,10 @@ class OptimumDistance:
 def acting_states(table: TransitionTable) -> npt.NDArray[np.bool_]:
     """Return which states an episode can act in: first ones, and those that follow them; bool (S,)."""
     goes_on = (table.probability > 0.0) & ~table.terminated
-    found = table.start > 0.0
+    reachable = table.start > 0.0
     while True:
-        further = found.copy()
-        further[table.next_state[found][goes_on[found]]] = True
-        if (further == found).all():
+        further = reachable.copy()
+        further[table.next_state[reachable][goes_on[reachable]]] = True
+        if (further == reachable).all():
             return further
-        found = further
+        reachable = further

@@ -6,11 +6,12 @@ is refused when it is recorded. Your own learner or hook lists further ones in i
 This module imports nothing of the learners, so that a report needs no training code.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from replaylab.arguments import Unfit, check, one_of, text
+from replaylab.arguments import InvalidArgument, check, did_you_mean, one_of, text
 from replaylab.errors import ConfigError
 
 When = Literal["episode", "evaluation", "update", "measures", "end", "listeners"]
@@ -18,13 +19,18 @@ When = Literal["episode", "evaluation", "update", "measures", "end", "listeners"
 the measures of batches (`measure_every`), once at the end of training; or never, but passed to hooks
 (`Hook.on_metrics`) together with those of an update."""
 
+TRACE_Q, TRACE_RETURN = "trace_q/", "trace_return/"
+"""What the names of a traced episode's rows begin with, before the number of the episode's step."""
+
 
 def _name(value: Any) -> str:
     """A metric's name; of a family the last part stands in braces."""
     head, brace, tail = value.partition("{") if isinstance(value, str) else ("", "", "")
     family = not brace or (tail.endswith("}") and head[-1:] not in "0123456789")
     if not head or "}" in head or not family or tail.count("}") != len(brace):
-        raise Unfit("a name such as train/entropy, or of a family such as visits/{state}, with a number for the braces")
+        raise InvalidArgument(
+            "a name such as train/entropy, or of a family such as visits/{state}, with a number for the braces"
+        )
     return str(value)
 
 
@@ -33,7 +39,7 @@ class Metric:
     """One metric, or a family of them whose last part is a number.
 
     Attributes:
-        name: What its rows are called; ``visits/{state}`` stands for visits/00000, visits/00001 and so on.
+        name: What its rows are called; ``visits/{state}`` stands for visits/0, visits/1 and so on.
         title: What a figure or table calls it.
         unit: Of its values.
         meaning: What it is, in plain words.
@@ -46,7 +52,7 @@ class Metric:
         tensorboard: Stable-Baselines3's name for it, where that is another one.
 
     Raises:
-        ConfigError: The name is none, or another attribute is no text.
+        ConfigError: The name is none, or another attribute is not a text.
     """
 
     name: str
@@ -152,10 +158,52 @@ _TRAINING = (
     Metric(
         "visits/{state}",
         "Visits",
-        "steps",
-        "how often the replica acted in the state, over all of training",
+        "visits",
+        "how often the replica was in the state, over all of training: as an episode began, or after a step",
         "end",
         needs="visits",
+    ),
+    Metric(
+        "trace_q/{step}",
+        "Q value at a step of a traced episode",
+        "return",
+        "Q(s, a) of the action taken, by the agents that took it",
+        "episode",
+        needs="trace_every",
+    ),
+    Metric(
+        "trace_return/{step}",
+        "Discounted return from a step of a traced episode",
+        "return",
+        "what followed the step in its episode: r_t + γ r_{t+1} + …, 0 after the last step",
+        "episode",
+        needs="trace_every",
+    ),
+    Metric(
+        "trace/q_minus_return",
+        "Q value minus the discounted return that followed",
+        "return",
+        "mean over the steps of a traced episode",
+        "episode",
+        axis="mean of Q − return",
+        needs="trace_every",
+    ),
+    *(
+        Metric(
+            f"trace/{name}",
+            title,
+            unit,
+            "mean over the updates during a traced episode",
+            "episode",
+            needs="trace_every",
+        )
+        for name, title, unit in (
+            ("td_error_mean", "TD error in a traced episode", "return"),
+            ("td_error_median", "Median TD error in a traced episode", "return"),
+            ("td_error_max", "Largest TD error in a traced episode", "return"),
+            ("td_error_std", "Spread of TD errors in a traced episode", "return"),
+            ("correlated_pairs", "Correlated pairs in a traced episode", "pairs"),
+        )
     ),
 )
 
@@ -257,8 +305,8 @@ _MEASURES = (
         source="Székely & Rizzo 2013",
     ),
     Metric(
-        "replay/law_evenness",
-        "Evenness of the law",
+        "replay/sampling_evenness",
+        "Evenness of the sampling distribution",
         "share",
         "entropy of the drawing probabilities, 1 where all are equal",
         definition="entropy of P / ln N, the entropy as the mean of −ln P over the rows drawn",
@@ -280,6 +328,28 @@ _MEASURES = (
         "steps stored since a drawn row was",
         definition="steps stored since the drawn row was",
         uniform="(N − 1)/2",
+    ),
+    Metric(
+        "replay/end_share",
+        "Episode ends",
+        "share",
+        "share of rows that are the last step of an episode, terminated or truncated",
+        definition="rows that are the last step of an episode, terminated or truncated",
+        uniform="finished episodes / N",
+    ),
+    Metric(
+        "replay/steps_to_end_mean",
+        "Steps to the end",
+        "steps",
+        "steps between a drawn row and the end of its episode, of episodes that had ended",
+        definition="steps between the drawn row and the last of its episode, of the rows whose episode had ended",
+    ),
+    Metric(
+        "replay/moved_share",
+        "Rows from a neighbouring bin",
+        "share",
+        "share of all rows so far whose bin was empty; only of ByStepsToEnd, and 0 of tapes",
+        definition="share of all rows so far whose bin held no step, so that ByStepsToEnd took the nearest; 0 of tapes",
     ),
     Metric(
         "replay/never_replayed_share",
@@ -327,14 +397,14 @@ _MEASURES = (
         "replay/legacy_correlated_pairs",
         "Correlated pairs, as counted earlier",
         "pairs",
-        "pairs of rows whose Pearson correlation over the observation's own numbers exceeds .5 in size",
+        "pairs of rows whose Pearson correlation over the observation's own numbers exceeds .8 in size",
         source="earlier notebooks",
     ),
 )
 
 METRICS: tuple[Metric, ...] = (
     *_TRAINING,
-    *(replace(one, when="measures", needs="measure_every") for one in _MEASURES),
+    *(replace(measure, when="measures", needs="measure_every") for measure in _MEASURES),
     *_LISTENERS,
 )
 """Every metric that the library itself writes, in the order in which the documentation lists them."""
@@ -344,7 +414,7 @@ class MetricsRegistry:
     """Metrics by name.
 
     Args:
-        further: Those of your own learner or hook, in addition to the library's.
+        further: Those of a custom learner or hook, in addition to the library's.
 
     Raises:
         ConfigError: Two metrics of different meaning have one name.
@@ -352,8 +422,8 @@ class MetricsRegistry:
     Example:
         >>> REGISTRY["eval/mean_reward"].title
         'Greedy return'
-        >>> REGISTRY["visits/00017"].unit
-        'steps'
+        >>> REGISTRY["visits/17"].unit
+        'visits'
         >>> "train/entropy" in REGISTRY
         False
     """
@@ -361,11 +431,11 @@ class MetricsRegistry:
     def __init__(self, further: Iterable[Metric] = ()) -> None:
         self._single: dict[str, Metric] = {}
         self._families: dict[str, Metric] = {}
-        for one in (*METRICS, *further):
-            place, key = (self._single, one.name) if one.prefix is None else (self._families, one.prefix)
-            _refuse_two(place.setdefault(key, one), one)
-        for name, one in self._single.items():
-            _refuse_two(self._family(name) or one, one)
+        for metric in (*METRICS, *further):
+            place, key = (self._single, metric.name) if metric.prefix is None else (self._families, metric.prefix)
+            _refuse_two(place.setdefault(key, metric), metric)
+        for name, metric in self._single.items():
+            _refuse_two(self._family(name) or metric, metric)
 
     def __contains__(self, name: str) -> bool:
         return name in self._single or self._family(name) is not None
@@ -376,20 +446,22 @@ class MetricsRegistry:
         Raises:
             KeyError: There is none of this name.
         """
-        found = self._single.get(name) or self._family(name)
-        if found is None:
+        metric = self._single.get(name) or self._family(name)
+        if metric is None:
             raise KeyError(name)
-        return found
+        return metric
 
     def _family(self, name: str) -> Metric | None:
         head = name.rstrip("0123456789")
-        return self._families.get(head) if head != name else None
+        number = name[len(head) :]
+        return self._families.get(head) if number and number == str(int(number)) else None
 
 
-def _refuse_two(known: Metric, one: Metric) -> None:
-    if known != one:
+def _refuse_two(registered: Metric, metric: Metric) -> None:
+    if registered != metric:
         raise ConfigError(
-            f"`{one.name}` is a name of two metrics, of {known.meaning!r} and of {one.meaning!r}; give yours another"
+            f"`{metric.name}` is a name of two metrics, of {registered.meaning!r} and of {metric.meaning!r}; give "
+            "yours another"
         )
 
 
@@ -397,6 +469,31 @@ REGISTRY = MetricsRegistry()
 """The library's own metrics."""
 
 
+def did_you_mean_metric(wrong: str, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown metric: the nearest name, or the same number without zeros."""
+    plain = re.sub(r"/0+(?=[0-9])", "/", wrong)
+    if plain != wrong and plain in REGISTRY:
+        return f"; did you mean `{plain}`?"
+    return did_you_mean(wrong, names)
+
+
+def check_name(metric: str, recorded: Iterable[str]) -> None:
+    """Check the name of a metric of which a run recorded nothing, though it recorded others.
+
+    Raises:
+        ConfigError: It is not one of the library's metrics, or a member of a family; the message suggests the nearest.
+    """
+    if metric in REGISTRY and REGISTRY[metric].prefix is None:
+        return
+    names = set(recorded)
+    listed = sorted({REGISTRY[name].name if name in REGISTRY else name for name in names})
+    single = (known_metric.name for known_metric in METRICS if known_metric.prefix is None)
+    raise ConfigError(
+        f"`metric` must be a recorded metric, but got {metric!r}{did_you_mean_metric(metric, {*names, *single})} "
+        f"Recorded: {', '.join(listed) or 'no rows'}"
+    )
+
+
 def taken(when: When) -> tuple[Metric, ...]:
     """Return the library's metrics that are recorded at such moments."""
-    return tuple(one for one in METRICS if one.when == when)
+    return tuple(metric for metric in METRICS if metric.when == when)

@@ -21,13 +21,14 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 
 from replaylab.errors import ConfigError
-from replaylab.learners.api.protocols import State, Step, Update, each
+from replaylab.learners.api.protocols import State, Step, Update
 from replaylab.learners.metrics.registry import MetricsRegistry
 from replaylab.learners.sb3.handed import HandedBuffer, SpacesAlone, hand_buffer
-from replaylab.learners.sb3.settings import SB3
+from replaylab.learners.sb3.settings import SB3Settings
 from replaylab.learners.sb3.training import logged, model_of
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.replay import Batch, NStep
+from replaylab.trees import leaves, take
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class SteppedSB3:
         configuration: What is trained.
     """
 
-    settings: SB3
+    settings: SB3Settings
     configuration: TrainingConfig
 
     online: ClassVar[bool] = False
@@ -67,17 +68,17 @@ class SteppedSB3:
         Raises:
             ConfigError: It counts episodes.
         """
-        given = self.settings.arguments["train_freq"]
-        count, unit = given if isinstance(given, list) else (given, "step")
+        frequency = self.settings.arguments["train_freq"]
+        count, unit = frequency if isinstance(frequency, list) else (frequency, "step")
         if unit != "step":
-            raise ConfigError(f"`train_freq` must count steps where actors step environments, but got {given}")
+            raise ConfigError(f"`train_freq` must count steps where actors step environments, but got {frequency}")
         return int(count)
 
     @property
     def gradient_steps(self) -> int:
         """Updates in a turn; −1 of the algorithm's own: one for each step."""
-        given = int(self.settings.arguments["gradient_steps"])
-        return self.train_period if given < 0 else given
+        steps = int(self.settings.arguments["gradient_steps"])
+        return self.train_period if steps < 0 else steps
 
     @property
     def on_cpu(self) -> SteppedSB3:
@@ -92,15 +93,15 @@ class SteppedSB3:
             ConfigError: It cannot be trained so, or does not fit the spaces.
         """
         transforms = self.configuration.transforms
-        if other := [one for one in transforms if not isinstance(one, NStep)]:
+        if unsupported := [transform for transform in transforms if not isinstance(transform, NStep)]:
             raise ConfigError(
                 "`transforms` must be NStep alone with the algorithms of Stable-Baselines3 and actors, but got "
-                f"{type(other[0]).__name__}"
+                f"{type(unsupported[0]).__name__}"
             )
         drawing: dict[str, Any] = {"sampler": self.configuration.sampler}
-        for one in transforms:
-            if isinstance(one, NStep):
-                drawing["n_steps"] = one.steps
+        for transform in transforms:
+            if isinstance(transform, NStep):
+                drawing["n_steps"] = transform.steps
         small = replace(self.settings, arguments=self.settings.arguments | {"buffer_size": 1})
         env = SpacesAlone(observation_space, action_space)
         model = model_of(small, self.configuration, seeds[0], env, HandedBuffer, drawing, weighted=True)
@@ -111,7 +112,7 @@ class SteppedSB3:
                 f"actor, such as SAC or TD3, but got {name}; for deep Q-learning take DQN()"
             )
         if model.use_sde:
-            raise ConfigError(f"`use_sde` of {name} must be False with actors, which do not draw its noise anew")
+            raise ConfigError(f"`use_sde` of {name} must be False with actors, which do not draw its noise again")
         self._check()
         if model.env is not None and model.env.observation_space != observation_space:
             raise ConfigError(f"{name} would transpose the observations {observation_space}; put channels first")
@@ -131,7 +132,7 @@ class SteppedSB3:
         noise = arguments.get("action_noise") or {}
         if noise.get("type") == "ornstein_uhlenbeck":
             raise ConfigError(
-                f"`action_noise` of {name} must not be ornstein_uhlenbeck with actors, which do not begin it anew with "
+                f"`action_noise` of {name} must not be ornstein_uhlenbeck with actors, which do not restart it with "
                 'each episode; take {"type": "normal"}'
             )
 
@@ -144,7 +145,7 @@ class SB3Agents:
         settings: What it was made by.
     """
 
-    def __init__(self, model: OffPolicyAlgorithm, settings: SB3) -> None:
+    def __init__(self, model: OffPolicyAlgorithm, settings: SB3Settings) -> None:
         model.set_logger(Logger(folder=None, output_formats=[]))
         self._model, self._registry = model, MetricsRegistry(settings.metrics)
         self._hand = hand_buffer(model).hand
@@ -160,10 +161,10 @@ class SB3Agents:
 
         Exploring, N may be any, and actions are random before the first update.
         """
-        model, rows = self._model, each(lambda part: part[0], obs)
+        model, rows = self._model, take(obs, 0)
         if not explore:
             return np.asarray(model.predict(rows, deterministic=True)[0])[None]
-        count = len(next(iter(rows.values())) if isinstance(rows, Mapping) else rows)
+        count = len(next(leaves(rows)))
         if self._noise is not None and getattr(model.action_noise, "n_envs", 1) != count:
             model.action_noise = VectorizedActionNoise(self._noise, count)
         model._last_obs = rows
@@ -184,31 +185,30 @@ class SB3Agents:
 
     def update(self, batch: Batch) -> Update:
         """Have the algorithm do one update from a batch (1, B, ...)."""
-        rows = {name: each(lambda part: part[0], column) for name, column in batch.items()}
+        rows = take(batch, 0)
         action = rows["action"]
         if isinstance(self._model.action_space, spaces.Box):
             action = self._model.policy.scale_action(action)
-        rows["action"] = action.reshape(len(action), -1)
-        self._hand.batch, self._hand.errors = Batch(rows), None
+        self._hand.batch, self._hand.errors = Batch(rows | {"action": action.reshape(len(action), -1)}), None
         self._model.train(gradient_steps=1, batch_size=len(action))
         errors = np.full(len(action), np.nan) if self._hand.errors is None else self._hand.errors
         return _SB3Update(errors[None], self)
 
     def numbers(self) -> dict[str, float]:
-        """Return what the algorithm has logged since this was last called, but for its buffer's figures."""
-        found = logged(self._model, self._registry)
-        return {name: value for name, value in found.items() if name.startswith("train/") and name not in _OURS}
+        """Return what the algorithm has logged since this was last called, except for its buffer's figures."""
+        values = logged(self._model, self._registry)
+        return {name: value for name, value in values.items() if name.startswith("train/") and name not in _OURS}
 
     def weights(self) -> State:
         """Return the actor's parameters, copied, and the count of updates."""
         actor = self._model.policy.actor.state_dict()  # type: ignore[union-attr]  # it has one
-        own = {f"actor.{name}": tensor.numpy(force=True)[None].copy() for name, tensor in actor.items()}
-        return own | {"updates": np.array(self.updates)}
+        parameters = {f"actor.{name}": tensor.numpy(force=True)[None].copy() for name, tensor in actor.items()}
+        return parameters | {"updates": np.array(self.updates)}
 
     def take_weights(self, weights: State) -> None:
-        """Go by the actor of another."""
-        own = {name.removeprefix("actor."): torch.tensor(a[0]) for name, a in weights.items() if name != "updates"}
-        self._model.policy.actor.load_state_dict(own)  # type: ignore[union-attr]
+        """Use the actor parameters and the count of updates that `weights` of other agents returned."""
+        tensors = {name.removeprefix("actor."): torch.tensor(a[0]) for name, a in weights.items() if name != "updates"}
+        self._model.policy.actor.load_state_dict(tensors)  # type: ignore[union-attr]
         self._model._n_updates = int(weights["updates"])
 
     def state(self) -> State:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from replaylab.arguments import FRACTION, NOT_NEGATIVE, checked, one_of, shown
-from replaylab.errors import ConfigError, MissingExtraError
+from replaylab.errors import ConfigError
+from replaylab.extras import needs
 
 NAMED = {
     **dict.fromkeys(("DQN", "DDPG", "TD3", "SAC"), "stable_baselines3"),
@@ -70,24 +71,20 @@ def find(name: str) -> type[Any]:
     """
     library()
     if name in NAMED:
-        try:
-            found = getattr(importlib.import_module(NAMED[name]), name)
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(
-                f'{name} needs sb3-contrib, which is not installed. Run: pip install "replaylab[sb3]"'
-            ) from error
+        with needs(name, "sb3"):
+            imported = getattr(importlib.import_module(NAMED[name]), name)
     elif REFERENCE.fullmatch(name):
-        found = referred("algorithm", name)
+        imported = referred("algorithm", name)
     else:
-        raise ConfigError(f'`algorithm` must be {", ".join(NAMED)} or "module:Class" of your own, but got {name!r}')
+        raise ConfigError(f'`algorithm` must be {", ".join(NAMED)} or a custom "module:Class", but got {name!r}')
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-    if not (isinstance(found, type) and issubclass(found, OffPolicyAlgorithm)):
+    if not (isinstance(imported, type) and issubclass(imported, OffPolicyAlgorithm)):
         raise ConfigError(
             f"`algorithm` must be an off-policy algorithm of Stable-Baselines3, which has a replay buffer, but got "
             f"{name!r}; derive yours from one of {', '.join(NAMED)}"
         )
-    kind: type[Any] = found
+    kind: type[Any] = imported
     return kind
 
 
@@ -101,11 +98,11 @@ def referred(where: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except AttributeError:
-        told = f"{module} has no {attribute!r}"
+        reason = f"{module} has no {attribute!r}"
     except (Exception, SystemExit) as error:  # of the user's own module
         why = f"{type(error).__name__}: {error}"
-        told = f"{module} cannot be imported from {Path.cwd()} or the installed packages: {why}"
-    raise ConfigError(f'`{where}` must name what is there, as "module:Name", but got {name!r}: {told}')
+        reason = f"{module} cannot be imported from {Path.cwd()} or the installed packages: {why}"
+    raise ConfigError(f'`{where}` must name what is there, as "module:Name", but got {name!r}: {reason}')
 
 
 def check_policy(algorithm: type[Any], policy: str) -> None:
@@ -115,38 +112,38 @@ def check_policy(algorithm: type[Any], policy: str) -> None:
         raise ConfigError(f"`policy` of {algorithm.__name__} must be one of {', '.join(names)}, but got {policy!r}")
 
 
-def completed(algorithm: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def completed(algorithm: type[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments as plain data, with the algorithm's own defaults for those not given.
 
     Raises:
         ConfigError: It has no such argument, or a value is none that a run can have.
     """
-    name, known = algorithm.__name__, _parameters(algorithm)
-    for key, value in given.items():
+    name, parameters = algorithm.__name__, _parameters(algorithm)
+    for key, value in arguments.items():
         if key in DECIDED:
             raise ConfigError(f"`arguments` of {name} must not hold `{key}`, {DECIDED[key]}; leave it out")
-        if key not in known:
-            names = ", ".join(sorted(known))
+        if key not in parameters:
+            names = ", ".join(sorted(parameters))
             raise ConfigError(f"`arguments` of {name} must be among {names}, but got {key!r}")
         _check_plain(f"arguments.{key}", value)
-    _check_tables(given)
-    defaults = {key: value for key, value in known.items() if value is not inspect.Parameter.empty}
+    _check_tables(arguments)
+    defaults = {key: value for key, value in parameters.items() if value is not inspect.Parameter.empty}
     complete: dict[str, Any] = _plain({k: v for k, v in defaults.items() if _is_plain(v)} | {"device": "cpu"})
-    lacking = [key for key, value in known.items() if value is inspect.Parameter.empty and key not in given]
+    lacking = [key for key, value in parameters.items() if value is inspect.Parameter.empty and key not in arguments]
     if lacking:
         raise ConfigError(f"`arguments` of {name} must hold `{lacking[0]}`, which has no default; add it")
-    chosen: dict[str, Any] = _plain(dict(given))
-    return {key: value for key, value in complete.items() if key in known} | chosen
+    chosen: dict[str, Any] = _plain(dict(arguments))
+    return {key: value for key, value in complete.items() if key in parameters} | chosen
 
 
 def code_of(algorithm: str, arguments: Mapping[str, Any]) -> str:
     """Return the first digits of a SHA-256 over the user's own modules that are named; "" where none is."""
     named = {text.partition(":")[0] for text in (algorithm, *_texts(arguments)) if REFERENCE.fullmatch(text)}
-    own = sorted(module for module in named if module.split(".")[0] not in _THEIRS)
-    if not own:
+    own_modules = sorted(module for module in named if module.split(".")[0] not in _THEIRS)
+    if not own_modules:
         return ""
     digest = hashlib.sha256()
-    for module in own:
+    for module in own_modules:
         file = getattr(sys.modules.get(module), "__file__", None)
         digest.update(Path(file).read_bytes() if file else b"")
     return digest.hexdigest()[:16]
@@ -154,27 +151,31 @@ def code_of(algorithm: str, arguments: Mapping[str, Any]) -> str:
 
 def _parameters(algorithm: type[Any]) -> dict[str, Any]:
     """Return the arguments of a constructor with their defaults, those passed on to its bases included."""
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for kind in algorithm.__mro__:
         if "__init__" not in vars(kind):
             continue
         parameters = list(inspect.signature(vars(kind)["__init__"]).parameters.values())[1:]
-        named = {one.name: one.default for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)}
-        found = named | found
-        if all(one.kind is not one.VAR_KEYWORD for one in parameters):
+        named = {
+            parameter.name: parameter.default
+            for parameter in parameters
+            if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        }
+        defaults = named | defaults
+        if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters):
             break
-    return {name: default for name, default in found.items() if name not in DECIDED}
+    return {name: default for name, default in defaults.items() if name not in DECIDED}
 
 
-def _check_plain(where: str, value: Any) -> None:
+def _check_plain(name: str, value: Any) -> None:
     if not _is_plain(value):
         raise ConfigError(
-            f'`{where}` must be plain data (numbers, texts, lists, tables), where "module:Name" stands for what is '
+            f'`{name}` must be plain data (numbers, texts, lists, tables), where "module:Name" stands for what is '
             f"called so in a module, but got {shown(value)}"
         )
-    for one in _texts(value):
-        if REFERENCE.fullmatch(one):
-            referred(where, one)
+    for text in _texts(value):
+        if REFERENCE.fullmatch(text):
+            referred(name, text)
 
 
 def _is_plain(value: Any) -> bool:
@@ -201,26 +202,26 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _check_tables(given: Mapping[str, Any]) -> None:
+def _check_tables(arguments: Mapping[str, Any]) -> None:
     """Look at what is made of tables, before a run is begun."""
-    buffer = given.get("replay_buffer_kwargs") or {}
+    buffer = arguments.get("replay_buffer_kwargs") or {}
     if not isinstance(buffer, Mapping) or set(buffer) - set(OF_BUFFERS):
         raise ConfigError(
             f"`arguments.replay_buffer_kwargs` must hold {', '.join(OF_BUFFERS)} only, but got {shown(buffer)}; "
             "strategies say what is drawn, and what it becomes"
         )
-    noise = given.get("action_noise")
+    noise = arguments.get("action_noise")
     if noise is not None:
-        made = noise if isinstance(noise, Mapping) else {}
-        checked("arguments.action_noise.type", made.get("type"), one_of(*NOISES))
-        checked("arguments.action_noise.sigma", made.get("sigma"), NOT_NEGATIVE)
-        further = set() if made["type"] == "normal" else {"theta", "dt"}
-        _check_keys("action_noise", made, {"type", "sigma"} | further)
-        for key in sorted(further & set(made)):
-            checked(f"arguments.action_noise.{key}", made[key], NOT_NEGATIVE)
-    if "gamma" in given:
-        checked("arguments.gamma", given["gamma"], FRACTION)
-    rate = given.get("learning_rate")
+        settings = noise if isinstance(noise, Mapping) else {}
+        checked("arguments.action_noise.type", settings.get("type"), one_of(*NOISES))
+        checked("arguments.action_noise.sigma", settings.get("sigma"), NOT_NEGATIVE)
+        further = set() if settings["type"] == "normal" else {"theta", "dt"}
+        _check_keys("action_noise", settings, {"type", "sigma"} | further)
+        for key in sorted(further & set(settings)):
+            checked(f"arguments.action_noise.{key}", settings[key], NOT_NEGATIVE)
+    if "gamma" in arguments:
+        checked("arguments.gamma", arguments["gamma"], FRACTION)
+    rate = arguments.get("learning_rate")
     if isinstance(rate, Mapping):
         schedule_of(rate)
 

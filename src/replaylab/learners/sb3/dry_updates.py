@@ -11,10 +11,11 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 
-from replaylab.learners.api.protocols import Probe, each
+from replaylab.learners.api.protocols import Probe
 from replaylab.learners.api.random_streams import Stream, global_streams_kept, numbers
 from replaylab.learners.sb3.handed import hand_buffer
 from replaylab.replay import Batch
+from replaylab.trees import take
 
 _KNOWN = {"stable_baselines3", "sb3_contrib", "replaylab", "abc", "builtins"}
 """Packages whose classes have no further state that an update goes by."""
@@ -43,22 +44,21 @@ class DryUpdates:
     @staticmethod
     def known_of(model: OffPolicyAlgorithm) -> bool:
         """Return whether all that a model's update goes by is known: its class is the library's own."""
-        return all(one.__module__.partition(".")[0] in _KNOWN for one in type(model).__mro__)
+        return all(base.__module__.partition(".")[0] in _KNOWN for base in type(model).__mro__)
 
     def probe(self, model: OffPolicyAlgorithm, batch: Batch) -> Probe:
         """Return what an update of a model from a batch (1, B, ...) would see and do to its critics.
 
-        What an update draws, such as next actions, is drawn anew for each. |δ| of a row is the mean over critics, as it
-        is fed back; its sign is that of their mean.
+        What an update draws, such as next actions, is drawn again for each. |δ| of a row is the mean over critics, as
+        it is fed back; its sign is that of their mean.
         """
-        rows = Batch({name: each(lambda part: part[0], column) for name, column in batch.items()})
-        self._buffer.hand.batch = rows
+        self._buffer.hand.batch = Batch(take(batch, 0))
         self._probes += 1
         with global_streams_kept():
             torch.manual_seed(numbers(model.seed or 0, Stream.MEASURES, 1, 0, self._probes)[0])
             self._follow(model)
             try:
-                self._again.train(gradient_steps=1, batch_size=len(rows.id))
+                self._again.train(gradient_steps=1, batch_size=batch.id.shape[1])
             except _StopHereError as stopped:
                 return Probe(stopped.td_error[None], stopped.gradient[None])
         raise AssertionError(f"{type(model).__name__} trained without a step of its critics")  # none does
@@ -75,8 +75,8 @@ class DryUpdates:
     def _stop(self, *_: Any) -> None:
         """Stop the update, where the critics' optimiser is about to make its step."""
         draw = self._buffer.awaited
-        parameters = [one for group in self._optimizer.param_groups for one in group["params"]]
-        parts = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
+        parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
+        parts = [torch.zeros_like(parameter) if parameter.grad is None else parameter.grad for parameter in parameters]
         gradient = torch.cat([part.reshape(-1) for part in parts]).numpy(force=True)
         errors = None if draw is None else draw.signed_errors()
         assert errors is not None, "the library's losses are differences"

@@ -1,20 +1,15 @@
-"""The settings of an algorithm of Stable-Baselines3, as a learner."""
+"""The settings of an algorithm of Stable-Baselines3, as data; `SB3` trains by them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from replaylab.arguments import check, mapping, text
-from replaylab.errors import ConfigError
-from replaylab.learners.api.whole_algorithm import SeedRun
 from replaylab.learners.metrics.registry import METRICS, Metric
 from replaylab.learners.sb3 import algorithms
 
-if TYPE_CHECKING:
-    from replaylab.learners.api.whole_algorithm import WholeAlgorithm
-
-_KNOWN = {one.name for one in METRICS}
+_KNOWN = {metric.name for metric in METRICS}
 
 LOGGED = (
     Metric("train/actor_loss", "Loss of the actor", "return", "the actor's loss"),
@@ -29,43 +24,19 @@ LOGGED = (
 
 
 @dataclass(frozen=True)
-class SB3:
-    """An off-policy algorithm of Stable-Baselines3 or sb3-contrib, or your own subclass of one.
-
-    Its own `learn` runs, for each seed by itself, with ``seed=``; the sampler and the transforms of the configuration
-    become those of its `ReplayLabBuffer`. With a sampler that wants TD errors it is trained `WithPriorities`. The
-    rows of a run with `Uniform` are those of the algorithm on a plain `ReplayLabBuffer`, bit for bit.
-
-    Attributes:
-        algorithm: DQN, QRDQN, DDPG, TD3, SAC, TQC or CrossQ; or ``module:Class`` of your own.
-        policy: One of the algorithm's policies, by its name.
-        arguments: Further arguments of the algorithm, as plain data; those not given are filled in with its defaults,
-            but `device` with "cpu". ``"module:Name"`` stands for what is called so in a module; `action_noise` is
-            ``{"type": "normal", "sigma": 0.1}`` or of type "ornstein_uhlenbeck", `learning_rate` a number or a schedule
-            such as ``{"type": "linear", "start": 1e-3, "end": 0.0}``, and `replay_buffer_kwargs` may hold
-            ``compressed``, ``compute_terminated`` and ``handle_timeout_termination``.
-        code: Digits that tell versions of your own modules apart, those that the texts name; filled in.
-
-    Raises:
-        ConfigError: There is no such algorithm, policy or argument.
-        MissingExtraError: Stable-Baselines3 is not installed.
-
-    Example:
-        >>> learner = SB3("DQN", arguments={"learning_starts": 50, "policy_kwargs": {"net_arch": [32]}})
-        >>> learner.arguments["exploration_fraction"]
-        0.1
-    """
+class SB3Settings:
+    """The settings of `SB3`, where they are documented."""
 
     algorithm: str
     policy: str = "MlpPolicy"
     arguments: dict[str, Any] = field(default_factory=dict)
-    code: str = field(default="", metadata={"said_if_changed": True})
+    code: str = ""
 
     def __post_init__(self) -> None:
         check(self, algorithm=text, policy=text, arguments=mapping, code=text)
-        found = algorithms.find(self.algorithm)
-        algorithms.check_policy(found, self.policy)
-        complete = algorithms.completed(found, self.arguments)
+        algorithm = algorithms.find(self.algorithm)
+        algorithms.check_policy(algorithm, self.policy)
+        complete = algorithms.completed(algorithm, self.arguments)
         object.__setattr__(self, "arguments", complete)
         object.__setattr__(self, "code", self.code or algorithms.code_of(self.algorithm, complete))
 
@@ -75,31 +46,13 @@ class SB3:
         return self.arguments.get("gamma")
 
     @property
+    def learning_starts(self) -> int:
+        """Environment steps before the first update; 0: the algorithm has no such argument."""
+        return int(self.arguments.get("learning_starts") or 0)
+
+    @property
     def metrics(self) -> tuple[Metric, ...]:
-        """What is logged: by the library's algorithms, and what a class of your own lists in `metrics`."""
-        own = getattr(algorithms.find(self.algorithm), "metrics", ())
-        known = {one.name for one in own} | _KNOWN
-        return (*own, *(one for one in LOGGED if one.name not in known))
-
-    def train(self, run: SeedRun) -> None:
-        """Train one seed by the algorithm's `learn`.
-
-        Raises:
-            ConfigError: The configuration asks for something that the algorithm cannot do.
-        """
-        from replaylab.learners.sb3.training import train
-
-        if self.code != algorithms.code_of(self.algorithm, self.arguments):
-            raise ConfigError(
-                f"the modules that {self.algorithm} and its arguments name have changed since the settings were read; "
-                "read them again"
-            )
-        train(self, run)
-
-    def early(self) -> tuple[WholeAlgorithm, int]:
-        """Return the same with a small buffer, learning from the first batch on, and when that has been drawn."""
-        given = self.arguments
-        starts = min(given.get("learning_starts", 0), max(100, 2 * given.get("batch_size", 1)))
-        wanted = {"learning_starts": starts, "train_freq": 1, "gradient_steps": 1}
-        wanted["buffer_size"] = min(given.get("buffer_size", 1_000), max(1_000, starts))
-        return replace(self, arguments=given | {k: v for k, v in wanted.items() if k in given}), starts + 3
+        """What is logged: by the library's algorithms, and what a custom class lists in `metrics`."""
+        custom = getattr(algorithms.find(self.algorithm), "metrics", ())
+        names = {metric.name for metric in custom} | _KNOWN
+        return (*custom, *(metric for metric in LOGGED if metric.name not in names))

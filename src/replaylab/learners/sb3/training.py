@@ -20,17 +20,18 @@ from replaylab.arguments import shown
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.integrations.sb3 import ReplayLabBuffer, WithPriorities
 from replaylab.integrations.sb3.buffer import Samples
-from replaylab.learners.api.protocols import Probe, each
+from replaylab.learners.api.protocols import Probe
 from replaylab.learners.api.random_streams import global_streams_kept
 from replaylab.learners.api.whole_algorithm import SeedRun
 from replaylab.learners.metrics.registry import MetricsRegistry
 from replaylab.learners.sb3 import algorithms
 from replaylab.learners.sb3.dry_updates import DryUpdates
 from replaylab.learners.sb3.handed import HandedBuffer, SpacesAlone
-from replaylab.learners.sb3.settings import SB3
+from replaylab.learners.sb3.settings import SB3Settings
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.env_hindsight import EnvHindsight
 from replaylab.replay import Batch, FrameStack, NStep, ReplayBuffer, Sampler
+from replaylab.trees import take
 
 CALLED_OTHERWISE = {"train/n_updates": "train/updates", "replay/td_error_mean": "train/td_error_mean"}
 """What is logged → the same under our name."""
@@ -39,7 +40,7 @@ SHOWING = ("n_steps", "frame_stack", "padding")
 """What decides how a buffer shows a batch to its algorithm."""
 
 
-def train(learner: SB3, run: SeedRun) -> None:
+def train(learner: SB3Settings, run: SeedRun) -> None:
     """Train one seed.
 
     Raises:
@@ -47,7 +48,7 @@ def train(learner: SB3, run: SeedRun) -> None:
     """
     configuration: TrainingConfig = run.configuration
     _check(learner, configuration)
-    model = _model(learner, run)
+    model = model_of(learner, configuration, run.seed, run.make_env(), _Buffer, _drawing(configuration))
     model.set_logger(Logger(folder=None, output_formats=[]))
     shown_model = _shown(model, learner, configuration)
     shown_model.buffer.heard = run.drawn
@@ -55,7 +56,7 @@ def train(learner: SB3, run: SeedRun) -> None:
     model.learn(configuration.total_steps or 0, log_interval=None)  # type: ignore[arg-type]  # None: never
 
 
-def _check(learner: SB3, configuration: TrainingConfig) -> None:
+def _check(learner: SB3Settings, configuration: TrainingConfig) -> None:
     """Refuse what belongs to the library's own loop."""
     name = learner.algorithm
     if configuration.total_steps is None:
@@ -66,22 +67,17 @@ def _check(learner: SB3, configuration: TrainingConfig) -> None:
     for setting in ("autoreset_mode", "make_replay"):
         if (value := getattr(configuration, setting)) is not None:
             raise ConfigError(f"`{setting}` must be None with {name}, which has its own, but got {shown(value)}")
-    own = learner.arguments.get("n_steps", 1)
-    for one in configuration.transforms:
-        if isinstance(one, NStep) and own not in (1, one.steps):
+    n_steps = learner.arguments.get("n_steps", 1)
+    for transform in configuration.transforms:
+        if isinstance(transform, NStep) and n_steps not in (1, transform.steps):
             raise ConfigError(
-                f"`arguments.n_steps` of {name} must be {one.steps}, as NStep({one.steps}) among the transforms says, "
-                f"but got {shown(own)}; leave one of them out"
+                f"`arguments.n_steps` of {name} must be {transform.steps}, as NStep({transform.steps}) among the "
+                f"transforms says, but got {shown(n_steps)}; leave one of them out"
             )
 
 
-def _model(learner: SB3, run: SeedRun) -> OffPolicyAlgorithm:
-    """Return the algorithm with its environment and its replay, untrained."""
-    return model_of(learner, run.configuration, run.seed, run.make_env(), _Buffer, _drawing(run.configuration))
-
-
 def model_of(
-    learner: SB3,
+    learner: SB3Settings,
     configuration: TrainingConfig,
     seed: int,
     env: gym.Env[Any, Any],
@@ -108,14 +104,14 @@ def model_of(
     weighted = weighted or (isinstance(configuration.sampler, Sampler) and configuration.sampler.wants_feedback)
     if weighted and not issubclass(kind, WithPriorities):
         kind = type(f"Prioritized{kind.__name__}", (WithPriorities, kind), {})
-    arguments = {name: _made(name, value) for name, value in learner.arguments.items()}
+    arguments = {name: _argument(name, value) for name, value in learner.arguments.items()}
     if learner.arguments.get("action_noise") is not None:
         arguments["action_noise"] = _noise(learner.arguments["action_noise"], env.action_space)
     replay: dict[str, Any] = {**(arguments.pop("replay_buffer_kwargs", None) or {}), **drawing}
     try:
-        with warnings.catch_warnings():  # the library's, that a buffer class is not told of n_steps: this one asks
+        with warnings.catch_warnings():  # the library's, that a buffer class is not notified of n_steps: this one asks
             warnings.filterwarnings("ignore", "`n_steps=")
-            made: OffPolicyAlgorithm = kind(
+            model: OffPolicyAlgorithm = kind(
                 learner.policy,
                 env,
                 replay_buffer_class=buffer,
@@ -130,18 +126,18 @@ def model_of(
             f"{learner.algorithm} cannot be made for {configuration.env_id} with these `arguments`: "
             f"{type(error).__name__}: {error}"
         ) from error
-    actions, seen = made.action_space, made.observation_space
+    actions, obs_space = model.action_space, model.observation_space
     if learner.algorithm in algorithms.NAMED and _counts_otherwise(actions):
         raise ConfigError(
             f"actions of {configuration.env_id} must count from 0 for {learner.algorithm}, which takes them for places "
             f"in its network's output, but got {actions}; wrap the environment, or take another learner"
         )
-    if any(map(_counts_otherwise, seen.values() if isinstance(seen, gym.spaces.Dict) else [seen])):
+    if any(map(_counts_otherwise, obs_space.values() if isinstance(obs_space, gym.spaces.Dict) else [obs_space])):
         raise ConfigError(
             f"observations of {configuration.env_id} must count from 0 for {learner.algorithm}, which takes them for "
-            f"places among its network's inputs, but got {seen}; wrap the environment, or take another learner"
+            f"places among its network's inputs, but got {obs_space}; wrap the environment, or take another learner"
         )
-    return made
+    return model
 
 
 def _counts_otherwise(space: gym.Space[Any]) -> bool:
@@ -149,7 +145,7 @@ def _counts_otherwise(space: gym.Space[Any]) -> bool:
     return isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete) and bool(np.any(space.start))
 
 
-def _made(name: str, value: Any) -> Any:
+def _argument(name: str, value: Any) -> Any:
     """Return an argument as the algorithm takes it, from plain data."""
     if name == "train_freq" and isinstance(value, list):
         return tuple(value)
@@ -176,21 +172,21 @@ def _noise(table: Mapping[str, Any], space: Any) -> noises.ActionNoise:
 
 def _drawing(configuration: TrainingConfig) -> dict[str, Any]:
     """Return what the buffer is to draw, and what it becomes."""
-    found: dict[str, Any] = {"sampler": configuration.sampler}
-    for one in configuration.transforms:
-        match one:
+    drawing: dict[str, Any] = {"sampler": configuration.sampler}
+    for transform in configuration.transforms:
+        match transform:
             case NStep():
-                found["n_steps"] = one.steps
+                drawing["n_steps"] = transform.steps
             case FrameStack(stacked_input=True):
-                found |= {"frame_stack": one.length, "padding": one.padding}
+                drawing |= {"frame_stack": transform.length, "padding": transform.padding}
             case EnvHindsight():
-                found |= {"goal_selection_strategy": one.strategy, "n_sampled_goal": one.ratio}
+                drawing |= {"goal_selection_strategy": transform.strategy, "n_sampled_goal": transform.ratio}
             case _:
                 raise ConfigError(
                     "`transforms` must be NStep, FrameStack(stacked_input=True) or EnvHindsight with the algorithms of "
-                    f"Stable-Baselines3, but got {shown(one)}"
+                    f"Stable-Baselines3, but got {shown(transform)}"
                 )
-    return found | {"count_replays": configuration.measure_every is not None}
+    return drawing | {"count_replays": configuration.measure_every is not None}
 
 
 class _Buffer(ReplayLabBuffer):
@@ -211,7 +207,7 @@ class _Buffer(ReplayLabBuffer):
         super()._fed(ids, errors)
 
 
-def _shown(model: OffPolicyAlgorithm, learner: SB3, configuration: TrainingConfig) -> _Model:
+def _shown(model: OffPolicyAlgorithm, learner: SB3Settings, configuration: TrainingConfig) -> _Model:
     """Return a model as a run sees it, with TD errors of any rows if its updates are those of the library."""
     registry = MetricsRegistry(learner.metrics)
     if not DryUpdates.known_of(model):
@@ -256,7 +252,7 @@ class _Model:
 
     def act(self, obs: Any, explore: bool) -> npt.NDArray[Any]:
         """Return actions (1, N, ...) for observations (1, N, ...)."""
-        action, _ = self.model.predict(each(lambda part: part[0], obs), deterministic=not explore)
+        action, _ = self.model.predict(take(obs, 0), deterministic=not explore)
         return np.asarray(action)[None]
 
     def numbers(self) -> Mapping[str, npt.ArrayLike]:

@@ -96,7 +96,7 @@ def policy_values(table: TransitionTable, policy: Values, gamma: float = 1.0, *,
 
     Raises:
         ShapeError: The policy is not (S, A).
-        ConfigError: Its rows are no laws, or with γ = 1 it never ends an episode from some state.
+        ConfigError: Its rows are no sampling distributions, or with γ = 1 it never ends an episode from some state.
     """
     _check_policy(table, policy)
     q = np.zeros(policy.shape)

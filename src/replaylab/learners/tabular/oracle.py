@@ -53,7 +53,8 @@ def gain(agents: TabularAgents, replica: int, exact: Floats, steps: Mapping[str,
 class TrueErrorOracle(TopScores):
     """The B steps whose replay, each alone, would now lower the squared error of the agent's table to Q* most.
 
-    Law: P(i) = 1/B for those B (of equal ones the older), else 0. Source: the "oracle" of Schaul et al. 2016.
+    Sampling probability: P(i) = 1/B for those B (of equal ones the older), else 0. Source: the "oracle" of Schaul et
+    al. 2016.
 
     Args:
         exact: Q*, float64 (S, A).

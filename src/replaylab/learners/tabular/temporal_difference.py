@@ -71,9 +71,9 @@ class Tabular(ABC):
         counts = ("capacity", "learning_starts", "train_period", "gradient_steps")
         check(self, **dict.fromkeys(counts, whole()), batch_size=whole(0), online=flag)
         check(self, alpha=STEP_SIZE, gamma=FRACTION, epsilon=CHANCE, initial_value=FINITE, initial_std=NOT_NEGATIVE)
-        self._check(
-            "online", "True where `batch_size` is 0: else nothing is learned", self.online or self.batch_size > 0
-        )
+        if not self.online and not self.batch_size:
+            rule = "True where `batch_size` is 0: else nothing is learned"
+            raise ConfigError(f"`online` of {type(self).__name__} must be {rule}, but got False")
 
     def agents(self, observation_space: Space[Any], action_space: Space[Any], seeds: Sequence[int]) -> "TabularAgents":
         """Return new agents, replica r made from seeds[r] alone.
@@ -100,10 +100,6 @@ class Tabular(ABC):
         """Whether `TabularAgents.observe` needs what the policy does next."""
         return self.target == "sampled"
 
-    def _check(self, name: str, rule: str, holds: bool) -> None:
-        if not holds:
-            raise ConfigError(f"`{name}` of {type(self).__name__} must be {rule}, but got {getattr(self, name)!r}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class QLearning(Tabular):
@@ -120,7 +116,7 @@ class Sarsa(Tabular):
     """SARSA (Rummery & Niranjan 1994): target(s') = Q(s', a'), a' what the policy does next.
 
     Online a' is what the behaviour really does next. Where it does nothing next, since the episode was truncated, and
-    in all replayed rows a' is drawn from the ε-greedy policy of now, from a stream of its own: the action that was
+    in all replayed rows a' is drawn from the ε-greedy policy of now, from its own stream: the action that was
     taken back then belongs to a policy that is gone.
     """
 
@@ -268,8 +264,8 @@ class TabularAgents(EpsilonGreedyAgents):
 
 def integers(values: npt.NDArray[Any], first: int = 0) -> npt.NDArray[np.int64]:
     """Return states or actions counted from 0, of whatever type their space is: products must not overflow."""
-    whole = np.ascontiguousarray(values, dtype=np.int64)
-    return whole - first if first else whole
+    numbers = np.ascontiguousarray(values, dtype=np.int64)
+    return numbers - first if first else numbers
 
 
 def _reals(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """Measures of what a learner replays, taken during training without changing it.
 
 In the time between two rounds, at up to 16 moments spread evenly over it, the batch that the learner got is kept, and
-another of the same size is drawn uniformly, from a stream of its own. A round then compares the two kinds,
+another of the same size is drawn uniformly, from its own stream. A round then compares the two kinds,
 all by the parameters of that moment. ``docs/laboratory/measures.md`` says what every number is.
 
 Shapes: R replicas, K moments, B rows, D features.
@@ -15,13 +15,13 @@ import numpy.typing as npt
 from gymnasium import Space
 
 from replaylab import measures
-from replaylab.arguments import shown
 from replaylab.errors import ConfigError
+from replaylab.learners.api.answers import probed
 from replaylab.learners.api.hooks import EnvStep, Hook, TrainingRun
 from replaylab.learners.api.observations import Inputs
-from replaylab.learners.api.protocols import Probe, Probed, Update
+from replaylab.learners.api.protocols import Probed, Update
 from replaylab.learners.api.random_streams import Stream, generator
-from replaylab.replay import Batch, InspectableReplay, require
+from replaylab.replay import Batch, InspectableReplay, Tape
 
 MOMENTS = 16
 """At most, for one round."""
@@ -33,7 +33,8 @@ Floats = npt.NDArray[np.float64]
 Numbers = dict[str, npt.ArrayLike]
 Kept = dict[str, Any]
 """Of one moment, each (R, ...): the columns of the batches "drawn" and "uniform", the "td_error" that was fed back for
-the drawn rows (B; NaN: nothing was), their "age" (B), and how many steps were stored ("size")."""
+the drawn rows (B; NaN: nothing was), their "age" (B), their steps to the end of their episode ("to_end", B; −1: it is
+running), and how many steps were stored ("size")."""
 
 
 class BatchMeasures(Hook):
@@ -41,20 +42,19 @@ class BatchMeasures(Hook):
 
     Args:
         every: Environment steps between two rounds.
-        replicas: R.
     """
 
-    def __init__(self, every: int, replicas: int) -> None:
+    def __init__(self, every: int) -> None:
         self.every = every
         self._spacing = -(-every // MOMENTS)
         self._moments = self._rounds = 0
-        self._ends: list[list[int]] = [[] for _ in range(replicas)]  # ids of the last steps of episodes
+        self._ends: list[list[int]] = []  # ids of the last steps of episodes
         self._kept: list[Kept] = []
         self._features: _Features | None = None
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Refuse a replay that shows no single steps."""
-        require(run.replay, InspectableReplay, "`measure_every`")
+        """Begin with no episode's end, unless training continues from a checkpoint."""
+        self._ends = self._ends or [[] for _ in run.seeds]
 
     def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:  # noqa: ARG002
         """Remember the last steps of episodes."""
@@ -87,6 +87,7 @@ class BatchMeasures(Hook):
                 "uniform": dict(replay.as_batch(newest[:, None] - np.stack(ages))),
                 "td_error": update.td_error,
                 "age": newest[:, None] - batch.id,
+                "to_end": np.stack([_to_end(*one) for one in zip(batch.id, self._ends, strict=True)]),
                 "size": sizes,
             }
         )
@@ -101,7 +102,9 @@ class BatchMeasures(Hook):
         kept = [one for one in kept if one["age"].shape == kept[-1]["age"].shape]
         if len(kept) < 2:
             return {}
-        numbers = _of_law(kept) | _of_use(cast("InspectableReplay", run.replay))
+        numbers = _of_distribution(kept) | _of_ends(kept) | _of_use(cast("InspectableReplay", run.replay))
+        if isinstance(run.sampler, Tape):
+            numbers["moved_share"] = run.replay.stats().moved_share
         if isinstance(run.agents, Probed):
             numbers |= _of_probes(kept, run.agents)
         if kept[0]["age"].shape[1] > 1:
@@ -177,18 +180,30 @@ def _joined(arrays: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.stack(list(arrays), axis=1)
 
 
-def _of_law(kept: list[Kept]) -> Numbers:
+def _of_distribution(kept: list[Kept]) -> Numbers:
     """By the rows drawn: the mean of −ln P over draws is the entropy of P."""
-    law = _joined(one["drawn"]["probability"] for one in kept)
+    distribution = _joined(one["drawn"]["probability"] for one in kept)
     weight = _joined(one["drawn"]["weight"] for one in kept)
-    unknown = np.where(np.isnan(law), np.nan, 0.0)  # of samplers without a law
-    surprise = -np.log(law, out=unknown, where=law > 0).mean(2)
+    unknown = np.where(np.isnan(distribution), np.nan, 0.0)  # of samplers without a sampling distribution
+    surprise = -np.log(distribution, out=unknown, where=distribution > 0).mean(2)
     even = np.log(np.maximum(_joined(one["size"] for one in kept), 2))
-    known: Numbers = {} if np.isnan(surprise).all() else {"law_evenness": (surprise / even).mean(1)}
+    known: Numbers = {} if np.isnan(surprise).all() else {"sampling_evenness": (surprise / even).mean(1)}
     return known | {
         "weight_effective_size": measures.effective_sample_size(weight).mean(1),
         "drawn_age_mean": _joined(one["age"] for one in kept).mean((1, 2)),
     }
+
+
+def _to_end(ids: npt.NDArray[np.int64], ends: list[int]) -> npt.NDArray[np.int64]:
+    return measures.steps_to_end(ids, ends) if ends else np.full(ids.shape, -1)
+
+
+def _of_ends(kept: list[Kept]) -> Numbers:
+    to_end = _joined(one["to_end"] for one in kept)
+    finished = (to_end >= 0).sum((1, 2))
+    mean = np.divide(np.maximum(to_end, 0).sum((1, 2)), finished, np.full(len(finished), np.nan), where=finished > 0)
+    known: Numbers = {"steps_to_end_mean": mean} if finished.any() else {}
+    return known | {"end_share": (to_end == 0).mean((1, 2))}
 
 
 def _of_use(replay: InspectableReplay) -> Numbers:
@@ -199,29 +214,13 @@ def _of_use(replay: InspectableReplay) -> Numbers:
     }
 
 
-def _probed(agents: Probed, batch: Batch) -> Probe:
-    """Return a probe of a batch.
-
-    Raises:
-        ConfigError: The agents return something else.
-    """
-    probe, shape = agents.probe(batch), batch.id.shape
-    fits = isinstance(probe, Probe) and np.shape(probe.td_error) == shape and np.shape(probe.gradient)[:1] == shape[:1]
-    if not fits or np.ndim(probe.gradient) != 2:
-        raise ConfigError(
-            f"`probe` of {type(agents).__name__} must return a Probe with `td_error` {shape}, one a row, and "
-            f"`gradient` ({shape[0]}, P), but got {shown(probe)}"
-        )
-    return probe
-
-
 def _of_probes(kept: list[Kept], agents: Probed) -> Numbers:
     """By the parameters of now: TD errors, and how far the batches' mean gradients lie apart."""
     errors: dict[str, list[npt.NDArray[Any]]] = {"drawn": [], "uniform": []}
 
     def gradients(which: str) -> Iterable[npt.NDArray[Any]]:
         for one in kept:
-            probe = _probed(agents, Batch(one[which]))
+            probe = probed(agents, Batch(one[which]))
             errors[which].append(probe.td_error)
             yield probe.gradient
 

@@ -14,8 +14,8 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from replaylab.arguments import (
+    InvalidArgument,
     Rule,
-    Unfit,
     check,
     flag,
     function,
@@ -28,6 +28,7 @@ from replaylab.arguments import (
     whole,
 )
 from replaylab.errors import ConfigError
+from replaylab.files.canonical_json import plain
 from replaylab.learners.api.protocols import EnvSampler, Learner
 from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training.env_hindsight import EnvHindsight
@@ -40,7 +41,33 @@ if TYPE_CHECKING:
 REQUIRED: Any = object()
 """In place of a default: a study file must give it."""
 
+
+@dataclass(frozen=True)
+class Fitting:
+    """A default period that fits the budget.
+
+    Attributes:
+        most: The period of a large budget.
+        times: How often a smaller budget has it, at least.
+        least: The shortest period.
+        steps_only: Whether it is in environment steps, whatever the budget counts; with a budget in episodes it is
+            `most` then.
+    """
+
+    most: int
+    times: int
+    least: int = 1
+    steps_only: bool = False
+
+    def within(self, total: int, unit: str) -> int:
+        """Return the period for a budget of so many steps or episodes."""
+        if self.steps_only and unit == "episodes":
+            return self.most
+        return min(self.most, max(self.least, total // self.times))
+
+
 COUNT = optional(whole())
+MEASURES = Fitting(2_500, 4, least=2, steps_only=True)
 MOST_PLAYED = 2**31 - 1
 """Episodes of an evaluation, or held-out states."""
 
@@ -53,10 +80,10 @@ class InStudy:
         table: Of the file.
         key: In that table.
         kind: int or bool.
-        default: Used where the file does not give it.
+        default: Used where the file does not give it; a `Fitting` depends on the budget.
         least: Of a number.
-        if_changed: Whether it is part of what identifies a result only where it differs from the default: so for each
-            setting that came after results had been stored.
+        later: Whether results exist from before it was added. At its default it is then not part of a run's identity,
+            so that they stay valid.
     """
 
     table: str
@@ -64,7 +91,7 @@ class InStudy:
     kind: type
     default: Any = REQUIRED
     least: int = 0
-    if_changed: bool = False
+    later: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,15 +111,15 @@ class Setting:
 
 
 def _setting(rule: Rule[Any], default: Any = REQUIRED, study: InStudy | None = None, decides: bool = True) -> Any:
-    given = {} if default is REQUIRED else {"default": default}
-    return field(**given, metadata={"setting": Setting(rule, study, decides)})
+    keyword = {} if default is REQUIRED else {"default": default}
+    return field(**keyword, metadata={"setting": Setting(rule, study, decides)})
 
 
 def _learner(value: Any) -> Learner | WholeAlgorithm:
     """Settings of a learner."""
     if isinstance(value, type) or not isinstance(value, Learner | WholeAlgorithm):
         names = [name for name in vars(Learner) if not name.startswith("_") and not hasattr(value, name)]
-        raise Unfit("a learner such as DQN()" + (f", with {', '.join(names)}" if names else ""))
+        raise InvalidArgument("a learner such as DQN()" + (f", with {', '.join(names)}" if names else ""))
     return value
 
 
@@ -116,7 +143,7 @@ def _rounds(value: Any) -> int | None:
     """A period of two steps or more, as a round compares two moments at least; None or 0: never."""
     period = _period(value)
     if period == 1:
-        raise Unfit("2 or more steps, as a round of measures compares two moments at least, or None")
+        raise InvalidArgument("2 or more steps, as a round of measures compares two moments at least, or None")
     return period
 
 
@@ -129,7 +156,7 @@ class TrainingConfig:
 
     Attributes:
         env_id: A Gymnasium environment that the learner can handle.
-        learner: The settings of the learner, or of an algorithm with a training loop of its own, such as `SB3`.
+        learner: The settings of the learner, or of an algorithm with its own training loop, such as `SB3`.
         sampler: What to replay; `EnvOracle` is the oracle by the environment's own exact values.
         total_steps: Environment steps of each replica.
         total_episodes: Instead of `total_steps`: episodes of each replica.
@@ -142,13 +169,16 @@ class TrainingConfig:
         make_replay: Makes the replay that steps are stored in, if it is not to be a `ReplayBuffer`: called with `env`,
             `capacity`, `seeds` (one for each of its R replicas), `sampler`, `transforms` and `count_replays`. None: a
             `ReplayBuffer`.
-        eval_every: Between two greedy evaluations, with one more at the end; None: no evaluation.
+        eval_every: Between two greedy evaluations, with one more at the end; None: no evaluation. Default: 5,000, or a
+            tenth of a smaller budget.
         eval_episodes: Episodes of an evaluation.
         held_out: States whose values each evaluation reports, see `HeldOut`; 0: none.
         value_error: Whether each evaluation reports how far the values are from the optimal ones, see
             `OptimumDistance`; for environments that are a table.
-        log_every: Between two rows of the newest update, its batch and the exploration.
-        visits: Whether to count in which of its states (Discrete observations) each replica acts.
+        log_every: Between two rows of the newest update, its batch and the exploration. Default: 1,000, or a tenth of a
+            smaller budget.
+        visits: Whether to count how often each replica was in each state (Discrete observations).
+        trace_every: Episodes of a replica from one that is traced to the next, see `EpisodeTraces`; None or 0: none is.
 
     Raises:
         ConfigError: A setting is out of its range, or two do not fit each other.
@@ -171,64 +201,79 @@ class TrainingConfig:
     )
     env_options: Mapping[str, Any] | None = _setting(_options, None)
     autoreset_mode: str | AutoresetMode | None = _setting(optional(_mode), None)
-    measure_every: int | None = _setting(_rounds, None, InStudy("measures", "every", int, 2_500))
+    measure_every: int | None = _setting(_rounds, None, InStudy("measures", "every", int, MEASURES))
     make_replay: Callable[..., Replay] | None = _setting(optional(function("what the replay is to store")), None)
 
-    eval_every: int | None = _setting(COUNT, 5_000, InStudy("evaluation", "every", int, least=1), decides=False)
+    eval_every: int | None = _setting(
+        COUNT, Fitting(5_000, 10), InStudy("evaluation", "every", int, least=1), decides=False
+    )
     eval_episodes: int = _setting(
         whole(most=MOST_PLAYED), 10, InStudy("evaluation", "episodes", int, 10, least=1), decides=False
     )
     held_out: int = _setting(whole(0, MOST_PLAYED), 0, InStudy("evaluation", "held_out", int, 0), decides=False)
-    value_error: bool = _setting(
-        flag, False, InStudy("evaluation", "value_error", bool, False, if_changed=True), decides=False
+    value_error: bool = _setting(flag, False, InStudy("evaluation", "value_error", bool, False), decides=False)
+    log_every: int = _setting(
+        whole(), Fitting(1_000, 10), InStudy("logging", "every", int, Fitting(500, 10), least=1), decides=False
     )
-    log_every: int = _setting(whole(), 1_000, InStudy("logging", "every", int, 500, least=1), decides=False)
-    visits: bool = _setting(flag, False, InStudy("logging", "visits", bool, False, if_changed=True), decides=False)
+    visits: bool = _setting(flag, False, InStudy("logging", "visits", bool, False), decides=False)
+    trace_every: int | None = _setting(
+        _period, None, InStudy("logging", "trace_every", int, 0, later=True), decides=False
+    )
 
     def __post_init__(self) -> None:
-        check(self, **{name: one.rule for name, one in SETTINGS.items()})
+        check(self, total_steps=COUNT, total_episodes=COUNT)
         if (self.total_steps is None) == (self.total_episodes is None):
             raise ConfigError(
                 f"give either `total_steps` or `total_episodes`, but got {self.total_steps} and {self.total_episodes}"
             )
+        unit = "steps" if self.total_steps else "episodes"
+        for name in SETTINGS:
+            value = getattr(self, name)
+            if isinstance(value, Fitting):
+                object.__setattr__(self, name, value.within(self.total_steps or self.total_episodes or 1, unit))
+        check(self, **{name: setting.rule for name, setting in SETTINGS.items()})
         if self.transforms and not isinstance(self.sampler, Sampler) and not self.sampler.takes_transforms:
             raise ConfigError("the oracle scores steps as they are stored; leave the transforms out")
         gamma = getattr(self.learner, "gamma", None)
-        for one in self.transforms:
-            if isinstance(one, Sequences):
+        for transform in self.transforms:
+            if isinstance(transform, Sequences):
                 raise ConfigError("the training loop's learners learn from single steps; leave Sequence out")
-            if isinstance(one, FrameStack) and not one.stacked_input and not isinstance(self.learner, WholeAlgorithm):
+            if (
+                isinstance(transform, FrameStack)
+                and not transform.stacked_input
+                and not isinstance(self.learner, WholeAlgorithm)
+            ):
                 raise ConfigError(
                     "`transforms` would have the learner learn from stacks of frames but act on single ones; let the "
                     f"environment stack them (gymnasium.wrappers.FrameStackObservation) and give "
-                    f"FrameStack({one.length}, stacked_input=True), which stores each frame once"
+                    f"FrameStack({transform.length}, stacked_input=True), which stores each frame once"
                 )
-            if isinstance(one, NStep) and gamma not in (None, one.gamma):
-                raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {one.gamma}")
+            if isinstance(transform, NStep) and gamma not in (None, transform.gamma):
+                raise ConfigError(f"`gamma` of NStep must be the learner's, {gamma}, but got {transform.gamma}")
 
     @property
     def driven_learner(self) -> Learner:
         """The learner whose agents the library's own loop drives.
 
         Raises:
-            ConfigError: It has a loop of its own.
+            ConfigError: It has its own loop.
         """
         if isinstance(self.learner, WholeAlgorithm):
             raise ConfigError(
                 f"`learner` must be one whose agents the library trains, such as DQN(), but "
-                f"{type(self.learner).__name__} has a training loop of its own"
+                f"{type(self.learner).__name__} has its own training loop"
             )
         return self.learner
 
-    def learning_settings(self) -> str:
-        """Return, as text, the settings that decide what is learned; a checkpoint continues only with the same ones."""
-        names = [name for name, one in SETTINGS.items() if one.decides]
-        shown = [name for name in names if name != "make_replay" or self.make_replay is not None]
-        return ", ".join(f"{name}={getattr(self, name)!s}" for name in shown)
+    def learning_settings(self) -> dict[str, Any]:
+        """Return, as JSON values, the settings that decide what is learned; a checkpoint continues only with these."""
+        return {name: plain(getattr(self, name)) for name, setting in SETTINGS.items() if setting.decides}
 
 
-SETTINGS: dict[str, Setting] = {one.name: one.metadata["setting"] for one in fields(TrainingConfig)}
+SETTINGS: dict[str, Setting] = {setting.name: setting.metadata["setting"] for setting in fields(TrainingConfig)}
 """Every setting by its name, in their order."""
 
-IN_STUDIES: dict[str, InStudy] = {name: one.study for name, one in SETTINGS.items() if one.study is not None}
+IN_STUDIES: dict[str, InStudy] = {
+    name: setting.study for name, setting in SETTINGS.items() if setting.study is not None
+}
 """The settings that study files give in their tables, by the names they have here."""

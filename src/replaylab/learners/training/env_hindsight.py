@@ -17,7 +17,7 @@ class EnvHindsight:
         ratio: Relabelled rows for each that is not.
     """
 
-    strategy: Literal["final", "future", "episode", "random"] = "future"
+    strategy: Literal["final", "future", "episode"] = "future"
     ratio: float = 4.0
 
     def __post_init__(self) -> None:
@@ -36,4 +36,4 @@ class EnvHindsight:
 
 def transforms_for(env: Any, transforms: Sequence[Transform | EnvHindsight]) -> list[Transform]:
     """Return transforms with an environment's own functions filled in."""
-    return [one.of(env) if isinstance(one, EnvHindsight) else one for one in transforms]
+    return [transform.of(env) if isinstance(transform, EnvHindsight) else transform for transform in transforms]

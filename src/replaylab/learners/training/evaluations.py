@@ -16,60 +16,65 @@ from replaylab.learners.evaluation.value_error import OptimumDistance
 from replaylab.learners.training.configuration import TrainingConfig
 
 EvaluationMetric = Callable[[Any, Sequence[int]], npt.NDArray[np.float64]]
-"""What an evaluation measures besides returns: agents and their seeds → a number for each, (R,)."""
+"""A further metric of evaluations: takes agents and their seeds, returns a number for each, (R,)."""
 
 
 class Evaluations(Hook):
-    """Evaluates the replicas that an evaluation is due for; where they progress separately, one by one.
+    """A hook that evaluates the replicas whose evaluation is due; one by one if they progress separately.
 
     Args:
-        configuration: Says when, and what is measured.
+        configuration: The settings, with the period and the metrics of evaluations.
     """
 
     def __init__(self, configuration: TrainingConfig) -> None:
-        self._configuration = one = configuration
-        # of an environment that resets in this way only; DISABLED is of loops that reset themselves
-        asked = None if one.autoreset_mode is None else AutoresetMode(one.autoreset_mode)
-        self._mode = mode = AutoresetMode.NEXT_STEP if asked is AutoresetMode.NEXT_STEP else None
-        options = one.env_options
-        self._greedy = GreedyEvaluation(one.env_id, one.eval_episodes, env_options=options, autoreset_mode=mode)
-        self._apart = one.total_episodes is not None
+        self._configuration = config = configuration
+        # NEXT_STEP is kept, as an environment may have only that mode; DISABLED is for loops that reset themselves
+        autoreset = None if config.autoreset_mode is None else AutoresetMode(config.autoreset_mode)
+        self._mode = mode = AutoresetMode.NEXT_STEP if autoreset is AutoresetMode.NEXT_STEP else None
+        options = config.env_options
+        self._greedy = GreedyEvaluation(config.env_id, config.eval_episodes, env_options=options, autoreset_mode=mode)
+        self._apart = config.total_episodes is not None
         self._further: dict[str, EvaluationMetric] = {}
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Make the environments, play to the held-out states, and find the optimal values.
+        """Make the environments, collect the held-out states, and compute the optimal values.
 
         Raises:
-            ConfigError: The agents have no Q values, or the environment no exact ones, or it cannot be made.
+            ConfigError: The agents have no Q values, the environment has no exact ones, or it cannot be made.
         """
-        one = self._configuration
-        if one.eval_every:
+        config = self._configuration
+        if config.eval_every:
             self._greedy.open(1 if self._apart else len(run.seeds))
-        if (one.held_out or one.value_error) and not isinstance(run.agents, ValueAgents):
-            wanted = "held_out" if one.held_out else "value_error"
-            learner = type(one.learner).__name__
+        if (config.held_out or config.value_error) and not isinstance(run.agents, ValueAgents):
+            wanted = "held_out" if config.held_out else "value_error"
+            learner = type(config.learner).__name__
             raise ConfigError(f"`{wanted}` needs Q(s, a), which {learner} does not have; leave it out")
-        if one.held_out and one.eval_every:
-            self._further["eval/held_out_q"] = HeldOut(one.env_id, run.seeds, one.held_out, one.env_options, self._mode)
-        if one.value_error:
-            self._further["eval/value_error"] = OptimumDistance(one.env_id, one.driven_learner, one.env_options)
+        if config.held_out and config.eval_every:
+            self._further["eval/held_out_q"] = HeldOut(
+                config.env_id, run.seeds, config.held_out, config.env_options, self._mode
+            )
+        if config.value_error:
+            self._further["eval/value_error"] = OptimumDistance(
+                config.env_id, config.driven_learner, config.env_options
+            )
 
-    def after_turn(self, run: TrainingRun) -> None:
-        """Evaluate where that is due."""
+    def evaluate(self, run: TrainingRun) -> None:
+        """Evaluate the replicas whose evaluation is due."""
         every = self._configuration.eval_every
         due = run.clock.due(every)
         if every is None or not due.any():
             return
         for r in due.nonzero()[0] if self._apart else [slice(None)]:
-            here = np.zeros_like(due)
-            here[r] = True
-            seeds = [seed for seed, one in zip(run.seeds, here, strict=True) if one]
-            number = (int(run.clock.now[here][0]) - 1) // every
-            agents = run.agents_of(here)
+            evaluated = np.zeros_like(due)
+            evaluated[r] = True
+            seeds = [seed for seed, selected in zip(run.seeds, evaluated, strict=True) if selected]
+            number = (int(run.clock.now[evaluated][0]) - 1) // every
+            agents = run.agents_of(evaluated)
             reward, length = self._greedy(agents, seeds, number)
-            found = {"eval/mean_reward": reward, "eval/mean_ep_length": length}
-            found |= {name: metric(agents, seeds) for name, metric in self._further.items()}
-            run.recorder.report(run.clock, {name: _placed(values, here) for name, values in found.items()}, here)
+            reported = {"eval/mean_reward": reward, "eval/mean_ep_length": length}
+            reported |= {name: metric(agents, seeds) for name, metric in self._further.items()}
+            placed = {name: _placed(values, evaluated) for name, values in reported.items()}
+            run.recorder.report(run.clock, placed, evaluated)
 
     def on_end(self, run: TrainingRun, over: npt.NDArray[np.bool_]) -> None:  # noqa: ARG002
         """Close the environments of evaluations when the last replica has ended."""

@@ -1,106 +1,198 @@
-"""The hooks of one run, and those that call plain functions."""
+"""The list of a run's hooks, for every kind of loop, and hooks that call plain functions."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from replaylab.arguments import function, optional, takes
-from replaylab.learners.api.hooks import Bools, Floats, Hook, TrainingRun
+import numpy as np
+
+from replaylab.arguments import checked, function, instance, optional, returned, shown, takes, tuple_of
+from replaylab.errors import ConfigError, SnapshotError
+from replaylab.learners.api.hooks import Bools, EnvStep, Floats, Hook, HookSource, TrainingRun
 from replaylab.learners.api.protocols import Agents
+from replaylab.learners.evaluation.episode_traces import EpisodeTraces
+from replaylab.learners.evaluation.visits import Visits
+from replaylab.learners.metrics.registry import Metric
 from replaylab.learners.training.batch_measures import BatchMeasures
 from replaylab.learners.training.configuration import TrainingConfig
 from replaylab.learners.training.evaluations import Evaluations
-from replaylab.learners.training.hook_rules import (
-    check_different,
-    check_state,
-    hooks_of,
-    metrics_of,
-    restore_all,
-    states_of,
-    storing,
-)
 from replaylab.learners.training.metrics_recorder import MetricsRecorder
-from replaylab.learners.training.visits import Visits
+
+EVENTS = (
+    *("on_begin", "before_turn", "before_store", "on_step", "on_draw", "on_update"),
+    *("after_learning", "on_metrics", "after_turn", "on_end"),
+)
 
 PROGRESS_PERIOD = 100
 """Environment steps between two calls of `Callbacks.progress`."""
 
 _FUNCTION = optional(function("what has happened"))
+_HOOKS = tuple_of(instance(Hook, "a Hook"), "a list or tuple of hooks")
+_METRICS = tuple_of(instance(Metric, "a Metric"), "a list or tuple of Metric(name, title, unit, meaning)")
+_STEP = instance(EnvStep, "an EnvStep, the step itself for instance")
 
 
-class Hooks:
-    """All hooks of a run, in their order; of each event the functions of those that define it.
+class HookList:
+    """All hooks of a run in their order; a loop calls `emit` at each of its events.
 
     Args:
-        configuration: Says which of the library's hooks there are.
-        seeds: Those that training began with.
-        own: The caller's hooks.
+        configuration: The settings, which switch on hooks of the library.
+        seeds: The seeds that training began with.
+        user_hooks: The caller's hooks.
+        loop: Name of the loop, for messages.
+        lacks: Events that the loop does not have.
 
     Attributes:
-        recorder: The one that collects the rows.
+        recorder: Collects the rows of metrics.
+        evaluations: Evaluates when a loop calls it, before `after_turn`.
+
+    Raises:
+        ConfigError: A hook is given twice, or needs an event that the loop does not have.
     """
 
-    def __init__(self, configuration: TrainingConfig, seeds: Sequence[int], own: Sequence[Hook] = ()) -> None:
-        learner, every = configuration.learner, configuration.measure_every
-        steering = [hook for one in (learner, configuration.sampler) for hook in hooks_of(one)]
-        self._stateful = [*steering, *own]
-        check_different(self._stateful)
-        metrics = [one for owner in (learner, *steering, *own) for one in metrics_of(owner)]
-        listeners = _functions("on_metrics", (*steering, *own))
+    def __init__(
+        self,
+        configuration: TrainingConfig,
+        seeds: Sequence[int],
+        user_hooks: Sequence[Hook] = (),
+        *,
+        loop: str = "",
+        lacks: Sequence[str] = (),
+    ) -> None:
+        learner, every, traced = configuration.learner, configuration.measure_every, configuration.trace_every
+        sources = [source for source in (learner, configuration.sampler) if isinstance(source, HookSource)]
+        steering = [
+            hook for source in sources for hook in checked("hooks", source.hooks(), _HOOKS, type(source).__name__)
+        ]
+        self._attached = [*steering, *user_hooks]
+        for i, hook in enumerate(self._attached):
+            name = type(hook).__name__
+            if any(hook is previous for previous in self._attached[:i]):
+                raise ConfigError(f"`hooks` must be different ones, but got the same {name} twice")
+            if missing := [event for event in lacks if _defines(hook, event)]:
+                raise ConfigError(
+                    f"`hooks` {loop} must do without {', '.join(lacks)}, which its loop does not have, but got {name}, "
+                    f"which needs {missing[0]}; leave it out"
+                )
+        metrics: list[Metric] = []
+        for owner in (learner, *self._attached):
+            metrics += checked("metrics", getattr(owner, "metrics", ()), _METRICS, type(owner).__name__)
+        listeners = [hook.on_metrics for hook in self._attached if _defines(hook, "on_metrics")]
         self.recorder = MetricsRecorder(seeds, configuration.log_every, metrics, listeners)
+        self.evaluations = Evaluations(configuration)
         self._all: tuple[Hook, ...] = (
             *steering,
             self.recorder,
             *([Visits()] if configuration.visits else []),
-            *([] if every is None else [BatchMeasures(every, len(seeds))]),
-            Evaluations(configuration),
-            *own,
+            *([] if every is None else [BatchMeasures(every)]),
+            *([] if traced is None else [EpisodeTraces(traced, getattr(learner, "gamma", 1.0))]),
+            self.evaluations,
+            *user_hooks,
         )
-        self.on_begin = _functions("on_begin", self._all)
-        self.before_turn = _functions("before_turn", self._all)
-        self.before_store = [storing(function) for function in _functions("before_store", self._all)]
-        self.on_step = _functions("on_step", self._all)
-        self.on_draw = _functions("on_draw", self._all)
-        self.on_update = _functions("on_update", self._all)
-        self.after_learning = _functions("after_learning", self._all)
-        self.after_turn = _functions("after_turn", self._all)
-        self.on_end = _functions("on_end", self._all)
+        self._functions: dict[str, list[Callable[..., Any]]] = {
+            event: [getattr(hook, event) for hook in self._all if _defines(hook, event)] for event in EVENTS
+        }
 
-    def keep(self, run: TrainingRun, rows: Bools) -> None:
-        """Continue with some of the replicas alone, bool (R,).
+    def emit(self, event: str, *arguments: Any) -> None:
+        """Call the functions of an event, of the hooks that define it."""
+        for call in self._functions[event]:
+            call(*arguments)
+
+    def before_store(self, run: TrainingRun, step: EnvStep) -> EnvStep:
+        """Return the step to store, after every hook's `before_store`.
 
         Raises:
-            ConfigError: A hook's state is not one of R replicas.
+            ConfigError: A hook does not return an EnvStep.
+        """
+        for call in self._functions["before_store"]:
+            step = returned(f"`{getattr(call, '__qualname__', 'before_store')}`", call(run, step), _STEP)
+        return step
+
+    def keep(self, run: TrainingRun, rows: Bools) -> None:
+        """Remove the other replicas from the hooks' states; `rows` is bool (R,).
+
+        Raises:
+            ConfigError: A hook's state does not have arrays of R replicas.
         """
         for hook in self._all:
-            if type(hook).keep is Hook.keep:
-                check_state(hook, len(rows))
+            if not _defines(hook, "keep"):
+                _state_of(hook, len(rows))
             hook.keep(run, rows)
 
     def state(self) -> dict[str, Any]:
-        """Return what all hooks need in a checkpoint.
+        """Return the states of all hooks, for a checkpoint.
 
         Raises:
-            ConfigError: Two use the same name, or one has what no checkpoint holds.
+            ConfigError: Two hooks use the same name, or a state cannot be stored.
         """
-        return states_of(self._all)
+        state: dict[str, Any] = {}
+        for hook in self._all:
+            hook_state = _state_of(hook)
+            if twice := hook_state.keys() & state.keys():
+                raise ConfigError(
+                    f"`state` of {type(hook).__name__} must have its own names, but `{min(twice)}` is another hook's"
+                )
+            state |= hook_state
+        return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` returned.
 
         Raises:
-            SnapshotError: A hook finds nothing of its own in it.
+            SnapshotError: The state of a hook is missing.
         """
-        restore_all(self._all, state)
+        for hook in self._all:
+            try:
+                hook.restore(state)
+            except KeyError as error:
+                raise SnapshotError(
+                    f"{type(hook).__name__} finds no state in the checkpoint ({error}); continue with the "
+                    "settings and the hooks that the run began with"
+                ) from error
 
     @property
     def with_state(self) -> list[str]:
-        """Class names of hooks whose state checkpoints hold, but for those that settings switch on."""
-        return sorted(type(hook).__name__ for hook in self._stateful if type(hook).state is not Hook.state)
+        """Class names of hooks with a state, except those that settings switch on."""
+        return sorted(type(hook).__name__ for hook in self._attached if _defines(hook, "state"))
 
 
-def _functions(event: str, hooks: Iterable[Hook]) -> list[Callable[..., Any]]:
-    """Return an event's functions of the hooks that define one; the others cost nothing."""
-    return [getattr(hook, event) for hook in hooks if getattr(type(hook), event) is not getattr(Hook, event)]
+def _defines(hook: Hook, method: str) -> bool:
+    return getattr(type(hook), method) is not getattr(Hook, method)
+
+
+def _state_of(hook: Hook, replicas: int | None = None) -> dict[str, Any]:
+    """Return a hook's state, checked for storage in a checkpoint.
+
+    Args:
+        hook: The hook.
+        replicas: R, if every array must be (R, ...) or without axes; None: shapes are not checked.
+
+    Raises:
+        ConfigError: The state is something other than nested arrays by name.
+    """
+    state, name = hook.state(), f"`state` of {type(hook).__name__}"
+    for path, value in _leaves(state, ()):
+        if not all(isinstance(part, str) and part and "/" not in part for part in path):
+            raise ConfigError(f"{name} must have names without `/`, but got {path[-1]!r}")
+        try:
+            array = np.asarray(value)
+        except ValueError:  # lists of different lengths
+            array = np.asarray(None)
+        if not path or array.dtype == object:
+            raise ConfigError(f"{name} must be arrays by name, as in {{'count': np.zeros(R)}}, but got {shown(value)}")
+        if replicas is not None and array.ndim and len(array) != replicas:
+            raise ConfigError(
+                f"{name} must be (R, ...) with R={replicas} replicas, but `{'.'.join(path)}` has shape {array.shape}: "
+                "`restore` must take what it is given, or `keep` say how the hook continues with fewer"
+            )
+    return state
+
+
+def _leaves(state: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if not isinstance(state, Mapping):
+        yield path, state
+        return
+    for name, part in state.items():
+        yield from _leaves(part, (*path, name))
 
 
 class Callbacks(Hook):
@@ -136,5 +228,5 @@ class Callbacks(Hook):
     def on_end(self, run: TrainingRun, over: Bools) -> None:
         """Call the function of ends."""
         if self._on_end is not None:
-            ended = [seed for seed, here in zip(run.seeds, over, strict=True) if here]
+            ended = [seed for seed, ended_here in zip(run.seeds, over, strict=True) if ended_here]
             self._on_end(ended, run.agents_of(over))

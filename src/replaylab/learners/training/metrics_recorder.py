@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from replaylab.learners.api.hooks import Bools, EnvStep, Floats, Hook, TrainingR
 from replaylab.learners.api.protocols import Update
 from replaylab.learners.metrics.metrics_table import Metrics
 from replaylab.learners.metrics.registry import Metric, MetricsRegistry
+from replaylab.measures.buffer_usage import error_statistics
 from replaylab.replay import Batch
 
 RECENT = 100
@@ -23,7 +24,7 @@ RECENT = 100
 PERCENTILES = (25, 75, 95)
 """Of the absolute TD errors of a batch; the 50th is called their median."""
 
-OF_REPLICAS = ("returns", "lengths", "newest", "looked", "recent", "episodes", "places")
+OF_REPLICAS = ("returns", "lengths", "newest", "looked", "notified", "recent", "episodes", "places")
 """What is remembered of each replica."""
 
 COUNTS = ("updates", "replayed")
@@ -40,12 +41,14 @@ class MetricsRecorder(Hook):
         seeds: The replicas' names in the rows, (R,).
         log_every: What the clock counts between two rows of the newest update.
         metrics: Those of the learner and of hooks, in addition to the library's.
-        listeners: Hooks whose `on_metrics` is called with what is reported. At each logged update they also get
-            the metrics of the registry that are for listeners alone.
+        listeners: Functions such as `Hook.on_metrics`, called with what is reported. At each logged update they also
+            get the metrics of the registry that only listeners get. Those of episodes they get from the first finished
+            episode on, once per `log_every`, though nothing has been learned yet.
 
     Attributes:
         newest: Ids of the newest steps, (R,).
         latest: The newest update, and the batch it was made from.
+        numbers: Returns what is logged of learning; a run of an algorithm with its own loop sets its model's.
     """
 
     def __init__(
@@ -63,9 +66,11 @@ class MetricsRecorder(Hook):
         self.recent = np.full((count, 2, RECENT), np.nan)
         self.updates = self.replayed = 0
         self.latest: tuple[Update, Batch] | None = None
+        self.numbers: Callable[[TrainingRun], Mapping[str, npt.ArrayLike]] = self._of_learning
         self.replicas = count
+        self.notified = np.zeros(count, np.int64)  # like `looked`, of the listeners' means over episodes
         self._diverged = set[int]()
-        self._registry, self._known = MetricsRegistry(metrics), set[str]()
+        self._registry, self._recorded = MetricsRegistry(metrics), set[str]()
         self._rows: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], str, Floats]] = []
         self._looked_at, self._steps, self._taken = time.perf_counter(), 0, 0  # for the speed
 
@@ -85,12 +90,17 @@ class MetricsRecorder(Hook):
         self.returns[ended] = self.lengths[ended] = 0.0
 
     def on_episodes(self, clock: Clock, returns: Floats, lengths: Floats, ended: Bools) -> None:
-        """Take note of the returns and lengths, (R,), of one episode of each replica where one ended, bool (R,)."""
+        """Record the returns and lengths, (R,), of one episode of each replica where one ended, bool (R,)."""
         self.record(clock, "rollout/ep_rew", returns, ended)
         self.record(clock, "rollout/ep_len", lengths, ended)
         place = self.episodes[ended] % RECENT
         self.recent[ended, :, place] = np.stack([returns[ended], lengths[ended]], 1)
         self.episodes += ended
+        passed = clock.now // self.log_every
+        due = ended & ((self.episodes == 1) | (passed > self.notified))
+        if self._listeners and due.any():
+            self.notified = np.where(due, passed, self.notified)
+            self._notify(clock, self._episode_means(), due)
 
     def count_online_update(self) -> None:
         """Take note of one online update."""
@@ -103,21 +113,20 @@ class MetricsRecorder(Hook):
         self.latest = (update, batch)
 
     def after_learning(self, run: TrainingRun) -> None:
-        """Report the newest update of those replicas that it is due for, and how they explore."""
+        """Report `numbers` of those replicas that they are due for."""
         clock = run.clock
         passed = clock.now // self.log_every
         due = passed > self.looked
         if not due.any():
             return
         self.looked = passed
-        numbers: dict[str, npt.ArrayLike] = {
-            **run.agents.exploration_metrics(),
-            "train/updates": self.updates,
-            "replay/transitions_replayed": self.replayed,
-        }
-        if self.latest is not None:
-            numbers |= _of_update(*self.latest, self.newest)
-        self.report(clock, numbers, due)
+        self.report(clock, self.numbers(run), due)
+
+    def _of_learning(self, run: TrainingRun) -> dict[str, npt.ArrayLike]:
+        """Return how the agents explore, and what the newest update was."""
+        newest = {} if self.latest is None else _of_update(*self.latest, self.newest)
+        counts = {"train/updates": self.updates, "replay/transitions_replayed": self.replayed}
+        return {**run.agents.exploration_metrics(), **counts, **newest}
 
     def report(self, clock: Clock, numbers: Mapping[str, npt.ArrayLike], due: Bools | None = None) -> None:
         """Write metrics, each a number or (R,), for the replicas that are due, bool (R,), and call the listeners.
@@ -132,11 +141,10 @@ class MetricsRecorder(Hook):
             self.record(clock, metric, values, due)
         self._warn_of_divergence(clock, full, due)
         if self._listeners:
-            shown = full | self._running(clock) if "train/updates" in full else full
-            for now in np.unique(clock.now[due]).tolist():  # seeds at different episodes, each at its own
-                placed = {name: self._placed(v, due & (clock.now == now)) for name, v in shown.items()}
-                for listen in self._listeners:
-                    listen(now, placed)
+            if "train/updates" in full:
+                self.notified = np.where(due, clock.now // self.log_every, self.notified)
+                full |= self._episode_means() | self._speed(clock)
+            self._notify(clock, full, due)
 
     def record(self, clock: Clock, metric: str, values: Floats, where: Bools) -> None:
         """Write one metric, (R,), for some replicas, bool (R,), without calling any listener.
@@ -144,8 +152,13 @@ class MetricsRecorder(Hook):
         Raises:
             ConfigError: It is not registered.
         """
-        if metric not in self._known:
-            self._check(metric)
+        if metric not in self._recorded:
+            if metric not in self._registry:
+                raise ConfigError(
+                    f"`{metric}` is not a registered metric; list it in the attribute `metrics` of the learner or hook "
+                    f'that records it, as Metric("{metric}", title, unit, meaning)'
+                )
+            self._recorded.add(metric)
         self._rows.append((self.seeds[where], clock.now[where], metric, values[where]))
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:
@@ -169,9 +182,9 @@ class MetricsRecorder(Hook):
     def restore_rows(self, seeds: Sequence[int], rows: Metrics) -> None:
         """Continue after the rows that `table` returned, with these seeds."""
         self.seeds = np.asarray(seeds, np.int64)
-        whole = [rows.columns[name] for name in ("seed", "step", "metric", "value")]
-        ends = np.flatnonzero(whole[2][1:] != whole[2][:-1]) + 1
-        parts: Any = zip(*(np.split(column, ends) for column in whole), strict=True)
+        columns = [rows.columns[name] for name in ("seed", "step", "metric", "value")]
+        ends = np.flatnonzero(columns[2][1:] != columns[2][:-1]) + 1
+        parts: Any = zip(*(np.split(column, ends) for column in columns), strict=True)
         self._rows = [(seed, step, str(metric[0]), value) for seed, step, metric, value in parts if len(seed)]
 
     def table(self) -> Metrics:
@@ -187,7 +200,7 @@ class MetricsRecorder(Hook):
         )
 
     def _warn_of_divergence(self, clock: Clock, numbers: Mapping[str, Floats], due: Bools) -> None:
-        """Warn once of each seed that has nothing to learn from; it goes on, and its returns tell what comes of it."""
+        """Warn once of each seed that has nothing to learn from. It continues, and its returns are recorded."""
         for name in OF_DIVERGENCE:
             lost = due & ~np.isfinite(numbers.get(name, np.zeros(len(due))))
             new = [seed for seed in self.seeds[lost].tolist() if seed not in self._diverged]
@@ -201,19 +214,27 @@ class MetricsRecorder(Hook):
                     stacklevel=2,
                 )
 
-    def _running(self, clock: Clock) -> dict[str, Floats]:
+    def _notify(self, clock: Clock, values: Mapping[str, Floats], due: Bools) -> None:
+        """Call the listeners with values, (R,), of the replicas that are due, bool (R,)."""
+        for now in np.unique(clock.now[due]).tolist():  # seeds at different episodes, each at its own
+            placed = {name: self._placed(value, due & (clock.now == now)) for name, value in values.items()}
+            for listen in self._listeners:
+                listen(now, placed)
+
+    def _episode_means(self) -> dict[str, Floats]:
+        counts = np.maximum(np.isfinite(self.recent).sum(2), 1)
+        means = np.where(self.episodes[:, None] > 0, np.nansum(self.recent, axis=2) / counts, np.nan)
+        return {"rollout/ep_rew_mean": means[:, 0], "rollout/ep_len_mean": means[:, 1]}
+
+    def _speed(self, clock: Clock) -> dict[str, Floats]:
         self._count_steps(clock)
         now = time.perf_counter()
         speed = self._taken / max(now - self._looked_at, 1e-9)
         self._looked_at, self._taken = now, 0
-        counts = np.maximum(np.isfinite(self.recent).sum(2), 1)
-        means = np.where(self.episodes[:, None] > 0, np.nansum(self.recent, axis=2) / counts, np.nan)
         return {
-            "rollout/ep_rew_mean": means[:, 0],
-            "rollout/ep_len_mean": means[:, 1],
-            "time/total_timesteps": np.full(len(counts), float(clock.steps)),
+            "time/total_timesteps": np.full(len(self.seeds), float(clock.steps)),
             "time/episodes": self.episodes.astype(np.float64),
-            "time/fps": np.full(len(counts), speed),
+            "time/fps": np.full(len(self.seeds), speed),
         }
 
     def _count_steps(self, clock: Clock) -> None:
@@ -227,37 +248,29 @@ class MetricsRecorder(Hook):
         placed[self.places[due]] = values[due]
         return placed
 
-    def _check(self, metric: str) -> None:
-        if metric not in self._registry:
-            raise ConfigError(
-                f"`{metric}` is not a registered metric; list it in the attribute `metrics` of the learner or hook "
-                f'that records it, as Metric("{metric}", title, unit, meaning)'
-            )
-        self._known.add(metric)
-
 
 def _one_each(metric: str, value: npt.ArrayLike, replicas: int) -> Floats:
     try:
-        return np.broadcast_to(np.asarray(value, np.float64), (replicas,))
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"`{metric}` must be a number, or one for each of the {replicas} replicas, but got {shown(value)}"
-        ) from None
+        numbers = np.asarray(value)
+        if numbers.dtype.kind in "biuf":  # no text that reads as a number, and no date
+            return np.broadcast_to(numbers.astype(np.float64), (replicas,))
+    except (TypeError, ValueError, RuntimeError):
+        pass
+    raise ConfigError(
+        f"`{metric}` must be a number, or one for each of the {replicas} replicas, but got {shown(value)}"
+    )
 
 
 def _of_update(update: Update, batch: Batch, newest: npt.NDArray[np.int64]) -> dict[str, npt.ArrayLike]:
     error = np.abs(update.td_error)
     if np.isnan(error).all():  # of an algorithm that does not tell
         return {**update.metrics(), "replay/weight_mean": batch.weight.mean(1)}
-    known = bool((newest >= 0).any())  # not where ids tell no age
-    age = {"replay/age_mean": (newest[:, None] - batch.id).mean(1)} if known else {}
+    has_age = bool((newest >= 0).any())  # the ids of some replays do not encode an age
+    age = {"replay/age_mean": (newest[:, None] - batch.id).mean(1)} if has_age else {}
     spread = np.percentile(error, PERCENTILES, axis=1)
     return {
         **update.metrics(),
-        "train/td_error_mean": error.mean(1),
-        "train/td_error_median": np.median(error, axis=1),
-        "train/td_error_max": error.max(1),
-        "train/td_error_std": error.std(1),
+        **{f"train/td_error_{name}": value for name, value in error_statistics(error).items()},
         **{f"train/td_error_p{p}": value for p, value in zip(PERCENTILES, spread, strict=True)},
         **age,
         "replay/weight_mean": batch.weight.mean(1),

@@ -6,8 +6,9 @@ from typing import Any
 from replaylab.learners.api.protocols import Learner
 from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training import env_state
+from replaylab.learners.training.algorithm_run import train_algorithm
 from replaylab.learners.training.configuration import TrainingConfig
-from replaylab.learners.training.loop import train, turn
+from replaylab.learners.training.loop import turn
 from replaylab.learners.training.state import SEVERAL_IN_EPISODES, Run
 
 MOST_STEPS = 1_000
@@ -31,7 +32,7 @@ def check_trainable(configuration: TrainingConfig, *, replicas: int = 1) -> None
     if isinstance(configuration.learner, WholeAlgorithm):
         algorithm, steps = configuration.learner.early()
         brief: dict[str, Any] = {"total_steps": steps} if configuration.total_steps else {"total_episodes": 1}
-        train(replace(configuration, learner=algorithm, eval_every=None, **brief), [0])
+        train_algorithm(replace(configuration, learner=algorithm, eval_every=None, **brief), [0], ())
         return
     learner = _early(configuration.driven_learner)
     steps = max(learner.learning_starts, 1) if learner is not configuration.learner else 1
@@ -62,5 +63,5 @@ def _early(learner: Learner) -> Learner:
         "train_period": 1,
         "gradient_steps": 1,
     }
-    known: set[str] = {one.name for one in fields(learner)} if is_dataclass(learner) else set()
+    known: set[str] = {field.name for field in fields(learner)} if is_dataclass(learner) else set()
     return replace(learner, **wanted) if wanted.keys() <= known else learner  # type: ignore[type-var]

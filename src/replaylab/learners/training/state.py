@@ -2,26 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 
-from replaylab.envs import make_vector_env
 from replaylab.envs.vector.batched import autoreset_of
-from replaylab.errors import ConfigError, ReplayError
 from replaylab.learners.api.clock import Clock
 from replaylab.learners.api.finite import check_obs, check_step
 from replaylab.learners.api.hooks import EnvStep, Feedback
-from replaylab.learners.api.protocols import Agents, Learner, Step, pick
+from replaylab.learners.api.protocols import Agents, Step, pick
 from replaylab.learners.api.random_streams import Stream, numbers
-from replaylab.learners.training import env_state
+from replaylab.learners.training import env_state, factories
 from replaylab.learners.training.configuration import TrainingConfig
-from replaylab.learners.training.env_hindsight import transforms_for
-from replaylab.learners.training.hooks import Hooks
-from replaylab.learners.training.replay_buffer import make_replay_buffer, own_replay
-from replaylab.replay import DivisibleReplay, FeedbackKind, Replay, Sampler, require
+from replaylab.learners.training.hooks import HookList
+from replaylab.replay import DivisibleReplay, InspectableReplay, Replay, Sampler, require
 
 SEVERAL_IN_EPISODES = "a budget of episodes for several seeds at once"
 
@@ -47,21 +43,23 @@ class Run:
         self,
         configuration: TrainingConfig,
         seeds: Sequence[int],
-        hooks: Hooks | None = None,
+        hooks: HookList | None = None,
         replay: Replay | None = None,
         sampler: Sampler | None = None,
     ) -> None:
         self.configuration, self.seeds, self.env_id = configuration, list(seeds), configuration.env_id
         self.learner = configuration.driven_learner
-        self.hooks = Hooks(configuration, seeds) if hooks is None else hooks
+        self.hooks = HookList(configuration, seeds) if hooks is None else hooks
         self.recorder = self.hooks.recorder
         self.clock = Clock.of(configuration.total_steps, configuration.total_episodes, len(self.seeds))
-        self.env = environments(configuration, len(self.seeds))
+        self.env = factories.environments(configuration, len(self.seeds))
         env_state.prepare(self.env)
-        self.agents = self._agents(self.seeds)
-        self.sampler = _sampler(configuration, self.agents) if sampler is None else sampler
+        self.agents = factories.agents_for(configuration, self.learner, self.env, self.seeds)
+        self.sampler = factories.sampler_for(configuration, self.agents) if sampler is None else sampler
         self.feedback: Feedback | None = self.sampler.feedback_kind if self.sampler.wants_feedback else None
-        self.replay = self._empty_replay() if replay is None else replay
+        if replay is None:
+            replay = factories.replay_for(configuration, self.learner, self.env, self.seeds, self.sampler)
+        self.replay = replay
         self.waiting: Step | None = None
         starts = [numbers(seed, Stream.ENV_RESET, 1)[0] for seed in self.seeds]
         self.obs, _ = self.env.reset(seed=starts)  # type: ignore[arg-type]  # vector environments take a list
@@ -74,9 +72,10 @@ class Run:
             ConfigError: Something does not fit.
             NonFiniteError: An observation is NaN or infinite.
         """
-        for begin in self.hooks.on_begin:
-            begin(self)
-        check_feedback(self.learner, self.agents, self.sampler, self.feedback)
+        self.hooks.emit("on_begin", self)
+        factories.check_feedback(self.learner, self.agents, self.sampler, self.feedback)
+        if self.configuration.measure_every is not None:
+            require(self.replay, InspectableReplay, "`measure_every`")
         if self.configuration.total_episodes is not None and len(self.seeds) > 1:
             env_state.check(self.env, self.env_id, SEVERAL_IN_EPISODES)
             require(self.replay, DivisibleReplay, SEVERAL_IN_EPISODES)
@@ -104,15 +103,15 @@ class Run:
     def observe(self, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
         """Let the agents learn from a step: now, or, where they must know the next action, once it is known."""
         true_next, where = step.true_next_obs(), ids >= 0
-        told = Step(
+        new_step = Step(
             step.obs, step.action, step.reward, true_next, step.terminated, step.truncated, step.action, where=where
         )
         if not self.learner.needs_next_action:
-            self.agents.observe(told)
+            self.agents.observe(new_step)
             return
         if step.ended.any():
-            self.agents.observe(replace(told, where=where & step.ended))
-        self.waiting = replace(told, where=where & ~step.ended)
+            self.agents.observe(replace(new_step, where=where & step.ended))
+        self.waiting = replace(new_step, where=where & ~step.ended)
 
     def observe_waiting(self, action: npt.NDArray[Any]) -> None:
         """Let the agents learn from the step that waited for this action."""
@@ -133,7 +132,7 @@ class Run:
         """Return agents of some of the replicas, bool (R,), as they are now."""
         if rows.all():
             return self.agents
-        agents = self._agents(self._seeds_of(rows))
+        agents = factories.agents_for(self.configuration, self.learner, self.env, self._seeds_of(rows))
         agents.restore(pick(self.agents.state(), rows))
         return agents
 
@@ -153,63 +152,4 @@ class Run:
         self.waiting = Step(**state["waiting"]) if "waiting" in state else None
 
     def _seeds_of(self, rows: npt.NDArray[np.bool_]) -> list[int]:
-        return [seed for seed, here in zip(self.seeds, rows, strict=True) if here]
-
-    def _agents(self, seeds: Sequence[int]) -> Agents:
-        env, learner = self.env, self.learner
-        try:
-            return learner.agents(env.single_observation_space, env.single_action_space, seeds)
-        except ConfigError as error:
-            raise ConfigError(f"{type(learner).__name__} cannot learn {self.env_id}: {error}") from error
-
-    def _empty_replay(self) -> Replay:
-        one = self.configuration
-        parts: dict[str, Any] = {
-            "env": self.env,
-            "capacity": self.learner.capacity,
-            "seeds": self.seeds,
-            "sampler": self.sampler,
-            "transforms": transforms_for(self.env, one.transforms),
-            "count_replays": one.measure_every is not None,
-        }
-        return make_replay_buffer(**parts) if one.make_replay is None else own_replay(one.make_replay, parts)
-
-
-def environments(configuration: TrainingConfig, count: int) -> VectorEnv[Any, Any, Any]:
-    """Return so many copies of what is trained on.
-
-    Raises:
-        ConfigError: They cannot be made.
-    """
-    env_id, options = configuration.env_id, dict(configuration.env_options or {})
-    try:
-        return make_vector_env(env_id, count, autoreset_mode=configuration.autoreset_mode, **options)
-    except TypeError as error:
-        raise ConfigError(f"`env_options` do not fit {env_id}: {error}") from error
-    except ReplayError:
-        raise
-    except (Exception, SystemExit) as error:  # a constructor may raise anything
-        told = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"{env_id} cannot be made with env_options={options}: {told}") from error
-
-
-def _sampler(configuration: TrainingConfig, agents: Agents) -> Sampler:
-    sampler = configuration.sampler
-    if isinstance(sampler, Sampler):
-        return sampler
-    return sampler.of(configuration.env_id, configuration.env_options or {}, agents)
-
-
-def check_feedback(learner: Learner, agents: Agents, sampler: Sampler, feedback: Feedback | None) -> None:
-    """Raise `ConfigError` unless the agents can give the sampler the feedback that it wants."""
-    if not learner.batch_size or feedback in (None, "td_error"):
-        return
-    if feedback != "reducible_loss":
-        kinds = " or ".join(f'"{kind}"' for kind in get_args(FeedbackKind))
-        raise ConfigError(f"`feedback_kind` of {sampler} must be {kinds}, but got {feedback!r}")
-    if not (hasattr(agents, "target_q_values") and hasattr(agents, "loss")):
-        raise ConfigError(
-            f"{sampler} wants L_online − L_target, the difference of two networks' losses, but agents of "
-            f"{type(learner).__name__} have no target network (`target_q_values` and `loss`); take "
-            f"`Prioritized`, or DQN"
-        )
+        return [seed for seed, selected in zip(self.seeds, rows, strict=True) if selected]

@@ -1,1 +1,1 @@
-"""How steps come in: from environments and from data pipelines."""
+"""Collecting steps from environments and data pipelines."""

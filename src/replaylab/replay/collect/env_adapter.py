@@ -1,15 +1,18 @@
 """How many environments there are, and how to read what they return: Gymnasium's and EnvPool's."""
 
 from collections.abc import Mapping
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.episode_ends import terminated_and_truncated
 from replaylab.errors import ConfigError
-from replaylab.replay.data.fields import Tree, map_leaves
+from replaylab.replay.data.fields import Tree
 from replaylab.replay.spaces import autoreset_of_env
+from replaylab.trees import flatten, map_leaves, unflatten
 
 Bools = npt.NDArray[np.bool_]
 FIRST, LAST = 0, 2
@@ -92,9 +95,11 @@ class EnvAdapter:
         state, step_type = result.observation, np.asarray(result.step_type)
         rows = np.asarray(state.env_id)
         self._steps[rows] = np.where(step_type == FIRST, 0, self._steps[rows] + 1)
-        ended, late = step_type == LAST, self._steps[rows] >= self._limit
-        obs = _pick(obs_tree, state) if isinstance(obs_tree, Mapping) else state.obs
-        return Returned(rows, obs, np.asarray(result.reward), ended & ~late, ended & late)
+        ended = step_type == LAST
+        ends = terminated_and_truncated(ended, ended & (self._steps[rows] >= self._limit))
+        parts = (attrgetter(path)(state) for path, _ in flatten(obs_tree))  # of a named tuple
+        obs = unflatten(obs_tree, parts) if isinstance(obs_tree, Mapping) else state.obs
+        return Returned(rows, obs, np.asarray(result.reward), *ends)
 
 
 def spaces_of(env: Any) -> Any:
@@ -113,11 +118,3 @@ def spaces_of(env: Any) -> Any:
 
 def _as_row(value: Any) -> npt.NDArray[Any]:
     return np.asarray(value)[None]
-
-
-def _pick(tree: Mapping[str, Tree], state: Any) -> dict[str, Any]:
-    """Return the parts of a named tuple that the fields have."""
-    return {
-        key: _pick(child, getattr(state, key)) if isinstance(child, Mapping) else getattr(state, key)
-        for key, child in tree.items()
-    }

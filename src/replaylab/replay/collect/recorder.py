@@ -1,8 +1,7 @@
-"""Steps environments and stores exactly what happened, however they start new episodes."""
+"""Environments that store their own transitions, in every autoreset mode."""
 
 from collections.abc import Mapping
 from copy import deepcopy
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,19 @@ from replaylab.errors import ConfigError, FieldError
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.collect.env_adapter import EnvAdapter, Returned, spaces_of
 from replaylab.replay.data.arrays import fitted
-from replaylab.replay.data.fields import flatten, flatten_as, map_leaves, names_error, unflatten
+from replaylab.replay.data.fields import names_error
 from replaylab.replay.protocols import Replay, StackedInputReplay, a_replay
 from replaylab.replay.transforms.transform import OUTCOME
+from replaylab.trees import flatten, flatten_as, map_leaves, take, unflatten
 
 FROM_ENV = ("obs", "next_obs", *OUTCOME)
 """Fields whose values the environments give."""
 
 UNRECORDED = ("step_async", "step_wait", "reset_async", "reset_wait")
-"""Methods of vector environments that would step them past the recorder."""
+"""Methods of vector environments that would bypass the recorder."""
 
 NEW, READY, MOVING, OVER = range(4)
-"""What an environment waits for: its first observation, an action, the result of one, a reset."""
+"""What an environment waits for next: its first observation, an action, an action's result, a reset."""
 
 ALL = slice(None)
 Rows = npt.NDArray[np.int32]
@@ -35,14 +35,14 @@ Arrays = dict[str, npt.NDArray[Any]]
 class ReplayRecorder:
     """Environments that store their own transitions.
 
-    Use it like the environments themselves: `reset`, `step`, and for EnvPool `send` and `recv`, take and
-    return what theirs do; every other attribute is theirs. What is stored is what happened, in each of
-    Gymnasium's autoreset modes: an ended episode's true last observation, no step for a reset, and no episode
-    that continues across one. Observations are copied, so environments may reuse their arrays.
+    Use it like the environments themselves: `reset`, `step`, and for EnvPool `send` and `recv`, have the same
+    arguments and results; other attributes are those of the environments. In each of Gymnasium's autoreset modes, an
+    ended episode's true last observation is stored, no step for a reset, and no episode that crosses one. Observations
+    are copied, so environments may reuse their arrays.
 
     Sub-environment i is row i of what the environments return; in a buffer of R replicas with E environments
     each it is environment i mod E of replica ⌊i/E⌋. Of obs, reward, next_obs, terminated and truncated those
-    are stored that the buffer declares; its other fields, but for action, are given to `step` by name.
+    are stored that the buffer declares; its other fields, except for action, are given to `step` by name.
 
     Args:
         env: A Gymnasium vector environment, or a single one, with any wrappers; or an EnvPool, of its
@@ -79,28 +79,28 @@ class ReplayRecorder:
         if isinstance(env, type) or not (adapter.pool or callable(getattr(env, "step", None))):
             raise ConfigError(f"`env` must be an environment, with `reset` and `step`, but got {shown(env)}")
         self._lead = tuple(axis for axis in (buffer.replicas, buffer.num_envs) if axis is not None)
-        self._resets_wanted = adapter.mode in (None, "disabled")  # by the caller, or with `reset_ended` from here
-        self._reset_ended = checked("reset_ended", reset_ended, flag) and self._resets_wanted
+        self._needs_resets = adapter.mode in (None, "disabled")  # by the caller, or by `reset_ended`
+        self._reset_ended = checked("reset_ended", reset_ended, flag) and self._needs_resets
         self._check_fit()
 
         self._trees = buffer.given_fields if isinstance(buffer, StackedInputReplay) else buffer.fields
         self._leaves = {name: dict(flatten(tree, name)) for name, tree in self._trees.items()}
         self._nested = any(name not in leaves for name, leaves in self._leaves.items())
-        self._asked = [name for name in self._trees if name not in FROM_ENV]
-        self._extra = set(self._asked) - {"action"}
+        self._step_fields = [name for name in self._trees if name not in FROM_ENV]
+        self._extra = set(self._step_fields) - {"action"}
         self._outcome = [name for name in OUTCOME if name in self._trees]
         self._sees_ends = {"terminated", "truncated"} <= self._trees.keys()  # so that the buffer knows episodes
         self._reshapes = self._lead != (adapter.num_envs,)
 
         self._numbers = np.arange(adapter.num_envs, dtype=np.int32)
         self._state = np.full(adapter.num_envs, NEW, np.int8)
-        self._cut_short = False  # environments went on, and what they did is not stored
+        self._cut_short = False  # whether environments made steps that are not stored
         self._last_rows = self._numbers  # environments of the last observations
         self._obs: Arrays = {}  # the last observation of each environment
-        self._next: Arrays = {}  # scratch, where only some environments return theirs
-        self._given: Arrays = {  # what the caller gave for the step each environment is about to make
+        self._next: Arrays = {}  # scratch memory if only some environments return theirs
+        self._step_values: Arrays = {  # the caller's values for each environment's next step
             path: np.zeros((adapter.num_envs, *field.shape), field.dtype)
-            for name in self._asked
+            for name in self._step_fields
             for path, field in self._leaves[name].items()
         }
         self.ids: Any = self._none_stored()
@@ -115,7 +115,7 @@ class ReplayRecorder:
         return cls(env, ReplayBuffer.for_env(spaces_of(env), capacity, **buffer_options), reset_ended=reset_ended)
 
     def reset(self, *, seed: Any = None, options: Mapping[str, Any] | None = None, env_ids: Any = None) -> Any:
-        """Start new episodes and return what the environments return; episodes under way end where they are.
+        """Start new episodes and return what the environments return; open episodes end at their last step.
 
         Args:
             seed: For the environments.
@@ -128,17 +128,21 @@ class ReplayRecorder:
         if self._adapter.is_async:
             raise ConfigError("an asynchronous EnvPool has no `reset`; call async_reset(), then recv()")
         options = checked("options", options, optional(mapping))
-        rows, call = self._checked_rows(env_ids), () if env_ids is None else (self._checked_rows(env_ids),)
+        rows = self._checked_rows(env_ids)
+        call = () if env_ids is None else (rows,)
         if options is not None and options.get("reset_mask") is not None:
             rows = np.flatnonzero(options["reset_mask"]).astype(np.int32)
         if self._cut_short and len(rows) < len(self._numbers):
             raise ConfigError("the last step was cut short before it was stored; call reset() for all environments")
-        given = {"seed": seed, "options": None if options is None else dict(options)}  # theirs to take the mask out of
+        arguments = {
+            "seed": seed,
+            "options": None if options is None else dict(options),
+        }  # environments may remove the mask
         self._end_episodes(rows)
         self._state[rows] = NEW
-        result = self.env.reset(*call, **{name: value for name, value in given.items() if value is not None})
-        got = self._adapter.read(result, self._trees["obs"])
-        self._keep(self._obs_arrays(got, rows), rows)
+        result = self.env.reset(*call, **{name: value for name, value in arguments.items() if value is not None})
+        returned = self._adapter.read(result, self._trees["obs"])
+        self._keep(self._obs_arrays(returned, rows), rows)
         self._cut_short &= len(rows) < len(self._numbers)
         return result
 
@@ -214,7 +218,7 @@ class ReplayRecorder:
                 f"(replicas={buffer.replicas}, num_envs={buffer.num_envs}), that is {places}; make it with "
                 "ReplayRecorder.for_env, or with that many"
             )
-        if buffer.autoreset not in ((None, "disabled") if self._resets_wanted else (mode,)):
+        if buffer.autoreset not in ((None, "disabled") if self._needs_resets else (mode,)):
             raise ConfigError(
                 f"the buffer must have the environments' autoreset mode, {mode!r}, but has {buffer.autoreset!r}; "
                 f"make it with ReplayRecorder.for_env, or with autoreset={mode!r}"
@@ -237,10 +241,10 @@ class ReplayRecorder:
         state = self._state[rows]
         if (state == READY).all():
             return
-        of = {wanted: self._numbers[rows][state == wanted].tolist() for wanted in (NEW, MOVING, OVER)}
+        of = {kind: self._numbers[rows][state == kind].tolist() for kind in (NEW, MOVING, OVER)}
         if of[NEW]:
-            mend = "recv() what `async_reset` started" if self._adapter.is_async else "call reset()"
-            raise ConfigError(f"environments {of[NEW]} have no observation to act on yet; {mend} first")
+            fix = "recv() what `async_reset` started" if self._adapter.is_async else "call reset()"
+            raise ConfigError(f"environments {of[NEW]} have no observation to act on yet; {fix} first")
         if of[MOVING]:
             raise ConfigError(
                 f"environments {of[MOVING]} are at the step sent last; call recv() before sending another"
@@ -252,13 +256,13 @@ class ReplayRecorder:
         )
 
     def _give(self, rows: Rows | slice, actions: Any, extra: dict[str, Any]) -> None:
-        """Keep what belongs to the steps these environments are about to make."""
+        """Record the actions and extra fields of the steps that these environments make next."""
         self._check_ready(rows)
         if extra.keys() != self._extra:
-            raise names_error("step", extra, [name for name in self._asked if name in self._extra])
+            raise names_error("step", extra, [name for name in self._step_fields if name in self._extra])
         axis = (len(self._numbers[rows]),) if self._adapter.batched else ()
         fresh = {}
-        for name in self._asked:
+        for name in self._step_fields:
             for path, value in self._by_path(name, actions if name == "action" else extra[name]).items():
                 field = self._leaves[name][path]
                 if type(value) is np.ndarray and value.dtype == field.dtype and value.shape == (*axis, *field.shape):
@@ -266,44 +270,41 @@ class ReplayRecorder:
                 else:
                     fresh[path] = fitted(path, value, field.dtype, field.shape, None, None, *axis or (None,))
         for path, values in fresh.items():
-            self._given[path][rows] = values
+            self._step_values[path][rows] = values
         self._state[rows] = MOVING
 
     def _returned(self, call: Any, *args: Any) -> Any:
-        """Return what the environments return, when it is stored."""
+        """Call the environments, store what they return, and return it."""
         self._cut_short = True
         result = call(*args)
-        got = self._adapter.read(result, self._trees["obs"])
-        rows, obs = ALL if got.rows is None else got.rows, self._obs_arrays(got, ALL)
-        self._store(got, obs)
+        returned = self._adapter.read(result, self._trees["obs"])
+        rows, obs = ALL if returned.rows is None else returned.rows, self._obs_arrays(returned, ALL)
+        self._store(returned, obs)
         self._keep(obs, rows)
-        if self._resets_wanted:  # in the other modes a buffer always sees the ends itself
-            self._mark_ends(self._numbers[rows][got.terminated | got.truncated])
+        if self._needs_resets:  # in the other modes a buffer always knows the ends
+            self._mark_ends(self._numbers[rows][returned.terminated | returned.truncated])
         self._cut_short = False
         return result
 
-    def _store(self, got: Returned, obs: Arrays) -> None:
-        """Store the steps that came to these observations."""
+    def _store(self, returned: Returned, obs: Arrays) -> None:
+        """Store the steps that led to these observations."""
         where = None
-        if got.rows is not None:
-            where = self._everywhere(got, self._state[got.rows] == MOVING)
+        if returned.rows is not None:
+            where = self._everywhere(returned, self._state[returned.rows] == MOVING)
             if not where.any():
                 self.ids = self._none_stored()
                 return
-        values = {**self._obs, **self._given}
+        values = {**self._obs, **self._step_values}
         if "next_obs" in self._trees:
             for path, leaf in obs.items():
-                values["next_" + path] = self._everywhere(got, leaf, self._next.get(path))
+                values["next_" + path] = self._everywhere(returned, leaf, self._next.get(path))
         for name in self._outcome:
-            values[name] = self._everywhere(got, getattr(got, name))
+            values[name] = self._everywhere(returned, getattr(returned, name))
         steps = {path: self._shaped(value) for path, value in values.items()} if self._reshapes else values
         if self._nested:
-            steps = {
-                name: unflatten(tree, iter([steps[path] for path in self._leaves[name]]))
-                for name, tree in self._trees.items()
-            }
-        if got.final_obs is not None and self._adapter.mode == "same_step":
-            steps["final_obs"] = map_leaves(self._shaped, got.final_obs)
+            steps = unflatten(self._trees, (steps[path] for leaves in self._leaves.values() for path in leaves))
+        if returned.final_obs is not None and self._adapter.mode == "same_step":
+            steps["final_obs"] = map_leaves(self._shaped, returned.final_obs)
         self.ids = self.buffer.add(where=None if where is None else self._shaped(where), **steps)
 
     def _keep(self, obs: Arrays, rows: Rows | slice) -> None:
@@ -316,15 +317,15 @@ class ReplayRecorder:
         self._state[rows], self._last_rows = READY, self._numbers[rows]
 
     def _mark_ends(self, ended: Rows) -> None:
-        """Wait for these environments to be reset, and end the episodes in a buffer that does not see their ends."""
+        """Expect a reset of these environments, and end their episodes in a buffer without both end flags."""
         self._state[ended] = OVER
         if not self._sees_ends and len(ended):
             self._end_episodes(ended)
 
-    def _obs_arrays(self, got: Returned, rows: Rows | slice) -> Arrays:
-        """Return the observations by path; of those that returned all, the ones of these environments."""
-        leaves = {path: np.asarray(leaf) for path, leaf in self._by_path("obs", got.obs).items()}
-        return leaves if got.rows is not None else {path: leaf[rows] for path, leaf in leaves.items()}
+    def _obs_arrays(self, returned: Returned, rows: Rows | slice) -> Arrays:
+        """Return the observations by path; if all environments returned theirs, only those of `rows`."""
+        leaves = {path: np.asarray(leaf) for path, leaf in self._by_path("obs", returned.obs).items()}
+        return leaves if returned.rows is not None else {path: leaf[rows] for path, leaf in leaves.items()}
 
     def _by_path(self, name: str, value: Any) -> dict[str, Any]:
         """Return a field's value, or its parts if the field is nested, by path."""
@@ -335,12 +336,12 @@ class ReplayRecorder:
             raise names_error(name, parts, self._leaves[name])
         return parts
 
-    def _everywhere(self, got: Returned, values: Any, out: Any = None) -> Any:
+    def _everywhere(self, returned: Returned, values: Any, out: Any = None) -> Any:
         """Return values of the environments that returned, (M, ...), as an array of all (N, ...)."""
-        if got.rows is None:
+        if returned.rows is None:
             return values
         out = np.zeros((len(self._numbers), *values.shape[1:]), values.dtype) if out is None else out
-        out[got.rows] = values
+        out[returned.rows] = values
         return out
 
     def _shaped(self, values: Any) -> Any:
@@ -356,7 +357,7 @@ class ReplayRecorder:
         self.buffer.end_episode(where=self._shaped(where))
 
     def _with_resets(self, result: Any) -> Any:
-        """Reset the environments whose episodes ended; return the step's result with what they begin with."""
+        """Reset the environments whose episodes ended; return the step's result with their first observations."""
         obs, reward, terminated, truncated = deepcopy(result[:4])  # which a reset may overwrite
         info: Mapping[str, Any] = result[4]
         if not self._adapter.batched:
@@ -365,7 +366,7 @@ class ReplayRecorder:
         over = self._state == OVER
         final_obs = np.full(len(over), None, object)
         for i in np.flatnonzero(over):
-            final_obs[i] = map_leaves(itemgetter(i), obs)
+            final_obs[i] = take(obs, i)
         first, reset_info = self.reset(options={"reset_mask": over})
-        told = {"final_obs": final_obs, "_final_obs": over, "reset_info": reset_info}
-        return first, reward, terminated, truncated, {**info, **told}
+        reset_infos = {"final_obs": final_obs, "_final_obs": over, "reset_info": reset_info}
+        return first, reward, terminated, truncated, {**info, **reset_infos}

@@ -1,27 +1,28 @@
 """A replay inside a data pipeline: steps go in, batches come out."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from hashlib import sha256
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from replaylab import arguments
-from replaylab.arguments import LARGEST_AXIS
+from replaylab.arguments import LARGEST_AXIS, InvalidArgument, text, tuple_of, whole
 from replaylab.errors import ConfigError, EmptyBufferError, FieldError, SnapshotError
-from replaylab.files.manifest import PLAIN, folder_of, whole
-from replaylab.replay import snapshot
+from replaylab.files.contents import contents_of, digest_of, folder_with
+from replaylab.files.folder import folder_of
 from replaylab.replay.buffer import ReplayBuffer
 from replaylab.replay.collect.source_items import fields_of_step, steps_of
-from replaylab.replay.data.arrays import positive
 from replaylab.replay.data.batch import Batch
 from replaylab.replay.data.seeding import Seed
+from replaylab.replay.prefetch import progress_at
 from replaylab.replay.protocols import Replay, RestorableReplay, a_replay, require
+from replaylab.replay.samplers.sampler import Sampler
 
-MOST_STEPS = 2**62
+PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
+"""Names of files in a folder itself, on every system."""
 
 
 class ReplayStream:
@@ -32,22 +33,27 @@ class ReplayStream:
     goes through the source again and keeps what is stored.
 
     Args:
-        source: Steps (mappings of a field's name to its value, as `ReplayBuffer.add` takes them), or lists of
-            them, which count as their steps one after another.
+        source: Steps (mappings of a field's name to its value, as `ReplayBuffer.add` takes them; NamedTuples and
+            dataclasses of them; or tuples, see `names`), or lists of steps, which count as their steps one by one.
         buffer: Where they are stored, any `Replay`; or a capacity, for a `ReplayBuffer` whose fields are those of the
-            first step, with uniform draws.
+            first step.
         batch_size: B, at most the capacity.
         warmup: How many steps must be stored before the first batch; None: B.
         progress: Training progress in [0, 1], or a function of how many batches were drawn before.
         seed: Seed of the buffer, where only its capacity is given.
+        sampler: Its sampler; None: `Uniform`, which may draw a step twice in a batch.
+        names: The fields' names in the order of a tuple's values; None: those of the `ReplayBuffer` that is given.
+
+    `len` is the number of stored steps. `position` and `cycles` count what was written: after exactly as many steps as
+    the capacity they are 0 and 1. (Memories that wrap at the next step would say that many and 0.)
 
     Attributes:
-        source: As given.
+        source: The iterable.
         taken: How many steps were taken so far.
         drawn: How many batches were drawn so far.
 
     Raises:
-        ConfigError: An option is out of its range, or `seed` is given together with a buffer.
+        ConfigError: An option is out of its range, or `seed` or `sampler` is given together with a buffer.
 
     Example:
         >>> steps = ({"obs": [0.1 * t, 0.0], "reward": 1.0} for t in range(100))
@@ -67,6 +73,8 @@ class ReplayStream:
         warmup: int | None = None,
         progress: float | Callable[[int], float] | None = None,
         seed: Seed = None,
+        sampler: Sampler | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         if not (hasattr(source, "__iter__") or hasattr(source, "__getitem__")):
             raise ConfigError(f"`source` must be an iterable of steps or of lists of them, but got {source!r:.80}")
@@ -74,11 +82,14 @@ class ReplayStream:
         self.taken = 0
         self.drawn = 0
         self._buffer = None if isinstance(buffer, int | np.integer) else arguments.checked("buffer", buffer, _buffer)
-        self._capacity = positive("buffer", buffer) if self._buffer is None else self._buffer.capacity
-        self._batch_size = positive("batch_size", batch_size, most=LARGEST_AXIS)
-        self._warmup = self._batch_size if warmup is None else positive("warmup", warmup)
+        self._capacity = arguments.checked("buffer", buffer, whole()) if self._buffer is None else self._buffer.capacity
+        self._batch_size = arguments.checked("batch_size", batch_size, whole(most=LARGEST_AXIS))
+        self._warmup = self._batch_size if warmup is None else arguments.checked("warmup", warmup, whole())
         self._progress = progress
-        self._seed = seed
+        self._seed, self._sampler = seed, sampler
+        self._names = arguments.checked("names", names, arguments.optional(tuple_of(text, "a sequence of field names")))
+        if self._names is None and isinstance(self._buffer, ReplayBuffer):
+            self._names = tuple(self._buffer.fields)
         if self._batch_size > self._capacity:
             raise ConfigError(
                 "`batch_size` must be at most the capacity, or every batch repeats rows, but got "
@@ -91,8 +102,16 @@ class ReplayStream:
             )
         if seed is not None and self._buffer is not None:
             raise ConfigError("`seed` is for a buffer made here, but one was given; seed that one")
+        if sampler is not None and self._buffer is not None:
+            raise ConfigError("`sampler` is for a buffer made here, but one was given; make that one with the sampler")
 
-    steps_of = staticmethod(steps_of)
+    def steps_of(self, item: Any) -> Sequence[Mapping[str, Any]]:
+        """Return an item of the source as a sequence of steps, each a mapping of a field's name to its value.
+
+        Raises:
+            FieldError: It is neither a step nor a list of steps.
+        """
+        return steps_of(item, self._names)
 
     def __iter__(self) -> Iterator[Batch]:
         """Go through the source once and yield batches."""
@@ -102,26 +121,40 @@ class ReplayStream:
                 if batch is not None:
                     yield batch
 
-    def push(self, step: Mapping[str, Any]) -> Batch | None:
+    def push(self, step: Any) -> Batch | None:
         """Store one step and return the batch for it, or None while too few are stored.
 
         Raises:
             FieldError, ShapeError, DtypeError: The step does not fit; see `ReplayBuffer.add`.
         """
-        if not isinstance(step, Mapping):
-            raise FieldError(
-                f"a step must be a mapping of a field's name to its value, but got {arguments.shown(step)}"
-            )
+        steps = self.steps_of(step)
+        if len(steps) != 1:
+            raise FieldError(f"`push` takes one step, but got {arguments.shown(step)}; push them one by one")
         if self._buffer is None:
-            self._buffer = ReplayBuffer(self._capacity, fields_of_step(step), seed=self._first_seed())
-        self._buffer.add(**step)
+            options: dict[str, Any] = {"sampler": self._sampler, "seed": self._first_seed()}
+            self._buffer = ReplayBuffer(self._capacity, fields_of_step(steps[0]), **options)
+        self._buffer.add(**steps[0])
         self.taken += 1
         if len(self._buffer) < self._warmup:
             return None
-        progress = self._progress(self.drawn) if callable(self._progress) else self._progress
-        batch = self._buffer.sample(self._batch_size, progress=progress)
+        batch = self.sample()
         self.drawn += 1
         return batch
+
+    def sample(self, batch_size: int | None = None) -> Batch:
+        """Return a batch from what is stored now, which takes no step and is not counted in `drawn`.
+
+        Args:
+            batch_size: None: B.
+
+        Raises:
+            EmptyBufferError: Nothing is stored, or too little for the sampler.
+        """
+        progress = progress_at(self._progress, self.drawn)()
+        return self.buffer.sample(self._batch_size if batch_size is None else batch_size, progress=progress)
+
+    def __len__(self) -> int:
+        return 0 if self._buffer is None else len(self._buffer)
 
     @property
     def buffer(self) -> Replay:
@@ -163,15 +196,13 @@ class ReplayStream:
         if self._buffer is not None and folder is not None:
             self._buffer.save(folder)
             place = str(Path(folder).resolve())
-            saved = {"folder": place, "token": _token(Path(place))}
+            saved = {"folder": place, "digest": digest_of(Path(place))}
         elif self._buffer is not None:
-            with TemporaryDirectory() as place:
-                self._buffer.save(place)
-                saved = {"files": {file.name: file.read_bytes() for file in Path(place).iterdir()}}
+            saved = {"files": contents_of(self._buffer.save)}
         return {"taken": self.taken, "drawn": self.drawn, "buffer": saved}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state. The buffer stays the same object, so that a learner that holds it continues with it.
+        """Restore a state in place: the buffer stays the same object, so references to it stay valid.
 
         Raises:
             SnapshotError: The state is of another kind of memory, or its folder has been saved to since.
@@ -182,14 +213,12 @@ class ReplayStream:
             raise SnapshotError("the state is from before the first step; restore it into a stream without a buffer")
         if saved is not None and "folder" in saved:
             folder = folder_of(saved["folder"], "restore")
-            if _token(folder) != saved["token"]:
+            if digest_of(folder) != saved["digest"]:
                 raise SnapshotError(f"{folder} holds a later snapshot than the state's; use the latest state")
             self._load(folder)
         elif saved is not None:
-            with TemporaryDirectory() as place:
-                for name, content in saved["files"].items():
-                    (Path(place) / name).write_bytes(content)
-                self._load(Path(place))
+            with folder_with(saved["files"]) as folder:
+                self._load(folder)
         self.taken, self.drawn = taken, drawn
 
     def __repr__(self) -> str:
@@ -202,9 +231,10 @@ class ReplayStream:
     def _load(self, place: Path) -> None:
         """Restore the buffer from a folder."""
         if self._buffer is not None:
-            require(self._buffer, RestorableReplay, f"{type(self).__name__}.restore").restore(place)
+            buffer = require(self._buffer, RestorableReplay, f"{type(self).__name__}.restore")
+            buffer.restore(place, continue_episodes=True)
             return
-        loaded = ReplayBuffer.load(place)
+        loaded = ReplayBuffer.load(place, continue_episodes=True)
         if loaded.capacity != self._capacity:
             raise SnapshotError(
                 f"the snapshot is of a buffer with capacity={loaded.capacity}, but this one has {self._capacity}; make "
@@ -227,34 +257,24 @@ def _buffer(value: Any) -> Replay:
     """A replay, where a capacity would do as well."""
     try:
         return a_replay(value)
-    except arguments.Unfit as unfit:
-        raise arguments.Unfit(f"a capacity, {unfit}") from None
-
-
-def _token(folder: Path) -> str:
-    """Return what distinguishes a saved replay from later ones in the same folder: a snapshot's token, or a digest."""
-    if (folder / "manifest.json").exists() or not folder.is_dir():
-        return str(snapshot.read_manifest(folder)["token"])
-    digest = sha256()
-    for file in sorted(folder.iterdir()):
-        digest.update(f"{file.name} {file.stat().st_size} ".encode() + file.read_bytes())
-    return digest.hexdigest()
+    except arguments.InvalidArgument as invalid:
+        raise arguments.InvalidArgument(f"a capacity, {invalid}") from None
 
 
 def _checked(state: Any) -> tuple[int, int, Mapping[str, Any] | None]:
-    """Return the counters of a state and what it has of the buffer: a folder and its token, or files by plain names.
+    """Return the counters of a state and what it has of the buffer: a folder and its digest, or files by plain names.
 
     Raises:
         SnapshotError: `ReplayStream.state` did not return it.
     """
     try:
-        taken, drawn, saved = whole(state["taken"], MOST_STEPS), whole(state["drawn"], MOST_STEPS), state["buffer"]
+        taken, drawn, saved = whole(0)(state["taken"]), whole(0)(state["drawn"]), state["buffer"]
         if saved is not None and "folder" not in saved:
             for name, content in saved["files"].items():
                 if not PLAIN.fullmatch(name) or not isinstance(content, bytes):
                     raise ValueError(f"a file is called {name!r:.80}")
-        elif saved is not None and not isinstance(saved["token"], str):
-            raise ValueError("a folder without a token")
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        elif saved is not None and not isinstance(saved["digest"], str):
+            raise ValueError("a folder without a digest")
+    except (InvalidArgument, LookupError, TypeError, ValueError, AttributeError) as error:
         raise SnapshotError(f"the state must be one that `state` returned, but got {state!r:.80} ({error!r})") from None
     return taken, drawn, saved

@@ -1,7 +1,7 @@
-"""The rules an argument must keep: its shape, its dtype, its values.
+"""Checks and conversions of array arguments: shape, dtype, values.
 
-The compiled core takes arrays that already fit as they are; everything else comes here to be made to fit or
-refused, so that every message is written once.
+The compiled core takes arrays that already fit; all other values are converted or refused here, so that every message
+is written once.
 """
 
 from collections.abc import Mapping
@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import LARGEST, checked, shown, whole
+from replaylab.arguments import LARGEST, InvalidArgument, checked, shown, whole
 from replaylab.errors import ConfigError, DtypeError, FieldError, IdError, ShapeError
+from replaylab.replay.data.fields import names_error
+from replaylab.replay.data.progress import Progress
 
 CASTABLE = {"b": "b", "i": "iub", "u": "iub", "f": "fiub", "c": "cfiub"}
-"""Kinds of dtype a kind can take in: nothing that would change what a value means."""
+"""For each kind of dtype, the kinds that can be stored in it without changing the meaning of values."""
 
 
 def fitted(
@@ -29,45 +31,61 @@ def fitted(
     """Return a field's value as a C-contiguous array of the leading axes that are present, then `shape`.
 
     Raises:
-        ShapeError: Its shape is another one.
-        DtypeError: It cannot be stored in `dtype` unchanged.
+        ShapeError: The value has another shape.
+        DtypeError: The value cannot be stored in `dtype` unchanged.
     """
     array = as_array(f"field `{name}`", value)
-    leading = {"replicas": replicas, "steps": steps, "num_envs": num_envs}
-    leading = {axis: n for axis, n in leading.items() if n is not None}
-    wanted = (*leading.values(), *shape)
-    if array.shape != wanted:
-        axes = ", ".join(f"{axis}={n}" for axis, n in leading.items())
-        raise ShapeError(
-            f"field `{name}` must have shape {wanted}, that is "
-            f"{f'the leading axes ({axes}) and ' if axes else ''}its own shape {shape}, but got {array.shape}; "
-            "leading axes are replicas, steps, environments in this order, each only where declared or called for"
-        )
+    lengths = {"replicas": replicas, "steps": steps, "num_envs": num_envs}
+    leading = {axis: n for axis, n in lengths.items() if n is not None}
+    check_shape(name, array.shape, leading, shape)
     return cast(f"field `{name}`", array, dtype)
 
 
-def cast(what: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the array C-contiguous and as `dtype`, its values unchanged but for a float's last digits.
+def check_shape(name: str, shape: tuple[int, ...], leading: Mapping[str, int], own_shape: tuple[int, ...]) -> None:
+    """Check a value's shape.
+
+    Args:
+        name: Of the field.
+        shape: Of the value.
+        leading: Lengths of the leading axes, by their names, in their order.
+        own_shape: The field's declared shape, which follows them.
+
+    Raises:
+        ShapeError: The value has another shape.
+    """
+    expected = (*leading.values(), *own_shape)
+    if shape != expected:
+        axes = ", ".join(f"{axis}={n}" for axis, n in leading.items())
+        meaning = f" ({axes}, then the shape of one value, {own_shape})" if axes else ""
+        raise ShapeError(
+            f"field `{name}` must have shape {expected}{meaning}, but got {shape}; pass such a value, or declare the "
+            "field with another shape"
+        )
+
+
+def cast(name: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return the array as a C-contiguous array of `dtype`; only a float's last digits may change.
 
     Raises:
         DtypeError: The kinds differ, or a value does not fit.
     """
     if array.dtype == object:
         raise DtypeError(
-            f"{what} stores {dtype}, which cannot hold {type(array.flat[0]).__name__} objects, "
+            f"{name} stores {dtype}, which cannot hold {type(array.flat[0]).__name__} objects, "
             "or numbers beyond 64 bits; pass an array or a number"
         )
+    original, array = array.dtype, widened(array)
     if array.dtype.kind not in CASTABLE[dtype.kind]:
         raise DtypeError(
-            f"{what} stores {dtype}, but got {array.dtype}, which would change what the values mean; convert it "
-            f'(`.astype("{dtype}")`) or declare the field with another dtype'
+            f"{name} stores {dtype}, but got {original}, and {dtype} cannot hold every {original}; convert the values, "
+            "or declare the field with another dtype"
         )
     if dtype.kind in "iu" and array.dtype != dtype and array.size:
         limits = np.iinfo(dtype)
         for extreme in (array.min(), array.max()):
             if not limits.min <= int(extreme) <= limits.max:
                 raise DtypeError(
-                    f"{what} stores {dtype} ({limits.min} to {limits.max}), which cannot hold {int(extreme)}; "
+                    f"{name} stores {dtype} ({limits.min} to {limits.max}), which cannot hold {int(extreme)}; "
                     "declare the field with a wider dtype"
                 )
     try:
@@ -75,34 +93,45 @@ def cast(what: str, array: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArra
             return np.require(array, dtype, ["C", "A"])
     except FloatingPointError:
         raise DtypeError(
-            f"{what} stores {dtype}, which cannot hold a value as large as {np.abs(array).max()}; "
+            f"{name} stores {dtype}, which cannot hold a value as large as {np.abs(array).max()}; "
             "declare the field with a wider dtype"
         ) from None
 
 
-def as_array(what: str, value: Any) -> npt.NDArray[Any]:
+def as_array(name: str, value: Any) -> npt.NDArray[Any]:
     """Return any array-like as an array.
 
     Raises:
-        ShapeError: It is a list of lists of unequal lengths.
-        DtypeError: It is another library's array that NumPy has no type for, or that must be detached before.
+        ShapeError: The value is a list of lists of unequal lengths.
+        DtypeError: The value is another library's array without a NumPy dtype, or one that must be detached first.
     """
     try:
         return np.asarray(value)
     except ValueError as error:
-        raise ShapeError(f"{what} must be an array, but NumPy cannot make one of it: {error}") from None
-    except (TypeError, RuntimeError) as error:  # PyTorch's, of bfloat16 and of tensors with gradients
+        raise ShapeError(f"{name} must be an array, but NumPy cannot make one of it: {error}") from None
+    except (TypeError, RuntimeError) as error:  # PyTorch raises these for bfloat16 and for tensors with gradients
+        if f"{getattr(value, 'dtype', None)}" == "torch.bfloat16":
+            return as_array(name, value.float())
         raise DtypeError(
-            f"{what} must be an array, but NumPy cannot make one of it: {error}; give `.detach()`, and `.float()` of "
-            f"bfloat16"
+            f"{name} must be an array, but NumPy cannot make one of it: {error}; pass `.detach()` of it"
         ) from None
+
+
+def widened(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers of ml_dtypes, such as JAX's bfloat16, in a NumPy dtype that holds them exactly."""
+    if array.dtype.kind != "V":
+        return array
+    dtype = next(
+        (candidate for candidate in (np.int8, np.uint8, np.float32) if np.can_cast(array.dtype, candidate)), array.dtype
+    )
+    return array.astype(dtype)
 
 
 def steps_of(name: str, value: Any, axis: int) -> int:
     """Return the length of a value's steps axis.
 
     Raises:
-        ShapeError: It has no such axis.
+        ShapeError: The value has no such axis.
     """
     shape = value.shape if isinstance(value, np.ndarray) else as_array(f"field `{name}`", value).shape
     if len(shape) <= axis:
@@ -111,7 +140,7 @@ def steps_of(name: str, value: Any, axis: int) -> int:
 
 
 def on_cpu(values: Any) -> Any:
-    """Return a tensor of PyTorch as one that NumPy takes: on the CPU, without a gradient; all else as it is."""
+    """Return a tensor of PyTorch detached and on the CPU, so that NumPy takes it; other values unchanged."""
     if type(values).__module__.partition(".")[0] != "torch" or not hasattr(values, "detach"):
         return values
     return values.detach().cpu()
@@ -121,8 +150,8 @@ def ids_array(ids: Any) -> npt.NDArray[np.int64]:
     """Return ids as int64.
 
     Raises:
-        DtypeError: They are no integers (a boolean mask is not ids).
-        IdError: One is larger than any id.
+        DtypeError: The ids are not integers (a boolean mask is not ids).
+        IdError: An id is larger than any int64.
     """
     array = as_array("`ids`", on_cpu(ids))
     if array.size == 0:
@@ -138,26 +167,45 @@ def values_array(name: str, values: Any) -> npt.NDArray[np.float64]:
     """Return TD errors or priorities as float64.
 
     Raises:
-        DtypeError: They are no real numbers.
+        DtypeError: The values are not real numbers.
     """
-    array = as_array(f"`{name}`", on_cpu(values))
+    array = widened(as_array(f"`{name}`", on_cpu(values)))
     if array.dtype.kind not in "fiu":
         raise DtypeError(f"`{name}` must be real numbers, but got {array.dtype}; pass one float an id")
     return np.require(array, np.float64, ["C", "A"])
 
 
-def picked(name: str, given: Any, count: int) -> list[int]:
-    """Return which of `count` are meant by their numbers, or by one bool for each.
+def feedback_of(ids: Any, td_error: Any, priority: Any, sampler: object, takes_priorities: bool) -> tuple[str, Any]:
+    """Return the name and value of the argument passed to `update_priorities`; one priority is repeated for all ids.
 
     Raises:
-        ConfigError: It is neither, there is no such number, or none is meant.
+        ConfigError: Both were passed, or none; or priorities, to a sampler that does not use any.
     """
-    array = as_array(f"`{name}`", given)
+    if (td_error is None) == (priority is None):
+        raise ConfigError("`update_priorities` takes either `td_error` or `priority`; pass exactly one of them")
+    if priority is None:
+        return "td_error", td_error
+    if not takes_priorities:
+        raise ConfigError(
+            f"`priority` needs a sampler that uses priorities, but {sampler!r:.200} draws a step whatever its priority "
+            "is; make the buffer with sampler=Prioritized(), or pass `td_error`, which this sampler ignores"
+        )
+    values = priority if hasattr(priority, "ndim") else as_array("`priority`", priority)
+    return "priority", values if values.ndim else np.full(np.shape(ids), values_array("priority", values))
+
+
+def picked(name: str, selection: Any, count: int) -> list[int]:
+    """Return the selected numbers below `count`, from numbers or from a mask of `count` booleans.
+
+    Raises:
+        ConfigError: The selection is neither, selects nothing, or holds a number out of range.
+    """
+    array = as_array(f"`{name}`", selection)
     if array.shape == (count,) and array.dtype.kind == "b":
         array = np.flatnonzero(array)
     if array.ndim != 1 or array.dtype.kind not in "iu" or not array.size or ((array < 0) | (array >= count)).any():
         rule = f"numbers from 0 to {count - 1}, at least one, or {count} booleans"
-        raise ConfigError(f"`{name}` must be {rule}, but got {shown(given)}")
+        raise ConfigError(f"`{name}` must be {rule}, but got {shown(selection)}")
     return [int(number) for number in array]
 
 
@@ -165,40 +213,53 @@ def positive(name: str, value: Any, most: int = LARGEST, least: int = 1) -> int:
     """Return the value as an int from `least` to `most`.
 
     Raises:
-        ConfigError: It is no whole number, or outside.
+        ConfigError: The value is not an integer in this range.
     """
     return checked(name, value, whole(least, most))
 
 
 def checked_progress(progress: float | npt.ArrayLike, replicas: int | None) -> list[float]:
-    """Return training progress: of all replicas together, or of each of R.
+    """Return training progress as a list of one number for all replicas, or of one for each.
 
     Raises:
-        ConfigError: It is not in [0, 1], or neither one number nor R.
+        ConfigError: A number is not in [0, 1], or there are neither one nor R numbers.
     """
     if isinstance(progress, float) and 0.0 <= progress <= 1.0:
-        return [progress]  # in a hurry
+        return [progress]  # the most frequent case
+    array = _progress_array(progress)
+    if array is None or array.shape not in ((), () if replicas is None else (replicas,)):
+        per_replica = "" if replicas is None else f", one number or one for each of {replicas} replicas"
+        raise ConfigError(
+            f"`progress` must be in [0, 1] (0: the run begins, 1: it ends){per_replica}, but got {progress!r}"
+        )
+    shares: list[float] = array.astype(np.float64).ravel().tolist()
+    steps = getattr(progress, "steps", None)
+    return shares if steps is None else [Progress(share, steps) for share in shares]
+
+
+def a_progress(value: Any) -> Any:
+    """Training progress, as functions of a batch's number return it: a number, or one for each replica."""
+    if _progress_array(value) is None:
+        raise InvalidArgument("a number in [0, 1] (0: training begins, 1: it ends), or one for each replica")
+    return value
+
+
+def _progress_array(value: Any) -> npt.NDArray[Any] | None:
+    """Return real numbers in [0, 1] as an array, None for any other value."""
     try:
-        given = np.asarray(progress)
+        array = np.asarray(value)
     except ValueError:  # lists of unequal lengths
-        given = np.array(None)
-    fits = given.dtype.kind in "iuf" and given.shape in ((), () if replicas is None else (replicas,))
-    if not fits or not ((given >= 0.0) & (given <= 1.0)).all():
-        each = "" if replicas is None else f", one number or one for each of {replicas} replicas"
-        raise ConfigError(f"`progress` must be in [0, 1] (0: the run begins, 1: it ends){each}, but got {progress!r}")
-    found: list[float] = given.astype(np.float64).ravel().tolist()
-    return found
+        return None
+    real = array.dtype.kind in "iuf"
+    return array if real and ((array >= 0.0) & (array <= 1.0)).all() else None
 
 
-def refuse(call: str, given: Mapping[str, Any], fields: tuple[str, ...]) -> None:
-    """Raise the error for a call that did not give every field exactly once, and nothing else."""
-    if given.get("final_obs") is not None:
+def refuse(call: str, arguments: Mapping[str, Any], fields: tuple[str, ...]) -> None:
+    """Raise the error for a call whose arguments are not every field exactly once."""
+    if arguments.get("final_obs") is not None:
         raise FieldError(
             '`final_obs` belongs to autoreset="same_step", which this buffer does not have; leave it out, or make '
             'the buffer with autoreset="same_step"'
         )
-    from replaylab.replay.data.fields import names_error
-
-    raise names_error(
-        call, {name: value for name, value in given.items() if name not in ("where", "final_obs")}, fields
-    )
+    steps = {name: value for name, value in arguments.items() if name not in ("where", "final_obs")}
+    raise names_error(call, steps, fields)

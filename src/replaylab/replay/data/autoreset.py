@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from replaylab.episode_ends import ENDS
 from replaylab.errors import ConfigError, FieldError, ShapeError
 from replaylab.replay.data.arrays import as_array, cast, fitted
-from replaylab.replay.data.fields import Field
+from replaylab.replay.data.fields import Field, need_field
 
 Leading = tuple[int | None, int | None, int | None]
 """Lengths of the leading axes R, T, E; None where there is none."""
@@ -34,12 +35,9 @@ def checked_mode(mode: Any, fields: Mapping[str, Field]) -> str | None:
     if mode is None:
         return None
     name = mode_name(mode)
-    flags = ("terminated", "truncated") if name != "disabled" else ()
+    flags = ENDS if name != "disabled" else ()
     for flag in flags:
-        if fields.get(flag) != Field((), np.bool_):
-            raise FieldError(
-                f'autoreset="{name}" needs the field `{flag}` declared as Field((), bool), to see where episodes end'
-            )
+        need_field(f'autoreset="{name}"', fields, flag, Field((), np.bool_), ", to see where episodes end")
     if name == "same_step" and not any(path.split(".")[0] == "next_obs" for path in fields):
         raise FieldError('autoreset="same_step" needs the field `next_obs`, to store final observations in')
     return name
@@ -58,7 +56,7 @@ def with_final_obs(
         ShapeError, DtypeError: It, or a value it is needed for, does not fit.
     """
     ended = np.zeros((), np.bool_)
-    for name in ("terminated", "truncated"):
+    for name in ENDS:
         ended = ended | fitted(name, values[name], np.dtype(np.bool_), (), *leading)
     if where is not None:
         ended = ended & fitted("where", where, np.dtype(np.bool_), (), *leading)
@@ -91,7 +89,8 @@ def _replace(next_obs: Any, ended: Any, final_obs: Any, keys: list[str], field: 
         if entry is None:
             raise FieldError(
                 f"{int(ended.sum())} environments ended, and in same_step autoreset mode their `next_obs` is already "
-                'the next episode\'s first observation; pass final_obs=infos["final_obs"]'
+                'the next episode\'s first observation; pass final_obs=infos["final_obs"] to `add`, or, with '
+                'a ReplayRecorder, `step` of the environments must return infos["final_obs"]'
             )
         next_obs[place] = fitted(
             "final_obs", entry if nested else _dig(entry, keys), field.dtype, field.shape, None, None, None

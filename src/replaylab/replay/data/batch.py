@@ -1,12 +1,13 @@
 """What `sample` returns."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from replaylab import _core
 from replaylab.errors import ConfigError, FieldError, ShapeError
 from replaylab.replay.data import frameworks as output
-from replaylab.replay.data.fields import flatten
+from replaylab.replay.data.packed_copies import CudaCopies, PackedCopies
+from replaylab.trees import flatten
 
 
 class Batch(Mapping[str, Any]):
@@ -16,8 +17,8 @@ class Batch(Mapping[str, Any]):
     them), and every batch also has
 
     * ``weight`` ``[R] B`` float32: the importance weight, 1 for samplers that need no correction;
-    * ``probability`` ``[R] B`` float64: the law of one row, as `ReplayBuffer.probabilities` gives it; a sampler
-      that has no exact law says in its docstring what stands here;
+    * ``probability`` ``[R] B`` float64: the probability of a row, as `ReplayBuffer.probabilities` gives it; a sampler
+      that has no exact sampling probability says in its docstring what stands here;
     * ``id`` ``[R] B`` int64: the step's number, for `ReplayBuffer.update_priorities`.
 
     The arrays belong to the caller: no later call overwrites them unless it is given this batch as ``out``.
@@ -33,7 +34,8 @@ class Batch(Mapping[str, Any]):
         """Return the batch with PyTorch tensors, of the same dtypes and nesting.
 
         On the CPU nothing is copied: the tensors share the arrays' memory. ``id`` and ``probability`` stay there
-        whatever the device, since they go back to the buffer and not into a network.
+        whatever the device, since they go back to the buffer and not into a network; with another device than the CPU
+        they are copies, as everything else then is.
 
         Args:
             device: Where to copy the tensors, such as "cuda"; None: leave them on the CPU.
@@ -87,11 +89,28 @@ class Batch(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.__dict__)
 
+    def items(self) -> ItemsView[str, Any]:
+        """Return names and columns, faster than `Mapping` does."""
+        return self.__dict__.items()
+
     def __repr__(self) -> str:
         return f"Batch({', '.join(f'{name}: {_describe(value)}' for name, value in self.items())})"
 
 
-def delivery(pin_memory: bool, device: Any) -> Callable[[Batch], Batch]:
+@dataclass(frozen=True)
+class Delivery:
+    """What is done to each batch of `ReplayBuffer.batches`.
+
+    Attributes:
+        send: Called in the thread that draws, with the batch.
+        receive: Called in the thread that takes the batch, with what `send` returned.
+    """
+
+    send: Callable[[Batch], Any]
+    receive: Callable[[Any], Batch] = lambda batch: batch
+
+
+def delivery(pin_memory: bool, device: Any) -> Delivery:
     """Return what is done to each batch of `ReplayBuffer.batches`.
 
     Raises:
@@ -99,24 +118,17 @@ def delivery(pin_memory: bool, device: Any) -> Callable[[Batch], Batch]:
         MissingExtraError: The library of `device` is not installed.
     """
     if device is None:
-        return Batch.pin_memory if pin_memory else lambda batch: batch
+        return Delivery(Batch.pin_memory if pin_memory else lambda batch: batch)
     if output.is_of_jax(device):
         if pin_memory:
             raise ConfigError("`pin_memory` is for PyTorch's copies; leave it out where `device` is JAX's")
         place = output.jax_place(Batch, device)
-        return lambda batch: batch.jax(place)
+        return Delivery(lambda batch: batch.jax(place))
     place = output.torch_place(device)
-    return lambda batch: (batch.pin_memory() if pin_memory else batch).torch(place)
-
-
-def release_batch_memory() -> int:
-    """Give the memory of large batches that are no longer used back to the system; return how many bytes that was.
-
-    Arrays of a batch of 128 KiB and more are not given back when the last reference to them goes: the next batch takes
-    their memory, which saves as much time as filling it takes. At most 128 MiB are kept so, over all buffers of the
-    process. After a phase with large batches this frees them; nothing else changes.
-    """
-    return _core.release_batch_memory()
+    if place.type == "cuda":
+        packed = PackedCopies(CudaCopies(place))
+        return Delivery(packed.send, lambda sent: Batch(packed.receive(sent)))
+    return Delivery(lambda batch: (batch.pin_memory() if pin_memory else batch).torch(place))
 
 
 def copy_batch(batch: Batch, out: Batch) -> None:

@@ -5,7 +5,7 @@ flat fields only; a nested one is called by its path, ``obs.camera`` or ``obs.0`
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import Unfit, checked, flag, shown, tuple_of, whole
+from replaylab.arguments import InvalidArgument, checked, flag, shown, tuple_of, whole
 from replaylab.errors import FieldError
+from replaylab.trees import flatten
 
 RESERVED = (
     *("weight", "probability", "id", "where", "final_obs"),
@@ -24,9 +25,6 @@ RESERVED = (
 
 
 LENGTHS = tuple_of(whole(), "whole numbers of at least 1")
-DEEPEST = 64
-"""Levels of nesting that are ever meant."""
-
 LEAST_COMPRESSED, MOST_COMPRESSED = 64, 2**26
 """Bytes of a value that can be compressed: less is not worth it, and more does not fit the log."""
 
@@ -55,14 +53,19 @@ class Field:
     ) -> None:
         try:
             shape = LENGTHS((shape,) if isinstance(shape, int | np.integer) else shape)
-        except Unfit as unfit:
-            raise FieldError(f"a field's shape must be {unfit}, but got {shown(shape)}; pass () for a number") from None
+        except InvalidArgument as invalid:
+            raise FieldError(
+                f"a field's shape must be {invalid}, but got {shown(shape)}; pass () for a number"
+            ) from None
+        hint = "; declare np.float32, which holds every bfloat16 exactly" if "bfloat16" in f"{dtype!r}" else ""
         try:
             kind = np.dtype(dtype)
         except TypeError:
-            raise FieldError(f"a field's dtype must be one of NumPy's, but got {dtype!r}") from None
+            raise FieldError(f"a field's dtype must be one of NumPy's, but got {dtype!r}{hint}") from None
         if kind.kind not in "biufc" or not kind.isnative:
-            raise FieldError(f"a field's dtype must be a native boolean, integer, float or complex one, but got {kind}")
+            raise FieldError(
+                f"a field's dtype must be a native boolean, integer, float or complex one, but got {kind}{hint}"
+            )
         object.__setattr__(self, "shape", shape)
         object.__setattr__(self, "dtype", kind)
         object.__setattr__(self, "compressed", checked("compressed", compressed, flag, "Field"))
@@ -86,66 +89,25 @@ class Field:
         return LEAST_COMPRESSED <= self.nbytes <= MOST_COMPRESSED
 
 
+def single_frame(field: Field) -> Field:
+    """Return the field of one of the frames that are stacked along a field's first axis."""
+    return Field(field.shape[1:], field.dtype, compressed=field.compressed)
+
+
+def field_at(path: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Field:
+    """Return a field.
+
+    Raises:
+        FieldError: There is no such field; the message names the path.
+    """
+    try:
+        return Field(shape, dtype)
+    except FieldError as error:
+        raise FieldError(f"field `{path}`: {error}") from None
+
+
 Tree = Any
 """A value for every field, nested as the fields are: `Field`, or a mapping or tuple of trees."""
-
-
-def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Return the same nesting of mappings and tuples, with each leaf replaced by what the function makes of it."""
-    if isinstance(tree, Mapping):
-        return {name: map_leaves(function, child) for name, child in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(map_leaves(function, child) for child in tree)
-    return function(tree)
-
-
-def flatten(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (path, leaf) for every leaf of nested mappings and tuples, in order."""
-    if not isinstance(tree, (Mapping, tuple)):
-        yield path, tree
-        return
-    check_depth(path)
-    for key, child in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
-        yield from flatten(child, f"{path}.{key}" if path else str(key))
-
-
-def check_depth(path: str) -> None:
-    """Raise `FieldError` if a path leads deeper than any observation is nested."""
-    if path.count(".") >= DEEPEST:
-        raise FieldError(f"field `{path[:20]}...` is nested deeper than {DEEPEST} levels; nest it less")
-
-
-def flatten_as(template: Tree, value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (path, value) nested as the template is; what the template does not have keeps its own path."""
-    if isinstance(template, Mapping) and isinstance(value, Mapping):
-        children = [(key, template.get(key), child) for key, child in value.items()]
-    elif isinstance(template, tuple) and isinstance(value, (tuple, list)):
-        children = [(i, template[i] if i < len(template) else None, child) for i, child in enumerate(value)]
-    else:
-        yield path, value
-        return
-    for key, part, child in children:
-        yield from flatten_as(part, child, f"{path}.{key}" if path else str(key))
-
-
-def unflatten(template: Tree, leaves: Iterator[Any]) -> Any:
-    """Return leaves nested as the fields are: mappings as dicts, tuples as tuples."""
-    if isinstance(template, Field):
-        return next(leaves)
-    if isinstance(template, tuple):
-        return tuple(unflatten(child, leaves) for child in template)
-    return {key: unflatten(child, leaves) for key, child in template.items()}
-
-
-def without_missing(tree: Any) -> Any:
-    """Return nested leaves without those that are None; None itself if there are no others."""
-    if isinstance(tree, Mapping):
-        kept = {key: left for key, child in tree.items() if (left := without_missing(child)) is not None}
-        return kept or None
-    if isinstance(tree, tuple):
-        children = tuple(without_missing(child) for child in tree)
-        return children if any(child is not None for child in children) else None
-    return tree
 
 
 def check_fields(fields: Mapping[str, Tree]) -> dict[str, Field]:
@@ -174,19 +136,20 @@ def _check_nesting(path: str, tree: Tree) -> None:
         return
     if not tree:
         raise FieldError(f"field `{path}` is nested but holds no Field; give it one or leave it out")
-    known: dict[str, Any] = {}
+    key_by_name: dict[str, Any] = {}
     for key, child in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
         name = _checked_key(path, key)
-        if name in known:
+        if name in key_by_name:
             raise FieldError(
-                f"the keys {known[name]!r} and {key!r} in field `{path}` are both written {name} in a path; rename one"
+                f"the keys {key_by_name[name]!r} and {key!r} in field `{path}` are both written {name} in a path; "
+                "rename one"
             )
-        known[name] = key
+        key_by_name[name] = key
         _check_nesting(f"{path}.{name}" if path else name, child)
 
 
 def _checked_key(path: str, key: Any) -> str:
-    """Return a key of nested fields as a path has it."""
+    """Return a key of nested fields as it appears in a path."""
     if isinstance(key, bool) or not isinstance(key, (str, int, np.integer)):
         raise FieldError(f"the keys in field `{path}` must be strings (or whole numbers), but one is {key!r}")
     name = f"{key}"
@@ -197,17 +160,44 @@ def _checked_key(path: str, key: Any) -> str:
     return name
 
 
-def names_error(call: str, given: Mapping[str, Any], fields: Iterable[str]) -> FieldError:
-    """Return the error for a call that did not give every field exactly once."""
-    fields = tuple(fields)
-    missing = [f"`{name}`" for name in fields if name not in given]
-    unknown = []
-    for name in given:
-        if name not in fields:
-            close = get_close_matches(name, [field for field in fields if field not in given], n=1)
-            unknown.append(f"`{name}`" + (f" (did you mean `{close[0]}`?)" if close else ""))
-    parts = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(unknown)}"] * bool(unknown)
-    return FieldError(
-        f"`{call}` takes every field exactly once, but got {'; '.join(parts)}; "
-        f"the fields are {', '.join(f'`{name}`' for name in fields)}"
+def need_field(needs: str, fields: Mapping[str, Field], name: str, declared: Field, why: str = "") -> None:
+    """Raise `FieldError` unless a field is declared as `declared`."""
+    if fields.get(name) != declared:
+        dtype = "bool" if declared.dtype == np.bool_ else declared.dtype
+        raise FieldError(f"{needs} needs the field `{name}` declared as Field((), {dtype}){why}")
+
+
+def next_paths(needs: str, fields: Mapping[str, Field]) -> dict[str, str]:
+    """Return for each path of ``obs`` the path of the next observation.
+
+    Raises:
+        FieldError: ``obs`` and ``next_obs`` are missing or differ.
+    """
+    obs_paths, next_obs_paths = (
+        [path for path in fields if path.split(".")[0] == name] for name in ("obs", "next_obs")
     )
+    pairs = {path: f"next_{path}" for path in obs_paths}
+    if (
+        not obs_paths
+        or list(pairs.values()) != next_obs_paths
+        or any(fields[path] != fields[pairs[path]] for path in obs_paths)
+    ):
+        raise FieldError(
+            f"{needs} needs the fields `obs` and `next_obs`, declared alike, but got "
+            f"{ {path: fields[path] for path in obs_paths + next_obs_paths} }"
+        )
+    return pairs
+
+
+def names_error(call: str, arguments: Mapping[str, Any], fields: Iterable[str]) -> FieldError:
+    """Return the error for a call whose arguments are not every field exactly once."""
+    fields = tuple(fields)
+    missing = [f"`{name}`" for name in fields if name not in arguments]
+    unknown = []
+    for name in arguments:
+        if name not in fields:
+            close = get_close_matches(name, [field for field in fields if field not in arguments], n=1)
+            unknown.append(f"`{name}`" + (f" (did you mean `{close[0]}`?)" if close else ""))
+    parts = [f"is missing {', '.join(missing)}"] * bool(missing) + [f"got unknown {', '.join(unknown)}"] * bool(unknown)
+    listed = ", ".join(f"`{name}`" for name in fields)
+    return FieldError(f"`{call}` {' and '.join(parts)}; its fields are {listed}")

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab.arguments import shown
-from replaylab.errors import ConfigError, DtypeError, MissingExtraError
-from replaylab.replay.data.fields import map_leaves
+from replaylab.errors import ConfigError, DtypeError
+from replaylab.extras import needs
+from replaylab.trees import map_leaves
 
 if TYPE_CHECKING:
     import torch
@@ -45,7 +46,9 @@ def to_torch(columns: Mapping[str, Any], device: Any, *, non_blocking: bool) -> 
     if device is None:
         return map_columns(columns, share, share)
     target = torch.device(device)
-    return map_columns(columns, lambda leaf: share(leaf).to(target, non_blocking=non_blocking), share)
+    # Where the others are copies, the bookkeeping columns are, too: the next draw may fill their memory (`out`).
+    keep = share if target.type == "cpu" else lambda leaf: share(leaf).clone()
+    return map_columns(columns, lambda leaf: share(leaf).to(target, non_blocking=non_blocking), keep)
 
 
 def to_jax(columns: Mapping[str, Any], device: Any, *, copy: bool) -> dict[str, Any]:
@@ -59,11 +62,11 @@ def to_jax(columns: Mapping[str, Any], device: Any, *, copy: bool) -> dict[str, 
         if copy:
             leaf = leaf.copy()  # not JAX's own copy, which may be made when this call has long returned
         # A read-only column has been handed to JAX before; NumPy does not export it again.
-        made = jax.numpy.from_dlpack(leaf) if share and leaf.flags.writeable else jax.device_put(leaf, device)
+        array = jax.numpy.from_dlpack(leaf) if share and leaf.flags.writeable else jax.device_put(leaf, device)
         leaf.flags.writeable = False
-        return made
+        return array
 
-    return map_columns(columns, convert, lambda leaf: leaf)
+    return map_columns(columns, convert, np.copy if copy else lambda leaf: leaf)
 
 
 def is_of_jax(device: Any) -> bool:
@@ -112,22 +115,32 @@ def _library(value: Any) -> str:
 
 def to_pinned(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return columns as NumPy arrays in pinned memory; see `Batch.pin_memory`."""
-    torch = _torch("Batch.pin_memory()")
+    _torch("Batch.pin_memory()")
 
     def pin(leaf: Any) -> npt.NDArray[Any]:
         array = np.asarray(leaf)
-        try:
-            memory = torch.empty(array.shape, dtype=_torch_dtype(array.dtype), pin_memory=True)
-        except RuntimeError as error:
-            raise ConfigError(
-                f"memory is pinned for copies to an accelerator, but PyTorch says: {error} Leave pinning out where "
-                "there is none"
-            ) from None
-        pinned: npt.NDArray[Any] = memory.numpy()
+        pinned: npt.NDArray[Any] = pinned_memory(array.shape, array.dtype).numpy()
         np.copyto(pinned, array)
         return pinned
 
     return map_columns(columns, pin, np.array)
+
+
+def pinned_memory(shape: tuple[int, ...], dtype: npt.DTypeLike) -> "torch.Tensor":
+    """Return pinned memory, which PyTorch uses again once it is free and a copy from it has ended.
+
+    Raises:
+        ConfigError: PyTorch has no accelerator to pin memory for.
+    """
+    import torch
+
+    try:
+        return torch.empty(shape, dtype=torch_dtype(np.dtype(dtype)), pin_memory=True)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"memory is pinned for copies to an accelerator, but PyTorch says: {error} Leave pinning out where there "
+            "is none"
+        ) from None
 
 
 def _from_numpy(array: npt.NDArray[Any]) -> "torch.Tensor":
@@ -143,29 +156,26 @@ def _from_numpy(array: npt.NDArray[Any]) -> "torch.Tensor":
 
 
 @cache
-def _torch_dtype(dtype: np.dtype[Any]) -> "torch.dtype":
+def torch_dtype(dtype: np.dtype[Any]) -> "torch.dtype":
+    """Return PyTorch's dtype for one of NumPy's.
+
+    Raises:
+        DtypeError: It has none.
+    """
     return _from_numpy(np.empty(0, dtype)).dtype
 
 
-def _torch(what: str) -> Any:
-    try:
+def _torch(feature: str) -> Any:
+    with needs(feature, "torch"):
         import torch
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f'{what} needs {error.name}, which is not installed. Run: pip install "replaylab[torch]"'
-        ) from error
     return torch
 
 
 @cache
 def _jax(batch: type) -> Any:
     """Import JAX, and tell it that a batch is a tree of columns, so that compiled functions take one."""
-    try:
+    with needs("Batch.jax()", "jax"):
         import jax
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f'Batch.jax() needs {error.name}, which is not installed. Run: pip install "replaylab[jax]"'
-        ) from error
     jax.tree_util.register_pytree_node(
         batch,
         lambda columns: (tuple(columns.values()), tuple(columns)),

@@ -1,15 +1,12 @@
 """Random streams: one seed, spawned into a stream for each replica and purpose."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum, unique
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from replaylab import _core
 from replaylab.errors import ConfigError
-from replaylab.replay.data.forks import DrawLock
 
 Seed = int | np.random.SeedSequence | Sequence[int] | None
 
@@ -18,7 +15,7 @@ Seed = int | np.random.SeedSequence | Sequence[int] | None
 class ReplayStreamKey(IntEnum):
     """What a buffer's random streams are for; the value is a stream's spawn key below the seed (of each replica).
 
-    Who spawns streams of their own from the same seed, as `replaylab.learners` does, takes other keys; a further
+    Who spawns their own streams from the same seed, as `replaylab.learners` does, takes other keys; a further
     purpose of a buffer's takes one that is in neither list.
 
     Attributes:
@@ -28,27 +25,6 @@ class ReplayStreamKey(IntEnum):
 
     SAMPLING = 0
     RESCORING = 8
-
-
-class PythonDraws:
-    """The part of a buffer that draws in Python: a random generator for each replica, and the lock that guards them."""
-
-    def __init__(self, core: _core.Replay, generators: list[np.random.Generator]) -> None:
-        self.lock = DrawLock(core)
-        self._generators = generators
-
-    def generators(self) -> list[Any]:
-        """Return the random generators' states, as JSON values."""
-        return [generator.bit_generator.state for generator in self._generators]
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return what else is remembered, to be saved."""
-        return {}
-
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:  # noqa: ARG002
-        """Take over what `arrays` and `generators` returned."""
-        for generator, state in zip(self._generators, generators, strict=True):
-            generator.bit_generator.state = state
 
 
 def sampling_generators(
@@ -70,7 +46,7 @@ def sampling_streams(seed: Seed, replicas: int | None) -> list[list[int]]:
 
 
 def _roots(seed: Seed, replicas: int | None) -> list[np.random.SeedSequence]:
-    if getattr(seed, "shape", None) == ():  # one seed as an array
+    if getattr(seed, "shape", None) == ():  # a single seed as an array
         seed = cast("Any", seed)[()]
     if isinstance(seed, np.random.SeedSequence) or seed is None or not isinstance(seed, (Sequence, np.ndarray)):
         root = seed if isinstance(seed, np.random.SeedSequence) else _root(seed)
@@ -80,7 +56,7 @@ def _roots(seed: Seed, replicas: int | None) -> list[np.random.SeedSequence]:
             f"`seed` as a sequence must hold one seed for each replica (replicas={replicas}), "
             f"but has {len(seed)}; pass one int to seed them all"
         )
-    return [_root(one) for one in seed]
+    return [_root(replica_seed) for replica_seed in seed]
 
 
 def _root(seed: int | None) -> np.random.SeedSequence:

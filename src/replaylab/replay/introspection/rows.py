@@ -1,60 +1,39 @@
-"""Looking at the rows of a buffer: by id, and by slot."""
+"""Reading the rows of a buffer by id and by slot."""
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from replaylab.arguments import LARGEST_AXIS
-from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.replay.data.arrays import positive
-from replaylab.replay.data.fields import without_missing
-from replaylab.replay.introspection.introspective import Introspective
+from replaylab.errors import ConfigError
+from replaylab.replay.buffer_parts import BufferParts
+from replaylab.replay.data.arrays import ids_array
+from replaylab.replay.data.batch import Batch
+from replaylab.replay.data.memory import check_batch_memory
+from replaylab.trees import without_missing
 
 
-class Rows(Introspective):
-    """The part of `ReplayBuffer` that shows what its steps hold."""
+def get(parts: BufferParts, ids: npt.ArrayLike) -> dict[str, Any]:
+    """Return stored steps; see `ReplayBuffer.get`."""
+    return parts.layout.unflatten(iter(parts.core.gather(ids, False).values()))
 
-    def get(self, ids: npt.ArrayLike) -> dict[str, Any]:
-        """Return the stored steps of these ids, as columns nested like the fields, ``[R] ... *field.shape``.
 
-        Raises:
-            IdError: A step is not stored, or not any more.
-        """
-        return self._layout.unflatten(iter(self._core.gather(ids, False).values()))
+def columns(parts: BufferParts) -> dict[str, Any]:
+    """Return views of every field by slot; see `ReplayBuffer.columns`."""
+    if (storage := parts.config.storage) is not None:
+        raise ConfigError(
+            f"`columns` shows rows by slot, which those in {storage} do not have; use get(ids), which copies"
+        )
+    views = parts.layout.unflatten(iter([parts.core.column(i) for i in range(len(parts.layout.flat))]))
+    return {name: view for name, tree in views.items() if (view := without_missing(tree)) is not None}
 
-    def can_sample(self, batch_size: int) -> bool:
-        """Whether enough is stored, in every replica, for `sample` to draw so many rows; nothing is drawn.
 
-        Args:
-            batch_size: B ≥ 1.
-
-        Raises:
-            ConfigError: `batch_size` is out of its range.
-        """
-        try:
-            self._core.check_draw(positive("batch_size", batch_size, most=LARGEST_AXIS))
-        except EmptyBufferError:
-            return False
-        return True
-
-    @property
-    def given_fields(self) -> dict[str, Any]:
-        """The fields as `add` takes them: as declared, but stacks where `FrameStack` cuts single frames out of them."""
-        return self._layout.unflatten(iter(self._layout.given.values()))
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """Read-only views of every field by slot, ``[R] C *field.shape``; id i lies in slot i mod C.
-
-        A derived ``next_obs`` and compressed fields are not among them (in a tuple: None); `get` has them. In a
-        `Reservoir` a step may lie in any slot.
-
-        Raises:
-            ConfigError: The rows are in a `storage`, where others may write into them at any time.
-        """
-        if self.storage is not None:
-            raise ConfigError(
-                f"`columns` shows rows by slot, which those in {self.storage} do not have; use get(ids), which copies"
-            )
-        views = self._layout.unflatten(iter([self._core.column(i) for i in range(len(self._layout.flat))]))
-        return {name: there for name, tree in views.items() if (there := without_missing(tree)) is not None}
+def as_batch(parts: BufferParts, ids: npt.ArrayLike) -> Batch:
+    """Return steps in the form of a drawn batch; see `ReplayBuffer.as_batch`."""
+    rows, layout = ids_array(ids), parts.layout
+    check_batch_memory(layout.batch_row_nbytes, rows.size)
+    columns = parts.core.gather(rows, True, True)
+    layout.relabel(columns)
+    if layout.sequence is not None and rows.size:  # a sequence's id is that of its oldest stored step
+        rows = parts.core.blocks(rows, True)[..., 0]
+    return layout.batch(columns | {"weight": np.ones(rows.shape, np.float32), "id": rows})

@@ -1,4 +1,4 @@
-"""Figures of a buffer now: how old its steps are, and how evenly they are and were drawn."""
+"""Statistics of a buffer: the ages of its steps, and how evenly they are and were drawn."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import LARGEST_AXIS
 from replaylab.errors import ConfigError
 from replaylab.measures.buffer_usage import gini
-from replaylab.replay.data.schedules import as_schedule
-from replaylab.replay.introspection.introspective import Introspective
-from replaylab.replay.samplers.sampler import Sampler
-from replaylab.replay.transforms.sequence import Sequence
+from replaylab.replay.buffer_parts import BufferParts
+from replaylab.replay.data.arrays import checked_progress, positive
+from replaylab.replay.data.schedules import changes
+from replaylab.replay.introspection.distribution import probabilities
 
 Count = int | npt.NDArray[np.int64]
 Figure = float | npt.NDArray[np.float64]
@@ -24,33 +25,37 @@ class ReplayStats:
     """Figures of a buffer, from `ReplayBuffer.stats`.
 
     With replicas every figure is an array (R,). Age is counted in steps stored since, in the same replica: the
-    newest step has age 0. P is the sampler's law over the N stored steps; with `Sequence`, over the sequences, which
-    are as old as their oldest stored step. Where nothing is stored, or nothing can be drawn, what depends on it is NaN.
+    newest step has age 0. P is the sampler's distribution over the N stored steps; with `Sequence`, over the
+    sequences, which are as old as their oldest stored step. Where nothing is stored, or nothing can be drawn, what
+    depends on it is NaN.
 
     Attributes:
         size: N, steps stored.
         capacity: C.
-        added: Steps given so far.
+        added: Steps added so far.
         cycles: ⌊added / C⌋, how often the buffer was filled.
         oldest_age: Age of the oldest stored step.
         mean_age: Mean age of the stored steps.
         mean_drawn_age: Σ P·age, the mean age of a row that is drawn now. None: as for `effective_size`.
-        effective_size: 1 / ΣP², how many steps drawn uniformly would repeat as often; N if the law is uniform. None
-            where the law depends on a ``batch_size`` or ``progress`` that was not given, or the sampler has no law.
+        effective_size: 1 / ΣP², how many steps drawn uniformly would repeat as often; N if the distribution is
+            uniform. None where the distribution depends on a ``batch_size`` or ``progress`` that was not given, or the
+            sampler has no closed form.
         entropy: −ΣP·ln P, in nats. None: as for `effective_size`.
-        evenness: entropy / ln N (N sequences), 1 if the law is uniform. None: as for `effective_size`.
-        largest_priority: The largest priority as the law takes it: p^α, or |δ| where the law goes by ranks. None
-            where the sampler has none; of a mixture, the first part's that has some.
-        total_priority: Their sum.
+        evenness: entropy / ln N (N sequences), 1 if the distribution is uniform. None: as for `effective_size`.
+        largest_priority: The largest priority as the distribution uses it: p^α, or |δ| for distributions over ranks.
+            None if the sampler has no priorities; of a mixture, that of the first part with priorities.
+        total_priority: Sum of the priorities.
         samples: Rows drawn so far, of steps that are not stored any more, too.
         samples_per_insert: samples / added.
         mean_replays: How often a stored step was drawn, on average. None, as the next three, unless the buffer was
             made with ``count_replays=True``.
-        max_replays: How often the one drawn most often was.
+        max_replays: The largest replay count of a stored step.
         never_replayed: Share of the stored steps that were never drawn.
         replay_gini: Gini coefficient of the stored steps' replay counts: 0 if all are equal, near 1 if a few steps
             had nearly all of them.
         stale_updates: Ids given to `update_priorities` whose step was not stored any more.
+        moved_share: Share of the rows drawn so far that `ByStepsToEnd` took from the nearest bin, as theirs was empty;
+            0 with `Tape`. None with other samplers.
     """
 
     size: Count
@@ -72,6 +77,7 @@ class ReplayStats:
     never_replayed: Figure | None
     replay_gini: Figure | None
     stale_updates: Count
+    moved_share: Figure | None
 
     def __repr__(self) -> str:
         named = [(field.name, getattr(self, field.name)) for field in fields(self)]
@@ -81,43 +87,46 @@ class ReplayStats:
         return "\n".join([head, *(f"  {name:{width}}  {_text(value)}" for name, value in named)])
 
 
-def stats_of(buffer: Introspective, batch_size: int | None, progress: float | None) -> ReplayStats:
+def stats_of(parts: BufferParts, batch_size: int | None, progress: float | None) -> ReplayStats:
     """Return a buffer's figures; see `ReplayBuffer.stats`."""
-    state = buffer._core.state()
-    sampler = buffer.sampler
+    batch_size = None if batch_size is None else positive("batch_size", batch_size, most=LARGEST_AXIS)
+    if progress is not None:
+        checked_progress(progress, parts.config.replicas)
+    sampler = parts.config.sampler
     priorities = f"sampler.{sampler.core_config().priorities}" if sampler.keeps_priorities else None
-    replicas = [_Replica(state, f"replica{r}.", buffer.capacity, priorities) for r in range(buffer.replicas or 1)]
-    laws: list[tuple[Floats, Floats]] | list[None] = [None] * len(replicas)
-    if _law_is_known(sampler, batch_size, progress):
-        laws = _laws(buffer, replicas, batch_size, progress)
-    found = [one.figures() | _law_figures(law) for one, law in zip(replicas, laws, strict=True)]
-    columns = {name: [one[name] for one in found] for name in found[0]}
-    return ReplayStats(
-        capacity=buffer.capacity,
-        **{name: _joined(column, buffer.replicas is not None) for name, column in columns.items()},
-    )
+    replicas = _replicas(parts, priorities)
+    needs_progress = sampler.distribution_needs_progress and any(map(changes, sampler.schedules))
+    requirements = [batch_size] * sampler.distribution_needs_batch_size + [progress] * needs_progress
+    distributions: list[tuple[Floats, Floats]] | list[None] = [None] * len(replicas)
+    if sampler.has_closed_form and None not in requirements:
+        distributions = _distributions(parts, replicas, batch_size, progress)
+    moved = [None] * len(replicas) if parts.engine.moved_share is None else parts.engine.moved_share.tolist()
+    figures = [
+        replica.figures() | distribution_figures(distribution) | {"moved_share": share}
+        for replica, distribution, share in zip(replicas, distributions, moved, strict=True)
+    ]
+    if parts.config.replicas is None:
+        return ReplayStats(capacity=parts.config.capacity, **figures[0])
+    columns = {name: [replica_figures[name] for replica_figures in figures] for name in figures[0]}
+    joined: dict[str, Any] = {name: None if column[0] is None else np.array(column) for name, column in columns.items()}
+    return ReplayStats(capacity=parts.config.capacity, **joined)
 
 
-def replay_counts(buffer: Introspective) -> list[npt.NDArray[np.int64]]:
-    """Return how often each stored step was drawn, replica by replica, (N,) in the order of `stored_ids`.
-
-    Raises:
-        ConfigError: The buffer was made without ``count_replays=True``.
-    """
-    counts = [one.replays for one in _replicas(buffer)]
-    if any(one is None for one in counts):
+def replay_counts(parts: BufferParts) -> list[npt.NDArray[np.int64]]:
+    """Return how often each stored step was drawn; see `ReplayBuffer.replay_counts`."""
+    if not parts.config.count_replays:
         raise ConfigError("replays are not counted; make the buffer with count_replays=True")
-    return [one for one in counts if one is not None]
+    return [replica.replays for replica in _replicas(parts) if replica.replays is not None]
 
 
-def stored_ids(buffer: Introspective) -> list[npt.NDArray[np.int64]]:
+def stored_ids(parts: BufferParts) -> list[npt.NDArray[np.int64]]:
     """Return the ids of the stored steps, replica by replica, (N,), oldest first."""
-    return [one.ids for one in _replicas(buffer)]
+    return [replica.ids for replica in _replicas(parts)]
 
 
-def _replicas(buffer: Introspective) -> list["_Replica"]:
-    state = buffer._core.state()
-    return [_Replica(state, f"replica{r}.", buffer.capacity) for r in range(buffer.replicas or 1)]
+def _replicas(parts: BufferParts, priorities: str | None = None) -> list["_Replica"]:
+    state, capacity = parts.core.state(), parts.config.capacity
+    return [_Replica(state, f"replica{r}.", capacity, priorities) for r in range(parts.config.replicas or 1)]
 
 
 class _Replica:
@@ -126,28 +135,28 @@ class _Replica:
     def __init__(
         self, state: Mapping[str, npt.NDArray[Any]], prefix: str, capacity: int, priorities: str | None = None
     ) -> None:
-        own = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
-        next_id = int(own["next_id"][0])
-        first_id, given_before = own.get("cleared", (0, 0))
+        arrays = {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+        next_id = int(arrays["next_id"][0])
+        first_id, given_before = arrays.get("cleared", (0, 0))
         self._capacity, self._size = capacity, min(next_id - int(first_id), capacity)
-        if "used" in own:
-            self._size = int(own["used"][0])
-        since = int(own["offered"][0]) if "offered" in own else next_id - int(first_id)
+        if "used" in arrays:
+            self._size = int(arrays["used"][0])
+        since = int(arrays["offered"][0]) if "offered" in arrays else next_id - int(first_id)
         self._added = int(given_before) + since
-        if "ids" in own:  # by slot, where any may hold any
-            slots = np.argsort(own["ids"][: self._size])
-            self.ids = own["ids"][slots]
+        if "ids" in arrays:  # by slot, in any order
+            slots = np.argsort(arrays["ids"][: self._size])
+            self.ids = arrays["ids"][slots]
         else:
             self.ids = np.arange(next_id - self._size, next_id)
             slots = self.ids % capacity
         self.ages = next_id - 1 - self.ids
-        counts = own["replay_counts"]
+        counts = arrays["replay_counts"]
         self.replays = counts[slots].astype(np.int64) if counts.size else None
-        self._samples, self._stale = int(own["samples"][0]), int(own["stale"][0])
-        self._priorities = None if priorities is None else own[priorities]
+        self._samples, self._stale = int(arrays["samples"][0]), int(arrays["stale"][0])
+        self._priorities = None if priorities is None else arrays[priorities]
 
     def figures(self) -> dict[str, Any]:
-        """Return what does not depend on the law."""
+        """Return the figures that do not depend on the sampling distribution."""
         some = self._size > 0
         priorities = None if self._priorities is None else np.maximum(self._priorities.astype(np.float64), 0.0)
         return {
@@ -166,7 +175,7 @@ class _Replica:
 
 
 def replay_figures(counts: npt.NDArray[np.int64] | None) -> dict[str, float | None]:
-    """Return the figures of the stored steps' replay counts; None where they are not counted."""
+    """Return the figures of the stored steps' replay counts; None if replays are not counted."""
     names = ("mean_replays", "max_replays", "never_replayed", "replay_gini")
     if counts is None:
         return dict.fromkeys(names)
@@ -176,52 +185,44 @@ def replay_figures(counts: npt.NDArray[np.int64] | None) -> dict[str, float | No
     return dict(zip(names, map(float, figures), strict=True))
 
 
-def _law_is_known(sampler: Sampler, batch_size: int | None, progress: float | None) -> bool:
-    if not sampler.has_law:
-        return False
-    changes = any(low < high for low, high in (as_schedule(one).bounds for one in sampler.schedules))
-    needs_progress = sampler.law_needs_progress and changes
-    return not ((sampler.law_needs_batch_size and batch_size is None) or (needs_progress and progress is None))
-
-
-def _laws(
-    buffer: Introspective, replicas: list[_Replica], batch_size: int | None, progress: float | None
+def _distributions(
+    parts: BufferParts, replicas: list[_Replica], batch_size: int | None, progress: float | None
 ) -> list[tuple[Floats, Floats]]:
-    """Return for each replica the chances of all it can draw, oldest first, and their ages."""
-    ids = np.full((len(replicas), max(len(one.ids) for one in replicas)), -1, np.int64)
+    """Return for each replica the probabilities and ages of the steps it can draw, oldest first."""
+    ids = np.full((len(replicas), max(len(replica.ids) for replica in replicas)), -1, np.int64)
     if ids.size == 0:
         return [(np.zeros(0), np.zeros(0)) for _ in replicas]
-    for row, one in zip(ids, replicas, strict=True):
-        row[: len(one.ids)] = one.ids
-    asked = ids if buffer.replicas is not None else ids[0]
-    found = buffer.probabilities(asked, batch_size=batch_size, progress=progress).reshape(ids.shape)
-    alone = ids >= 0
-    if any(isinstance(one, Sequence) for one in buffer.transforms):  # a sequence is drawn by its first step's id
-        alone &= buffer._core.blocks(asked, True).reshape(ids.shape) == ids
+    for row, replica in zip(ids, replicas, strict=True):
+        row[: len(replica.ids)] = replica.ids
+    requested = ids if parts.config.replicas is not None else ids[0]
+    all_probabilities = probabilities(parts, requested, batch_size, progress).reshape(ids.shape)
+    drawable = ids >= 0
+    if parts.layout.sequence is not None:  # a sequence is drawn by its first step's id
+        drawable &= parts.core.blocks(requested, True).reshape(ids.shape) == ids
     return [
-        (law[kept], one.ages[kept[: len(one.ids)]].astype(np.float64))
-        for law, kept, one in zip(found, alone, replicas, strict=True)
+        (distribution[mask], replica.ages[mask[: len(replica.ids)]].astype(np.float64))
+        for distribution, mask, replica in zip(all_probabilities, drawable, replicas, strict=True)
     ]
 
 
-def _law_figures(known: tuple[Floats, Floats] | None) -> dict[str, float | None]:
+def distribution_figures(drawable: tuple[Floats, Floats] | None) -> dict[str, float | None]:
+    """Return the figures of the stored steps' probabilities and ages; None where the probabilities are not known."""
     names = ("mean_drawn_age", "effective_size", "entropy", "evenness")
-    if known is None:
+    if drawable is None:
         return dict.fromkeys(names)
-    law, ages = known
-    if abs(law.sum() - 1.0) > 1e-6:  # nothing, or not enough, is stored
+    distribution, ages = drawable
+    if abs(distribution.sum() - 1.0) > 1e-6:  # nothing, or not enough, is stored
         return dict.fromkeys(names, np.nan)
-    drawn = law[law > 0.0]
+    drawn = distribution[distribution > 0.0]
     entropy = max(float(-(drawn * np.log(drawn)).sum()), 0.0)
-    evenness = entropy / float(np.log(len(law))) if len(law) > 1 else 1.0
-    return dict(zip(names, (float(law @ ages), float(1.0 / (law @ law)), entropy, evenness), strict=True))
-
-
-def _joined(column: list[Any], axis: bool) -> Any:
-    """Return one figure of all replicas."""
-    if not axis or column[0] is None:
-        return column[0]
-    return np.array(column, np.int64 if isinstance(column[0], int) else np.float64)
+    evenness = entropy / float(np.log(len(distribution))) if len(distribution) > 1 else 1.0
+    return dict(
+        zip(
+            names,
+            (float(distribution @ ages), float(1.0 / (distribution @ distribution)), entropy, evenness),
+            strict=True,
+        )
+    )
 
 
 def _text(value: Any) -> str:
@@ -232,5 +233,5 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> str:
-    whole = abs(value) >= 1000 or float(value).is_integer()
-    return f"{value:,.0f}" if whole else f"{value:,.4g}"
+    without_digits = abs(value) >= 1000 or float(value).is_integer()
+    return f"{value:,.0f}" if without_digits else f"{value:,.4g}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from replaylab import _core
-from replaylab.arguments import FRACTION, check
+from replaylab.arguments import FRACTION, flag, option
 from replaylab.replay.samplers.sampler import COUNT, Sampler
 
 
@@ -13,18 +13,15 @@ class Blocks(Sampler):
     """A dial for the dependence inside a batch: B/L uniform starts, L consecutive steps each.
 
     The ring is taken as a circle, so every step's chance stays exactly uniform and only the dependence
-    between the rows changes. Law: P(i) = 1/N. Source: none, a dial of this library.
+    between the rows changes. Sampling probability: P(i) = 1/N. Source: none, a dial of this library.
 
     Attributes:
         length: L, which must divide B; 1 is uniform sampling. Default: 8.
     """
 
-    length: int = 8
+    length: int = option(COUNT, 8)
 
     needs_order: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check(self, length=COUNT)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
@@ -35,21 +32,45 @@ class Blocks(Sampler):
 class Sticky(Sampler):
     """A dial for the dependence between batches: a fraction of the last batch is drawn again.
 
-    ⌊φB⌋ rows of the last batch, picked at random among those still stored, and uniform draws. Law of one
-    row, with m repeated rows, of which a live last batch of M rows holds step i cᵢ times:
+    ⌊φB⌋ rows of the last batch, picked at random among those still stored, and uniform draws. Sampling distribution of
+    one row, with m repeated rows, of which a live last batch of M rows holds step i cᵢ times:
     ``P(i) = (m·cᵢ/M + (B − m)/N) / B``. Source: none, a dial of this library.
 
     Attributes:
         fraction: φ in [0, 1]; 0 is uniform sampling. Default: 0.5.
     """
 
-    fraction: float = 0.5
+    fraction: float = option(FRACTION, 0.5)
 
-    law_needs_batch_size: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check(self, fraction=FRACTION)
+    distribution_needs_batch_size: ClassVar[bool] = True
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         return _core.SamplerConfig("sticky", {"fraction": self.fraction})
+
+
+@dataclass(frozen=True)
+class EpisodeEnds(Sampler):
+    """A dial for the position in the episode: the last steps of finished episodes more often.
+
+    With probability s one of the L stored steps that are among the last of an episode that has ended, each of them
+    alike, otherwise any step; while L = 0, any step. Sampling probability: P(i) = (1 − s)/N + s·[i is among them]/L.
+    `end_episode` cuts an episode, which counts as truncated. Source: none, a dial of this library.
+
+    Attributes:
+        share: s in [0, 1]; 0 is uniform sampling. Default: 0.1.
+        steps: How many steps of an episode are its last ones. Default: 1.
+        truncated: Whether truncated episodes count, or only terminated ones. Default: False.
+    """
+
+    share: float = option(FRACTION, 0.1)
+    steps: int = option(COUNT, 1)
+    truncated: bool = option(flag, False)
+
+    needs_order: ClassVar[bool] = True
+    needs_episodes: ClassVar[bool] = True
+
+    def core_config(self) -> _core.SamplerConfig:
+        """Return what the compiled core needs to know."""
+        options = {"share": self.share, "steps": self.steps, "truncated": int(self.truncated)}
+        return _core.SamplerConfig("episode_ends", options)

@@ -1,4 +1,4 @@
-"""LaBER: of a large uniform batch, rescored by the learner as it is now, the rows that matter are kept."""
+"""LaBER: batches drawn by fresh scores of the learner from a larger uniform batch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
-from replaylab.arguments import LARGEST_AXIS, check, function, whole
-from replaylab.errors import PriorityError, ShapeError
-from replaylab.replay.data.arrays import on_cpu
+from replaylab.arguments import LARGEST_AXIS, ArrayOf, check, function, option, returned, whole
+from replaylab.errors import PriorityError
 from replaylab.replay.data.batch import Batch
-from replaylab.replay.data.fields import map_leaves
-from replaylab.replay.data.seeding import PythonDraws
+from replaylab.replay.data.seeding import ReplayStreamKey, Seed
+from replaylab.replay.samplers.engine import DrawEngine, Layout, PythonEngine
 from replaylab.replay.samplers.sampler import Sampler
+from replaylab.trees import map_leaves
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,14 +24,14 @@ Floats = npt.NDArray[np.float64]
 class LaBER(Sampler):
     """Large batch experience replay: fresh scores instead of stored priorities.
 
-    A pool of m·B rows is drawn uniformly, `score` rates them, and B of them are drawn with replacement. Law given
-    the pool: P(row) = score/Σ score, which is also ``batch.probability``. Importance weights: w = mean(score)/score,
-    so that the weighted mean of the batch expects the plain mean of the buffer, whatever the scores. A row of score
-    0 is never kept; where all are 0, all are alike. Source: Lahire, Geist & Rachelson 2022, whose scores bound the
-    norm of each row's gradient (|δ| times what the last layer adds).
+    A pool of m·B rows is drawn uniformly, `score` rates them, and B of them are drawn with replacement. Sampling
+    distribution given the pool: P(row) = score/Σ score, which is also ``batch.probability``. Importance weights: w =
+    mean(score)/score, so that the weighted mean of the batch expects the plain mean of the buffer, whatever the
+    scores. A row of score 0 is never kept; if all scores are 0, all rows are equally likely. Source: Lahire, Geist &
+    Rachelson 2022, whose scores bound the norm of each row's gradient (|δ| times what the last layer adds).
 
-    The law over pools has no closed form. `score` runs in the thread that samples, holds no lock of the buffer and
-    may call it.
+    The distribution over pools has no closed form. `score` runs in the thread that samples, holds no lock of the
+    buffer and may call it.
 
     Attributes:
         score: Takes the pool as a `Batch` of m·B rows, transformed as any batch; returns finite scores ≥ 0,
@@ -49,63 +49,74 @@ class LaBER(Sampler):
     """
 
     score: Callable[[Batch], npt.ArrayLike]
-    m: int = 4
+    m: int = option(whole(most=LARGEST_AXIS), 4)
 
-    no_law: ClassVar[str] = "a row's probability depends on its whole pool; batch.probability is the one given the pool"
+    no_closed_form: ClassVar[str] = (
+        "a row's probability depends on its whole pool; batch.probability is the one given the pool"
+    )
     in_core: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check(self, score=function("a Batch"), m=whole(most=LARGEST_AXIS))
+        check(self, score=function("a Batch"))
+
+    def engine(self, core: _core.Replay, layout: Layout, seed: Seed) -> "DrawEngine":
+        """Return the engine that draws for a buffer."""
+        return LaBEREngine(core, layout, seed, self)
 
     def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know: how to draw the pool."""
+        """Return the core's sampler, which draws the pool."""
         return _core.SamplerConfig("uniform")
 
 
-class Rescorer(PythonDraws):
-    """The part of a buffer that serves `LaBER`."""
+class LaBEREngine(PythonEngine[LaBER]):
+    """Draws a pool by the core, and then rows of it by the learner's scores."""
 
-    def __init__(self, core: _core.Replay, sampler: LaBER, generators: list[np.random.Generator]) -> None:
-        super().__init__(core, generators)
-        self.sampler = sampler
+    stream: ClassVar[ReplayStreamKey] = ReplayStreamKey.RESCORING
+
+    def draw(self, batch_size: int, progress: npt.ArrayLike | None) -> Batch:
+        """Draw a batch in every replica."""
+        layout = self._layout
+        rows = self._checked_size(batch_size, self._sampler.m)
+        columns = self._core.sample(rows, layout.schedules.at(progress), None, counted=False)
+        layout.relabel(columns)
+        batch = self.keep(layout.batch(columns), batch_size)
+        self._core.count(batch.id)
+        return batch
 
     def keep(self, pool: Batch, batch_size: int) -> Batch:
-        """Return the B rows of a pool that are kept, with their chances and weights given the pool."""
+        """Draw B rows of a pool; return them with their probabilities and weights given the pool."""
         scores = self._scores(pool)
-        scores /= scores.max(axis=-1, keepdims=True)  # so that their sum is finite, and a tiny one is not 0
+        scores /= scores.max(axis=-1, keepdims=True)  # prevents overflow of the sum, and underflow
         with self.lock.held():
             uniform = np.stack([generator.random(batch_size) for generator in self._generators])
         rows = np.stack([_draw(row, targets) for row, targets in zip(scores, uniform, strict=True)])
-        kept = np.take_along_axis(scores, rows, axis=1)
-        own: dict[str, Any] = {
-            "weight": (scores.mean(axis=1, keepdims=True) / kept).astype(np.float32),
-            "probability": kept / scores.sum(axis=1, keepdims=True),
+        row_scores = np.take_along_axis(scores, rows, axis=1)
+        columns: dict[str, Any] = {
+            "weight": (scores.mean(axis=1, keepdims=True) / row_scores).astype(np.float32),
+            "probability": row_scores / scores.sum(axis=1, keepdims=True),
         }
         single = pool.id.ndim == 1
         if single:
-            own = {name: column[0] for name, column in own.items()}
+            columns = {name: column[0] for name, column in columns.items()}
         index = rows[0] if single else (np.arange(len(rows))[:, None], rows)
         take = itemgetter(index)
-        return Batch({name: own[name] if name in own else map_leaves(take, column) for name, column in pool.items()})
+        return Batch(
+            {name: columns[name] if name in columns else map_leaves(take, column) for name, column in pool.items()}
+        )
 
     def _scores(self, pool: Batch) -> Floats:
-        """Return the caller's scores as (R, m·B), all 1 where all are 0."""
-        scores = np.asarray(on_cpu(self.sampler.score(pool))).astype(np.float64)
-        if scores.shape != pool.id.shape:
-            raise ShapeError(
-                f"`score` of LaBER must return one score for each row of the pool, shape {pool.id.shape}, but "
-                f"returned shape {scores.shape}"
-            )
-        if not (np.isfinite(scores) & (scores >= 0.0)).all():
-            wrong = scores[~(np.isfinite(scores) & (scores >= 0.0))].flat[0]
-            raise PriorityError(f"`score` of LaBER must be finite and not negative, but returned {wrong}")
+        """Return the caller's scores as (R, m·B); 1 for all rows of a replica whose scores are all 0."""
+        shape = pool.id.shape
+        words = f"one score for each row of the pool, shape {shape}, finite and not negative"
+        rule = ArrayOf(shape, words, holds=lambda array: np.isfinite(array) & (array >= 0), error=PriorityError)
+        scores = returned("`score` of LaBER", self._sampler.score(pool), rule).astype(np.float64)
         scores = scores.reshape(len(self._generators), -1)
         scores[~scores.any(axis=1)] = 1.0
         return scores
 
 
 def _draw(scores: Floats, uniform: Floats) -> npt.NDArray[np.int64]:
-    """Return the places where running sums of the scores pass these parts of the total; none has score 0."""
+    """Return the indices where cumulative scores exceed these fractions of the total; none of them has score 0."""
     running = scores.cumsum()
     targets = np.minimum(uniform * running[-1], np.nextafter(running[-1], 0.0))
     return np.asarray(np.searchsorted(running, targets, side="right"), np.int64)

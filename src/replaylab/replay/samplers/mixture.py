@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from replaylab import _core
-from replaylab.arguments import POSITIVE, Unfit, check, optional, tuple_of
+from replaylab.arguments import POSITIVE, InvalidArgument, check, optional, tuple_of
 from replaylab.errors import ConfigError
 from replaylab.replay.data.schedules import Schedule
 from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
@@ -16,13 +16,13 @@ from replaylab.replay.samplers.sampler import FeedbackKind, Sampler
 class Mixture(Sampler):
     """Fixed shares of every batch from several samplers over the same buffer.
 
-    Part j gives Bⱼ of the B rows, its share rounded so that all rows are given. Law of one row:
+    Part j gives Bⱼ of the B rows, its share rounded so that all rows are given. Sampling probability of one row:
     ``P(i) = Σⱼ (Bⱼ/B)·Pⱼ(i)``, which is also every row's ``probability``; the rows' ``weight`` is 1. Every part gets
     the learner's feedback. Source: Ball et al. 2023 (equal shares).
 
     Attributes:
-        parts: At least two samplers with an exact law, none of them a mixture or written in Python.
-        shares: Of each part, positive; None: equal shares. They need not sum to 1. Default: None.
+        parts: At least two samplers with an exact sampling distribution, none of them a mixture or written in Python.
+        shares: Positive share of each part; they need not sum to 1. None: equal shares. Default: None.
 
     Raises:
         ConfigError: The parts want different feedback, as `ReLo` and `Prioritized` do.
@@ -31,10 +31,10 @@ class Mixture(Sampler):
     parts: tuple[Sampler, ...]
     shares: tuple[float, ...] | None = None
 
-    law_needs_batch_size: ClassVar[bool] = True
+    distribution_needs_batch_size: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        rule = "two or more samplers of this library with an exact law, none of them a Mixture or written in Python"
+        rule = "two or more samplers of this library with a closed form, none of them a Mixture or written in Python"
         check(self, parts=tuple_of(_part, rule, 2))
         count, rule = len(self.parts), "one positive number for each part"
         check(self, shares=optional(tuple_of(POSITIVE, rule, count, count)))
@@ -54,23 +54,23 @@ class Mixture(Sampler):
 
     @property
     def feedback_kind(self) -> FeedbackKind:  # type: ignore[override]
-        """That of the parts that want any.
+        """The kind of feedback of the parts that want any.
 
         Raises:
-            ConfigError: They want different ones, and all get the same.
+            ConfigError: The parts want different kinds.
         """
         kinds = {part.feedback_kind for part in self.parts if part.wants_feedback}
         if len(kinds) > 1:
-            wanted = ", ".join(sorted(kinds))
+            names = ", ".join(sorted(kinds))
             raise ConfigError(
-                f"the parts of {self} want different feedback ({wanted}), but all get the same; leave one kind out"
+                f"the parts of {self} want different feedback ({names}), but all get the same; leave one kind out"
             )
         return kinds.pop() if kinds else "td_error"
 
     @property
-    def law_needs_progress(self) -> bool:  # type: ignore[override]
+    def distribution_needs_progress(self) -> bool:  # type: ignore[override]
         """Whether any part's does."""
-        return any(part.law_needs_progress for part in self.parts)
+        return any(part.distribution_needs_progress for part in self.parts)
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]
@@ -84,16 +84,16 @@ class Mixture(Sampler):
 
     @property
     def schedules(self) -> tuple[float | Schedule, ...]:
-        """Each part's number."""
+        """The scheduled number of each part."""
         return tuple(part.scheduled for part in self.parts)
 
     def rows(self, batch_size: int) -> int:
-        """Return the rows of all parts."""
-        asked = split_rows(self._parts_shares(), batch_size)
-        return sum(part.rows(rows) for part, rows in zip(self.parts, asked, strict=True) if rows)
+        """Return the number of rows of all parts."""
+        part_rows = split_rows(self._parts_shares(), batch_size)
+        return sum(part.rows(rows) for part, rows in zip(self.parts, part_rows, strict=True) if rows)
 
     def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know."""
+        """Return the mixture in the form of the compiled core."""
         options = {f"share{j}": share for j, share in enumerate(self._parts_shares())}
         return _core.SamplerConfig("mixture", options, [part.core_config() for part in self.parts])
 
@@ -103,17 +103,21 @@ class Mixture(Sampler):
 
 
 def split_rows(shares: Sequence[float], batch_size: int) -> list[int]:
-    """Return each share's rows of a batch, rounded so that all rows are given; as the core splits a mixture."""
-    asked: list[int] = []
-    wanted = 0.0
+    """Return the number of rows of each share, rounded so that they sum to `batch_size`, as in the core."""
+    counts: list[int] = []
+    exact = 0.0
     for share in shares:
-        wanted += share * batch_size
-        asked.append(int(wanted + 0.5) - sum(asked))
-    return asked
+        exact += share * batch_size
+        counts.append(int(exact + 0.5) - sum(counts))
+    return counts
 
 
 def _part(sampler: object) -> Sampler:
     """A sampler that can be part of a mixture."""
-    if not isinstance(sampler, Sampler) or isinstance(sampler, Mixture) or not (sampler.in_core and sampler.has_law):
-        raise Unfit("a sampler of this library with an exact law")
+    if (
+        not isinstance(sampler, Sampler)
+        or isinstance(sampler, Mixture)
+        or not (sampler.in_core and sampler.has_closed_form)
+    ):
+        raise InvalidArgument("a sampler of this library with an exact sampling distribution")
     return sampler

@@ -11,7 +11,7 @@ from replaylab.replay.samplers.sampler import Sampler
 class Online(Sampler):
     """The newest step alone: learning without replay. A batch has one row, whatever B is.
 
-    Law: P(newest) = 1. Source: none, it is what learning without replay does.
+    Sampling probability: P(newest) = 1. Source: none, it is what learning without replay does.
     """
 
     needs_order: ClassVar[bool] = True
@@ -29,11 +29,11 @@ class Online(Sampler):
 class SlidingWindow(Sampler):
     """The newest B steps, newest first; sampling while fewer are stored is an error.
 
-    With `Sequence`: the newest B sequences. Law: P(i) = 1/B for the newest B, else 0. Source: none, the usual window
-    of a stream.
+    With `Sequence`: the newest B sequences. Sampling probability: P(i) = 1/B for the newest B, else 0. Source: none,
+    the usual window of a stream.
     """
 
-    law_needs_batch_size: ClassVar[bool] = True
+    distribution_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
 
     def core_config(self) -> _core.SamplerConfig:
@@ -45,12 +45,12 @@ class SlidingWindow(Sampler):
 class Queue(Sampler):
     """The oldest step that was not drawn yet, so that each is drawn once, in the order they were stored.
 
-    Law: P(i) = 1/B for the oldest B that were not drawn, else 0. A batch needs that many: with fewer, `sample` raises
-    `EmptyBufferError` until more are added. What is overwritten before it was drawn is lost. `Sequence` is refused: a
-    sequence may still grow after it was drawn. Source: none, the usual queue of a stream.
+    Sampling probability: P(i) = 1/B for the oldest B that were not drawn, else 0. A batch needs that many: with fewer,
+    `sample` raises `EmptyBufferError` until more are added. What is overwritten before it was drawn is lost.
+    `Sequence` is refused: a sequence may still grow after it was drawn. Source: none, the usual queue of a stream.
     """
 
-    law_needs_batch_size: ClassVar[bool] = True
+    distribution_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
     draws_sequences: ClassVar[bool] = False
 

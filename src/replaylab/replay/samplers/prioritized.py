@@ -9,13 +9,14 @@ Where sequences are drawn, a row is a block of steps, and so is everything its w
 counts the stored blocks, and the largest weight is that of all blocks, or of those in the batch.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from replaylab import _core
-from replaylab.arguments import FRACTION, NOT_NEGATIVE, check, flag, one_of
+from replaylab.arguments import FRACTION, NOT_NEGATIVE, flag, one_of, option
+from replaylab.errors import ConfigError
 from replaylab.replay.data.schedules import Linear, Schedule, scheduled
-from replaylab.replay.samplers.sampler import ADDED, COUNT, FeedbackKind, Sampler
+from replaylab.replay.samplers.sampler import COUNT, FeedbackKind, Sampler
 
 Normalize = Literal["buffer", "batch", "none"]
 
@@ -25,9 +26,6 @@ NewSteps = Literal["largest_stored", "largest_ever"]
 
 NEW_STEPS: tuple[NewSteps, ...] = ("largest_stored", "largest_ever")
 
-WEIGHTING = {"alpha": FRACTION, "beta": scheduled(FRACTION), "normalize": one_of(*NORMALIZE)}
-"""What α, β and the normalisation must be."""
-
 ABSOLUTE, CLIPPED, POSITIVE = range(3)
 """What the core makes of a TD error: |δ| + ε, max(|δ|, 1), or max(δ, 0) + ε."""
 
@@ -36,8 +34,8 @@ ABSOLUTE, CLIPPED, POSITIVE = range(3)
 class Prioritized(Sampler):
     """Proportional prioritized replay.
 
-    Law: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε, with `stratified` or without. A step of priority 0 is never drawn,
-    whatever α is; with ε = 0 that is one whose TD error is exactly 0. Source: Schaul et al. 2016.
+    Sampling probability: P(i) = pᵢ^α / Σ p^α with p = |δ| + ε, with `stratified` or without. A step of priority 0 is
+    never drawn, whatever α is; with ε = 0 that is one whose TD error is exactly 0. Source: Schaul et al. 2016.
 
     Importance weights: wᵢ = (N·P(i))^−β, divided by the largest weight of the buffer (default), of the
     batch, or by nothing.
@@ -45,29 +43,35 @@ class Prioritized(Sampler):
     With blocks, L = `block_length`: a batch is B/L draws of that kind, and each stands for L rows. The stored steps, in
     order of age, are cut into cells of L neighbours with one random offset a batch (at the two ends they may be
     shorter). A draw chooses the cell its step lies in; of that, L rows are taken at equal distances in the running sum
-    of p^α, with one random offset a block. So P(i) stays the law of every row, whatever L is, and only the dependence
-    between the rows changes; L steps of equal priority come once each, as with `Blocks`.
+    of p^α, with one random offset a block. So P(i) stays the sampling probability of every row, whatever L is, and
+    only the dependence between the rows changes; L steps of equal priority come once each, as with `Blocks`.
 
     Attributes:
-        alpha: Exponent α in [0, 1]; 0 makes the law uniform over the steps of positive priority. Default: 0.6.
+        alpha: Exponent α in [0, 1]; 0 makes the distribution uniform over the steps of positive priority. Default: 0.6.
         beta: Exponent β of the weights in [0, 1], a number or a schedule over training progress. With a
-            schedule that is not constant, `sample` needs ``progress``. Default: Linear(0.4, 1.0).
+            schedule, pass ``progress`` to `sample`; without it β keeps its start value. Default: Linear(0.4, 1.0).
         epsilon: ε ≥ 0, added to every |δ|. Default: 1e-6.
         normalize: Which weight becomes 1: the largest of the "buffer", of the "batch", or "none". Default: "buffer".
         block_length: L, which must divide B; 1 draws every row by itself. Default: 1.
         new_steps: The priority of a step that had no feedback yet: the "largest_stored" now, or the "largest_ever" that
             any step had (1 to begin with), as most other libraries do it. Default: "largest_stored".
         stratified: Whether a batch (of blocks: B/L) is one draw from each of as many equal segments of the total; if
-            not, the draws are independent of each other. Default: True.
+            not, the draws are independent of each other. Without `replace` it has no effect. Default: True.
+        replace: Whether a step may come twice in a batch. If not, each row is drawn by the distribution of the steps
+            that are left, so that a batch needs B steps of positive priority; `batch.probability` and the weights are
+            those of a first row, and the probability of a row of many has no closed form. Not with blocks or
+            `Sequence`.
+            Default: True.
     """
 
-    alpha: float = 0.6
-    beta: float | Schedule = field(default=Linear(0.4, 1.0))
-    epsilon: float = 1e-6
-    normalize: Normalize = "buffer"
-    block_length: int = 1
-    new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
-    stratified: bool = field(default=True, metadata=ADDED)
+    alpha: float = option(FRACTION, 0.6)
+    beta: float | Schedule = option(scheduled(FRACTION), Linear(0.4, 1.0))
+    epsilon: float = option(NOT_NEGATIVE, 1e-6)
+    normalize: Normalize = option(one_of(*NORMALIZE), "buffer")
+    block_length: int = option(COUNT, 1)
+    new_steps: NewSteps = option(one_of(*NEW_STEPS), "largest_stored")
+    stratified: bool = option(flag, True)
+    replace: bool = option(flag, True)
 
     wants_feedback: ClassVar[bool] = True
     keeps_priorities: ClassVar[bool] = True
@@ -76,8 +80,20 @@ class Prioritized(Sampler):
     _feedback: ClassVar[int] = ABSOLUTE
 
     def __post_init__(self) -> None:
-        check(self, **WEIGHTING, epsilon=NOT_NEGATIVE, block_length=COUNT, new_steps=one_of(*NEW_STEPS))
-        check(self, stratified=flag)
+        super().__post_init__()
+        if not self.replace:
+            reason = "each row depends on the rows before; batch.probability is a first row's"
+            object.__setattr__(self, "no_closed_form", reason)
+        if not self.replace and self.block_length > 1:
+            raise ConfigError(
+                f"`replace` of {type(self).__name__} must be True with blocks, but got replace=False, "
+                f"block_length={self.block_length}; leave one of them out"
+            )
+
+    @property
+    def draws_sequences(self) -> bool:  # type: ignore[override]
+        """Unless no step comes twice."""
+        return self.replace
 
     @property
     def needs_order(self) -> bool:  # type: ignore[override]
@@ -102,6 +118,7 @@ class Prioritized(Sampler):
             "block_length": self.block_length,
             "ever": NEW_STEPS.index(self.new_steps),
             "stratified": int(self.stratified),
+            "replace": int(self.replace),
         }
 
 
@@ -109,9 +126,9 @@ class Prioritized(Sampler):
 class ReLo(Prioritized):
     """Prioritizing by reducible loss: what the online network still loses against the target network.
 
-    Law: P(i) = pᵢ^α / Σ p^α with p = max(0, L_online − L_target) + ε, both losses to the same target; give
-    the difference to `update_priorities` as ``td_error``. Source: Sujit et al. 2023; attributes and defaults: those
-    of `Prioritized`.
+    Sampling probability: P(i) = pᵢ^α / Σ p^α with p = max(0, L_online − L_target) + ε, both losses to the same target;
+    give the difference to `update_priorities` as ``td_error``. Source: Sujit et al. 2023; attributes and defaults:
+    those of `Prioritized`.
     """
 
     feedback_kind: ClassVar[FeedbackKind] = "reducible_loss"
@@ -122,23 +139,21 @@ class ReLo(Prioritized):
 class LAP(Sampler):
     """Loss-adjusted prioritized replay: for the Huber loss, without weights.
 
-    Law: P(i) ∝ max(|δ|, 1)^α. Source: Fujimoto, Meger & Precup 2020.
+    Sampling probability: P(i) ∝ max(|δ|, 1)^α. Source: Fujimoto, Meger & Precup 2020.
 
     Attributes:
         alpha: Exponent α in [0, 1]. Default: 0.4.
         new_steps: As for `Prioritized`. Default: "largest_stored".
     """
 
-    alpha: float = 0.4
-    new_steps: NewSteps = field(default="largest_stored", metadata=ADDED)
+    alpha: float = option(FRACTION, 0.4)
+    new_steps: NewSteps = option(one_of(*NEW_STEPS), "largest_stored")
 
     wants_feedback: ClassVar[bool] = True
     keeps_priorities: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check(self, alpha=FRACTION, new_steps=one_of(*NEW_STEPS))
-
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
         options = {"exponent": self.alpha, "epsilon": 0.0, "feedback": CLIPPED, "normalize": 0, "block_length": 1}
-        return _core.SamplerConfig("prioritized", options | {"ever": NEW_STEPS.index(self.new_steps), "stratified": 1})
+        options |= {"ever": NEW_STEPS.index(self.new_steps), "stratified": 1, "replace": 1}
+        return _core.SamplerConfig("prioritized", options)

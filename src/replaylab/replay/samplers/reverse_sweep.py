@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from replaylab import _core
-from replaylab.arguments import check
+from replaylab.arguments import option
 from replaylab.replay.samplers.sampler import COUNT, Sampler
 
 
@@ -13,20 +13,17 @@ class ReverseSweep(Sampler):
     """Stored order backwards, from the newest step to the oldest, then from the newest again.
 
     With a stride s every s-th step is taken, and each sweep begins one step further back than the last, so that s
-    sweeps take every step. With `Sequence`, the same of its blocks. Law: the next B steps of the sweep are certain;
-    P(i) is their share of the batch. Source: Lin 1992.
+    sweeps take every step. With `Sequence`, the same of its blocks. Sampling probability: the next B steps of the
+    sweep are certain; P(i) is their share of the batch. Source: Lin 1992.
 
     Attributes:
         stride: Every how many steps one is taken. Default: 1.
     """
 
-    stride: int = 1
+    stride: int = option(COUNT, 1)
 
-    law_needs_batch_size: ClassVar[bool] = True
+    distribution_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check(self, stride=COUNT)
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""

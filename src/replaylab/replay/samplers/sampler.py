@@ -8,14 +8,13 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 from replaylab import _core
-from replaylab.arguments import whole
+from replaylab.arguments import check, whole
 from replaylab.replay.data.schedules import Schedule
+from replaylab.replay.data.seeding import Seed
+from replaylab.replay.samplers.engine import DrawEngine, Layout
 
 COUNT = whole(most=2**53)
 """Counts go to the core as float64, which holds them exactly up to there."""
-
-ADDED = {"said_if_changed": True}
-"""Of an option that came later: settings written down before are those with its default."""
 
 FeedbackKind = Literal["td_error", "reducible_loss"]
 """What a learner is to give to `update_priorities`: TD errors δ, or a row's loss under the online network less that
@@ -29,34 +28,44 @@ class Sampler(ABC):
         wants_feedback: Whether `update_priorities` changes what is drawn.
         keeps_priorities: Whether it keeps a priority for every stored step, which `ReplayStats` shows.
         feedback_kind: What it wants to be given: "td_error", or "reducible_loss", L_online − L_target.
-        law_needs_batch_size: Whether `probabilities` depends on the batch size.
-        law_needs_progress: Whether it depends on the scheduled number.
+        distribution_needs_batch_size: Whether `probabilities` depends on the batch size.
+        distribution_needs_progress: Whether it depends on the scheduled number.
         needs_order: Whether it goes by the steps' order or age, which a `Reservoir` does not keep.
         needs_episodes: Whether it goes by episodes, which ``terminated`` and ``truncated`` then end.
-        no_law: Why `probabilities` cannot state the law of one row; "" where it can.
+        no_closed_form: Why `probabilities` cannot state the sampling probability of one row; "" where it can.
         in_core: Whether the compiled core draws; if not, the sampler cannot be part of a `Mixture`.
         draws_sequences: Whether `Sequence` can be made of what it draws.
+        record_nbytes: Bytes that are recorded in Python about each stored step.
     """
 
     wants_feedback: ClassVar[bool] = False
     keeps_priorities: ClassVar[bool] = False
     feedback_kind: ClassVar[FeedbackKind] = "td_error"
-    law_needs_batch_size: ClassVar[bool] = False
-    law_needs_progress: ClassVar[bool] = False
+    distribution_needs_batch_size: ClassVar[bool] = False
+    distribution_needs_progress: ClassVar[bool] = False
     needs_order: ClassVar[bool] = False
     needs_episodes: ClassVar[bool] = False
-    no_law: ClassVar[str] = ""
+    no_closed_form: ClassVar[str] = ""
     in_core: ClassVar[bool] = True
     draws_sequences: ClassVar[bool] = True
+    record_nbytes: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        check(self)
 
     @property
-    def has_law(self) -> bool:
-        """Whether `ReplayBuffer.probabilities` states the exact law of one row."""
-        return not self.no_law
+    def has_closed_form(self) -> bool:
+        """Whether `ReplayBuffer.probabilities` states the exact sampling probability of one row."""
+        return not self.no_closed_form
+
+    @property
+    def takes_priorities(self) -> bool:
+        """Whether ``update_priorities(ids, priority=...)`` has an effect; if not, it raises."""
+        return self.wants_feedback
 
     @property
     def scheduled(self) -> float | Schedule:
-        """The number that may change over a run; if it does, `sample` needs ``progress``."""
+        """The number that may change over a run; if it does, pass ``progress`` to `sample`."""
         return 0.0
 
     @property
@@ -67,6 +76,10 @@ class Sampler(ABC):
     def rows(self, batch_size: int) -> int:
         """Return how many rows a batch has when `batch_size` were asked for."""
         return batch_size
+
+    def engine(self, core: _core.Replay, layout: Layout, seed: Seed) -> DrawEngine:  # noqa: ARG002
+        """Return what draws for a buffer: here the compiled core, which has its own streams from the same seed."""
+        return DrawEngine(core, layout)
 
     @abstractmethod
     def core_config(self) -> _core.SamplerConfig:

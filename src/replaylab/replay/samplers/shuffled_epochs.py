@@ -13,11 +13,11 @@ class ShuffledEpochs(Sampler):
 
     An epoch is made of the steps stored when it begins; those overwritten meanwhile are passed over, those
     stored meanwhile wait for the next. With `Sequence` it is made of sequences, each passed over once the step that was
-    its newest is overwritten. Law of one row, with M steps of the epoch still due:
+    its newest is overwritten. Sampling probability of one row, with M steps of the epoch still due:
     ``P(i) = (min(B, M)·[i is due]/M + max(B − M, 0)/N) / B``. Source: Fujita 2025.
     """
 
-    law_needs_batch_size: ClassVar[bool] = True
+    distribution_needs_batch_size: ClassVar[bool] = True
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""

@@ -1,19 +1,19 @@
 """Uniform sampling: every stored step equally often, with or without the newest step added."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from replaylab import _core
-from replaylab.arguments import check, flag, one_of
+from replaylab.arguments import flag, one_of, option
 from replaylab.errors import ConfigError
-from replaylab.replay.samplers.sampler import ADDED, Sampler
+from replaylab.replay.samplers.sampler import Sampler
 
 
 @dataclass(frozen=True)
 class Uniform(Sampler):
     """Every stored step with equal probability.
 
-    Law: P(i) = 1/N. Source: Lin 1992; Mnih et al. 2015.
+    Sampling probability: P(i) = 1/N. Source: Lin 1992; Mnih et al. 2015.
 
     Attributes:
         replace: Whether a step may come twice in a batch. If not, a batch needs B ≤ N, and its rows come in random
@@ -24,11 +24,11 @@ class Uniform(Sampler):
             ``replace=False``. Default: False.
     """
 
-    replace: bool = True
-    stratified: bool = field(default=False, metadata=ADDED)
+    replace: bool = option(flag, True)
+    stratified: bool = option(flag, False)
 
     def __post_init__(self) -> None:
-        check(self, replace=flag, stratified=flag)
+        super().__post_init__()
         if self.stratified and not self.replace:
             raise ConfigError(
                 "`stratified` of Uniform must be False with replace=False, but got True; leave one of them out"
@@ -44,20 +44,26 @@ class Uniform(Sampler):
 class Combined(Sampler):
     """Uniform draws and always the newest step, as the batch's last row.
 
-    Law of one row: ``P(i) = (U/N + [i is newest]) / (U + 1)`` with U uniform draws; U = B for mode "plus" (B + 1
-    rows), U = B − 1 for mode "replace" (B rows). Source: Zhang & Sutton 2017.
+    Sampling probability of one row: ``P(i) = (U/N + [i is newest]) / (U + 1)`` with U uniform draws; U = B for mode
+    "plus" (B + 1 rows), U = B − 1 for mode "replace" (B rows). With `distinct` the newest has ``P = 1 / (U + 1)`` and
+    every other step ``P = U / (N − 1) / (U + 1)``. Source: Zhang & Sutton 2017.
 
     Attributes:
         mode: "plus" or "replace". Default: "plus".
+        distinct: Whether the U draws are of different steps, none the newest; a batch then needs U + 1 ≤ N, and
+            `Sequence` is refused. Default: False.
     """
 
-    mode: Literal["plus", "replace"] = "plus"
+    mode: Literal["plus", "replace"] = option(one_of("plus", "replace"), "plus")
+    distinct: bool = option(flag, False)
 
-    law_needs_batch_size: ClassVar[bool] = True
+    distribution_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        check(self, mode=one_of("plus", "replace"))
+    @property
+    def draws_sequences(self) -> bool:  # type: ignore[override]
+        """Unless its steps are distinct."""
+        return not self.distinct
 
     def rows(self, batch_size: int) -> int:
         """Return B, and one more for mode "plus"."""
@@ -65,4 +71,5 @@ class Combined(Sampler):
 
     def core_config(self) -> _core.SamplerConfig:
         """Return what the compiled core needs to know."""
-        return _core.SamplerConfig(f"combined_{self.mode}")
+        options = {"replace": int(self.mode == "replace"), "distinct": int(self.distinct)}
+        return _core.SamplerConfig("combined", options)

@@ -1,11 +1,11 @@
 """The library's own places for rows: a file on disk, and memory that several processes share."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from replaylab.arguments import Unfit, check, encodable, flag, place
+from replaylab.arguments import InvalidArgument, check, encodable, option, place
 from replaylab.errors import StorageError
 from replaylab.replay.storage.storage import MEMBERS
 
@@ -14,13 +14,13 @@ SHARED_FOLDER = Path("/dev/shm")
 
 @dataclass(frozen=True, kw_only=True)
 class MappedStorage(ABC):
-    """Base of storages: `Storage` but for its `file`, with options that are checked.
+    """Base of storages: `Storage` except for its `file`, with options that are checked.
 
     Attributes:
-        headroom, writers, create: As in `Storage`.
+        writers, create: As in `Storage`.
 
     Example:
-        One for each run, in a folder of your own:
+        One for each run, in a separate folder:
 
         >>> import tempfile
         >>> from dataclasses import dataclass
@@ -39,12 +39,11 @@ class MappedStorage(ABC):
         (0, None)
     """
 
-    headroom: int | None = None
-    writers: int = 64
-    create: bool | None = None
+    writers: int = option(MEMBERS["writers"], 64)
+    create: bool | None = option(MEMBERS["create"], None)
 
     def __post_init__(self) -> None:
-        check(self, **{name: MEMBERS[name] for name in ("headroom", "writers", "create")})
+        check(self)
 
     @property
     @abstractmethod
@@ -55,11 +54,6 @@ class MappedStorage(ABC):
     def on_disk(self) -> bool:
         """Whether the rows need none of the machine's memory."""
         return True
-
-    @property
-    def after_crash(self) -> bool:
-        """Whether to open the file though the machine stopped with steps in it that no `flush` had followed."""
-        return False
 
     def opened(self) -> Self:
         """Return the same storage, but only to be opened."""
@@ -76,14 +70,12 @@ class MemoryMap(MappedStorage):
 
     The machine keeps in its memory what is used and writes the rest to disk. However a process ends, all
     it has added is in the file; a buffer made with the same path has the steps again, their ids and their episodes.
-    (Priorities and random streams are kept by `ReplayBuffer.save`.) When the machine itself stops, what `flush` has not
-    brought to disk may be lost, and the file says so when it is opened.
+    (Priorities and random streams are kept by `ReplayBuffer.save`.) When the machine itself stops, steps added
+    since the last `flush` may be damaged, and the first buffer that opens the file warns of it.
 
     Attributes:
         path: The file.
-        headroom, writers, create: As in `Storage`.
-        after_crash: Open the file though the machine stopped with steps in it that no `flush` had followed. Right after
-            an orderly shutdown; after a power cut some rows may be damaged.
+        writers, create: As in `Storage`.
 
     Example:
         >>> import tempfile
@@ -98,11 +90,9 @@ class MemoryMap(MappedStorage):
     """
 
     path: str | Path
-    after_crash: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check(self, path=place("a file"), after_crash=flag)
+        check(self, path=place("a file"))
         object.__setattr__(self, "path", str(Path(self.path).absolute()))
 
     @property
@@ -119,7 +109,7 @@ class SharedMemory(MappedStorage):
 
     Attributes:
         name: A name without slashes.
-        headroom, writers, create: As in `Storage`.
+        writers, create: As in `Storage`.
 
     Example:
         >>> from replaylab.replay import Field, ReplayBuffer, SharedMemory
@@ -135,7 +125,6 @@ class SharedMemory(MappedStorage):
     name: str
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check(self, name=_file_name)
 
     @property
@@ -156,5 +145,5 @@ class SharedMemory(MappedStorage):
 def _file_name(value: object) -> str:
     """The name of a file in a folder."""
     if not isinstance(value, str) or not encodable(value) or set(value) & {"/", "\0"} or value in ("", ".", ".."):
-        raise Unfit("a file name without slashes")
+        raise InvalidArgument("a file name without slashes")
     return str(value)

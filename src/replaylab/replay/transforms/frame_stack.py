@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
-from replaylab.arguments import check, flag, one_of, text, tuple_of, whole
+from replaylab.arguments import flag, one_of, option, text, tuple_of, whole
 from replaylab.errors import FieldError, ShapeError
 from replaylab.replay.transforms.transform import Fields, Transform
 
@@ -22,8 +22,8 @@ class FrameStack(Transform):
 
     Attributes:
         length: k ≥ 1.
-        fields: Which fields, by name or, inside a nested one, by path (``"obs.camera"``); each takes its partner
-            ``next_...`` along.
+        fields: The stacked fields, by name or, inside a nested field, by path (``"obs.camera"``); the partner
+            ``next_...`` of each is stacked too.
         padding: "repeat" the oldest frame (as Gymnasium's `FrameStackObservation` does after a reset) or "zero".
         stacked_input: Whether `add`, `extend` and ``final_obs`` are given whole stacks ``[...] k *shape``, of which
             the newest frame is stored; else single frames. A batch holds the stacks that were given where they move on
@@ -31,14 +31,10 @@ class FrameStack(Transform):
             before would be lost, and are refused (but with a `storage`, where they are lost).
     """
 
-    length: int = 4
-    fields: tuple[str, ...] = ("obs",)
-    padding: Literal["repeat", "zero"] = "repeat"
-    stacked_input: bool = False
-
-    def __post_init__(self) -> None:
-        names = tuple_of(text, "a tuple of field names", 1)
-        check(self, length=whole(most=2**31), fields=names, padding=one_of("repeat", "zero"), stacked_input=flag)
+    length: int = option(whole(most=2**31), 4)
+    fields: tuple[str, ...] = option(tuple_of(text, "a tuple of field names", 1), ("obs",))
+    padding: Literal["repeat", "zero"] = option(one_of("repeat", "zero"), "repeat")
+    stacked_input: bool = option(flag, False)
 
     def leaves(self, fields: Fields) -> list[str]:
         """Return the paths of the stacked fields.
@@ -46,15 +42,15 @@ class FrameStack(Transform):
         Raises:
             FieldError: A name is not declared, or a partner is of another shape or dtype.
         """
-        found = []
+        stacked = []
         for name in self.fields:
-            own = [path for path in fields if path == name or path.startswith(f"{name}.")]
-            if not own:
+            matching = [path for path in fields if path == name or path.startswith(f"{name}.")]
+            if not matching:
                 raise FieldError(
                     f"FrameStack stacks the field `{name}`, which is not declared; declare it, or leave it out"
                 )
-            found += own
-        for path in list(found):
+            stacked += matching
+        for path in list(stacked):
             partner = f"next_{path}"
             if partner not in fields:
                 continue
@@ -63,17 +59,17 @@ class FrameStack(Transform):
                     f"`{partner}` must be declared as `{path}` is, to be stacked with it, but they are "
                     f"{fields[partner]} and {fields[path]}"
                 )
-            found.append(partner)
-        return list(dict.fromkeys(found))
+            stacked.append(partner)
+        return list(dict.fromkeys(stacked))
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
-        """Tell the core what it needs to know."""
+        """Set the options of the core."""
         paths = list(fields)
         config.frames, config.repeat = self.length, self.padding == "repeat"
         config.stacked = [paths.index(path) for path in self.leaves(fields)]
 
     def newest(self, path: str, value: Any, axis: int) -> npt.NDArray[Any]:
-        """Return the newest frame of each of the given stacks, whose k frames lie along this axis."""
+        """Return the newest frame of each stack; `axis` is the axis of the k frames."""
         stacks = np.asarray(value)
         if stacks.ndim <= axis or stacks.shape[axis] != self.length:
             raise ShapeError(

@@ -3,18 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
-from replaylab.arguments import NOT_NEGATIVE, check, function, one_of, text
-from replaylab.errors import ConfigError, FieldError, NonFiniteError, ShapeError
+from replaylab.arguments import NOT_NEGATIVE, ArrayOf, check, function, one_of, option, returned, text
+from replaylab.errors import FieldError, NonFiniteError
 from replaylab.replay.transforms.n_step import NStep
 from replaylab.replay.transforms.transform import OUTCOME, Fields, Transform, need_outcome
 
 Columns = dict[str, Any]
+STRATEGIES = ("final", "future", "episode")
 Outcome = Callable[[Any, Any, Mapping[str, Any]], npt.ArrayLike]
 
 
@@ -28,8 +30,7 @@ class Hindsight(Transform):
 
     * "future": picked uniformly from the drawn step on to the newest stored step of its episode;
     * "final": the newest stored step of its episode;
-    * "episode": picked uniformly from the stored steps of its episode;
-    * "random": picked uniformly from all stored steps.
+    * "episode": picked uniformly from the stored steps of its episode.
 
     Their ``reward`` and ``terminated`` are what the given functions say of the new goal; a step that ended its episode
     by terminating but does not terminate under the new goal counts as truncated. A batch also holds ``relabelled``
@@ -44,30 +45,29 @@ class Hindsight(Transform):
             `Sequence`'s states and, with `NStep`, not ``obs`` and stacks.
             `env.unwrapped.compute_reward` of a GoalEnv that works on arrays fits.
         compute_terminated: Takes the same, returns bool (n,).
-        strategy: Which goals; see above.
+        strategy: How goals are chosen; see above.
         ratio: k ≥ 0, relabelled rows for each that is not.
         achieved: Key of the goal achieved, in ``obs`` and ``next_obs``.
         desired: Key of the goal pursued.
-        strategies: The strategies there are.
+        strategies: The available strategies.
     """
 
     compute_reward: Outcome
     compute_terminated: Outcome
-    strategy: Literal["final", "future", "episode", "random"] = "future"
-    ratio: float = 4.0
-    achieved: str = "achieved_goal"
-    desired: str = "desired_goal"
+    strategy: Literal["final", "future", "episode"] = option(one_of(*STRATEGIES), "future")
+    ratio: float = option(NOT_NEGATIVE, 4.0)
+    achieved: str = option(text, "achieved_goal")
+    desired: str = option(text, "desired_goal")
 
     makes: ClassVar[tuple[str, ...]] = ("relabelled",)
-    strategies: ClassVar[tuple[str, ...]] = ("final", "future", "episode", "random")
+    strategies: ClassVar[tuple[str, ...]] = STRATEGIES
 
     def __post_init__(self) -> None:
         outcome = function("(achieved_goal, desired_goal, info)")
-        check(self, compute_reward=outcome, compute_terminated=outcome, strategy=one_of(*self.strategies))
-        check(self, ratio=NOT_NEGATIVE, achieved=text, desired=text)
+        check(self, compute_reward=outcome, compute_terminated=outcome)
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
-        """Tell the core what it needs to know."""
+        """Set the options of the core."""
         need_outcome(self, fields, [name for name in OUTCOME if name != "truncated" or name in fields])
         paths = list(fields)
         goals = [f"{obs}.{key}" for obs in ("obs", "next_obs") for key in (self.desired, self.achieved)]
@@ -81,11 +81,11 @@ class Hindsight(Transform):
         config.achieved = paths.index(goals[3])
         config.desired = [paths.index(goals[0]), paths.index(goals[2])]
 
-    def recompute(self, columns: Columns, known: ListOf[str], n_step: NStep | None) -> None:
+    def recompute(self, columns: Columns, info_paths: ListOf[str], n_step: NStep | None) -> None:
         """Set the outcome of the relabelled rows in a batch's flat columns, in place.
 
-        With `n_step` the outcome's columns come with an axis of K steps, last of the leading ones, and leave it.
-        `known` are the fields that info may hold.
+        With `n_step` the outcome's columns have an axis of K steps as the last leading axis, which is reduced.
+        `info_paths` are the fields that info may hold.
         """
         reward = columns["reward"]
         picked = columns["relabelled"]
@@ -95,66 +95,55 @@ class Hindsight(Transform):
             picked = picked & (np.arange(n_step.steps) < columns["n_steps"][..., None])
         elif "mask" in columns:
             picked = picked & columns["mask"]
-        rows = Rows(columns, known, np.flatnonzero(picked), reward.ndim)
+        rows = Rows(columns, info_paths, np.flatnonzero(picked), reward.ndim)
         if len(rows.numbers):
             achieved, desired = (rows.of(f"next_obs.{key}") for key in (self.achieved, self.desired))
             terminated = columns["terminated"]
             before = terminated.copy()
-            new_reward = self._checked("compute_reward", achieved, desired, rows)
-            new_terminated = self._checked("compute_terminated", achieved, desired, rows)
-            with np.errstate(over="ignore"):
-                held = new_reward.astype(reward.dtype)
-            if not np.isfinite(held).all():
-                raise NonFiniteError(
-                    f"`compute_reward` of Hindsight must return finite numbers that {reward.dtype} can hold, but "
-                    f"returned {new_reward[~np.isfinite(held)][0]}"
-                )
-            reward.reshape(-1)[rows.numbers] = held
+            shape = (len(achieved),)
+            words = f"one value a row, shape {shape}, finite numbers that {reward.dtype} can hold"
+            finite = partial(_finite_as, reward.dtype)
+            real = ArrayOf(shape, words, holds=finite, error=NonFiniteError)
+            new_reward = returned("`compute_reward` of Hindsight", self.compute_reward(achieved, desired, rows), real)
+            true = ArrayOf(shape, f"one value a row, shape {shape}, booleans", "b")
+            new_terminated = returned(
+                "`compute_terminated` of Hindsight", self.compute_terminated(achieved, desired, rows), true
+            )
+            reward.reshape(-1)[rows.numbers] = new_reward.astype(reward.dtype)
             terminated.reshape(-1)[rows.numbers] = new_terminated
             if "truncated" in columns:
                 columns["truncated"] |= before & ~terminated
         if n_step is not None:
-            _take_together(columns, [path for path in known if not of_outcome(path)], n_step)
-
-    def _checked(self, name: str, achieved: Any, desired: Any, info: Mapping[str, Any]) -> npt.NDArray[Any]:
-        values = np.asarray(getattr(self, name)(achieved, desired, info))
-        if values.shape != (len(achieved),):
-            raise ShapeError(
-                f"`{name}` of Hindsight must return one value a row, of shape ({len(achieved)},), but returned "
-                f"{values.shape}"
+            _take_together(
+                columns, [path for path in info_paths if path != "reward" and not n_step.takes_last(path)], n_step
             )
-        if name == "compute_terminated" and values.dtype != np.bool_:
-            raise ConfigError(f"`compute_terminated` of Hindsight must return booleans, but returned {values.dtype}")
-        if name == "compute_reward" and values.dtype.kind not in "biuf":
-            raise ConfigError(f"`compute_reward` of Hindsight must return real numbers, but returned {values.dtype}")
-        return values
 
 
 class Rows(Mapping[str, Any]):
-    """Some of a batch's rows, path → column, each picked out when it is first asked for."""
+    """Some rows of a batch's columns, path → column, gathered at first access."""
 
-    def __init__(self, columns: Columns, known: ListOf[str], numbers: npt.NDArray[np.intp], leading: int) -> None:
+    def __init__(self, columns: Columns, info_paths: ListOf[str], numbers: npt.NDArray[np.intp], leading: int) -> None:
         self.numbers = numbers
-        self._columns, self._known, self._leading = columns, known, leading
+        self._columns, self._paths, self._leading = columns, info_paths, leading
         self._picked: Columns = {}
 
     def of(self, path: str) -> Any:
-        """Return the rows of any column, known or not."""
+        """Return the rows of any column, also of one that is not in the mapping."""
         if path not in self._picked:
             column = self._columns[path]
             self._picked[path] = column.reshape(-1, *column.shape[self._leading :]).take(self.numbers, 0)
         return self._picked[path]
 
     def __getitem__(self, path: str) -> Any:
-        if path not in self._known:
+        if path not in self._paths:
             raise KeyError(path)
         return self.of(path)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._paths)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._paths)
 
 
 def of_outcome(path: str) -> bool:
@@ -162,10 +151,15 @@ def of_outcome(path: str) -> bool:
     return path in OUTCOME or path.split(".")[0] == "next_obs"
 
 
-def _take_together(columns: Columns, own: ListOf[str], n_step: NStep) -> None:
-    """Make n-step returns of columns that hold K steps each: up to where one terminates, or none is left.
+def _finite_as(dtype: np.dtype[Any], values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    with np.errstate(over="ignore"):
+        return np.asarray(np.isfinite(values.astype(dtype)))
 
-    Of the fields `own`, which have nothing to do with the outcome, the first step's value is left.
+
+def _take_together(columns: Columns, first_only: ListOf[str], n_step: NStep) -> None:
+    """Reduce columns of K steps to n-step returns, which end at a termination or at the last step available.
+
+    `first_only` are the columns of which the first step's value is returned.
     """
     rewards, terminated, count = columns["reward"], columns["terminated"], columns["n_steps"]
     axis = rewards.ndim - 1
@@ -176,13 +170,13 @@ def _take_together(columns: Columns, own: ListOf[str], n_step: NStep) -> None:
     last = np.maximum(count - 1, 0)[..., None]
     columns["reward"] = (alive * rewards.astype(np.float64) * powers[:-1]).sum(axis).astype(np.float32)
     for path, column in columns.items():
-        if path in own:
+        if path in first_only:
             columns[path] = column.take(0, axis)
-        elif path in ("terminated", "truncated") or path.split(".")[0] == "next_obs":
+        elif n_step.takes_last(path):
             columns[path] = np.take_along_axis(column, _along(last, column.ndim), axis).squeeze(axis)
     columns["discount"] = np.where(columns["terminated"] | (count == 0), 0.0, powers[count]).astype(np.float32)
 
 
 def _along(array: npt.NDArray[Any], ndim: int) -> npt.NDArray[Any]:
-    """Return the array with axes of length 1 behind its own."""
+    """Return the array with axes of length 1 appended, up to `ndim` axes."""
     return array.reshape(array.shape + (1,) * (ndim - array.ndim))

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from replaylab import _core
-from replaylab.arguments import FRACTION, check, whole
+from replaylab.arguments import FRACTION, option, text, tuple_of, whole
 from replaylab.errors import FieldError
-from replaylab.replay.transforms.transform import Fields, Transform, need_outcome
+from replaylab.replay.transforms.transform import OUTCOME, Fields, Transform, inside, need_outcome
 
 
 @dataclass(frozen=True)
@@ -21,24 +21,37 @@ class NStep(Transform):
     * ``discount`` float32: γ^n, or 0 if that one terminated, so the target is ``reward + discount·Q(next_obs)``;
     * ``n_steps`` int64: n.
 
-    All else is of the drawn step itself. Source: Watkins 1989; Hessel et al. 2018 (K = 3).
+    All other fields are those of the drawn step, except fields named ``next_*`` and those in `last`: like ``next_obs``
+    they come from the last step. So ``next_action_mask`` belongs to ``next_obs``. Source: Watkins 1989; Hessel et al.
+    2018 (K = 3).
 
     Attributes:
         steps: K ≥ 1.
         gamma: Discount γ in [0, 1].
+        last: Further fields that come from the last step, by name or, inside a nested field, by path.
     """
 
-    steps: int = 3
-    gamma: float = 0.99
+    steps: int = option(whole(most=2**31), 3)
+    gamma: float = option(FRACTION, 0.99)
+    last: tuple[str, ...] = option(tuple_of(text, "a tuple of field names"), ())
 
     makes: ClassVar[tuple[str, ...]] = ("discount", "n_steps")
 
-    def __post_init__(self) -> None:
-        check(self, steps=whole(most=2**31), gamma=FRACTION)
-
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
-        """Tell the core what it needs to know."""
-        need_outcome(self, fields)
+        """Set the options of the core."""
+        manual = not any(name in fields for name in OUTCOME[1:])  # `check_ends` checks that this is intended
+        need_outcome(self, fields, OUTCOME[:1] if manual else OUTCOME)
         if not any(path.split(".")[0] == "next_obs" for path in fields):
             raise FieldError("NStep needs the field `next_obs`, which becomes the last step's")
+        for name in self.last:
+            if not any(inside(path, name) for path in fields) or name.split(".")[0] in ("obs", "reward"):
+                raise FieldError(
+                    "`last` of NStep must name declared fields other than `obs` and `reward`, which cannot come from "
+                    f"the last step, but got {name!r}"
+                )
         config.n_step, config.gamma = self.steps, self.gamma
+        config.last = [i for i, path in enumerate(fields) if self.takes_last(path)]
+
+    def takes_last(self, path: str) -> bool:
+        """Return whether the value of a field or column comes from the last step of the return."""
+        return path in OUTCOME[1:] or path.startswith("next_") or any(inside(path, name) for name in self.last)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
-from replaylab.arguments import FRACTION, check, checked, reals, text, tuple_of, whole
+from replaylab.arguments import FRACTION, checked, option, reals, text, tuple_of, whole
 from replaylab.errors import ConfigError, FieldError, ShapeError
 from replaylab.replay.transforms.transform import OUTCOME, Fields, Transform
 
@@ -21,9 +21,9 @@ class Sequence(Transform):
     column gets an axis of T = burn_in + length steps after B, and a batch also holds ``mask`` bool ``[R] B T``: where
     a step is stored. Elsewhere all values are zero. Column `burn_in` is the block's first step.
 
-    A row's ``id`` is that of the block's oldest stored step and its ``probability`` the sampler's law summed over
-    the block, so that blocks are drawn by what their steps are worth together. `update_priorities` with that id sets
-    every step of the block; `priority` makes one of the steps' errors. Source: Kapturowski et al. 2019 (R2D2).
+    A row's ``id`` is that of the block's oldest stored step and its ``probability`` the sampler's distribution summed
+    over the block, so that blocks are drawn by what their steps are worth together. `update_priorities` with that id
+    sets every step of the block; `priority` makes one of the steps' errors. Source: Kapturowski et al. 2019 (R2D2).
 
     Attributes:
         length: m ≥ 1, the steps that are learned from.
@@ -34,18 +34,16 @@ class Sequence(Transform):
         eta: η of `priority`.
     """
 
-    length: int = 80
-    overlap: int = 40
-    burn_in: int = 40
-    state: tuple[str, ...] = ()
-    eta: float = 0.9
+    length: int = option(whole(most=2**31), 80)
+    overlap: int = option(whole(0, 2**31), 40)
+    burn_in: int = option(whole(0, 2**31), 40)
+    state: tuple[str, ...] = option(tuple_of(text, "a tuple of field names"), ())
+    eta: float = option(FRACTION, 0.9)
 
     makes: ClassVar[tuple[str, ...]] = ("mask",)
 
     def __post_init__(self) -> None:
-        steps = whole(0, 2**31)
-        check(self, length=whole(most=2**31), overlap=steps, burn_in=steps)
-        check(self, state=tuple_of(text, "a tuple of field names"), eta=FRACTION)
+        super().__post_init__()
         if self.overlap >= self.length:
             raise ConfigError(
                 f"`overlap` of Sequence must be smaller than `length`, but got (overlap={self.overlap}, "
@@ -53,14 +51,14 @@ class Sequence(Transform):
             )
 
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
-        """Tell the core what it needs to know."""
+        """Set the options of the core."""
         paths = list(fields)
         config.length, config.stride, config.burn_in = self.length, self.length - self.overlap, self.burn_in
         for name in self.state:
-            own = [path for path in fields if path == name or path.startswith(f"{name}.")]
-            if not own or name.split(".")[0] in ("next_obs", *OUTCOME):
+            paths_of_state = [path for path in fields if path == name or path.startswith(f"{name}.")]
+            if not paths_of_state or name.split(".")[0] in ("next_obs", *OUTCOME):
                 raise FieldError(f"`state` of Sequence must name declared fields that hold a state, but got `{name}`")
-            config.states = [*config.states, *(paths.index(path) for path in own)]
+            config.states = [*config.states, *(paths.index(path) for path in paths_of_state)]
 
     def priority(self, td_error: npt.ArrayLike, mask: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return a priority for each sequence: η·max|δ| + (1 − η)·mean|δ| over its stored learned steps.

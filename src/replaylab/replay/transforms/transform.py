@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from replaylab import _core
-from replaylab.errors import FieldError
-from replaylab.replay.data.fields import Field
+from replaylab.arguments import check
+from replaylab.replay.data.fields import Field, need_field
 
 Fields = Mapping[str, Field]
 
@@ -22,16 +22,21 @@ class Transform(ABC):
     makes: ClassVar[tuple[str, ...]] = ()
     """Columns that it adds to a batch."""
 
+    def __post_init__(self) -> None:
+        check(self)
+
     @abstractmethod
     def configure(self, config: _core.TransformConfig, fields: Fields) -> None:
-        """Tell the core what it needs to know, after checking that the fields allow it."""
+        """Check the fields, and set the options of the core."""
+
+
+def inside(path: str, name: str) -> bool:
+    """Return whether a path is this field, or belongs to it."""
+    return path == name or path.startswith(f"{name}.")
 
 
 def need_outcome(transform: Transform, fields: Fields, names: ListOf[str] = OUTCOME) -> None:
     """Raise `FieldError` unless these of reward, terminated and truncated are declared in the usual way."""
     for name in names:
         field = Field() if name == "reward" else Field((), np.bool_)
-        if fields.get(name) != field:
-            raise FieldError(
-                f"{type(transform).__name__} needs the field `{name}` declared as Field((), {field.dtype})"
-            )
+        need_field(type(transform).__name__, fields, name, field)

@@ -1,36 +1,44 @@
-"""What the compiled core needs to know of a buffer's transforms, and what its fields must be for them."""
+"""The options of transforms in the form of the compiled core, and checks of the fields for them."""
 
 from collections.abc import Sequence as ListOf
 
 from replaylab import _core
 from replaylab.errors import ConfigError, FieldError
+from replaylab.replay.data.fields import next_paths
 from replaylab.replay.transforms.transform import OUTCOME, Fields, Transform
 
 
 def transform_config(transforms: ListOf[Transform], fields: Fields, derived: bool) -> _core.TransformConfig:
-    """Return what the core needs to know of the transforms and of where next_obs comes from.
+    """Return the options of the transforms, and of where next_obs is stored, in the form of the core.
 
     Raises:
         ConfigError: Something other than a transform is given, or two of one kind.
-        FieldError: A field that is needed is not declared so, or one that is made is declared already.
+        FieldError: A required field is missing or of another shape, or a column that a transform makes is declared.
     """
-    kinds = [type(one) for one in transforms]
-    if not all(isinstance(one, Transform) for one in transforms) or len(set(kinds)) < len(kinds):
+    kinds = [type(transform) for transform in transforms]
+    if not all(isinstance(transform, Transform) for transform in transforms) or len(set(kinds)) < len(kinds):
         raise ConfigError(f"`transforms` must hold transforms, at most one of a kind, but got {list(transforms)!r}")
     paths = list(fields)
     config = _core.TransformConfig()
     config.partners = [_partner(path, fields) for path in paths]
     config.derived = derived
-    for one in transforms:
-        for name in one.makes:
+    for transform in transforms:
+        for name in transform.makes:
             if name in fields:
-                raise FieldError(f"{type(one).__name__} makes the column `{name}` itself; give the field another name")
-        one.configure(config, fields)
+                raise FieldError(
+                    f"{type(transform).__name__} makes the column `{name}` itself; give the field another name"
+                )
+        transform.configure(config, fields)
     for i in config.states:
         if i in config.desired:
             raise FieldError(
                 f"`{paths[i]}` cannot be a `state` of Sequence, of which a row has one, and a goal of Hindsight, of "
                 "which every step has one; leave it out of `state`, naming what is inside a nested field one by one"
+            )
+        if i in config.last:
+            raise FieldError(
+                f"`{paths[i]}` cannot be a `state` of Sequence, of which a row has one, and come from the last step of "
+                "NStep, of which every step has one; leave it out of `state`, or rename the field"
             )
     outcome = [i for i, path in enumerate(paths) if path in OUTCOME]
     for i in config.stacked:
@@ -40,12 +48,20 @@ def transform_config(transforms: ListOf[Transform], fields: Fields, derived: boo
                 'fields or paths that hold frames, as in FrameStack(fields=("obs.camera",))'
             )
     if derived:
-        _check_derived(fields, config)
+        next_paths('next_obs="derived"', fields)
     return config
 
 
-def check_ends(fields: Fields, asks: str) -> None:
-    """Raise `FieldError` unless what is declared as terminated or truncated says of each step whether it ended."""
+def check_ends(fields: Fields, asks: str, required: bool) -> None:
+    """Raise `FieldError` unless declared fields terminated and truncated are one number a step.
+
+    With `required` at least one of them must be declared.
+    """
+    if required and not any(path.split(".")[0] in OUTCOME[1:] for path in fields):
+        raise FieldError(
+            f"{asks} must know where episodes end, but the buffer has neither `terminated` nor `truncated`; declare "
+            'them as Field((), bool), or pass episodes="manual" to the buffer and call end_episode() where one ends'
+        )
     for path, field in fields.items():
         name = path.split(".")[0]
         if name in OUTCOME[1:] and (path != name or field.nbytes != field.dtype.itemsize or field.dtype.kind == "c"):
@@ -57,20 +73,5 @@ def check_ends(fields: Fields, asks: str) -> None:
 
 def _partner(path: str, fields: Fields) -> int:
     """Return the number of the field x for next_x, −1 where there is no such field declared in the same way."""
-    own = path.removeprefix("next_")
-    return list(fields).index(own) if own != path and fields.get(own) == fields[path] else -1
-
-
-def _check_derived(fields: Fields, config: _core.TransformConfig) -> None:
-    paths = list(fields)
-    after = [path for path in paths if path.split(".")[0] == "next_obs"]
-    before = [path for path in paths if path.split(".")[0] == "obs"]
-    if (
-        not after
-        or [f"next_{path}" for path in before] != after
-        or any(config.partners[paths.index(p)] < 0 for p in after)
-    ):
-        raise FieldError(
-            'next_obs="derived" needs the fields `obs` and `next_obs`, declared alike, but got '
-            f"{ {path: fields[path] for path in before + after} }"
-        )
+    current = path.removeprefix("next_")
+    return list(fields).index(current) if current != path and fields.get(current) == fields[path] else -1

@@ -17,17 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
-from replaylab.statistics import Bounds, Equivalence
-from replaylab.study.analysis.planned_looks import differences_at_look, inner_interval
-from replaylab.study.analysis.seed_values import SeedValues, corrected
-from replaylab.study.plan.populations import Population
-from replaylab.study.spec.contrasts import RETURN as RETURN
+from replaylab.statistics import Bounds, Equivalence, Interval
+from replaylab.study.analysis.planned_looks import inner_interval, p_at_look
+from replaylab.study.analysis.seed_values import SeedValues, StrategyResult, corrected
+from replaylab.study.plan.chunks import Chunk
+from replaylab.study.spec.declared_contrasts import RETURN as RETURN
 from replaylab.study.spec.planned_looks import SIGNIFICANCE as SIGNIFICANCE
 from replaylab.study.spec.study_file import Spec
 
@@ -45,12 +46,9 @@ _MOST_POINTS = 200
 
 
 @dataclass(frozen=True)
-class Curve:
+class Curve(StrategyResult):
     """All runs of one strategy, on one environment with one learner."""
 
-    environment: str
-    learner: str
-    strategy: str
     seeds: NDArray[np.int64]
     """Shape (N,)."""
 
@@ -62,11 +60,6 @@ class Curve:
 
     shared: float = np.inf
     """The smallest budget of its environment's and learner's strategies that have such a curve."""
-
-    @property
-    def cell(self) -> tuple[str, str]:
-        """The environment and the learner: what comparisons stay within."""
-        return self.environment, self.learner
 
     def of_runs(self, measure: Measure) -> NDArray[np.float64]:
         """Return the measure of every run, shape (N,)."""
@@ -81,7 +74,9 @@ class Curve:
         if k == 0:
             return np.full(len(self.seeds), np.nan)
         steps, values = self.steps[:k], self.values[:, :k]
-        if k < len(self.steps) and steps[-1] < self.shared:  # the curve goes on: to what lies between two of its points
+        if (
+            k < len(self.steps) and steps[-1] < self.shared
+        ):  # the curve continues: to what lies between two of its points
             share = (self.shared - steps[-1]) / (self.steps[k] - steps[-1])
             last = values[:, -1:] * (1.0 - share) + self.values[:, k : k + 1] * share
             steps, values = np.append(steps, self.shared), np.hstack([values, last])
@@ -91,24 +86,36 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Level:
+class Level(StrategyResult):
     """How high a strategy came, by one measure."""
 
-    environment: str
-    learner: str
-    strategy: str
     measure: Measure
     runs: int
     iqm: statistics.Interval
 
 
 @dataclass(frozen=True)
-class Difference:
+class ReportedInterval:
+    """The interval that is printed beside a verdict."""
+
+    interval: Interval
+    label: str
+    """Its level in words, such as "90 %"; "uncorrected" if the verdict is corrected for more comparisons than it is."""
+
+
+UNCORRECTED = "uncorrected 95 %"
+"""Label of the interval of one comparison, printed beside a verdict that is corrected for several."""
+
+
+def percent(level: float) -> str:
+    """Return a level in words, such as "96.7 %"."""
+    return f"{100.0 * level:.3g} %"
+
+
+@dataclass(frozen=True)
+class Difference(StrategyResult):
     """A strategy against the baseline, by one measure, paired over seeds."""
 
-    environment: str
-    learner: str
-    strategy: str
     baseline: str
     measure: Measure
     pairs: int
@@ -133,18 +140,22 @@ class Difference:
         return self.p_max_t < SIGNIFICANCE
 
     @property
+    def reported(self) -> ReportedInterval:
+        """The interval to print: the one of the equivalence test if that decides, else the uncorrected one of 95 %."""
+        if self.equivalence is not None and self.equivalence.equivalent:
+            return ReportedInterval(self.equivalence.inner, percent(self.equivalence.level))
+        return ReportedInterval(self.iqm, UNCORRECTED)
+
+    @property
     def covers_zero(self) -> bool:
         """Whether the interval leaves both signs open."""
         return self.iqm.low <= 0.0 <= self.iqm.high
 
 
 @dataclass(frozen=True)
-class BudgetSpent:
+class BudgetSpent(StrategyResult):
     """What one run of a strategy used up, on average over its seeds."""
 
-    environment: str
-    learner: str
-    strategy: str
     budget: int
     """In the study's unit: environment steps or episodes."""
 
@@ -178,20 +189,18 @@ def differences_of(curves: Sequence[Curve], spec: Spec, metric: str = RETURN) ->
     Bounds of equivalence are of the return; with planned looks the level is that of the present one.
     """
     bounds = spec.equivalence if metric == RETURN else {}
-    return differences_at_look(differences(curves, spec.baseline, bounds, spec.look_level), spec)
+    level = spec.look_level
+    found = differences(curves, spec.baseline, bounds, level)
+    return [replace(one, p=p_at_look(one.p, level), p_max_t=p_at_look(one.p_max_t, level)) for one in found]
 
 
 def curves_of(rows: duckdb.DuckDBPyRelation, spec: Spec, metric: str) -> list[Curve]:
     """Return the curves of a metric, in the order of the study file; empty where nothing logged it."""
     quoted = metric.replace("'", "''")
-    found = {
-        (c.environment, c.learner, c.strategy): c
-        for c in _grouped(
-            rows.filter(f"metric = '{quoted}'").order("environment, learner, strategy, seed, step").fetchnumpy()
-        )
-    }
-    keys = ((e, learner, s) for e in spec.environments for learner in spec.learners for s in spec.strategies)
-    curves = [found[k] for k in keys if k in found]
+    columns = rows.filter(f"metric = '{quoted}'").order("environment, learner, strategy, seed, step").fetchnumpy()
+    found = {curve.key: curve for curve in _grouped(columns)}
+    keys = product(spec.environments, spec.learners, spec.strategies)
+    curves = [found[key] for key in keys if key in found]
     shared: dict[tuple[str, str], int] = {}
     for curve in curves:
         total = spec.budget_of(curve.strategy).total
@@ -206,12 +215,12 @@ def thinned(curve: Curve, most: int) -> Curve:
 
 
 def curve_of_runs(
-    population: Population, seeds: NDArray[np.int64], steps: NDArray[np.int64], values: NDArray[np.float64]
+    chunk: Chunk, seeds: NDArray[np.int64], steps: NDArray[np.int64], values: NDArray[np.float64]
 ) -> Curve:
-    """Return the curve of one population from the rows of one metric, in any order; each of shape (rows,)."""
+    """Return the curve of one chunk from the rows of one metric, in any order; each of shape (rows,)."""
     order = np.lexsort((steps, seeds))
     aligned = _aligned(seeds[order], steps[order], values[order])
-    return Curve(population.environment, population.learner, population.strategy, *aligned)
+    return Curve(chunk.environment, chunk.learner, chunk.strategy, *aligned)
 
 
 def _grouped(columns: dict[str, NDArray[np.generic]]) -> Iterator[Curve]:
@@ -243,7 +252,7 @@ def _aligned(
 def levels(curves: Sequence[Curve]) -> list[Level]:
     """Return the level of every strategy by every measure."""
     return [
-        Level(*c.cell, c.strategy, m, len(runs), statistics.bootstrap_interval(runs))
+        Level(*c.key, m, len(runs), statistics.bootstrap_interval(runs))
         for m in MEASURES
         for c in curves
         if len(runs := finite(c.of_runs(m)))
@@ -305,8 +314,8 @@ def _family(
         equivalence = None
         if (bound := bounds.get(curve.environment)) is not None:
             inner = inner_interval(error, [ours, theirs], statistics.paired_difference)
-            equivalence = Equivalence(size, inner, Bounds(-bound, bound))
-        found.append(Difference(*curve.cell, curve.strategy, baseline, measure, len(ours), size, p, p, equivalence))
+            equivalence = Equivalence(size, inner, Bounds(-bound, bound), 1.0 - 2.0 * error)
+        found.append(Difference(*curve.key, baseline, measure, len(ours), size, p, p, equivalence))
         each.append(SeedValues(seeds, ours - theirs))
     if len(found) == 1:  # nothing to correct for
         return found
@@ -323,8 +332,8 @@ def budgets_spent(rows: duckdb.DuckDBPyRelation, spec: Spec, curves: Sequence[Cu
         curves: of what is there.
     """
     spent = [
-        {(*c.cell, c.strategy): float(c.values[:, -1].mean()) for c in curves_of(rows, spec, metric)}
+        {curve.key: float(curve.values[:, -1].mean()) for curve in curves_of(rows, spec, metric)}
         for metric in ("train/updates", "replay/transitions_replayed")
     ]
-    keys = [(*c.cell, c.strategy) for c in curves]
+    keys = [curve.key for curve in curves]
     return [BudgetSpent(*k, spec.budget_of(k[2]).total, *(of.get(k, np.nan) for of in spent)) for k in keys]

@@ -25,15 +25,16 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.statistics import Bounds, Equivalence, Interval, Verdict
 from replaylab.statistics.equivalence import EQUIVALENCE_SEEDS
 from replaylab.statistics.permutation import least_p
-from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve
+from replaylab.study.analysis.comparisons import SIGNIFICANCE, UNCORRECTED, Curve, ReportedInterval, percent
+from replaylab.study.analysis.planned_looks import inner_interval, p_at_look
 from replaylab.study.analysis.seed_values import SeedValues, corrected, table_of
-from replaylab.study.spec.contrasts import Cell, MatchedGroup, ResolvedContrast, Score, resolve_contrasts
+from replaylab.study.spec.contrasts import Cell, ResolvedContrast, resolve_contrasts
+from replaylab.study.spec.declared_contrasts import Score
 from replaylab.study.spec.study_file import Spec
 
 ContrastVerdict = Verdict | Literal["not interpretable", "passed", "failed"]
@@ -73,11 +74,25 @@ class ContrastResult:
     failed_checks: tuple[str, ...] = ()
     """Manipulation checks that failed, or could not be made, and that guard it."""
 
+    inner_level: float = 1.0 - 2.0 * SIGNIFICANCE
+    simultaneous: bool = False
+    """Whether `size` is corrected for its family, so that all verdicts of the family are read from such intervals."""
+
     @property
     def equivalence(self) -> Equivalence | None:
         """The equivalence test, where the study file declares bounds."""
         bound = self.contrast.equivalence
-        return None if bound is None else Equivalence(self.size, self.inner, Bounds(-bound, bound))
+        return None if bound is None else Equivalence(self.size, self.inner, Bounds(-bound, bound), self.inner_level)
+
+    @property
+    def reported(self) -> ReportedInterval:
+        """The interval to print: the one that decides, or, beside a verdict by a corrected p-value, the uncorrected."""
+        if self.simultaneous:
+            return ReportedInterval(self.size, "simultaneous 95 %")
+        if self.verdict == "equivalent":
+            return ReportedInterval(self.inner, percent(self.inner_level))
+        alone = self.contrast.primary or self.contrast.check is not None
+        return ReportedInterval(self.size, percent(1.0 - SIGNIFICANCE) if alone else UNCORRECTED)
 
     @property
     def verdict(self) -> ContrastVerdict:
@@ -97,7 +112,7 @@ class ContrastResult:
         mean = float(self.each.values.mean())
         p = max(self.p_max_t, float(least_p(len(self.each.seeds))))
         if p >= SIGNIFICANCE or mean * self.size.estimate <= 0.0:
-            return "undecided"
+            return "inconclusive"
         return "higher" if mean > 0.0 else "lower"
 
 
@@ -110,7 +125,7 @@ class ContrastResults:
 
 
 def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastResults:
-    """Return the result of every contrast of a study.
+    """Return the result of every contrast of a study, at the level of its present look if it plans some.
 
     Args:
         spec: the study.
@@ -118,7 +133,7 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
     """
     questions = resolve_contrasts(spec)
     of_runs: dict[tuple[str, str, bool], Mapping[Cell, SeedValues]] = {}
-    each: dict[str, tuple[SeedValues, int, int]] = {}
+    each: dict[str, _Each] = {}
     warnings: list[str] = []
     for one in questions:
         if one.of is not None:
@@ -138,11 +153,16 @@ def evaluate_contrasts(spec: Spec, curves_of: Callable[[str], Sequence[Curve]]) 
                 f"{one.name}: not answered: it needs results of all its cells for {LEAST_SEEDS} seeds, but has {have}."
             )
     if spec.judged_by_role:
-        return ContrastResults(_by_role(questions, enough, each), tuple(warnings))
-    return ContrastResults(_corrected([_finding(one, *each[one.name]) for one in enough]), tuple(warnings))
+        results = _by_role(questions, enough, each)
+    else:
+        results = _together([_finding(one, *each[one.name]) for one in enough])
+    if spec.looks is not None:
+        results = tuple(_at_look(one, spec.look_level) for one in results)
+    return ContrastResults(results, tuple(warnings))
 
 
 _Each = tuple[SeedValues, int, int]
+"""c_s, with the numbers of groups and cells behind it."""
 
 
 def _by_role(
@@ -155,17 +175,20 @@ def _by_role(
         together = statistics.mean_intervals(table_of([each[name][0] for name in family]))
         for k, name in enumerate(family):
             size = Interval(*(float(ends[k]) for ends in together[:3]))
-            alone[name] = replace(alone[name], size=size, inner=size, p_max_t=float(together.p[k]))
-    checks = {one.name: one for one in questions if one.check is not None}
-    failed = [name for name in checks if name not in alone or alone[name].verdict == "failed"]
+            alone[name] = replace(
+                alone[name],
+                size=size,
+                inner=size,
+                p_max_t=float(together.p[k]),
+                inner_level=1.0 - SIGNIFICANCE,
+                simultaneous=True,
+            )
+    checks = [one for one in questions if one.check is not None]
+    failed = [one for one in checks if one.name not in alone or alone[one.name].verdict == "failed"]
     return tuple(
-        replace(found, failed_checks=tuple(name for name in failed if _guards(checks[name], found.contrast)))
-        for found in alone.values()
+        replace(found, failed_checks=tuple(one.name for one in failed if one.guards is None or name in one.guards))
+        for name, found in alone.items()
     )
-
-
-def _guards(check: ResolvedContrast, other: ResolvedContrast) -> bool:
-    return check.guards is None or other.name in check.guards
 
 
 def _alone(one: ResolvedContrast, each: SeedValues, groups: int, cells: int) -> ContrastResult:
@@ -188,12 +211,11 @@ def _values(curves: Sequence[Curve], one: ResolvedContrast, scores: Mapping[str,
         order = np.argsort(curve.seeds)
         order = order[np.isfinite(y[order])]
         if len(order):
-            cell = Cell(curve.environment, curve.learner, curve.strategy)
-            found[cell] = SeedValues(curve.seeds[order], y[order])
+            found[Cell(*curve.key)] = SeedValues(curve.seeds[order], y[order])
     return found
 
 
-def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[tuple[SeedValues, int, int], list[str]]:
+def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[_Each, list[str]]:
     """Return c_s with the numbers of groups and cells behind it, and what to warn of."""
     warnings = []
     absent = [cell for cell in one.cells if cell not in runs]
@@ -217,17 +239,15 @@ def _direct(one: ResolvedContrast, runs: Mapping[Cell, SeedValues]) -> tuple[tup
             f"{one.name}: {len(union) - len(seeds)} of {len(union)} seeds are left out because they are missing for "
             f"{'; '.join(short)}."
         )
-    found = [_within(group, runs, seeds) for group in groups]
+    found = []
+    for more, less in groups:
+        means = [np.mean([runs[cell].at(seeds) for cell in side], axis=0) for side in (more, less)]
+        found.append(means[0] - means[1])
     found += [np.asarray(sum(weight * runs[cell].at(seeds) for cell, weight in g)) for g in weighted]
     return (SeedValues(seeds, np.mean(found, axis=0)), len(found), len(used)), warnings
 
 
-def _within(group: MatchedGroup, runs: Mapping[Cell, SeedValues], seeds: NDArray[np.int64]) -> NDArray[np.float64]:
-    more, less = (np.mean([runs[cell].at(seeds) for cell in side], axis=0) for side in group)
-    return np.asarray(more - less)
-
-
-def _difference(a: tuple[SeedValues, int, int], b: tuple[SeedValues, int, int]) -> tuple[SeedValues, int, int]:
+def _difference(a: _Each, b: _Each) -> _Each:
     seeds = np.intersect1d(a[0].seeds, b[0].seeds)
     return SeedValues(seeds, a[0].at(seeds) - b[0].at(seeds)), a[1] + b[1], a[2] + b[2]
 
@@ -238,6 +258,17 @@ def _finding(one: ResolvedContrast, each: SeedValues, groups: int, cells: int) -
     return ContrastResult(one, each, groups, cells, tested.size, inner, tested.p)
 
 
-def _corrected(found: Sequence[ContrastResult]) -> tuple[ContrastResult, ...]:
+def _together(found: Sequence[ContrastResult]) -> tuple[ContrastResult, ...]:
     p = corrected([f.each for f in found], [f.size for f in found])
     return tuple(replace(f, p_max_t=max(f.p, float(each))) for f, each in zip(found, p, strict=True))
+
+
+def _at_look(one: ContrastResult, level: float) -> ContrastResult:
+    """Return a result with p-values and an equivalence test of a look's level."""
+    return replace(
+        one,
+        p=p_at_look(one.p, level),
+        p_max_t=p_at_look(one.p_max_t, level),
+        inner=inner_interval(level, [one.each.values], statistics.bootstrap_interval),
+        inner_level=1.0 - 2.0 * level,
+    )

@@ -8,47 +8,19 @@ Where so few runs cannot tell that, as at an early look, it has no ends, and not
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from replaylab import statistics
 from replaylab.statistics import Interval
 from replaylab.statistics.bootstrap import resolves
 from replaylab.statistics.permutation import least_p
 from replaylab.study.spec.planned_looks import SIGNIFICANCE
 
-if TYPE_CHECKING:
-    from replaylab.study.analysis.comparisons import Difference
-    from replaylab.study.analysis.contrast_results import ContrastResults
-    from replaylab.study.spec.study_file import Spec
 
-
-def differences_at_look(found: Sequence[Difference], spec: Spec) -> list[Difference]:
-    """Return differences with p-values of the study's present look; without planned looks as they are."""
-    if spec.looks is None:
-        return list(found)
-    times = SIGNIFICANCE / spec.look_level
-    return [replace(one, p=min(1.0, one.p * times), p_max_t=min(1.0, one.p_max_t * times)) for one in found]
-
-
-def contrasts_at_look(found: ContrastResults, spec: Spec) -> ContrastResults:
-    """Return contrasts with p-values and equivalence tests of the present look; without planned looks as they are."""
-    if spec.looks is None:
-        return found
-    times = SIGNIFICANCE / spec.look_level
-    results = tuple(
-        replace(
-            one,
-            p=min(1.0, one.p * times),
-            p_max_t=min(1.0, one.p_max_t * times),
-            inner=inner_interval(spec.look_level, [one.each.values], statistics.bootstrap_interval),
-        )
-        for one in found.results
-    )
-    return replace(found, results=results)
+def p_at_look(p: float, level: float) -> float:
+    """Return a p-value as it is compared with α at a look of this level."""
+    return min(1.0, p * (SIGNIFICANCE / level))
 
 
 def inner_interval(error: float, runs: Sequence[NDArray[np.float64]], of: Callable[..., Interval]) -> Interval:

@@ -1,15 +1,59 @@
-"""A number of each seed, several of these as a table, and what is left of their p-values when they are one family."""
+"""A number of each seed, several of these as a table, and their p-values when they are one family; whose they are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
 from replaylab.statistics import Interval
+
+if TYPE_CHECKING:
+    from replaylab.study.spec.study_file import Spec
+
+
+@dataclass(frozen=True)
+class StrategyResult:
+    """Something of one strategy, on one environment with one learner."""
+
+    environment: str
+    learner: str
+    strategy: str
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """The environment and the learner: what comparisons stay within."""
+        return self.environment, self.learner
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The environment, the learner and the strategy."""
+        return self.environment, self.learner, self.strategy
+
+
+KEYS = ("environment", "learner", "strategy")
+"""Columns that say which runs a row belongs to."""
+
+
+def by_strategy(
+    columns: Mapping[str, NDArray[Any]], spec: Spec
+) -> Iterator[tuple[tuple[str, str, str], dict[str, NDArray[Any]]]]:
+    """Yield each environment, learner and strategy that has rows, with its rows, in the order of the study file.
+
+    Args:
+        columns: of rows, by name.
+        spec: the study.
+    """
+    labels = [np.asarray(columns[name], dtype=np.str_) for name in KEYS]
+    for key in product(spec.environments, spec.learners, spec.strategies):
+        rows = np.all([label == name for label, name in zip(labels, key, strict=True)], axis=0)
+        if rows.any():
+            yield key, {name: column[rows] for name, column in columns.items()}
 
 
 @dataclass(frozen=True)
@@ -43,11 +87,11 @@ def corrected(each: Sequence[SeedValues], sizes: Sequence[Interval]) -> NDArray[
     takes part with those it has; one with a single seed does not, and has 1.
     """
     p = np.ones(len(each))
-    told = [k for k, one in enumerate(each) if len(one.seeds) > 1]
-    if told:
-        of = [(sizes[k], len(each[k].seeds)) for k in told]
-        agree = [each[k].values.mean() * sizes[k].estimate > 0.0 for k in told]
+    tested = [k for k, one in enumerate(each) if len(one.seeds) > 1]
+    if tested:
+        of = [(sizes[k], len(each[k].seeds)) for k in tested]
+        agree = [each[k].values.mean() * sizes[k].estimate > 0.0 for k in tested]
         limits = np.where(agree, [statistics.interval_t(*one) for one in of], 0.0)
-        found = statistics.max_t(table_of([each[k] for k in told]), limits=limits)
-        p[told] = np.maximum(found, [statistics.interval_p(*one) for one in of])
+        found = statistics.max_t(table_of([each[k] for k in tested]), limits=limits)
+        p[tested] = np.maximum(found, [statistics.interval_p(*one) for one in of])
     return p

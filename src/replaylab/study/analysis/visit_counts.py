@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
+from replaylab.learners.metrics.metrics_table import VISITS, visit_counts
+from replaylab.study.analysis.seed_values import StrategyResult, by_strategy
 
 if TYPE_CHECKING:
     import duckdb
 
     from replaylab.study.spec.study_file import Spec
-
-PREFIX = "visits/"
-"""Of the metrics, before the state's number."""
 
 _MOST_NUMBERS = 2_000_000
 """Statistics of states times sign patterns: with many states fewer patterns are drawn, to bound the memory."""
@@ -33,22 +32,14 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class StrategyVisits:
+class StrategyVisits(StrategyResult):
     """Where the runs of one strategy acted, on one environment with one learner."""
 
-    environment: str
-    learner: str
-    strategy: str
     seeds: NDArray[np.int64]
     """Shape (N,), increasing."""
 
     counts: Floats
     """Steps taken in each state, shape (N, S)."""
-
-    @property
-    def cell(self) -> tuple[str, str]:
-        """The environment and the learner: what comparisons stay within."""
-        return self.environment, self.learner
 
     @property
     def shares(self) -> Floats:
@@ -66,12 +57,9 @@ class StrategyVisits:
 
 
 @dataclass(frozen=True)
-class VisitDifference:
+class VisitDifference(StrategyResult):
     """A strategy's visits against the baseline's, on the seeds that both have."""
 
-    environment: str
-    learner: str
-    strategy: str
     baseline: str
     seeds: int
     distance: float
@@ -83,21 +71,11 @@ class VisitDifference:
 
 def visits_of(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[StrategyVisits]:
     """Return the visits of every strategy, in the order of the study file; empty where nothing counted them."""
-    found = rows.filter(f"starts_with(metric, '{PREFIX}')").fetchnumpy()
-    labels = [np.asarray(found[name], dtype=np.str_) for name in ("environment", "learner", "strategy")]
-    seed, value = np.asarray(found["seed"]), np.asarray(found["value"], dtype=np.float64)
-    state = np.array([int(name[len(PREFIX) :]) for name in found["metric"].tolist()], dtype=np.intp)
     each = []
-    for environment in spec.environments:
-        for learner in spec.learners:
-            for strategy in spec.strategies:
-                own = np.all([a == b for a, b in zip(labels, (environment, learner, strategy), strict=True)], axis=0)
-                if own.any():
-                    seeds, run = np.unique(seed[own], return_inverse=True)
-                    counts = np.zeros((len(seeds), int(state[own].max()) + 1))
-                    counts[run, state[own]] = value[own]
-                    acted = counts.sum(axis=1) > 0
-                    each.append(StrategyVisits(environment, learner, strategy, seeds[acted], counts[acted]))
+    for key, columns in by_strategy(rows.filter(f"starts_with(metric, '{VISITS}')").fetchnumpy(), spec):
+        seeds, counts = visit_counts(*(columns[name] for name in ("seed", "metric", "value")))
+        acted = counts.sum(axis=1) > 0
+        each.append(StrategyVisits(*key, seeds[acted], counts[acted]))
     return [visits for visits in each if len(visits.seeds)]
 
 
@@ -125,7 +103,7 @@ def visit_differences(visits: Sequence[StrategyVisits], baseline: str) -> list[V
     found = []
     for own, base in pairs_with_baseline(visits, baseline):
         distance, p = statistics.share_distance_test(own.counts, base.counts)
-        found.append(VisitDifference(*own.cell, own.strategy, baseline, len(own.seeds), distance, p, p))
+        found.append(VisitDifference(*own.key, baseline, len(own.seeds), distance, p, p))
     corrected = statistics.holm([d.p for d in found])
     return [replace(d, p_holm=float(p)) for d, p in zip(found, corrected, strict=True)]
 

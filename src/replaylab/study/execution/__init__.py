@@ -1,1 +1,1 @@
-"""Running populations."""
+"""Running chunks."""

@@ -1,7 +1,7 @@
-"""Runs populations on an executor, writes their files, and tells a reporter what happens.
+"""Runs chunks on an executor, writes their files, and tells a reporter what happens.
 
-A population that learns from another one's draws waits for them. Where training a population raises, each of its seeds
-is trained alone: so one bad run is told by its seed, and the others are there all the same.
+A chunk that learns from another one's draws waits for them. Where training a chunk raises, each of its seeds
+is trained alone: so a bad run is named by its seed, and the others are there all the same.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.tape_order import TapeOrder
 from replaylab.study.execution.task_queue import TaskQueue
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 
 
-def run_populations(
-    todo: Sequence[Population],
+def run_chunks(
+    todo: Sequence[Chunk],
     executor: Executor,
     writer: ResultWriter,
     reporter: Reporter,
     checkpoint_every: float | None = None,
 ) -> tuple[dict[str, float], list[Failure]]:
-    """Run populations, and return seconds by population id, and the failures.
+    """Run chunks, and return seconds by chunk id, and the failures.
 
-    A population whose worker ended, and the seeds that raise, are failures; the others go on. Where rows cannot be
-    written, no further population is begun, since its rows could not be either. The executor is not closed.
+    A chunk whose worker ended, and the seeds that raise, are failures; the others continue. Where rows cannot be
+    written, no further chunk is begun, since its rows could not be either. The executor is not closed.
 
     Args:
         todo: what to run, first come first served.
         executor: where it runs.
         writer: what puts rows, times and tracebacks into the study's folder.
         reporter: called from this thread only.
-        checkpoint_every: seconds between two checkpoints of a population, where the executor shares the study's disk;
+        checkpoint_every: seconds between two checkpoints of a chunk, where the executor shares the study's disk;
             None: none are kept.
 
     Raises:
-        StorageError: the rows of a population could not be written; those of others that were at work then are there.
+        StorageError: the rows of a chunk could not be written; those of others that were at work then are there.
     """
     recorded = {p.tape_of.id for p in todo if p.tape_of is not None and writer.tape_of(p).is_file()}
     run = _Run(executor, writer, reporter, checkpoint_every, TapeOrder(todo, recorded))
@@ -50,9 +50,9 @@ def run_populations(
 
 @dataclass
 class _SeedsAlone:
-    """The seeds of a population that raised, each trained alone."""
+    """The seeds of a chunk that raised, each trained alone."""
 
-    population: Population
+    chunk: Chunk
     waiting: set[int]
     tracebacks: dict[int, str] = field(default_factory=dict)
 
@@ -77,72 +77,72 @@ class _Run:
         self._splits: list[_SeedsAlone] = []
         self._unwritable: StorageError | None = None
 
-    def train(self, todo: Sequence[Population]) -> None:
-        for population in todo:
-            if not self._tapes.hold(population):
-                self._put(population)
+    def train(self, todo: Sequence[Chunk]) -> None:
+        for chunk in todo:
+            if not self._tapes.hold(chunk):
+                self._put(chunk)
         self._queue.run()
         if self._unwritable is not None:
             for split in [one for one in self._splits if one.waiting]:  # seeds that were dropped with the queue
                 self._settle(split)
             raise self._unwritable
 
-    def _put(self, population: Population, *, first: bool = False) -> None:
+    def _put(self, chunk: Chunk, *, first: bool = False) -> None:
         try:
-            task = self._task(population)
+            task = self._task(chunk)
         except OSError as error:  # of a tape
-            self._failed(population, f"The tape that it learns from cannot be read: {error}")
+            self._failed(chunk, f"The tape that it learns from cannot be read: {error}")
             return
-        self._queue.put(task, partial(self._whole, population), first=first)
+        self._queue.put(task, partial(self._whole, chunk), first=first)
 
-    def _task(self, population: Population) -> TrainTask:
-        task = TrainTask(population, record=self._tapes.records(population))
-        if population.tape_of is not None:
-            file = self._writer.tape_of(population)
+    def _task(self, chunk: Chunk) -> TrainTask:
+        task = TrainTask(chunk, record=self._tapes.records(chunk))
+        if chunk.tape_of is not None:
+            file = self._writer.tape_of(chunk)
             task = replace(task, tape=str(file) if self._shares_disk else file.read_bytes())
         if self._checkpoint_every is None:
             return task
-        folder = str(self._writer.checkpoints_of(population))
+        folder = str(self._writer.checkpoints_of(chunk))
         return replace(task, checkpoints=folder, checkpoint_every=self._checkpoint_every)
 
-    def _whole(self, population: Population, event: Event) -> None:
-        """Take what happened to a population as the study planned it."""
+    def _whole(self, chunk: Chunk, event: Event) -> None:
+        """Take what happened to a chunk as the study planned it."""
         if isinstance(event, Raised):
-            self._writer.drop_checkpoints(population)
+            self._writer.drop_checkpoints(chunk)
         match event:
             case Progress(step):
-                self._reporter.progress(population, step)
+                self._reporter.progress(chunk, step)
             case Finished():
-                self._finished(population, event)
+                self._finished(chunk, event)
             # Who learns from a tape needs the other seeds.
-            case Raised() if len(population.seeds) > 1 and self._unwritable is None and population.tape_of is None:
-                self._split(population)
+            case Raised() if len(chunk.seeds) > 1 and self._unwritable is None and chunk.tape_of is None:
+                self._split(chunk)
             case Raised() | Lost():
-                self._failed(population, _why(event))
+                self._failed(chunk, _why(event))
         if not isinstance(event, Progress):
-            self._release(population)
+            self._release(chunk)
 
-    def _release(self, source: Population) -> None:
-        """Have those trained that waited for a population's draws; without these they fail."""
+    def _release(self, source: Chunk) -> None:
+        """Have those trained that waited for a chunk's draws; without these they fail."""
         waited = self._tapes.released(source)
         if self._unwritable is not None:  # their rows could not be written either
             return
-        for population in waited:
-            if self._writer.tape_of(population).is_file():
-                self._put(population, first=True)
+        for chunk in waited:
+            if self._writer.tape_of(chunk).is_file():
+                self._put(chunk, first=True)
             else:
-                self._failed(population, f"It learns from the draws of {source.label}, which were not recorded.")
+                self._failed(chunk, f"It learns from the draws of {source.label}, which were not recorded.")
 
-    def _split(self, population: Population) -> None:
-        """Have each seed of a population that raised trained alone, before all that waits."""
-        self._reporter.split(population)
-        split = _SeedsAlone(population, set(population.seeds))
+    def _split(self, chunk: Chunk) -> None:
+        """Have each seed of a chunk that raised trained alone, before all that waits."""
+        self._reporter.split(chunk)
+        split = _SeedsAlone(chunk, set(chunk.seeds))
         self._splits.append(split)
-        for seed in reversed(population.seeds):
-            alone = population.with_seeds((seed,))
+        for seed in reversed(chunk.seeds):
+            alone = chunk.with_seeds((seed,))
             self._queue.put(self._task(alone), partial(self._alone, split, alone), first=True)
 
-    def _alone(self, split: _SeedsAlone, alone: Population, event: Event) -> None:
+    def _alone(self, split: _SeedsAlone, alone: Chunk, event: Event) -> None:
         """Take what happened to a seed that is trained alone; those that raise again are one failure."""
         (seed,) = alone.seeds
         if isinstance(event, Raised):
@@ -160,44 +160,44 @@ class _Run:
 
     def _settle(self, split: _SeedsAlone) -> None:
         """Tell of the seeds that raised alone, in their order: they may have ended in another."""
-        tracebacks = {seed: split.tracebacks[seed] for seed in split.population.seeds if seed in split.tracebacks}
+        tracebacks = {seed: split.tracebacks[seed] for seed in split.chunk.seeds if seed in split.tracebacks}
         if tracebacks:
-            failing = split.population.with_seeds(tuple(tracebacks))
+            failing = split.chunk.with_seeds(tuple(tracebacks))
             self._failed(failing, _of_seeds(tracebacks))
 
-    def _finished(self, population: Population, event: Finished) -> None:
-        if why := self._writer.unsound(population, event):
-            self._failed(population, f"What the worker handed back are not the rows of this population: {why}.")
+    def _finished(self, chunk: Chunk, event: Finished) -> None:
+        if why := self._writer.unsound(chunk, event):
+            self._failed(chunk, f"What the worker handed back are not the rows of this chunk: {why}.")
             return
         try:
             if event.tape:
-                self._writer.write_tape(population, event.tape)
-            self._writer.write_rows(population, event)
+                self._writer.write_tape(chunk, event.tape)
+            self._writer.write_rows(chunk, event)
         except StorageError as error:
             self._unwritable = self._unwritable or error
             self._queue.clear()
-            self._failed(population, str(error))
+            self._failed(chunk, str(error))
             return
-        self._release(population)
+        self._release(chunk)
         self._queue.fill()  # the worker need not wait for what is written beside the rows
-        self._writer.drop_checkpoints(population)
-        if self._tapes.done(population):
-            self._writer.drop_tape(population)
-        self.seconds[population.id] = event.seconds
-        self._writer.write_time(population, event)
-        self._reporter.finished(population, event.seconds)
+        self._writer.drop_checkpoints(chunk)
+        if self._tapes.done(chunk):
+            self._writer.drop_tape(chunk)
+        self.seconds[chunk.id] = event.seconds
+        self._writer.write_time(chunk, event)
+        self._reporter.finished(chunk, event.seconds)
         if seeds := self._writer.diverged(event):
-            self._reporter.diverged(population, seeds)
+            self._reporter.diverged(chunk, seeds)
 
-    def _failed(self, population: Population, traceback: str) -> None:
-        failure = Failure(population, traceback)
+    def _failed(self, chunk: Chunk, traceback: str) -> None:
+        failure = Failure(chunk, traceback)
         self.failures.append(failure)
         self._writer.write_failure(failure)
         self._reporter.failed(failure)
 
 
 def _why(event: Raised | Lost) -> str:
-    return event.traceback if isinstance(event, Raised) else f"{event.reason} before it finished this population."
+    return event.traceback if isinstance(event, Raised) else f"{event.reason} before it finished this chunk."
 
 
 def _of_seeds(tracebacks: dict[int, str]) -> str:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Raised, TimeTask
-from replaylab.study.execution.executor_answers import checked_slots
 from replaylab.study.execution.task_queue import TaskQueue
 from replaylab.study.execution.worker.calibration import Speed
-from replaylab.study.plan.populations import Population, runs_of
+from replaylab.study.plan.chunks import Chunk, runs_of
 from replaylab.study.results.durations import duration
 from replaylab.study.spec.study_file import Spec
 
@@ -30,24 +29,24 @@ class CellEstimate:
     environment: str
     learner: str
     strategy: str
-    todo: tuple[Population, ...]
+    todo: tuple[Chunk, ...]
     speed: Speed | str | None
     """None: nothing is missing; a text: why it could not be trained."""
 
-    def seconds(self, population: Population, *, long: bool) -> float:
-        """Return what one population takes, if its evaluations are short, or as long as can be."""
+    def seconds(self, chunk: Chunk, *, long: bool) -> float:
+        """Return what one chunk takes, if its evaluations are short, or as long as can be."""
         if not isinstance(self.speed, Speed):
             return 0.0
-        share = len(population.seeds) / len(self.todo[0].seeds)
-        evaluations = -(-population.steps // population.eval_every)
+        share = len(chunk.seeds) / len(self.todo[0].seeds)
+        evaluations = -(-chunk.steps // chunk.eval_every)
         limit = self.speed.limit or self.speed.longest
         stretch = max(limit / max(self.speed.longest, 1.0), 1.0) if long else 1.0
-        steps = population.steps * self.speed.step + evaluations * self.speed.evaluation * stretch
+        steps = chunk.steps * self.speed.step + evaluations * self.speed.evaluation * stretch
         return self.speed.start + share * steps
 
     @property
     def bytes(self) -> float:
-        """Disk that the missing populations would take."""
+        """Disk that the missing chunks would take."""
         if not isinstance(self.speed, Speed):
             return 0.0
         full = len(self.todo[0].seeds)
@@ -60,10 +59,10 @@ class Estimate:
 
     spec: Spec
     cells: tuple[CellEstimate, ...]
-    todo: tuple[Population, ...]
-    kept: tuple[Population, ...]
+    todo: tuple[Chunk, ...]
+    kept: tuple[Chunk, ...]
     workers: int
-    again: tuple[Population, ...] = ()
+    again: tuple[Chunk, ...] = ()
     """Those of `todo` whose rows are there: only their draws are wanted, by strategies that learn from them."""
 
     @property
@@ -83,7 +82,7 @@ class Estimate:
         return sum(cell.bytes for cell in self.cells)
 
     def _span(self, *, long: bool) -> float:
-        """Hand populations to the workers in the study's order, what learns from another one's draws after that one."""
+        """Hand chunks to the workers in the study's order, what learns from another one's draws after that one."""
         cells = {(c.environment, c.learner, c.strategy): c for c in self.cells}
         queue, waiting = self._order()
         running, now = list[tuple[float, str]](), 0.0
@@ -95,10 +94,10 @@ class Estimate:
             queue.extendleft(waiting.pop(ended, ()))
         return now
 
-    def _order(self) -> tuple[deque[Population], dict[str, list[Population]]]:
-        """Return what can begin at once, and by id what waits for which population's draws."""
+    def _order(self) -> tuple[deque[Chunk], dict[str, list[Chunk]]]:
+        """Return what can begin at once, and by id what waits for which chunk's draws."""
         there = {p.id for p in self.todo}
-        queue, waiting = deque[Population](), dict[str, list[Population]]()
+        queue, waiting = deque[Chunk](), dict[str, list[Chunk]]()
         for p in self.todo:
             source = None if p.tape_of is None else p.tape_of.id
             if source is not None and source in there:
@@ -114,7 +113,7 @@ class Estimate:
             f"learners: {', '.join(spec.learners)}",
             f"strategies: {', '.join(spec.strategies)}",
             f"seeds: {len(spec.seeds)} each; {spec.runs} runs in all",
-            f"{runs_of(self.kept)} runs are there already; {runs_of(self.todo)} to do in {len(self.todo)} populations, "
+            f"{runs_of(self.kept)} runs are there already; {runs_of(self.todo)} to do in {len(self.todo)} chunks, "
             f"{sum(p.steps * len(p.seeds) for p in self.todo):,} {unit}",
             *([_of_again(self.again)] if self.again else []),
             *(_line(cell, unit) for cell in self.cells),
@@ -127,7 +126,7 @@ class Estimate:
         return "\n".join(lines)
 
 
-def _of_again(again: Sequence[Population]) -> str:
+def _of_again(again: Sequence[Chunk]) -> str:
     strategies = ", ".join(dict.fromkeys(p.strategy for p in again))
     why = "their rows are there, the draws that tapes replay are not"
     return f"{runs_of(again)} of these, of {strategies}, run again: {why}"
@@ -149,8 +148,8 @@ def _size(size: float) -> str:
 
 def estimate(
     spec: Spec,
-    populations: Sequence[Population],
-    kept: Sequence[Population],
+    chunks: Sequence[Chunk],
+    kept: Sequence[Chunk],
     again: Set[str],
     executor: Executor,
     seconds: float,
@@ -159,27 +158,27 @@ def estimate(
 
     Args:
         spec: the study.
-        populations: all of it.
+        chunks: all of it.
         kept: those that are there.
         again: ids of those among them that are run again for their draws, since others learn from them.
         executor: where they are trained.
         seconds: how long, over all.
     """
     there = {p.id for p in kept} - again
-    todo = [p for p in populations if p.id not in there]
-    missing: dict[Kind, list[Population]] = {_kind(p): [] for p in populations}
+    todo = [p for p in chunks if p.id not in there]
+    missing: dict[Kind, list[Chunk]] = {_kind(p): [] for p in chunks}
     for p in todo:
         missing[_kind(p)].append(p)
     wanted = [of[0] for of in missing.values() if of]
-    workers = max(1, min(checked_slots(executor), len(todo)))
+    workers = max(1, min(executor.slots, len(todo)))
     speeds = dict(zip(map(_kind, wanted), _speeds(wanted, workers, executor, seconds), strict=True))
     cells = tuple(CellEstimate(*kind, tuple(of), speeds.get(kind)) for kind, of in missing.items())
     kept_now, ran_again = (tuple(p for p in kept if (p.id in again) == chosen) for chosen in (False, True))
     return Estimate(spec, cells, tuple(todo), kept_now, workers, ran_again)
 
 
-def _kind(population: Population) -> Kind:
-    return population.environment, population.learner, population.strategy
+def _kind(chunk: Chunk) -> Kind:
+    return chunk.environment, chunk.learner, chunk.strategy
 
 
 def _speed(result: bytes) -> Speed | str:
@@ -189,7 +188,7 @@ def _speed(result: bytes) -> Speed | str:
         return f"What the worker handed back is no speed: {result[:80]!r}"
 
 
-def _speeds(wanted: Sequence[Population], workers: int, executor: Executor, seconds: float) -> list[Speed | str]:
+def _speeds(wanted: Sequence[Chunk], workers: int, executor: Executor, seconds: float) -> list[Speed | str]:
     """Measure with all workers busy, if need be with what is measured already: as in the study, they share caches."""
     each = seconds * min(workers, len(wanted)) / max(len(wanted), 1)
     measured: dict[int, Speed | str] = {}

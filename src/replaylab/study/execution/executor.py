@@ -1,4 +1,4 @@
-"""The seam between a study and the places where its populations run.
+"""The seam between a study and the places where its chunks run.
 
 A `TaskQueue` decides what runs next and what runs again; an `Executor` carries tasks to workers, and brings back what
 came of them. What a worker does with a task is the same everywhere, see `execution.worker.perform`. It
@@ -13,17 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results.provenance import Machine
 
 
 @dataclass(frozen=True)
 class TrainTask:
-    """Train a population; the result is its Parquet file (`replaylab.study.results.store`)."""
+    """Train a chunk; the result is its Parquet file (`replaylab.study.results.store`)."""
 
-    population: Population
+    chunk: Chunk
     checkpoints: str | None = None
-    """Folder on the study's disk where it is kept as it goes, and from where it goes on; None: nowhere."""
+    """Folder on the study's disk where it is kept as it goes, and from where it continues; None: nowhere."""
 
     checkpoint_every: float = 0.0
     """Seconds between two checkpoints."""
@@ -32,21 +32,21 @@ class TrainTask:
     """Whether its draws are wanted as a tape: `Finished.tape`."""
 
     tape: str | bytes | None = None
-    """What a population with a ``tape_of`` learns from: the tape's file, or where no disk is shared its contents."""
+    """What a chunk with a ``tape_of`` learns from: the tape's file, or where no disk is shared its contents."""
 
 
 @dataclass(frozen=True)
 class CheckTask:
-    """Try whether a population can be trained at all; the result is empty, a refusal is `Raised` with ``refused``."""
+    """Try whether a chunk can be trained at all; the result is empty, a refusal is `Raised` with ``refused``."""
 
-    population: Population
+    chunk: Chunk
 
 
 @dataclass(frozen=True)
 class TimeTask:
-    """Measure how fast a population trains; the result is a `Speed` (of `worker.calibration`) as JSON."""
+    """Measure how fast a chunk trains; the result is a `Speed` (of `worker.calibration`) as JSON."""
 
-    population: Population
+    chunk: Chunk
     seconds: float
     """How long to train."""
 
@@ -56,7 +56,7 @@ Task = TrainTask | CheckTask | TimeTask
 
 @dataclass(frozen=True)
 class Progress:
-    """The task goes on: every run of the population has taken ``step`` steps (episodes, with a budget in episodes)."""
+    """Every run of the chunk has taken ``step`` steps (episodes, with a budget in episodes)."""
 
     step: int
 
@@ -75,7 +75,7 @@ class Finished:
     """Where the worker is."""
 
     tape: bytes = b""
-    """The population's draws, where the task asks for them."""
+    """The chunk's draws, where the task asks for them."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,12 @@ class Executor(Protocol):
     answers late) is ignored by the caller, so an executor need not filter it. Which worker performs a task, and what it
     performed before, must not change the result.
 
-    An executor whose workers see the study's disk may say so by an attribute ``shares_disk = True``: then tasks name a
-    folder there (`TrainTask.checkpoints`), so that a population that was killed goes on from its last checkpoint, and
-    the files of tapes.
+    An executor whose workers see the study's disk may report it by an attribute ``shares_disk = True``: then tasks
+    name a folder there (`TrainTask.checkpoints`), so that a chunk that was killed continues from its last
+    checkpoint, and the files of tapes.
 
-    `tests/study/execution/executor_conformance.py` holds an executor to this.
+    `tests/study/execution/executor_conformance.py` tests an executor for all of this. While a study runs, only answers
+    that would lose a task raise `ConfigError`.
     """
 
     @property

@@ -10,23 +10,23 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.text import Text
 
 from replaylab.study.execution.reporter import Failure, Reporter
-from replaylab.study.plan.populations import Population, runs_of
+from replaylab.study.plan.chunks import Chunk, runs_of
 from replaylab.study.results.durations import duration
 
 _COUNTED = {"steps": "environment steps", "episodes": "episodes"}
 _SPLIT = "{} raised; now each seed is trained alone"
 _LINE_SECONDS = 15.0
-"""Plain lines: at most one line of progress in this time, besides one for each finished population."""
+"""Plain lines: at most one line of progress in this time, besides one for each finished chunk."""
 
 
-def steps_of(populations: Sequence[Population]) -> int:
-    """Return the environment steps, or episodes, of all runs of these populations."""
-    return sum(p.steps * len(p.seeds) for p in populations)
+def steps_of(chunks: Sequence[Chunk]) -> int:
+    """Return the environment steps, or episodes, of all runs of these chunks."""
+    return sum(p.steps * len(p.seeds) for p in chunks)
 
 
-def unit_of(populations: Sequence[Population]) -> str:
-    """Return what the budgets of a study's populations count, which is the same for all."""
-    return populations[0].unit if populations else "steps"
+def unit_of(chunks: Sequence[Chunk]) -> str:
+    """Return what the budgets of a study's chunks count, which is the same for all."""
+    return chunks[0].unit if chunks else "steps"
 
 
 def reporter_for(console: Console) -> Reporter:
@@ -47,19 +47,19 @@ def reporter_in_python(show: bool | None) -> Reporter:
 class Silent:
     """A reporter that says nothing."""
 
-    def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
+    def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Nothing."""
 
-    def progress(self, population: Population, step: int) -> None:
+    def progress(self, chunk: Chunk, step: int) -> None:
         """Nothing."""
 
-    def finished(self, population: Population, seconds: float) -> None:
+    def finished(self, chunk: Chunk, seconds: float) -> None:
         """Nothing."""
 
-    def diverged(self, population: Population, seeds: Sequence[int]) -> None:
+    def diverged(self, chunk: Chunk, seeds: Sequence[int]) -> None:
         """Nothing."""
 
-    def split(self, population: Population) -> None:
+    def split(self, chunk: Chunk) -> None:
         """Nothing."""
 
     def failed(self, failure: Failure) -> None:
@@ -72,34 +72,34 @@ class Silent:
 class Tally:
     """Counts runs and steps, and from them speed and time left."""
 
-    def begin(self, todo: Sequence[Population], done: Sequence[Population]) -> None:
+    def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk]) -> None:
         """Start the clock."""
         self.total_runs = runs_of(todo) + runs_of(done)
         self.runs = runs_of(done)
         self.todo_steps, self.unit = steps_of(todo), unit_of(todo)
         self._steps = {p.id: 0 for p in todo}
-        self._resumed: dict[str, int] = {}  # steps that a population had when it was first heard of
+        self._resumed: dict[str, int] = {}  # steps that a chunk had when it was first heard of
         self._began = time.monotonic()
 
-    def reached(self, population: Population, step: int) -> None:
-        """Count a population's steps so far."""
-        if step < population.steps:
-            self._resumed.setdefault(population.id, step * len(population.seeds))
-        self._steps[population.id] = step * len(population.seeds)
+    def reached(self, chunk: Chunk, step: int) -> None:
+        """Count a chunk's steps so far."""
+        if step < chunk.steps:
+            self._resumed.setdefault(chunk.id, step * len(chunk.seeds))
+        self._steps[chunk.id] = step * len(chunk.seeds)
 
-    def finished(self, population: Population) -> None:
-        """Count a population's runs as done."""
-        self.reached(population, population.steps)
-        self.runs += len(population.seeds)
+    def finished(self, chunk: Chunk) -> None:
+        """Count a chunk's runs as done."""
+        self.reached(chunk, chunk.steps)
+        self.runs += len(chunk.seeds)
 
-    def split(self, population: Population) -> None:
-        """Count a population from its beginning."""
-        self._steps[population.id] = 0
+    def split(self, chunk: Chunk) -> None:
+        """Count a chunk from its beginning."""
+        self._steps[chunk.id] = 0
 
-    def dropped(self, population: Population) -> None:
-        """Count a population no more."""
-        self.todo_steps -= population.steps * len(population.seeds)
-        self._steps[population.id] = 0
+    def dropped(self, chunk: Chunk) -> None:
+        """Count a chunk no more."""
+        self.todo_steps -= chunk.steps * len(chunk.seeds)
+        self._steps[chunk.id] = 0
 
     @property
     def steps(self) -> int:
@@ -124,43 +124,43 @@ class Tally:
 
 
 class PlainReporter:
-    """One line for the start, one for each finished population, and one now and then in between."""
+    """One line for the start, one for each finished chunk, and one now and then in between."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._tally = Tally()
         self._last_line = 0.0
 
-    def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
+    def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Say how much there is to do."""
         self._tally.begin(todo, done)
         self._last_line = time.monotonic()
         self._say(_opening(todo, done, workers))
 
-    def progress(self, population: Population, step: int) -> None:
+    def progress(self, chunk: Chunk, step: int) -> None:
         """Say how far all runs are, now and then."""
-        self._tally.reached(population, step)
+        self._tally.reached(chunk, step)
         if time.monotonic() - self._last_line >= _LINE_SECONDS:
             self._say(f"{self._tally.steps / self._tally.todo_steps:4.0%}  {standing(self._tally)}")
 
-    def finished(self, population: Population, seconds: float) -> None:
-        """Say that a population is there."""
-        self._tally.finished(population)
-        self._say(f"finished {population.label} in {seconds:.1f} s; {standing(self._tally)}")
+    def finished(self, chunk: Chunk, seconds: float) -> None:
+        """Say that a chunk is there."""
+        self._tally.finished(chunk)
+        self._say(f"finished {chunk.label} in {seconds:.1f} s; {standing(self._tally)}")
 
-    def diverged(self, population: Population, seeds: Sequence[int]) -> None:
+    def diverged(self, chunk: Chunk, seeds: Sequence[int]) -> None:
         """Say which seeds diverged."""
-        self._say(_diverged(population, seeds))
+        self._say(_diverged(chunk, seeds))
 
-    def split(self, population: Population) -> None:
-        """Say that a population raised."""
-        self._tally.split(population)
-        self._say(_SPLIT.format(population.label))
+    def split(self, chunk: Chunk) -> None:
+        """Say that a chunk raised."""
+        self._tally.split(chunk)
+        self._say(_SPLIT.format(chunk.label))
 
     def failed(self, failure: Failure) -> None:
-        """Say that a population failed; the traceback follows at the end of the run."""
-        self._tally.dropped(failure.population)
-        self._say(f"FAILED {failure.population.label}: {failure.traceback.strip().splitlines()[-1]}")
+        """Say that a chunk failed; the traceback follows at the end of the run."""
+        self._tally.dropped(failure.chunk)
+        self._say(f"FAILED {failure.chunk.label}: {failure.traceback.strip().splitlines()[-1]}")
 
     def end(self) -> None:
         """Nothing is left open."""
@@ -171,7 +171,7 @@ class PlainReporter:
 
 
 class LiveReporter:
-    """A bar for the study and one for each population in work."""
+    """A bar for the study and one for each chunk in work."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -187,51 +187,51 @@ class LiveReporter:
             expand=True,
         )
 
-    def begin(self, todo: Sequence[Population], done: Sequence[Population], workers: int) -> None:
+    def begin(self, todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> None:
         """Open the display."""
         self._tally.begin(todo, done)
         self._console.print(_opening(todo, done, workers), markup=False, highlight=False)
         self._progress.start()
         self._whole = self._progress.add_task("all runs", total=self._tally.todo_steps, whole=True)
 
-    def progress(self, population: Population, step: int) -> None:
-        """Move the population's bar and the study's."""
-        if population.id not in self._bars:
-            self._bars[population.id] = self._progress.add_task(population.label, total=population.steps)
-        self._progress.update(self._bars[population.id], completed=step)
-        self._tally.reached(population, step)
+    def progress(self, chunk: Chunk, step: int) -> None:
+        """Move the chunk's bar and the study's."""
+        if chunk.id not in self._bars:
+            self._bars[chunk.id] = self._progress.add_task(chunk.label, total=chunk.steps)
+        self._progress.update(self._bars[chunk.id], completed=step)
+        self._tally.reached(chunk, step)
         self._progress.update(self._whole, completed=self._tally.steps, total=self._tally.todo_steps)
 
-    def finished(self, population: Population, seconds: float) -> None:  # noqa: ARG002
-        """Take the population's bar away."""
-        self.progress(population, population.steps)
-        self._tally.finished(population)
-        self._drop(population)
+    def finished(self, chunk: Chunk, seconds: float) -> None:  # noqa: ARG002
+        """Take the chunk's bar away."""
+        self.progress(chunk, chunk.steps)
+        self._tally.finished(chunk)
+        self._drop(chunk)
 
-    def diverged(self, population: Population, seeds: Sequence[int]) -> None:
+    def diverged(self, chunk: Chunk, seeds: Sequence[int]) -> None:
         """Put a line above the bars."""
-        self._console.print(_diverged(population, seeds), markup=False, style="red")
+        self._console.print(_diverged(chunk, seeds), markup=False, style="red")
 
-    def split(self, population: Population) -> None:
+    def split(self, chunk: Chunk) -> None:
         """Put a line above the bars."""
-        self._drop(population)
-        self._tally.split(population)
-        self._console.print(_SPLIT.format(population.label), markup=False, style="red")
+        self._drop(chunk)
+        self._tally.split(chunk)
+        self._console.print(_SPLIT.format(chunk.label), markup=False, style="red")
 
     def failed(self, failure: Failure) -> None:
         """Put a line above the bars; the traceback follows at the end of the run."""
-        self._drop(failure.population)
-        self._tally.dropped(failure.population)
+        self._drop(failure.chunk)
+        self._tally.dropped(failure.chunk)
         last_line = failure.traceback.strip().splitlines()[-1]
-        self._console.print(f"FAILED {failure.population.label}: {last_line}", markup=False, style="red")
+        self._console.print(f"FAILED {failure.chunk.label}: {last_line}", markup=False, style="red")
 
     def end(self) -> None:
         """Close the display and leave one line."""
         self._progress.stop()
 
-    def _drop(self, population: Population) -> None:
-        if population.id in self._bars:
-            self._progress.remove_task(self._bars.pop(population.id))
+    def _drop(self, chunk: Chunk) -> None:
+        if chunk.id in self._bars:
+            self._progress.remove_task(self._bars.pop(chunk.id))
 
 
 class _StandingColumn(ProgressColumn):
@@ -247,14 +247,14 @@ class _StandingColumn(ProgressColumn):
         return Text(f"{self._tally.runs}/{self._tally.total_runs} runs, {self._tally.speed:,.0f} {self._tally.unit}/s")
 
 
-def _opening(todo: Sequence[Population], done: Sequence[Population], workers: int) -> str:
+def _opening(todo: Sequence[Chunk], done: Sequence[Chunk], workers: int) -> str:
     there = f"{runs_of(done)} runs are there already; " if done else ""
     processes = "1 worker" if workers == 1 else f"{workers} workers"
     return f"{there}{runs_of(todo)} runs to do, {steps_of(todo):,} {_COUNTED[unit_of(todo)]}, {processes}."
 
 
-def _diverged(population: Population, seeds: Sequence[int]) -> str:
-    return f"DIVERGED {population.label}: {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
+def _diverged(chunk: Chunk, seeds: Sequence[int]) -> str:
+    return f"DIVERGED {chunk.label}: {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
 
 
 def standing(tally: Tally) -> str:

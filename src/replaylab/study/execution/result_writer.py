@@ -7,10 +7,10 @@ from pathlib import Path
 from shutil import rmtree
 
 from replaylab.errors import StorageError
-from replaylab.files.atomic import whole_file, write_text
+from replaylab.files.atomic import write_bytes, write_text
 from replaylab.study.execution.executor import Finished
 from replaylab.study.execution.reporter import Failure
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results import records
 from replaylab.study.results.folder import StudyFolder
 
@@ -23,54 +23,51 @@ class ResultWriter:
         self._known: set[str] = set()
         """Digests of the machines that the folder is known to name."""
 
-    def write_rows(self, population: Population, finished: Finished) -> None:
-        """Put a population's Parquet file in its place.
+    def write_rows(self, chunk: Chunk, finished: Finished) -> None:
+        """Put a chunk's Parquet file in its place.
 
         Raises:
             StorageError: it cannot be written.
         """
-        with whole_file(self._folder.file_of(population)) as temporary:
-            temporary.write_bytes(finished.result)
+        write_bytes(self._folder.file_of(chunk), finished.result)
 
-    def tape_of(self, population: Population) -> Path:
-        """Return where the draws are that a population learns from."""
-        assert population.tape_of is not None
-        return self._folder.tape_file(population.tape_of).absolute()
+    def tape_of(self, chunk: Chunk) -> Path:
+        """Return where the draws are that a chunk learns from."""
+        assert chunk.tape_of is not None
+        return self._folder.tape_file(chunk.tape_of).absolute()
 
-    def write_tape(self, population: Population, content: bytes) -> None:
-        """Put a population's draws in their place.
+    def write_tape(self, chunk: Chunk, content: bytes) -> None:
+        """Put a chunk's draws in their place.
 
         Raises:
             StorageError: they cannot be written.
         """
-        with whole_file(self._folder.tape_file(population)) as temporary:
-            temporary.write_bytes(content)
+        write_bytes(self._folder.tape_file(chunk), content)
 
-    def drop_tape(self, population: Population) -> None:
-        """Remove the draws that a population learned from, unless the study keeps them."""
-        if not self._folder.spec.keep_tapes:
-            tape = self.tape_of(population)
-            tape.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # those of others are there
-                tape.parent.rmdir()
+    def drop_tape(self, chunk: Chunk) -> None:
+        """Remove the draws that a chunk learned from."""
+        tape = self.tape_of(chunk)
+        tape.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # those of others are there
+            tape.parent.rmdir()
 
-    def checkpoints_of(self, population: Population) -> Path:
-        """Return where a population is kept while it is trained."""
-        return (self._folder.path / "checkpoints" / population.id).absolute()
+    def checkpoints_of(self, chunk: Chunk) -> Path:
+        """Return where a chunk is kept while it is trained."""
+        return (self._folder.path / "checkpoints" / chunk.id).absolute()
 
-    def drop_checkpoints(self, population: Population) -> None:
-        """Remove what a population kept: its rows are there, or it would only raise again."""
-        folder = self.checkpoints_of(population)
+    def drop_checkpoints(self, chunk: Chunk) -> None:
+        """Remove what a chunk kept: its rows are there, or it would only raise again."""
+        folder = self.checkpoints_of(chunk)
         rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # those of others are there
             folder.parent.rmdir()
 
     @staticmethod
-    def unsound(population: Population, finished: Finished) -> str | None:
-        """Return in words why what a worker handed back are not a population's rows; None: they are."""
+    def unsound(chunk: Chunk, finished: Finished) -> str | None:
+        """Return in words why what a worker handed back are not a chunk's rows; None: they are."""
         from replaylab.study.results.store import damage_of  # heavy
 
-        return damage_of(finished.result, population.id)
+        return damage_of(finished.result, chunk.id)
 
     @staticmethod
     def diverged(finished: Finished) -> list[int]:
@@ -79,25 +76,25 @@ class ResultWriter:
 
         return diverged_seeds(finished.result)
 
-    def write_time(self, population: Population, finished: Finished) -> None:
+    def write_time(self, chunk: Chunk, finished: Finished) -> None:
         """Write down how long it took, and where; a budget in episodes counts episodes."""
-        total = population.steps * len(population.seeds)
+        total = chunk.steps * len(chunk.seeds)
         machine = finished.machine
         time = {
-            "population": population.id,
-            "runs": len(population.seeds),
-            "environment_steps" if population.unit == "steps" else "episodes": total,
+            "chunk": chunk.id,
+            "runs": len(chunk.seeds),
+            "environment_steps" if chunk.unit == "steps" else "episodes": total,
             "seconds": round(finished.seconds, 3),
-            f"{population.unit}_per_second": round(total / max(finished.seconds, 1e-9), 1),
+            f"{chunk.unit}_per_second": round(total / max(finished.seconds, 1e-9), 1),
             "machine": machine.digest,
         }
         with contextlib.suppress(StorageError):  # on a full disk the rows of others may still fit, without their times
             if machine.digest not in self._known:
                 self._folder.write_machine(machine)
                 self._known.add(machine.digest)
-            records.write(self._folder.path / "timing" / f"{population.id}.json", time)
+            records.write(self._folder.path / "timing" / f"{chunk.id}.json", time)
 
     def write_failure(self, failure: Failure) -> None:
         """Write down the traceback."""
         with contextlib.suppress(StorageError):  # it is shown at the end, too
-            write_text(self._folder.path / "failures" / f"{failure.population.id}.txt", failure.traceback)
+            write_text(self._folder.path / "failures" / f"{failure.chunk.id}.txt", failure.traceback)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from replaylab.errors import ConfigError
-from replaylab.study.execution.coordinator import run_populations
+from replaylab.study.execution.coordinator import run_chunks
 from replaylab.study.execution.executor import Executor
 from replaylab.study.execution.local.processes import LocalProcesses
 from replaylab.study.execution.reporter import Failure, Reporter
 from replaylab.study.execution.result_writer import ResultWriter
 from replaylab.study.execution.tape_order import refuse_lone, to_record_again
 from replaylab.study.execution.worker.preflight import check_all, largest_of_each
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results import leftovers
 from replaylab.study.results.folder import Damaged, StudyFolder
 
@@ -23,15 +23,15 @@ from replaylab.study.results.folder import Damaged, StudyFolder
 class RunSummary:
     """What a call of `Study.run` did."""
 
-    ran: tuple[Population, ...]
-    kept: tuple[Population, ...]
+    ran: tuple[Chunk, ...]
+    kept: tuple[Chunk, ...]
     failures: tuple[Failure, ...]
     seconds: float
     damaged: tuple[Damaged, ...] = ()
 
     @property
     def complete(self) -> bool:
-        """Whether every population of the study is there."""
+        """Whether every chunk of the study is there."""
         return not self.failures
 
 
@@ -46,29 +46,29 @@ def run_study(
             folder.write_records()
         leftovers.clear_failures(folder.path)
         damaged = folder.set_aside_damaged()
-        planned = folder.populations
+        planned = folder.chunks
         missing = [p for p in planned if not folder.file_of(p).is_file()]
         again = to_record_again(folder, missing)
         wanted = {p.id for p in missing} | again
         todo, kept = ([p for p in planned if (p.id in wanted) == chosen] for chosen in (True, False))
-        for population in todo:
-            if population.id in again:  # and its tape is damaged, if there is one
-                folder.tape_file(population).unlink(missing_ok=True)
-        for population in kept:  # of which a kill may have left checkpoints
-            ResultWriter(folder).drop_checkpoints(population)
+        for chunk in todo:
+            if chunk.id in again:  # and its tape is damaged, if there is one
+                folder.tape_file(chunk).unlink(missing_ok=True)
+        for chunk in kept:  # of which a kill may have left checkpoints
+            ResultWriter(folder).drop_checkpoints(chunk)
         if todo:
             seconds, failures = _train(folder, todo, kept, executor, reporter, checkpoint_every)
         else:
             folder.write_records()
             seconds, failures = {}, []
-        ran = tuple(p for p in folder.populations if p.id in seconds)
+        ran = tuple(p for p in folder.chunks if p.id in seconds)
     return RunSummary(ran, tuple(kept), tuple(failures), time.perf_counter() - began, damaged)
 
 
 def _train(
     folder: StudyFolder,
-    todo: Sequence[Population],
-    kept: Sequence[Population],
+    todo: Sequence[Chunk],
+    kept: Sequence[Chunk],
     executor: Executor,
     reporter: Reporter,
     checkpoint_every: float | None,
@@ -79,7 +79,7 @@ def _train(
         folder.write_records()  # of a study that is refused the folder keeps what was run, which can be reported
         reporter.begin(todo, kept, min(executor.slots, len(todo)))
         try:
-            return run_populations(todo, executor, ResultWriter(folder), reporter, checkpoint_every)
+            return run_chunks(todo, executor, ResultWriter(folder), reporter, checkpoint_every)
         finally:
             reporter.end()
     finally:

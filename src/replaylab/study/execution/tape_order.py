@@ -1,4 +1,4 @@
-"""Which populations wait for another one's draws, which draws are to be recorded, and which are of no other seed."""
+"""Which chunks wait for another one's draws, which draws are to be recorded, and which are of no other seed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from replaylab.errors import SpecError
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results.folder import StudyFolder
 
 
-def refuse_lone(folder: StudyFolder, planned: Iterable[Population]) -> None:
-    """Raise where a population would learn from its own draws, since it has but one seed.
+def refuse_lone(folder: StudyFolder, planned: Iterable[Chunk]) -> None:
+    """Raise where a chunk would learn from its own draws, since it has but one seed.
 
     The study file leaves no seed alone (`check_tapes`); chunks that are there already, smaller ones of a study that
     has grown, or seeds that were trained alone because one of them raised, may.
@@ -26,19 +26,19 @@ def refuse_lone(folder: StudyFolder, planned: Iterable[Population]) -> None:
         return
     parts = [part for p in lone for part in (p, p.tape_of) if part is not None]
     there = [file.name for file in dict.fromkeys(map(folder.file_of, parts)) if file.is_file()]
-    mend = (
+    fix = (
         f"remove {', '.join(there)} from its runs/, so that these seeds are trained together again"
         if there
         else ("run more `seeds`, which then join it")
     )
     raise SpecError(
-        f"{lone[0].label} must learn from the draws of another seed of its population, but the populations that "
-        f"{folder.path} holds leave it alone; {mend}, or give another folder (--out)"
+        f"{lone[0].label} must learn from the draws of another seed of its chunk, but the chunks that "
+        f"{folder.path} holds leave it alone; {fix}, or give another folder (--out)"
     )
 
 
-def to_record_again(folder: StudyFolder, todo: Iterable[Population]) -> set[str]:
-    """Return ids of the populations whose draws are wanted and not there, or in a damaged tape; nothing is written.
+def to_record_again(folder: StudyFolder, todo: Iterable[Chunk]) -> set[str]:
+    """Return ids of the chunks whose draws are wanted and not there, or in a damaged tape; nothing is written.
 
     One whose rows are there, but whose tape is gone, is trained again: it gives the same rows.
     """
@@ -63,31 +63,31 @@ class TapeOrder:
         recorded: Ids of those whose draws are there already.
     """
 
-    def __init__(self, todo: Sequence[Population], recorded: set[str]) -> None:
+    def __init__(self, todo: Sequence[Chunk], recorded: set[str]) -> None:
         sources = [p.tape_of.id for p in todo if p.tape_of is not None]
         self._learning = Counter(sources)
         self._wanted = set(sources) - recorded
-        self._waiting: dict[str, list[Population]] = {}
+        self._waiting: dict[str, list[Chunk]] = {}
 
-    def records(self, population: Population) -> bool:
-        """Return whether a population's draws are wanted."""
-        return population.id in self._wanted
+    def records(self, chunk: Chunk) -> bool:
+        """Return whether a chunk's draws are wanted."""
+        return chunk.id in self._wanted
 
-    def hold(self, population: Population) -> bool:
-        """Return whether a population has to wait for another one, and keep it until then."""
-        source = population.tape_of
+    def hold(self, chunk: Chunk) -> bool:
+        """Return whether a chunk has to wait for another one, and keep it until then."""
+        source = chunk.tape_of
         if source is None or source.id not in self._wanted:
             return False
-        self._waiting.setdefault(source.id, []).append(population)
+        self._waiting.setdefault(source.id, []).append(chunk)
         return True
 
-    def released(self, source: Population) -> list[Population]:
-        """Return those that waited for a population, which has ended."""
+    def released(self, source: Chunk) -> list[Chunk]:
+        """Return those that waited for a chunk, which has ended."""
         return self._waiting.pop(source.id, [])
 
-    def done(self, population: Population) -> bool:
-        """Take note that a population is there; return whether it was the last that learns from its tape."""
-        if population.tape_of is None:
+    def done(self, chunk: Chunk) -> bool:
+        """Take note that a chunk is there; return whether it was the last that learns from its tape."""
+        if chunk.tape_of is None:
             return False
-        self._learning[population.tape_of.id] -= 1
-        return self._learning[population.tape_of.id] == 0
+        self._learning[chunk.tape_of.id] -= 1
+        return self._learning[chunk.tape_of.id] == 0

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from replaylab.study.execution.executor import Event, Executor, Lost, Progress, Task
-from replaylab.study.execution.executor_answers import check_event, checked_slots, checked_ticket
+from replaylab.errors import ConfigError
+from replaylab.study.execution.executor import Event, Executor, Finished, Lost, Progress, Raised, Task
 
 MOST_RETRIES = 3
 """How often a task is tried again whose worker was lost to something outside of it."""
@@ -23,14 +23,13 @@ class _Entry:
 class TaskQueue:
     """Keeps an executor busy, first come first served, with no more than its slots in flight.
 
-    So ten thousand populations wait here, and not in the memory of the workers, nor do their results pile up.
+    So ten thousand chunks wait here, and not in the memory of the workers, nor do their results pile up.
     """
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._waiting: deque[_Entry] = deque()
         self._in_flight: dict[int, _Entry] = {}
-        self._given: set[int] = set()
 
     def put(self, task: Task, handle: Callable[[Event], None], *, first: bool = False) -> None:
         """Add a task.
@@ -53,20 +52,23 @@ class TaskQueue:
     def fill(self) -> None:
         """Submit tasks until every slot has one; `run` does it, too, after each handler.
 
+        One task waits at an executor that has no worker just now.
+
         Raises:
-            ConfigError: the executor's slots or ticket are none.
+            ConfigError: the executor gives the ticket of a task in flight to another one.
         """
-        while self._waiting and len(self._in_flight) < checked_slots(self._executor):
+        while self._waiting and len(self._in_flight) < max(1, self._executor.slots):
             entry = self._waiting.popleft()
-            ticket = checked_ticket(self._executor, self._executor.submit(entry.task), self._given)
-            self._given.add(ticket)
+            ticket = self._executor.submit(entry.task)
+            if ticket in self._in_flight:
+                raise self._wrong("`submit`", "return a ticket that no task in flight has", ticket)
             self._in_flight[ticket] = entry
 
     def run(self) -> None:
         """Work until nothing waits and nothing is in flight.
 
         Raises:
-            ConfigError: the executor does not keep to what an `Executor` is.
+            ConfigError: the executor hands over something that is no event, or a ticket twice.
         """
         self.fill()
         while self._in_flight:
@@ -76,7 +78,8 @@ class TaskQueue:
         entry = self._in_flight.get(ticket)
         if entry is None:  # it was given up, and is at work elsewhere: what the old worker says does not count
             return
-        check_event(self._executor, event)
+        if not isinstance(event, Progress | Finished | Raised | Lost):
+            raise self._wrong("`wait`", "hand over a Progress, Finished, Raised or Lost", event)
         if isinstance(event, Progress):
             entry.handle(event)
             return
@@ -86,3 +89,6 @@ class TaskQueue:
         else:
             entry.handle(event)
         self.fill()
+
+    def _wrong(self, method: str, rule: str, answer: object) -> ConfigError:
+        return ConfigError(f"{method} of {type(self._executor).__name__} must {rule}, but got {answer!r:.200}")

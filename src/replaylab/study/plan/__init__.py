@@ -1,1 +1,1 @@
-"""From a study file to the populations it needs."""
+"""From a study file to the chunks it needs."""

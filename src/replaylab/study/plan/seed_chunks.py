@@ -1,4 +1,4 @@
-"""How the seeds of a cell are divided into populations, given the ones that are on disk already."""
+"""How the seeds of a cell are divided into chunks, given the ones that are on disk already."""
 
 from __future__ import annotations
 

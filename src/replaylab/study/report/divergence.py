@@ -21,9 +21,9 @@ def warning(rows: duckdb.DuckDBPyRelation, curves: Sequence[Curve]) -> str | Non
     cells = lost.aggregate("environment, learner, strategy, list(DISTINCT seed ORDER BY seed)").fetchall()
     if not cells:
         return None
-    places = {(*curve.cell, curve.strategy): i for i, curve in enumerate(curves)}
+    places = {curve.key: i for i, curve in enumerate(curves)}
     cells.sort(key=lambda row: places.get(row[:3], len(places)))
-    told = [
+    counts = [
         f"{strategy} on {environment} with {learner} ({'seed' if len(seeds) == 1 else 'seeds'} "
         f"{sentences.some([str(seed) for seed in seeds])})"
         for environment, learner, strategy, seeds in cells
@@ -31,6 +31,6 @@ def warning(rows: duckdb.DuckDBPyRelation, curves: Sequence[Curve]) -> str | Non
     runs = sum(len(seeds) for *_, seeds in cells)
     return (
         f"The networks of {counted(runs, 'run')} diverged (losses that are infinite, or no numbers): "
-        f"{sentences.some(told)}. Their returns are counted as they were; a lower learning rate, or a limit to the "
+        f"{sentences.some(counts)}. Their returns are counted as they were; a lower learning rate, or a limit to the "
         "gradients’ norm, may keep them from it."
     )

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from replaylab.number_format import tick
 from replaylab.plotting import palette, svg
 from replaylab.plotting.drawing import MEDIUM, SMALL, WIDE, Drawing, Panel, PanelGroup, new_panel, shortened, write
 from replaylab.plotting.palette import LineStyle
-from replaylab.plotting.readout import Readout, ReadoutCurve, readout
+from replaylab.plotting.readout import ReadoutCurve, readout
 from replaylab.statistics import Band, Interval, normalised_score
 from replaylab.study.analysis.comparisons import Curve, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 CellCurves = Sequence[tuple[Curve, Band]]
@@ -33,13 +33,15 @@ MOST_TOGETHER = 7
 MOST_POINTS = 60
 """Points drawn of one run's line; its CSV file has all of them."""
 
-_NICE = [1, 2, 2.5, 5, 10]
-"""Steps between ticks, times a power of ten."""
+
+References = Mapping[str, tuple[float, str]]
+"""Of environments, a return to compare curves with, and what to call it."""
 
 
-def title_of(curve: Curve, several_learners: bool) -> str:
-    """Return the name of a curve's environment, with its learner's where a study has several."""
-    return f"{curve.environment}, {curve.learner}" if several_learners else curve.environment
+def place_of(curve: Curve, curves: Iterable[Curve]) -> str:
+    """Return the name of a curve's environment, with its learner's if the environment has several."""
+    learners = {one.learner for one in curves if one.environment == curve.environment}
+    return f"{curve.environment}, {curve.learner}" if len(learners) > 1 else curve.environment
 
 
 def curves(
@@ -50,58 +52,95 @@ def curves(
     time: str,
     *,
     small: bool = False,
+    references: References | None = None,
 ) -> Drawing:
     """Draw every strategy's curve with its interval: one panel for each environment and learner.
 
-    With more than `MOST_TOGETHER` strategies each has a panel of its own, with the baseline beside it.
+    With more than `MOST_TOGETHER` strategies each has its own panel, with the baseline beside it.
     """
+    lines = references or {}
     if max(map(len, cells)) > MOST_TOGETHER:
-        return multiples(cells, baseline, styles, unit, time, runs=False)
-    panels = [_overlay(cell, title, styles, "" if small else unit, time, small) for title, cell in _titled(cells)]
+        return multiples(cells, baseline, styles, unit, time, runs=False, references=lines)
+    panels = [
+        _overlay(cell, title, styles, "" if small else unit, time, small, lines.get(cell[0][0].environment))
+        for title, cell in _titled(cells)
+    ]
     shown = list(dict.fromkeys(curve.strategy for cell in cells for curve, _ in cell))
     axes = f"across: {time}; up: {unit}" if small else ""
-    return Drawing([PanelGroup("", panels)], [(name, styles[name]) for name in styles if name in shown], axes)
+    legend = [(styles[name].title, styles[name]) for name in styles if name in shown]
+    return Drawing([PanelGroup("", panels)], legend, axes)
 
 
 def _titled(cells: Sequence[CellCurves]) -> list[tuple[str, CellCurves]]:
-    several = len({curve.learner for cell in cells for curve, _ in cell}) > 1
-    return [(title_of(cell[0][0], several), cell) for cell in cells]
+    curves = [curve for cell in cells for curve, _ in cell]
+    return [(place_of(cell[0][0], curves), cell) for cell in cells]
 
 
 def _last_step(cell: CellCurves) -> int:
-    """Return where the longest curve ends: strategies may have budgets of their own."""
+    """Return where the longest curve ends: strategies may have their own budgets."""
     return max(int(curve.steps[-1]) for curve, _ in cell)
 
 
-def _overlay(cell: CellCurves, title: str, styles: dict[str, LineStyle], unit: str, time: str, small: bool) -> Panel:
+def _overlay(
+    cell: CellCurves,
+    title: str,
+    styles: dict[str, LineStyle],
+    unit: str,
+    time: str,
+    small: bool,
+    reference: tuple[float, str] | None,
+) -> Panel:
     figure, axes = new_panel(SMALL, 170) if small else new_panel(MEDIUM, 280, left=66, bottom=44)
-    for curve, band in cell:
-        _draw(axes, curve.steps, band, styles[curve.strategy])
-    _title(axes, shortened(title, SMALL - 60 if small else MEDIUM - 80, 12.5))
-    _time_frame(axes, _last_step(cell))
+    read = [_draw(axes, style.title, curve.steps, band, style) for curve, band, style in _styled(cell, styles)]
+    _draw_reference(axes, reference)
     if not small:
-        write(figure, time, 66, 270, color=palette.MUTED)
-        write(figure, unit, 9, 131, color=palette.MUTED, turned=True)
-    return Panel(f"{title}: {unit} over {time}", figure, _readout(axes, time, cell, styles))
+        axes.set_xlabel(time, loc="left", labelpad=7)
+        axes.set_ylabel(unit)
+        axes.yaxis.set_label_coords(-46 / (MEDIUM - 84), 0.5)
+    panel = _framed(figure, axes, title, time, read, (0, _last_step(cell)), integer=True)
+    return replace(panel, title=f"{title}: {unit} over {time}")
 
 
-def _draw(axes: Axes, x: NDArray[Any], band: Band, style: LineStyle) -> None:
+def _styled(cell: CellCurves, styles: dict[str, LineStyle]) -> list[tuple[Curve, Band, LineStyle]]:
+    return [(curve, band, styles[curve.strategy]) for curve, band in cell]
+
+
+def _draw_reference(axes: Axes, reference: tuple[float, str] | None) -> None:
+    """Draw a labelled horizontal line; None: nothing."""
+    if reference is None:
+        return
+    value, label = reference
+    axes.axhline(value, color=palette.MUTED, lw=1.2, ls=":")
+    axes.margins(y=0.09)  # room for the label above a line at the top
+    across = axes.get_yaxis_transform()
+    axes.text(0.99, value, f"{label} {tick(value)}", transform=across, ha="right", va="bottom", color=palette.MUTED)
+
+
+def _draw(axes: Axes, name: str, x: NDArray[Any], band: Band, style: LineStyle) -> ReadoutCurve:
+    """Draw a curve with its band, and return what is read of it."""
     _fill(axes, x, band.low, band.high, style, 0.14)
     (line,) = axes.plot(x, band.estimate, linestyle=style.dashes, color=style.light, lw=2.0)
     svg.mark(line, style.series)
+    return ReadoutCurve(name, style.series, style.variable, x, band)
 
 
-def _readout(axes: Axes, time: str, cell: CellCurves, styles: dict[str, LineStyle]) -> Readout:
-    """Return the numbers of a panel of curves over time, whose limits are set."""
-    looks = [styles[curve.strategy] for curve, _ in cell]
-    return readout(
-        axes,
-        time,
-        [
-            ReadoutCurve(curve.strategy, look.series, look.variable, curve.steps, band)
-            for (curve, band), look in zip(cell, looks, strict=True)
-        ],
-    )
+def _framed(
+    figure: Figure,
+    axes: Axes,
+    title: str,
+    across: str,
+    read: Sequence[ReadoutCurve],
+    limits: tuple[float, float],
+    *,
+    most: int = 4,
+    integer: bool = False,
+) -> Panel:
+    """Return a panel of curves with its title, the limits of its horizontal axis, and the ticks of both."""
+    axes.set_title(shortened(title, (1 - axes.get_position().x0) * 72 * figure.get_figwidth() - 14, 12.5), y=1.0)
+    axes.set_xlim(limits)
+    _ticks(axes.xaxis, most, integer=integer)
+    _ticks(axes.yaxis, 5)
+    return Panel(title, figure, readout(axes, across, read))
 
 
 def _fill(axes: Axes, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], style: LineStyle, alpha: float) -> None:
@@ -111,14 +150,21 @@ def _fill(axes: Axes, x: NDArray[Any], low: NDArray[Any], high: NDArray[Any], st
         if there[part[0]]:
             sides = [np.stack([x[part], low[part]], axis=1), np.stack([x[part], high[part]], axis=1)[::-1]]
             around = np.concatenate(sides)
-            filled = Polygon(around, color=style.light, alpha=alpha, linewidth=0)
+            filled = Polygon(around, closed=False, color=style.light, alpha=alpha, linewidth=0)
             svg.mark(filled, style.series)
             axes.add_artist(filled)
             axes.update_datalim(around)  # add_patch would style for curves in the outline, for long
 
 
 def multiples(
-    cells: Sequence[CellCurves], baseline: str, styles: dict[str, LineStyle], unit: str, time: str, *, runs: bool
+    cells: Sequence[CellCurves],
+    baseline: str,
+    styles: dict[str, LineStyle],
+    unit: str,
+    time: str,
+    *,
+    runs: bool,
+    references: References | None = None,
 ) -> Drawing:
     """Draw one small panel for each strategy: its IQM bold, the baseline's dashed, every run thin if asked for.
 
@@ -127,17 +173,19 @@ def multiples(
     groups = []
     for title, cell in _titled(cells):
         reference = next((pair for pair in cell if pair[0].strategy == baseline), None)
-        limits = _limits([c.values if runs else np.stack(b) for c, b in cell])
+        line = (references or {}).get(cell[0][0].environment)
+        ends = [c.values if runs else np.stack(b) for c, b in cell]
+        limits = _limits([*ends, np.array([line[0]] if line else [])])
         groups.append(
             PanelGroup(
                 title,
                 [
-                    _own_panel(curve, band, reference, styles, limits, _last_step(cell), time, runs)
+                    _own_panel(curve, band, reference, styles, limits, _last_step(cell), time, runs, line)
                     for curve, band in cell
                 ],
             )
         )
-    note = f"dashed grey: {baseline}" if any(c.strategy != baseline for cell in cells for c, _ in cell) else ""
+    note = f"dashed: {styles[baseline].title}" if any(c.strategy != baseline for cell in cells for c, _ in cell) else ""
     return Drawing(groups, axes="; ".join(filter(None, (f"across: {time}", f"up: {unit}", note))))
 
 
@@ -160,6 +208,7 @@ def _own_panel(
     last: int,
     time: str,
     runs: bool,
+    line: tuple[float, str] | None,
 ) -> Panel:
     figure, axes = new_panel(SMALL, 170)
     style = styles[curve.strategy]
@@ -169,14 +218,15 @@ def _own_panel(
         axes.plot(few.steps, few.values.T, "-", color=style.light, lw=0.7, alpha=0.4)
     _fill(axes, curve.steps, band.low, band.high, unmarked, 0.18)
     if reference is not None and reference[0] is not curve:
-        axes.plot(reference[0].steps, reference[1].estimate, "--", color=palette.BASELINE[0], lw=1.3)
+        axes.plot(reference[0].steps, reference[1].estimate, "--", color=styles[reference[0].strategy].light, lw=1.3)
     axes.plot(curve.steps, band.estimate, "-", color=style.light, lw=2.2)
-    _title(axes, shortened(curve.strategy, SMALL - 60, 12.5))
+    _draw_reference(axes, line)
     axes.set_ylim(limits)
-    _time_frame(axes, last)
-    shown = [(curve, band), *([reference] if reference is not None and reference[0] is not curve else [])]
-    fixed = {name: replace(each, series="") for name, each in styles.items()}
-    return Panel(curve.strategy, figure, _readout(axes, time, shown, fixed))
+    read = [
+        ReadoutCurve(styles[shown.strategy].title, "", styles[shown.strategy].variable, shown.steps, of)
+        for shown, of in ((curve, band), *((reference,) if reference is not None and reference[0] is not curve else ()))
+    ]
+    return _framed(figure, axes, style.title, time, read, (0, last), integer=True)
 
 
 def over_environments(
@@ -198,16 +248,17 @@ def over_environments(
     environments = list(dict.fromkeys(cell[0][0].environment for cell in cells))
     patterns = palette.LINES * (len(environments) // len(palette.LINES) + 1)
     lines = {
-        name: LineStyle(palette.MUTED, palette.MUTED, pattern, "--muted", f"e{i}")
+        name: LineStyle(palette.MUTED, palette.MUTED, pattern, "--muted", f"e{i}", name)
         for i, (name, pattern) in enumerate(zip(environments, patterns, strict=False))
     }
-    several = len({curve.learner for cell in cells for curve, _ in cell}) > 1
+    several = any(title != cell[0][0].environment for title, cell in _titled(cells))
     panels = []
-    for strategy in styles:
-        for learner in dict.fromkeys(curve.learner for cell in cells for curve, _ in cell):
-            own = [(c, b) for cell in cells for c, b in cell if (c.strategy, c.learner) == (strategy, learner)]
+    for strategy, style in styles.items():
+        learners = dict.fromkeys(curve.learner for cell in cells for curve, _ in cell) if several else [""]
+        for learner in learners:
+            own = [(c, b) for cell in cells for c, b in cell if c.strategy == strategy and learner in ("", c.learner)]
             if own:
-                title = f"{strategy}, {learner}" if several else strategy
+                title = f"{style.title}, {learner}" if several else style.title
                 panels.append(_environments_panel(own, title, styles[strategy], lines, scale))
     return Drawing([PanelGroup("", panels)], list(lines.items()), f"across: share of the budget in {time}; up: {unit}")
 
@@ -227,12 +278,48 @@ def _environments_panel(
         low, high = scale(curve.environment)
         shares = curve.steps / curve.steps[-1]
         scaled = Band(*(normalised_score(side, low, high) for side in band))
-        _draw(axes, shares, scaled, look)
-        read.append(ReadoutCurve(curve.environment, look.series, look.variable, shares, scaled))
-    _title(axes, shortened(title, SMALL - 60, 12.5))
+        read.append(_draw(axes, curve.environment, shares, scaled, look))
     axes.set_ylim(-0.08, 1.08)
-    _share_frame(axes)
-    return Panel(title, figure, readout(axes, "share of the budget", read))
+    return _framed(figure, axes, title, "share of the budget", read, (0, 1), most=2)
+
+
+@dataclass(frozen=True)
+class EpisodeTrace:
+    """One traced episode of one run: its seed, when it ended, and of each of its T steps Q and the return, (T,)."""
+
+    environment: str
+    learner: str
+    strategy: str
+    seed: int
+    at: int
+    q: NDArray[np.float64]
+    returns: NDArray[np.float64]
+
+
+def traces(groups: Sequence[tuple[str, Sequence[EpisodeTrace]]], styles: dict[str, LineStyle], time: str) -> Drawing:
+    """Draw a panel for each episode: its Q values, and dashed the returns; all of a group on one scale."""
+    drawn = []
+    for title, episodes in groups:
+        limits = _limits([values for one in episodes for values in (one.q, one.returns)])
+        drawn.append(PanelGroup(title, [_trace_panel(one, styles[one.strategy], limits, time) for one in episodes]))
+    return Drawing(drawn, axes="across: step of the episode; up: Q value and discounted return")
+
+
+def _trace_panel(episode: EpisodeTrace, style: LineStyle, limits: tuple[float, float], time: str) -> Panel:
+    figure, axes = new_panel(SMALL, 170)
+    steps = np.arange(len(episode.q))
+    axes.plot(steps, episode.returns, "--", color=palette.BASELINE[0], lw=1.3)
+    axes.plot(steps, episode.q, "-", color=style.light, lw=2.2)
+    axes.set_ylim(limits)
+    read = [
+        ReadoutCurve(name, "", variable, steps, Band(values, values, values))
+        for name, variable, values in (("Q", style.variable, episode.q), ("return", "--muted", episode.returns))
+    ]
+    title = f"{style.title}, {time[:-1]} {episode.at:,}"
+    return _framed(figure, axes, title, "step of the episode", read, (0, max(len(steps) - 1, 1)), integer=True)
+
+
+NO_RUNS = np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -242,7 +329,7 @@ class Row:
     label: str
     color: str
     middle: Interval
-    runs: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    runs: NDArray[np.float64] = field(default_factory=lambda: NO_RUNS)
     bound: float | None = None
     """Half the width of a grey band around 0: differences that do not matter."""
 
@@ -255,6 +342,8 @@ class Dots:
     rows: Sequence[Row]
     reference: float | None = None
     limits: tuple[float, float] | None = None
+    ends: tuple[str, str] | None = None
+    """What is the case left and right of the reference, as in ("B higher", "A higher")."""
 
 
 def dots(groups: Sequence[tuple[str, Sequence[Dots]]], unit: str, *, small: bool = False) -> Drawing:
@@ -270,7 +359,14 @@ def dots(groups: Sequence[tuple[str, Sequence[Dots]]], unit: str, *, small: bool
 def _dots(shown: Dots, width: int, room: int) -> Panel:
     count = len(shown.rows)
     each = (26 if width == SMALL else 36) if count <= 8 else 20
-    figure, axes = new_panel(width, 50 + each * count, left=min(room, width // 2), bottom=24)
+    left = min(room, width // 2)
+    lines = _end_lines(shown.ends, width) if shown.ends else []
+    bottom = 24 + 18 * len(lines)
+    figure, axes = new_panel(width, 26 + bottom + each * count, left=left, bottom=bottom)
+    for i, line in enumerate(lines):
+        y = 26 + each * count + 38 + 18 * i
+        for text, right in line:
+            write(figure, text, width - 4 if right else 2, y, color=palette.MUTED, right=right)
     ends = [np.concatenate([row.runs, row.middle]) for row in shown.rows]
     axes.set_xlim(shown.limits or _limits([*ends, np.array([] if shown.reference is None else [shown.reference])]))
     if shown.reference is not None:
@@ -280,16 +376,27 @@ def _dots(shown: Dots, width: int, room: int) -> Panel:
             axes.fill_between([-row.bound, row.bound], i - 0.42, i + 0.42, color=palette.RULE, alpha=0.75, lw=0)
     for color in dict.fromkeys(row.color for row in shown.rows):
         _marks(axes, [(i, row) for i, row in enumerate(shown.rows) if row.color == color], color, dense=each == 20)
-    _title(axes, shortened(shown.title, width, 12.5), left=-min(room, width // 2) + 2, width=width)
-    _rows_frame(axes, [shortened(row.label, min(room, width // 2)) for row in shown.rows])
+    write(figure, shortened(shown.title, width, 12.5), 2, 21, color=palette.INK, size=12.5)
+    axes.set_yticks(range(count), [shortened(row.label, left) for row in shown.rows])
+    axes.tick_params(axis="y", labelcolor=palette.INK, labelsize=11.5)
+    axes.set_ylim(count - 0.35, -0.55)  # the first on top
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x")
+    _ticks(axes.xaxis, 3)
     return Panel(shown.title, figure)
 
 
-def _marks(axes: Axes, rows: Sequence[tuple[int, Row]], color: str, *, dense: bool) -> None:
-    """Draw the rows of one colour, their intervals as far as the axes go.
+def _end_lines(ends: tuple[str, str], width: int) -> list[list[tuple[str, bool]]]:
+    """Return the lines below an axis that name its ends, each text with whether it stands at the right."""
+    left, right = f"← {ends[0]}", f"{ends[1]} →"
+    if 6.4 * (len(left) + len(right) + 3) <= width:
+        return [[(left, False), (right, True)]]
+    return [[(shortened(left, width), False)], [(shortened(right, width), True)]]
 
-    Dots are round ends of lines of no length: as small as a file can have them.
-    """
+
+def _marks(axes: Axes, rows: Sequence[tuple[int, Row]], color: str, *, dense: bool) -> None:
+    """Draw the rows of one colour, their intervals as far as the axes go."""
     lanes = 0.26 + 0.07 * (np.arange(5) if dense else np.arange(5) * 0.8)
     heights = [i + lanes[np.arange(len(row.runs)) % 5] for i, row in rows]
     runs = np.concatenate([row.runs for _, row in rows])
@@ -304,13 +411,7 @@ def _marks(axes: Axes, rows: Sequence[tuple[int, Row]], color: str, *, dense: bo
 
 
 def _points(axes: Axes, x: NDArray[Any], y: NDArray[Any], color: str, size: float, alpha: float) -> None:
-    there = np.isfinite(x)
-    if not there.any():
-        return
-    x, y = x[there], y[there]
-    tiny = 1e-7 * max(float(np.ptp(x)), float(np.abs(x).max()), 1e-6)
-    ends = np.stack([x, x + tiny, np.full(len(x), np.nan)], axis=1).ravel()
-    axes.plot(ends, np.repeat(y, 3), "-", color=color, lw=size, alpha=alpha, snap=False, zorder=3)
+    axes.plot(x, y, "o", color=color, markersize=size, alpha=alpha, zorder=3)
 
 
 def profiles(
@@ -326,81 +427,18 @@ def profiles(
     drawn = []
     for title, found in panels:
         figure, axes = new_panel(MEDIUM, 280, left=66, bottom=44) if len(panels) == 1 else new_panel(SMALL, 170)
-        for strategy, band in found:
-            _draw(axes, taus, band, styles[strategy])
-        _title(axes, shortened(title, SMALL - 60, 12.5))
-        axes.set_xlim(float(taus[0]), float(taus[-1]))
+        read = [_draw(axes, styles[strategy].title, taus, band, styles[strategy]) for strategy, band in found]
         axes.set_ylim(-0.03, 1.03)
-        _frame(axes, _ticks(axes.get_xlim(), 4), _ticks(axes.get_ylim(), 5))
-        read = [ReadoutCurve(s, styles[s].series, styles[s].variable, taus, band) for s, band in found]
-        drawn.append(Panel(title, figure, readout(axes, "score", read)))
+        drawn.append(_framed(figure, axes, title, "score", read, (float(taus[0]), float(taus[-1]))))
     shown = dict.fromkeys(strategy for _, found in panels for strategy, _ in found)
     return Drawing(
         [PanelGroup("", drawn)],
-        [(s, styles[s]) for s in styles if s in shown],
+        [(styles[s].title, styles[s]) for s in styles if s in shown],
         "across: score; up: share of runs above it",
     )
 
 
-def _title(axes: Axes, text: str, left: float = 0, width: int = 0) -> None:
-    """Write a title above the axes; a given place saves matplotlib looking for one."""
-    if width:
-        box = axes.get_position()
-        axes.text(left / (box.width * width), 1, text, transform=axes.transAxes, va="bottom", size=12.5, clip_on=False)
-    else:
-        axes.set_title(text, y=1.0)
-
-
-Ticks = Sequence[tuple[float, str]]
-"""Places along an axis, and what is written there."""
-
-
-def _frame(axes: Axes, across: Ticks, up: Ticks, *, rows: bool = False) -> None:
-    """Draw the axes, the grid and the labels of ticks: matplotlib's own take most of a small panel's time.
-
-    Args:
-        axes: whose limits are set already.
-        across: ticks of the horizontal axis.
-        up: ticks of the vertical axis.
-        rows: whether the vertical axis has labelled rows; the grid is vertical then.
-    """
-    axes.set_axis_off()
-    figure, box = cast("Figure", axes.figure), axes.get_position()
-    width, height = figure.get_size_inches() * 72
-    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    xs = [box.x0 + (x - left) / (right - left) * box.width for x, _ in across]
-    ys = [box.y0 + (y - bottom) / (top - bottom) * box.height for y, _ in up]
-    lines = [((box.x0, box.y0), (box.x1, box.y0)), *([] if rows else [((box.x0, box.y0), (box.x0, box.y1))])]
-    lines += [((x, box.y0), (x, box.y1)) for x in xs] if rows else [((box.x0, y), (box.x1, y)) for y in ys]
-    ends = np.array([(*line, (np.nan, np.nan)) for line in lines]).reshape(-1, 2).T
-    figure.add_artist(Line2D(*ends, color=palette.RULE, linewidth=0.8, zorder=-1))
-    for x, (_, text) in zip(xs, across, strict=True):
-        figure.text(x, box.y0 - 15 / height, text, ha="center", color=palette.MUTED, size=11)
-    for y, (_, text) in zip(ys, up, strict=True):
-        color, size = (palette.INK, 11.5) if rows else (palette.MUTED, 11)
-        figure.text(box.x0 - 6 / width, y - 4 / height, text, ha="right", color=color, size=size)
-
-
-def _ticks(limits: tuple[float, float], most: int, *, integer: bool = False) -> Ticks:
-    """Return ticks at round numbers within limits."""
-    found = MaxNLocator(most, steps=_NICE, integer=integer).tick_values(*limits)
-    slack = 1e-9 * (limits[1] - limits[0])
-    return [(float(v), tick(float(v))) for v in found if limits[0] - slack <= v <= limits[1] + slack]
-
-
-def _time_frame(axes: Axes, last: int) -> None:
-    """Frame a panel of curves over time."""
-    axes.set_xlim(0, last)
-    _frame(axes, _ticks((0, last), 4, integer=True), _ticks(axes.get_ylim(), 5))
-
-
-def _share_frame(axes: Axes) -> None:
-    """Frame a panel over a share of the budget."""
-    axes.set_xlim(0, 1)
-    _frame(axes, [(0, "0"), (0.5, "0.5"), (1, "1")], _ticks(axes.get_ylim(), 5))
-
-
-def _rows_frame(axes: Axes, labels: Sequence[str]) -> None:
-    """Frame a panel of labelled rows, the first on top."""
-    axes.set_ylim(len(labels) - 0.35, -0.55)
-    _frame(axes, _ticks(axes.get_xlim(), 3), [(i, label) for i, label in enumerate(labels)], rows=True)
+def _ticks(axis: Axis, most: int, *, integer: bool = False) -> None:
+    """Put ticks at round numbers."""
+    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10], integer=integer))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))

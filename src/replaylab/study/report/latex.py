@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from replaylab.files.atomic import write_text
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
-from replaylab.study.analysis.planned_looks import contrasts_at_look
 from replaylab.study.report import methods, sentences, tables
 from replaylab.study.report.caveats import caveats
 from replaylab.study.report.page import WORD_COLUMNS, Page, ReportTable
@@ -91,7 +90,7 @@ def export(study: ReportedStudy, out: Path) -> Exported:
         found.append(tables.difference_table(page, differences))
     warnings = caveats(page)
     if study.spec.contrasts:
-        evaluated = contrasts_at_look(evaluate_contrasts(study.spec, page.curves_of), study.spec)
+        evaluated = evaluate_contrasts(study.spec, page.curves_of)
         found.append(contrasts.table(page, evaluated.results))
         warnings += evaluated.warnings
     texts = {one.key: table(one) for one in found if one.rows} | {"methods": paragraphs(study, warnings)}

@@ -17,9 +17,9 @@ from replaylab.study.report.what_ran import WhatRan, what_ran
 from replaylab.study.results.durations import duration
 from replaylab.study.results.provenance import Machine
 from replaylab.study.results.records import machines_of
-from replaylab.study.spec.components import ALONE
-from replaylab.study.spec.json_data import json_data
-from replaylab.study.spec.study_file import Overrides, Spec
+from replaylab.study.spec.components import ALONE, json_data
+from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.study_tables import Overrides
 
 if TYPE_CHECKING:
     from replaylab.study.report.reported_study import ReportedStudy
@@ -42,9 +42,9 @@ _CONTRASTS = (
     f"of whole seeds, and that of the interval. The correction is step-down max-T over all contrasts of the study "
     f"together, in which all contrasts of a seed flip together, a t counts as at most what the interval says, and a "
     f"contrast that lacks a seed takes part with those it has (Westfall & Young 1993). “Equivalent” needs the 90 % "
-    f"interval inside the declared bounds, which is two one-sided tests at 5 % (Schuirmann 1987), each contrast by "
-    f"itself, and five seeds. “Higher” and “lower” need a corrected p below {comparisons.SIGNIFICANCE}. “Undecided” is "
-    f"none of these: the data do not tell."
+    f"interval inside the declared margin, which is two one-sided tests at 5 % (Schuirmann 1987), each contrast by "
+    f"itself, and five seeds. “Higher” and “lower” need a corrected p below {comparisons.SIGNIFICANCE}. “Inconclusive” "
+    f"is none of these: the data do not show which."
 )
 
 _CONTRASTS_BY_ROLE = (
@@ -54,18 +54,18 @@ _CONTRASTS_BY_ROLE = (
     "Intervals and p-values are of that mean and agree: seeds are resampled, all contrasts of a seed together, and "
     "each t is taken with the resample’s own spread (symmetric bootstrap of t, Hall 1988; never narrower than "
     "Student’s interval). The primary contrast, and each manipulation check, stands alone; it is “equivalent” if its "
-    "90 % interval lies inside the bounds (Schuirmann 1987). The others are one family: their 95 % intervals hold all "
+    "90 % interval lies inside the margin (Schuirmann 1987). The others are one family: their 95 % intervals hold all "
     "together (max-T; Westfall & Young 1993), and “higher”, “lower” and “equivalent” are read from these. A check "
     "passes if its 95 % interval lies within its bounds; where one fails, the verdicts that it guards are “not "
-    "interpretable”. “Undecided”: the data do not tell."
+    "interpretable”. “Inconclusive”: the data do not show which."
 )
 
 
 _EQUIVALENCE = (
-    "A strategy is “equivalent” to the baseline where no difference that matters is left: where the interval of its "
-    "difference, of level 1 − 2·{level:g}/K, lies within the declared bounds, K being the comparisons of the measure "
-    "that have bounds (two one-sided tests each, Schuirmann 1987; corrected by Bonferroni’s inequality). That comes "
-    "before “higher” and “lower”. With seeds too few to tell so rare an end nothing is called equivalent."
+    "A strategy is “equivalent” to the baseline if the interval of its difference, of level 1 − 2·{level:g}/K, lies "
+    "within the declared margin, K being the comparisons of the measure that have a margin (two one-sided tests each, "
+    "Schuirmann 1987; corrected by Bonferroni’s inequality). That comes before “higher” and “lower”. With too few "
+    "seeds for so high a level nothing is called equivalent."
 )
 
 
@@ -78,7 +78,7 @@ _LOOKS = (
 
 
 _ALONE = (
-    "an algorithm of Stable-Baselines3, by its own learn(): each seed is a run of its own. Runs of one seed start from "
+    "an algorithm of Stable-Baselines3, by its own learn(): each seed is its own run. Runs of one seed start from "
     "the same weights and the same first state, and act alike until learning begins. The replay draws from a stream of "
     "its own. All else that is random in the algorithm comes from the library’s global streams: the same draws across "
     "strategies, as long as they draw equally often, which they do not with batches of another size or another number "
@@ -105,20 +105,20 @@ def _what_was_run(ran: WhatRan) -> list[str]:
         f"{ran.counted_runs}: {ran.counted_seeds} each of {strategies}, on "
         f"{sentences.joined(ran.environments)}, with {sentences.joined(ran.learners)}. "
         f"A run takes {spec.budget}. A seed decides the environment’s randomness, the network’s first weights, "
-        f"exploration and the replay’s draws, each by a random stream of its own; equal seeds pair runs across "
+        f"exploration and the replay’s draws, each by its own random stream; equal seeds pair runs across "
         f"strategies."
     )
     alone = [name for name in ran.learners if spec.learners[name].type in ALONE]
     if alone:
         runs += f" {sentences.joined(alone)}: {_ALONE}"
     own = [
-        f"{strategy} {spec.budget_of(strategy).total:,}"
+        f"{spec.title_of(strategy)} {spec.budget_of(strategy).total:,}"
         for strategy in names
         if spec.budget_of(strategy) != spec.budget
     ]
     if own:
         runs += (
-            f" Other budgets, in {spec.budget.unit}: {sentences.joined(own)}. Averages over training end with the "
+            f" Other budgets, in {spec.budget.unit}: {sentences.joined(own)}. Average returns end with the "
             "shortest budget of an environment and learner."
         )
     made = [
@@ -128,11 +128,11 @@ def _what_was_run(ran: WhatRan) -> list[str]:
     ]
     if made:
         runs += f" Options of the environments. {' '.join(made)}"
-    learners = [f"{name}: {_learner(spec, name)}." for name in ran.learners]
-    replays = [f"{name}: {_strategy(spec, name)}." for name in names]
+    learners = [f"{spec.titles.learners.get(name, name)}: {learner_settings(spec, name)}." for name in ran.learners]
+    replays = [f"{spec.title_of(name)}: {strategy_settings(spec, name)}." for name in names]
     judged = (
         f"Evaluation: every {spec.evaluation.every:,} {spec.budget.unit}, the greedy policy plays "
-        f"{counted(spec.evaluation.episodes, 'episode')} on environments of its own, so that neither exploration "
+        f"{counted(spec.evaluation.episodes, 'episode')} on its own environments, so that neither exploration "
         f"nor the training environment’s state is part of the result; the figure is their mean undiscounted return. "
         f"Nothing of an evaluation is learned from."
     )
@@ -145,13 +145,14 @@ def _what_was_run(ran: WhatRan) -> list[str]:
     return [runs, judged, measured, "Learners. " + " ".join(learners), "Strategies. " + " ".join(replays)]
 
 
-def _learner(spec: Spec, name: str) -> str:
+def learner_settings(spec: Spec, name: str) -> str:
+    """Return the type and all settings of a learner."""
     own = spec.learner_environments.get(name)
     return _options(json_data(spec.learners[name])) + (f"; on {sentences.joined(own)}" if own else "")
 
 
-def _strategy(spec: Spec, name: str) -> str:
-    """Return what a strategy is, with all that it does otherwise than the rest of the study; budgets stand above."""
+def strategy_settings(spec: Spec, name: str) -> str:
+    """Return the type and all settings of a strategy, with what it overrides except its budget."""
     own = spec.overrides.get(name, Overrides())
     parts = [_options(json_data(spec.strategies[name]))]
     parts += [f"transform {_options(json_data(one))}" for one in own.transforms]
@@ -206,9 +207,9 @@ def _statistics(spec: Spec) -> list[str]:
 
 def settings_of(spec: Spec) -> list[tuple[str, str]]:
     """Every setting of the study as (key path, value), as in its file, so without what overrides make of learners."""
-    skipped = {"name", "title", "question", "overridden"}
-    told = {key: table for key, table in json_data(spec).items() if key not in skipped}
-    return [(path, value) for key, table in told.items() for path, value in _flat(key, table)]
+    skipped = {"name", "title", "question", "titles", "answers", "reference", "core_minutes", "overridden"}
+    settings = {key: table for key, table in json_data(spec).items() if key not in skipped}
+    return [(path, value) for key, table in settings.items() for path, value in _flat(key, table)]
 
 
 def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
@@ -222,14 +223,14 @@ def _flat(path: str, value: Any) -> Iterable[tuple[str, str]]:
 
 
 def machines(study: ReportedStudy) -> list[tuple[str, str]]:
-    """Versions and hardware; where populations ran on several machines, a line for each, with what tells it apart."""
+    """Versions and hardware; where chunks ran on several machines, a line for each, with what tells it apart."""
     known = machines_of(study.record("machine"))
     if not known:
         return []
     own = next(iter(known))
     runs: Counter[str] = Counter()
-    for population in study.present:  # where none is written down, an earlier version ran it
-        runs[study.record(f"timing/{population.id}").get("machine") or own] += len(population.seeds)
+    for chunk in study.present:
+        runs[study.record(f"timing/{chunk.id}").get("machine") or own] += len(chunk.seeds)
     used = [digest for digest in known if runs[digest]] or [own]
     versions = known[used[0]].versions
     if len(used) == 1:
@@ -246,7 +247,7 @@ def _in_a_line(machine: Machine, versions: dict[str, str], runs: int) -> str:
 
 
 def _compute(study: ReportedStudy) -> str | None:
-    """Return the computing time of the populations that are there, or None where it was not recorded."""
+    """Return the computing time of the chunks that are there, or None where it was not recorded."""
     times = [study.record(f"timing/{p.id}") for p in study.present]
     times = [t for t in times if t]
     if not times:

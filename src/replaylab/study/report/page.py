@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 from PIL import Image
 
 from replaylab import statistics
@@ -18,9 +20,10 @@ from replaylab.files.atomic import whole_file, write_text
 from replaylab.plotting import palette, readout, svg
 from replaylab.plotting.drawing import MEDIUM, SMALL, WIDE, Drawing, Key
 from replaylab.statistics import Band
-from replaylab.study.analysis import comparisons
-from replaylab.study.analysis.comparisons import Curve
-from replaylab.study.report import figures
+from replaylab.study.analysis import comparisons, seed_values
+from replaylab.study.analysis.comparisons import Curve, Measure
+from replaylab.study.analysis.seed_values import StrategyResult
+from replaylab.study.report import figures, sentences
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,13 +37,16 @@ _KINDS = {SMALL: "small", MEDIUM: "medium", WIDE: "wide"}
 BAND = ("environment", "learner", "strategy", "step", "iqm", "low", "high")
 """Columns of the CSV file of curves with their bands."""
 
-WORD_COLUMNS = frozenset(("Contrast", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict", "Compared"))
+WORD_COLUMNS = frozenset(
+    ("Contrast", "Comparison", "Unit", "Environment", "Learner", "Strategy", "Measure", "Verdict", "Compared", "What")
+)
 """Heads of columns that hold words; the others' numbers stand to the right."""
 
 MOST_ON_PAGE = 600_000
-"""Bytes of a figure on the page; a larger one stands beside it, as a picture of its own."""
+"""Bytes of a figure on the page; a larger one stands beside it, as its own picture."""
 
-KEYS = ("environment", "learner", "strategy")
+
+KEYS = seed_values.KEYS
 """First columns of every CSV file of a report."""
 
 
@@ -97,7 +103,7 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, under a heading of its own: words first, then figures and tables in their order."""
+    """A part of the page, under its own heading: words first, then figures and tables in their order."""
 
     title: str
     shown: Sequence[ReportFigure | ReportTable] = ()
@@ -107,11 +113,61 @@ class Section:
     """Terms, each with what it means in a line."""
 
     note: str = ""
+    subtitle: str = ""
+    """Heading of what it adds to the section before it, which has the same title."""
 
     @property
     def anchor(self) -> str:
         """Its name in links of the page."""
         return "part-" + "-".join(re.findall(r"[a-z0-9]+", self.title.lower()))
+
+
+T = TypeVar("T", contravariant=True)
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """A column of a table: what the page shows of a row, and what the CSV file has of it."""
+
+    head: str = ""
+    """On the page; empty: it is in the file only."""
+
+    text: Callable[[T], str] = str
+    """For people."""
+
+    names: str = ""
+    """Of the columns of the file, separated by spaces."""
+
+    numbers: Callable[[T], Any] | None = None
+    """Their values, one, or a tuple of several; None: it is on the page only."""
+
+    def numbers_of(self, row: T) -> tuple[Any, ...]:
+        """Return the values of a row in the file."""
+        found = self.numbers(row) if self.numbers is not None else ()
+        return tuple(found) if isinstance(found, tuple) else (found,)
+
+
+KEY_COLUMNS: list[Column[StrategyResult]] = [
+    Column("Environment", lambda one: one.environment, "environment", lambda one: one.environment),
+    Column("Learner", lambda one: one.learner, "learner", lambda one: one.learner),
+    Column("Strategy", lambda one: one.strategy, "strategy", lambda one: one.strategy),
+]
+"""First columns of tables with a row of each strategy."""
+
+
+class OfMeasure(Protocol):
+    """A result of one measure, such as a level or a difference."""
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """The environment and the learner."""
+
+    @property
+    def measure(self) -> Measure:
+        """Which measure."""
+
+
+M = TypeVar("M", bound=OfMeasure)
 
 
 class PageFiles:
@@ -121,12 +177,21 @@ class PageFiles:
         out: the page's folder.
         figure_files: whether each figure is written there, too.
         left_out: columns that no table of the page shows.
+        titles: by the head of a column, what the page shows for its names.
     """
 
-    def __init__(self, out: Path, *, figure_files: bool = True, left_out: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        out: Path,
+        *,
+        figure_files: bool = True,
+        left_out: Collection[str] = (),
+        titles: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
         self.out = out
         self.figure_files = figure_files
         self.left_out = left_out
+        self.titles = titles or {}
 
     def figure(
         self,
@@ -144,16 +209,16 @@ class PageFiles:
         A folded one is shown only when asked for. The SVG file of one that is too large for the page is always written.
         """
         if self.figure_files:
-            self._write_files(key, drawing, _csv(header, numbers))
+            self._write_files(key, drawing, _csv([header, *numbers]))
         groups = [
             (
                 group.title,
                 [
-                    Markup(svg.on_page(one.body, one.size, f"{key}-{i}-{j}", _label(title, group.title, one.title)))
-                    for j, one in enumerate(group.panels)
+                    Markup(svg.on_page(one.body, one.size, ": ".join(filter(None, (title, group.title, one.title)))))
+                    for one in group.panels
                 ],
             )
-            for i, group in enumerate(drawing.groups)
+            for group in drawing.groups
         ]
         axes = f" {drawing.axes[0].upper()}{drawing.axes[1:]}." if drawing.axes else ""
         numbers_of = [one.readout for group in drawing.groups for one in group.panels]
@@ -182,15 +247,32 @@ class PageFiles:
         key: str,
         title: str,
         caption: str,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        header: Sequence[str],
-        numbers: Iterable[Sequence[Any]],
+        rows: Sequence[T],
+        columns: Sequence[Column[T]],
+        numbers: Iterable[Sequence[Any]] | None = None,
     ) -> ReportTable:
-        """Write a table's numbers in full precision and return it for the page."""
-        write_text(self.out / "tables" / f"{key}.csv", _csv(header, numbers))
-        kept = [i for i, column in enumerate(columns) if column not in self.left_out]
-        return ReportTable(key, title, caption, [columns[i] for i in kept], [[r[i] for i in kept] for r in rows])
+        """Write a table's numbers in full precision and return it for the page.
+
+        Args:
+            key: names the file.
+            title: above the table.
+            caption: below it.
+            rows: what there is a row of.
+            columns: of the page and of the file.
+            numbers: rows of the file, its header first, where these are not those of the page.
+        """
+        if numbers is None:
+            filed = [column for column in columns if column.numbers is not None]
+            header = [name for column in filed for name in column.names.split()]
+            numbers = [header, *([value for column in filed for value in column.numbers_of(row)] for row in rows)]
+        write_text(self.out / "tables" / f"{key}.csv", _csv(numbers))
+        shown = [column for column in columns if column.head and column.head not in self.left_out]
+        heads = [column.head for column in shown]
+        cells = [[self._titled(column.head, column.text(row)) for column in shown] for row in rows]
+        return ReportTable(key, title, caption, heads, cells)
+
+    def _titled(self, head: str, text: str) -> str:
+        return self.titles.get(head, {}).get(text, text)
 
 
 class Page(PageFiles):
@@ -205,15 +287,25 @@ class Page(PageFiles):
         *,
         figure_files: bool = True,
     ) -> None:
-        only = {"Environment": study.spec.environments, "Learner": study.spec.learners}
-        left_out = [column for column, names in only.items() if len(names) == 1]
-        super().__init__(out, figure_files=figure_files, left_out=left_out)
+        spec = study.spec
+        needed = {"Environment": len(spec.environments) > 1, "Learner": spec.names_learners}
+        super().__init__(
+            out,
+            figure_files=figure_files,
+            left_out=[column for column, is_needed in needed.items() if not is_needed],
+            titles={"Strategy": spec.titles.strategies, "Learner": spec.titles.learners},
+        )
         self.study = study
-        self.spec = study.spec
+        self.spec = spec
         self.rows = rows
         self.curves = curves
         self._read = {comparisons.RETURN: list(curves)}
-        self.line_styles = palette.line_styles(list(self.spec.strategies), self.spec.baseline)
+        self.line_styles = palette.line_styles(
+            list(spec.strategies),
+            spec.baseline,
+            kinds={name: part.type for name, part in spec.strategies.items()},
+            titles=spec.titles.strategies,
+        )
 
     def curves_of(self, metric: str) -> list[Curve]:
         """Return the curves of a metric, read when they are first asked for; empty where nothing logged it."""
@@ -221,14 +313,72 @@ class Page(PageFiles):
             self._read[metric] = comparisons.curves_of(self.rows, self.spec, metric)
         return list(self._read[metric])
 
+    def titled(self, strategy: str) -> str:
+        """Return what the page calls a strategy."""
+        return self.spec.title_of(strategy)
+
+    @property
+    def swatches(self) -> dict[str, str]:
+        """CSS variables of colours, by what begins a row: a strategy, or its comparison with the baseline."""
+        base = self.titled(self.spec.baseline)
+        found = {}
+        for strategy, style in self.line_styles.items():
+            found[style.title] = found[sentences.versus(self.titled(strategy), base)] = style.variable
+        return found
+
+    @property
+    def versus_column(self) -> Column[StrategyResult]:
+        """The column of tables of differences: what each row compares."""
+        base = self.titled(self.spec.baseline)
+        return Column(
+            "Comparison",
+            lambda one: sentences.versus(self.titled(one.strategy), base),
+            "strategy",
+            lambda one: one.strategy,
+        )
+
     @property
     def many_strategies(self) -> bool:
         """Whether there are too many strategies to draw them in one panel."""
         return len(self.line_styles) > figures.MOST_TOGETHER
 
+    def dots_by_measure(
+        self,
+        found: Sequence[M],
+        row: Callable[[M], figures.Row],
+        *,
+        reference: float | None = None,
+        limits: tuple[float, float] | None = None,
+        ends: tuple[str, str] | None = None,
+    ) -> list[tuple[str, list[figures.Dots]]]:
+        """Return a group of panels for each environment and learner: one of each measure, with a row of each result."""
+        return [
+            (
+                self.heading(*cell),
+                [
+                    figures.Dots(
+                        sentences.MEASURE_TITLES[measure],
+                        [row(one) for one in found if (one.cell, one.measure) == (cell, measure)],
+                        reference,
+                        limits,
+                        ends,
+                    )
+                    for measure in comparisons.MEASURES
+                ],
+            )
+            for cell in dict.fromkeys(one.cell for one in found)
+        ]
+
+    def row(
+        self, strategy: str, middle: statistics.Interval, runs: NDArray[np.float64] = figures.NO_RUNS
+    ) -> figures.Row:
+        """Return a row of a panel of dots in the colour of its strategy."""
+        style = self.line_styles[strategy]
+        return figures.Row(style.title, style.light, middle, runs)
+
     def heading(self, environment: str, learner: str) -> str:
-        """Return the name of an environment and learner, the learner's only where the study has several."""
-        return f"{environment}, {learner}" if len(self.spec.learners) > 1 else environment
+        """Return the name of an environment and learner, the learner's only if the environment has several."""
+        return self.spec.place_of(environment, learner)
 
 
 BandedCurves = list[list[tuple[Curve, Band]]]
@@ -243,20 +393,23 @@ def cells_of(curves: Sequence[Curve]) -> BandedCurves:
     return list(grouped.values())
 
 
+def seed_rows(key: Sequence[str], seeds: NDArray[np.int64], values: NDArray[np.float64]) -> Iterable[tuple[Any, ...]]:
+    """Yield a row of a CSV file for each seed: the key, the seed and its value."""
+    return ((*key, seed, value) for seed, value in zip(seeds.tolist(), values.tolist(), strict=True))
+
+
+def point_rows(key: Sequence[str], x: NDArray[Any], band: Band) -> Iterable[tuple[Any, ...]]:
+    """Yield a row of a CSV file for each point of a curve: the key, where it is, and the band there."""
+    return ((*key, *point) for point in zip(x.tolist(), *(side.tolist() for side in band), strict=True))
+
+
 def band_rows(cells: BandedCurves) -> Iterable[Sequence[Any]]:
     """Yield the rows of a CSV file with the columns `BAND`."""
     for curve, band in (pair for cell in cells for pair in cell):
-        for point in zip(curve.steps.tolist(), *(side.tolist() for side in band), strict=True):
-            yield (*curve.cell, curve.strategy, *point)
+        yield from point_rows(curve.key, curve.steps, band)
 
 
-def _label(*parts: str) -> str:
-    return ": ".join(part for part in parts if part)
-
-
-def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def _csv(rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from replaylab.errors import SpecError
@@ -17,6 +18,7 @@ from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report import earlier_reports, methods, pages, sentences, verdict_matrix
 from replaylab.study.report.caveats import caveats
+from replaylab.study.report.headline import of_differences
 from replaylab.study.report.page import Page, ReportFigure, Section
 from replaylab.study.report.sections import (
     all_environments,
@@ -30,9 +32,11 @@ from replaylab.study.report.sections import (
     other_metrics,
     planned_looks,
     replay_measures,
+    traces,
     visits,
 )
 from replaylab.study.report.what_ran import what_ran
+from replaylab.study.results.folder import is_published
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,17 +47,21 @@ if TYPE_CHECKING:
 SECTIONS: tuple[Callable[[Page, ComparisonResults], Section | None], ...] = (
     learning_curves.section,
     levels.section,
+    all_environments.section,
     differences.section,
     planned_looks.section,
     other_metrics.section,
     effect_sizes.section,
-    all_environments.section,
-    visits.section,
-    looks.section,
     replay_measures.section,
     learner_internals.section,
+    traces.section,
+    visits.section,
+    looks.section,
 )
-"""What stands between the answer and the methods, in this order; a section that has nothing to show is None."""
+"""What stands between the summary and the methods, in this order; a section that has nothing to show is None.
+
+Neighbours with the same title are one part of the page.
+"""
 
 
 def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) -> Path:
@@ -78,37 +86,39 @@ def write_report(study: ReportedStudy, out: Path, *, figure_files: bool = True) 
         contrast_section = contrasts.section(page, page.curves_of)
         shown = [section for make in SECTIONS if (section := make(page, results))]
     picture, shown = _picture(contrast_section, shown)
-    answers = (
-        sentences.answers(results.differences, results.levels, spec)
-        if results.differences and not contrast_section
-        else []
-    )
-    words = "What came out" if answers else "In words" if contrast_section else "What was compared"
+    line = contrasts.of_report(contrast_section.results) if contrast_section else of_differences(results, spec)
     html = pages.render(
         "report",
         spec=spec,
         figure_files=figure_files,
-        line_styles=page.line_styles,
+        swatches=page.swatches,
+        headline=line,
+        definitions=sentences.DEFINITIONS,
         matrices=verdict_matrix.matrices(page, results.differences),
         matrix_legend=verdict_matrix.legend(spec),
         picture=picture,
-        words=words,
-        contents=[(words, "part-words"), *((one.title, one.anchor) for one in shown), ("Methods", "part-methods")],
-        answers=answers,
+        contents=[
+            (SUMMARY, "part-summary"),
+            *{one.title: one.anchor for one in shown}.items(),
+            (METHODS, "part-methods"),
+        ],
         compared=sentences.compared(what_ran(study)),
         budgets=sentences.budgets(results.spent, spec),
         warnings=caveats(page),
         contrasts=contrast_section,
-        sections=shown,
+        parts=[list(part) for _, part in groupby(shown, lambda one: one.title)],
         methods=methods.of(study),
     )
     path = out / "report.html"
     _remove_left_over(path, html)
     write_text(path, html)
-    if out.resolve() == study.folder.resolve():
+    if out.resolve() == study.folder.resolve() and not is_published(out):
         earlier_reports.note(study, earlier_reports.seeds_of(curves))
     return path
 
+
+SUMMARY, METHODS = "Summary", "Methods"
+"""Titles of the first and the last part."""
 
 _LINKED = re.compile(r'(?:href|src)="((?:figures|tables)/[\w.-]+)"')
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.spec.study_file import Spec
 
 if TYPE_CHECKING:
@@ -25,21 +25,24 @@ class ReportedStudy(Protocol):
         """Where the results are."""
 
     @property
-    def populations(self) -> Sequence[Population]:
-        """All populations that the study file asks for."""
+    def chunks(self) -> Sequence[Chunk]:
+        """All chunks that the study file asks for."""
 
     @property
-    def present(self) -> Sequence[Population]:
+    def present(self) -> Sequence[Chunk]:
         """Those with results."""
 
-    def file_of(self, population: Population) -> Path:
-        """Where a population's rows are, or will be."""
+    def file_of(self, chunk: Chunk) -> Path:
+        """Where a chunk's rows are, or will be."""
+
+    def versions(self) -> Sequence[Mapping[str, str]]:
+        """The library versions that the runs were made with, one or more sets."""
 
     def record(self, name: str) -> dict[str, Any]:
         """One of the folder's JSON records; empty where there is none."""
 
     def results(self) -> duckdb.DuckDBPyRelation:
-        """The rows of all populations that are there."""
+        """The rows of all chunks that are there."""
 
     def answers(self) -> list[str]:
-        """What came out, in sentences."""
+        """The answer, then the comparisons, in sentences."""

@@ -3,51 +3,58 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from replaylab.number_format import counted, significant
-from replaylab.statistics import Interval
-from replaylab.study.analysis.comparisons import Difference, Measure
+from replaylab.study.analysis.comparisons import Difference, Measure, ReportedInterval
 from replaylab.study.report import sentences
 from replaylab.study.report.page import Page
 from replaylab.study.spec.study_file import Spec
 
 SIGNS = {
-    "better": "▲",
-    "worse": "▼",
     "higher": "▲",
     "lower": "▼",
     "equivalent": "≈",
-    "undecided": "○",
+    "inconclusive": "○",
     "passed": "✓",
     "failed": "✗",
     "not interpretable": "–",
     "same runs": "=",
 }
-"""By the word of a cell, which also names its class on the page: colour, sign and word say the same."""
+"""By verdict: sign and word say the same as the colour."""
 
 _LEGEND = (
-    "▲ better, ▼ worse: shown by the corrected test and by the 95 % interval (small).{equivalent} ○ undecided: no "
-    "difference was shown, which does not mean that there is none; the interval says what the data leave open."
+    "▲ higher, ▼ lower: a difference is shown, both by the test corrected for all comparisons of the measure and by "
+    "the uncorrected 95 % interval (small).{equivalent} ○ inconclusive: no difference is shown, but there may be one. "
+    "The uncorrected interval beside it may exclude 0, because the verdict is corrected."
 )
 _EQUIVALENT = (
-    " ≈ equivalent: any difference is within what was declared not to matter ({bounds}), by an interval of its own, "
-    "corrected."
+    " ≈ equivalent: any difference is within the declared margin ({bounds}). The interval beside it decides that; its "
+    "level is corrected for all comparisons with a margin."
 )
-
-
-_WORDS = {"higher": "better", "lower": "worse", "no difference shown": "undecided", "equivalent": "equivalent"}
 
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """The verdict on a strategy in an environment, with the difference and its 95 % interval in words."""
+    """The verdict on one comparison, with the difference and its interval in words."""
+
+    verdict: str
+    """One of `SIGNS`."""
 
     word: str
-    sign: str
+    """The verdict as readers see it."""
+
+    kind: str
+    """Class on the page, which gives the colour: better or worse if it is known which is which, else the verdict."""
+
     effect: str
     interval: str
+
+    @property
+    def sign(self) -> str:
+        """The verdict as a sign."""
+        return SIGNS[self.verdict]
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class VerdictMatrix:
     @property
     def summary(self) -> str:
         """How many cells have which verdict."""
-        words = Counter(cell.word for _, cells in self.rows for cell in cells if cell)
+        words = Counter(cell.verdict for _, cells in self.rows for cell in cells if cell)
         counts = [f"{words[word]} {word}" for word in SIGNS if words[word]]
         return f"{counted(words.total(), 'comparison')}: {', '.join(counts)}." if counts else "Nothing is compared."
 
@@ -76,29 +83,59 @@ def legend(spec: Spec) -> str:
 
 
 def matrices(page: Page, differences: Sequence[Difference]) -> list[VerdictMatrix]:
-    """Return the matrices of a study: by the average over training, then by the final level."""
+    """Return the matrices of a study: by the average return, then by the final return."""
+    found = []
+    base = page.titled(page.spec.baseline)
     measures: tuple[Measure, ...] = ("area", "final")
-    return [
-        _matrix(page, differences, measure) for measure in measures if any(d.measure == measure for d in differences)
-    ]
+    for measure in measures:
+        cells = {
+            d.key: cell(sentences.verdict(d), d.reported, d.pairs, sentences.bounds(d), "higher")
+            for d in differences
+            if d.measure == measure
+        }
+        if cells:
+            rows = {s: sentences.versus(page.titled(s), base) for s in page.spec.strategies}
+            found.append(matrix(sentences.MEASURE_TITLES[measure], cells, rows, page.heading))
+    return found
 
 
-def _matrix(page: Page, differences: Sequence[Difference], measure: Measure) -> VerdictMatrix:
-    found = {(d.environment, d.learner, d.strategy): d for d in differences if d.measure == measure}
-    cells = list(dict.fromkeys(key[:2] for key in found))
-    strategies = [s for s in page.spec.strategies if any(key[2] == s for key in found)]
-    rows = [(s, [_cell(found.get((*cell, s))) for cell in cells]) for s in strategies]
-    phrase = sentences.MEASURE_PHRASES[measure]
-    title = f"Against {page.spec.baseline}, by the {phrase}"
-    return VerdictMatrix(title, "Strategy", [page.heading(*c) for c in cells], rows)
+def matrix(
+    title: str,
+    cells: Mapping[tuple[str, str, str], MatrixCell],
+    rows: Mapping[str, str],
+    heading: Callable[[str, str], str],
+) -> VerdictMatrix:
+    """Return a matrix of comparisons × environments and learners.
+
+    Args:
+        title: above it.
+        cells: by environment, learner and strategy.
+        rows: what a row is called, by strategy, in the order of the rows; those without a cell are left out.
+        heading: gives the name of an environment and learner.
+    """
+    places = list(dict.fromkeys(key[:2] for key in cells))
+    named = [s for s in rows if any(s == key[2] for key in cells)]
+    shown = [(rows[s], [cells.get((*place, s)) for place in places]) for s in named]
+    return VerdictMatrix(title, "Comparison", [heading(*place) for place in places], shown)
 
 
-def _cell(difference: Difference | None) -> MatrixCell | None:
-    if difference is None:
-        return None
-    return cell(_WORDS[sentences.verdict(difference)], difference.iqm, difference.pairs)
+def cell(
+    verdict: str, reported: ReportedInterval, runs: int, margin: str = "", better: str | None = None
+) -> MatrixCell:
+    """Return the cell of a verdict, which is one of `SIGNS`, from so many pairs or, at least, runs.
+
+    Args:
+        verdict: on the comparison.
+        reported: the interval to print.
+        runs: how many.
+        margin: the equivalence margin, such as "±0.05".
+        better: which of "higher" and "lower" is the good one; None: neither.
+    """
+    size = reported.interval
+    ends = sentences.effect_interval(size, runs)
+    kind = verdict if better is None or verdict not in ("higher", "lower") else _GOOD[verdict == better]
+    interval = ends if runs == 1 else f"{reported.label}: {ends}"
+    return MatrixCell(verdict, sentences.in_words(verdict, margin), kind, sentences.effect(size), interval)
 
 
-def cell(word: str, size: Interval, runs: int) -> MatrixCell:
-    """Return the cell of a verdict, which is one of `SIGNS`, from so many pairs or, at least, runs."""
-    return MatrixCell(word, SIGNS[word], sentences.effect(size), sentences.effect_interval(size, runs))
+_GOOD = {True: "better", False: "worse"}

@@ -6,18 +6,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replaylab.errors import ConfigError, SpecError, StorageError
 from replaylab.files.atomic import writing
-from replaylab.study.plan.populations import Population, plan
+from replaylab.study.plan.chunks import Chunk, plan
 from replaylab.study.results import leftovers, records
 from replaylab.study.results.provenance import Machine, this_machine
-from replaylab.study.spec.json_data import json_data
+from replaylab.study.spec.components import json_data
 from replaylab.study.spec.study_file import Spec
 
+if TYPE_CHECKING:
+    import duckdb
+
+PUBLISHED = "rows.parquet"
+"""The file that `replaylab.study.results.published_rows` reads, in place of everything that a run writes."""
+
 _SECONDS_TO_DIE = 1.0
-"""A worker that was being started when its run was killed holds the lock until it is a program of its own."""
+"""A worker that was being started when its run was killed holds the lock until it is its own program."""
+
+
+def is_published(folder: Path) -> bool:
+    """Return whether a folder holds the published rows of a study, not a run."""
+    return (folder / PUBLISHED).is_file() and not (folder / "study.json").is_file()
 
 
 @dataclass(frozen=True)
@@ -37,8 +48,8 @@ class StudyFolder:
     path: Path
 
     @property
-    def populations(self) -> list[Population]:
-        """Every population of the study, there or not; those that are there are kept, however they were chunked."""
+    def chunks(self) -> list[Chunk]:
+        """Every chunk of the study, there or not; those that are there are kept, however they were chunked."""
         regular = plan(self.spec)
         there = [p for p in regular if self.file_of(p).is_file()]
         if len(there) == len(regular):
@@ -46,17 +57,45 @@ class StudyFolder:
         return plan(self.spec, [p.identity for p in there] + self._chunked_otherwise(regular))
 
     @property
-    def present(self) -> list[Population]:
-        """The populations whose rows are there."""
-        return [p for p in self.populations if self.file_of(p).is_file()]
+    def present(self) -> list[Chunk]:
+        """The chunks whose rows are there."""
+        return [p for p in self.chunks if self.file_of(p).is_file()]
 
-    def file_of(self, population: Population) -> Path:
-        """Return where the population's rows are, or will be."""
-        return self.path / "runs" / f"{population.id}.parquet"
+    def file_of(self, chunk: Chunk) -> Path:
+        """Return where the chunk's rows are, or will be."""
+        return self.path / "runs" / f"{chunk.id}.parquet"
 
-    def tape_file(self, population: Population) -> Path:
-        """Return where the population's draws are, while others are to learn from them."""
-        return self.path / "tapes" / f"{population.id}.tape"
+    def rows(self) -> duckdb.DuckDBPyRelation:
+        """Return the rows of all chunks that are there as a DuckDB relation.
+
+        Raises:
+            StorageError: a file is damaged.
+        """
+        from replaylab.study.results.store import open_rows
+
+        return open_rows([self.file_of(p) for p in self.present])
+
+    def versions(self) -> list[dict[str, str]]:
+        """Return the library versions that each chunk was trained with.
+
+        Raises:
+            StorageError: a file is damaged.
+        """
+        from replaylab.study.results.store import read_metadata
+
+        return [read_metadata(self.file_of(p))["versions"] for p in self.present]
+
+    def record(self, name: str) -> dict[str, Any]:
+        """Return a JSON record of the folder, such as ``machine``; empty if there is none.
+
+        Raises:
+            StorageError: it is damaged.
+        """
+        return records.read(self.path / f"{name}.json", records.SHAPES.get(name, records.TIMING))
+
+    def tape_file(self, chunk: Chunk) -> Path:
+        """Return where the chunk's draws are, while others are to learn from them."""
+        return self.path / "tapes" / f"{chunk.id}.tape"
 
     @contextmanager
     def owned(self) -> Iterator[None]:
@@ -64,8 +103,14 @@ class StudyFolder:
 
         Raises:
             ConfigError: another run is at work in the folder.
+            SpecError: it holds published rows, which are only read.
             StorageError: the folder cannot be written.
         """
+        if is_published(self.path):
+            raise SpecError(
+                f"{self.path} holds the published rows of a finished study, which cannot be continued. Give another "
+                f"folder (--out)."
+            )
         from filelock import FileLock, Timeout  # with asyncio, which a worker would wait for
 
         lock = FileLock(self.path / ".lock", timeout=_SECONDS_TO_DIE)
@@ -114,7 +159,7 @@ class StudyFolder:
         self._write_machines(this_machine(), self._machines())
 
     def write_machine(self, machine: Machine) -> None:
-        """Write down a machine that has run a population, unless it is there already.
+        """Write down a machine that has run a chunk, unless it is there already.
 
         Raises:
             StorageError: it cannot be written.
@@ -130,7 +175,7 @@ class StudyFolder:
         found = [(file, why) for file in self._files() if (why := damage(file)) is not None]
         return tuple(Damaged(file, why, leftovers.set_aside(file, self.path / "damaged")) for file, why in found)
 
-    def _chunked_otherwise(self, regular: Sequence[Population]) -> list[dict[str, Any]]:
+    def _chunked_otherwise(self, regular: Sequence[Chunk]) -> list[dict[str, Any]]:
         """Return the identities of what earlier, smaller studies left in the folder."""
         from replaylab.study.results.store import read_metadata
 
@@ -138,7 +183,7 @@ class StudyFolder:
         return [read_metadata(file)["identity"] for file in self._files() if file.stem not in known]
 
     def _files(self) -> list[Path]:
-        """Return the files of the study's populations, of whatever settings and seeds, in their order."""
+        """Return the files of the study's chunks, of whatever settings and seeds, in their order."""
         prefixes = {p.prefix for p in plan(self.spec)}
         found = sorted((self.path / "runs").glob("*.parquet"))
         return [file for file in found if f"{file.stem.rpartition('.')[0]}." in prefixes]

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-from replaylab.files.atomic import UNFINISHED, writing
+from replaylab.files import atomic
+from replaylab.files.atomic import writing
 
 _FOLDERS = ("", "runs", "timing", "failures", "figures", "tables", "tapes")
 """Where a study writes, below its folder."""
-
-_OLD = 3_600.0
-"""Seconds after which nobody writes to a file any more."""
 
 
 def set_aside(path: Path, folder: Path) -> Path:
@@ -31,30 +25,14 @@ def set_aside(path: Path, folder: Path) -> Path:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writers left behind; the caller holds the folder's lock.
-
-    Reports hold none: what a living process writes, and has not left for an hour, stays.
-    """
-    for place in _FOLDERS:
-        _remove(folder / place, f".*{UNFINISHED}", but=_is_written)
+    """Remove what killed writers left behind; the caller holds the folder's lock. Reports hold none."""
+    with writing(folder):
+        for place in _FOLDERS:
+            atomic.sweep(folder / place)
 
 
 def clear_failures(folder: Path) -> None:
-    """Remove what failed populations have left to read, files named by their ids; the caller holds the lock."""
-    _remove(folder / "failures", f"*.{'[0-9a-f]' * 16}.txt")
-
-
-def _is_written(file: Path) -> bool:
-    """Whether somebody may be writing a file: its name ends in the writer's number."""
-    number = file.name.removesuffix(UNFINISHED).rpartition("-")[2]
-    with suppress(OSError, ValueError, OverflowError):
-        os.kill(int(number), 0)
-        return time.time() - file.stat().st_mtime < _OLD
-    return False
-
-
-def _remove(folder: Path, pattern: str, but: Callable[[Path], bool] = lambda _: False) -> None:
+    """Remove what failed chunks have left to read, files named by their ids; the caller holds the lock."""
     with writing(folder):
-        for file in folder.glob(pattern):
-            if not file.is_dir() and not but(file):
-                file.unlink(missing_ok=True)
+        for file in (folder / "failures").glob(f"*.{'[0-9a-f]' * 16}.txt"):
+            file.unlink(missing_ok=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import platform
@@ -11,6 +9,8 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from replaylab.files.canonical_json import digest
 
 _LIBRARIES = (
     *("replaylab", "numpy", "torch", "gymnasium", "scipy", "duckdb", "pyarrow"),
@@ -28,8 +28,7 @@ class Machine:
     @property
     def digest(self) -> str:
         """16 hexadecimal digits that tell it from others; machines alike in all that is recorded count as one."""
-        plain = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(plain.encode()).hexdigest()[:16]
+        return digest(asdict(self))
 
 
 @lru_cache(maxsize=1)

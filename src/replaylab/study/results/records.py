@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from replaylab.errors import StorageError
 from replaylab.files.atomic import write_text
+from replaylab.files.bundle import seal
 from replaylab.study.results.provenance import Machine
 from replaylab.study.spec.errors import first_fault
-
-_SEAL = "sha256"
 
 
 class _Timing(BaseModel):
@@ -66,11 +64,11 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    write_text(path, json.dumps({**record, _SEAL: _digest(record)}, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps({**record, "crc32": seal(record)}, indent=2, ensure_ascii=False) + "\n")
 
 
 def opened(text: bytes) -> dict[str, Any]:
-    """Return a record from its bytes; one of a version that wrote no checksum is taken as it is.
+    """Return a record from its bytes.
 
     Raises:
         ValueError: it is none, or not what was written.
@@ -81,7 +79,7 @@ def opened(text: bytes) -> dict[str, Any]:
         raise ValueError("it is nested too deep") from None
     if not isinstance(record, dict):
         raise ValueError("it must be a table")
-    if _SEAL in record and record.pop(_SEAL) != _digest(record):
+    if record.pop("crc32", None) != seal(record):
         raise ValueError("its checksum does not match its contents")
     return record
 
@@ -111,8 +109,3 @@ def machines_of(record: Mapping[str, Any]) -> dict[str, Machine]:
         return {}
     own = Machine(record["versions"], record["hardware"])
     return {own.digest: own} | {digest: Machine(**fields) for digest, fields in record.get("others", {}).items()}
-
-
-def _digest(record: Mapping[str, Any]) -> str:
-    plain = json.dumps(record, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(plain.encode()).hexdigest()

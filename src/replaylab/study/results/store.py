@@ -1,4 +1,4 @@
-"""The results on disk: one Parquet file per population, in long form.
+"""The results on disk: one Parquet file per chunk, in long form.
 
 Columns: see `SCHEMA`. Rows are sorted by seed, metric, step, and hold nothing of time or machine, so two runs
 of the same study give equal rows. Each file's metadata carries the settings it came from, the library
@@ -24,14 +24,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from replaylab.errors import StorageError
-from replaylab.files.atomic import whole_file
+from replaylab.files.atomic import write_bytes
+from replaylab.files.canonical_json import digest
 from replaylab.learners.training.metrics_recorder import OF_DIVERGENCE
-from replaylab.study.plan.populations import Population, digest
-from replaylab.study.results.sealing import BLANK, Seal, seal, seal_of
+from replaylab.study.plan.chunks import Chunk
+from replaylab.study.results.sealing import is_sealed, sealed
 
 _METADATA_KEY = b"replaylab"
 SHEET, VIDEO = "sheet.npz", "greedy.webp"
-"""Names of the looks at a population's first seed: a `replaylab.watch.ReplaySheet`, an animated WebP."""
+"""Names of the looks at a chunk's first seed: a `replaylab.watch.ReplaySheet`, an animated WebP."""
 
 NOT_MADE = ".not-made"
 """After the name of a look that could not be made; the content is the reason, as text."""
@@ -49,7 +50,7 @@ _LOOK = "replaylab_look_"
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, MemoryError)
 """What reading a damaged file may raise; Arrow's own errors are among them."""
 
-MEND = (
+FIX = (
     "`replaylab study run` moves what is damaged away and trains those runs again; or move it away yourself, and the "
     "rest is reported."
 )
@@ -75,29 +76,25 @@ SCHEMA = pa.schema(
 """Names, types and meanings of the columns; the same text lies in every file's schema."""
 
 
-def write_population(
-    path: Path, population: Population, columns: Mapping[str, NDArray[Any]], versions: Mapping[str, str]
-) -> None:
-    """Write a population's rows, wholly or not at all; arguments as those of `encoded`.
+def write_chunk(path: Path, chunk: Chunk, columns: Mapping[str, NDArray[Any]], versions: Mapping[str, str]) -> None:
+    """Write a chunk's rows, wholly or not at all; arguments as those of `encoded`.
 
     Raises:
         StorageError: they cannot be written.
     """
-    content = encoded(population, columns, versions)
-    with whole_file(path) as temporary:
-        temporary.write_bytes(content)
+    write_bytes(path, encoded(chunk, columns, versions))
 
 
 def encoded(
-    population: Population,
+    chunk: Chunk,
     columns: Mapping[str, NDArray[Any]],
     versions: Mapping[str, str],
     looks: Mapping[str, bytes] | None = None,
 ) -> bytes:
-    """Return a population's rows as a Parquet file with its checksum.
+    """Return a chunk's rows as a Parquet file with its checksum.
 
     Args:
-        population: whose rows these are.
+        chunk: whose rows these are.
         columns: seed int64, step int64, metric str, value float64; each of shape (rows,).
         versions: library versions, kept in the file's metadata.
         looks: the contents of files, by name, kept there too; in place of one above `MOST_BYTES` the reason why not.
@@ -105,7 +102,7 @@ def encoded(
     metrics, codes = np.unique(np.asarray(columns["metric"], dtype=np.str_), return_inverse=True)
     order = np.lexsort((columns["step"], codes, columns["seed"]))
     metric = pa.DictionaryArray.from_arrays(pa.array(codes[order].astype(np.int32)), pa.array(metrics.tolist()))
-    labels = [population.environment, population.learner, population.strategy]
+    labels = [chunk.environment, chunk.learner, chunk.strategy]
     constant = np.zeros(len(order), dtype=np.int32)
     table = pa.Table.from_arrays(
         [
@@ -116,7 +113,7 @@ def encoded(
             pa.array(np.asarray(columns["value"], dtype=np.float64)[order]),
         ],
         schema=SCHEMA.with_metadata(
-            {_METADATA_KEY: json.dumps({"identity": population.identity, "versions": dict(versions), "sealed": True})}
+            {_METADATA_KEY: json.dumps({"identity": chunk.identity, "versions": dict(versions)})}
         ),
     )
     stream = BytesIO()
@@ -125,19 +122,16 @@ def encoded(
         if looks:
             kept = dict(_kept(name, look) for name, look in looks.items())
             writer.add_key_value_metadata({f"{_LOOK}{name}": base64.b64encode(look) for name, look in kept.items()})
-        writer.add_key_value_metadata(BLANK)
-    content = bytearray(stream.getbuffer())
-    seal(content)
-    return bytes(content)
+    return sealed(stream.getvalue())
 
 
 def _kept(name: str, look: bytes) -> tuple[str, bytes]:
     """Return a look with its name; of one that would make the file unreadable the reason, under the name of that."""
     if len(look) <= MOST_BYTES:
         return name, look
-    mend = f"; lower `{_SETTINGS[name]}`" if name in _SETTINGS else ""
+    fix = f"; lower `{_SETTINGS[name]}`" if name in _SETTINGS else ""
     limit = f"{MOST_BYTES / 1e6:.0f} MB are the most that a file of results can hold of it"
-    return f"{name}{NOT_MADE}", f"it has {len(look) / 1e6:.1f} MB, but {limit}{mend}".encode()
+    return f"{name}{NOT_MADE}", f"it has {len(look) / 1e6:.1f} MB, but {limit}{fix}".encode()
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -149,11 +143,11 @@ def read_metadata(path: Path) -> dict[str, Any]:
     try:
         return _metadata(path)
     except _UNREADABLE as error:
-        raise StorageError(f"{path} is damaged: {_why(error)}. {MEND}") from error
+        raise StorageError(f"{path} is damaged: {_why(error)}. {FIX}") from error
 
 
 def read_looks(path: Path) -> dict[str, bytes]:
-    """Return the looks that a population's file holds, by name; empty where there are none.
+    """Return the looks that a chunk's file holds, by name; empty without any.
 
     Raises:
         StorageError: it cannot be read.
@@ -163,14 +157,11 @@ def read_looks(path: Path) -> dict[str, bytes]:
         found = {key.decode(): value for key, value in entries.items() if key.startswith(_LOOK.encode())}
         return {key.removeprefix(_LOOK): base64.b64decode(value, validate=True) for key, value in found.items()}
     except _UNREADABLE as error:
-        raise StorageError(f"{path} is damaged: {_why(error)}. {MEND}") from error
+        raise StorageError(f"{path} is damaged: {_why(error)}. {FIX}") from error
 
 
 def damage(path: Path) -> str | None:
-    """Return in words what is wrong with a population's file; None: nothing.
-
-    Files of versions that wrote no checksum are decoded instead.
-    """
+    """Return in words what is wrong with a chunk's file; None: nothing."""
     try:
         return damage_of(path.read_bytes(), path.stem)
     except _UNREADABLE as error:
@@ -178,21 +169,16 @@ def damage(path: Path) -> str | None:
 
 
 def damage_of(content: bytes, identifier: str) -> str | None:
-    """Return in words what is wrong with the bytes of a population's file; None: nothing.
+    """Return in words what is wrong with the bytes of a chunk's file; None: nothing.
 
     Args:
         content: the bytes.
-        identifier: the population's `Population.id`.
+        identifier: the chunk's `Chunk.id`.
     """
     try:
-        found = seal_of(content)
-        if found is Seal.BROKEN:
-            return "its checksum does not match its contents"
+        if not is_sealed(content):
+            return "its checksum is missing or does not match its contents"
         metadata = _metadata(pa.BufferReader(content))
-        if found is Seal.NONE:
-            if metadata.get("sealed"):
-                return "its checksum is missing"
-            pq.read_table(pa.BufferReader(content))
         if digest(metadata["identity"]) != identifier.rpartition(".")[2]:
             return "it holds the rows of other settings than its name says"
     except _UNREADABLE as error:
@@ -201,7 +187,7 @@ def damage_of(content: bytes, identifier: str) -> str | None:
 
 
 def diverged_seeds(content: bytes) -> list[int]:
-    """Return the seeds that learned from no numbers any more, of the bytes of a population's sound file."""
+    """Return the seeds that learned from no numbers any more, of the bytes of a chunk's sound file."""
     rows = pq.read_table(pa.BufferReader(content), columns=["seed", "metric", "value"])
     lost = rows.filter(
         pc.and_(pc.is_in(rows["metric"], pa.array(OF_DIVERGENCE)), pc.invert(pc.is_finite(rows["value"])))
@@ -210,7 +196,7 @@ def diverged_seeds(content: bytes) -> list[int]:
 
 
 def check(files: Iterable[Path]) -> None:
-    """Raise an error that names the damaged ones of some populations' files, if there are any.
+    """Raise an error that names the damaged ones of some chunks' files, if there are any.
 
     Raises:
         StorageError: some are damaged.
@@ -218,7 +204,7 @@ def check(files: Iterable[Path]) -> None:
     damaged = [f"{file} is damaged: {why}." for file in files if (why := damage(file))]
     if damaged:
         more = f" So are {len(damaged) - 1} more files there." if len(damaged) > 1 else ""
-        raise StorageError(f"{damaged[0]}{more} {MEND}")
+        raise StorageError(f"{damaged[0]}{more} {FIX}")
 
 
 def open_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
@@ -228,6 +214,11 @@ def open_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
         StorageError: a file is damaged.
     """
     check(files)
+    return read_rows(files)
+
+
+def read_rows(files: Sequence[Path]) -> duckdb.DuckDBPyRelation:
+    """Return the rows of files whose checksums were compared already; otherwise as `open_rows`."""
     connection = duckdb.connect()
     if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
         connection.execute("SET enable_progress_bar = false")  # without ipywidgets, notebooks refuse even that
@@ -245,7 +236,7 @@ def _metadata(source: Path | pa.BufferReader) -> dict[str, Any]:
 def _why(error: Exception) -> str:
     """Return in one line why a file cannot be read."""
     foreign = isinstance(error, LookupError | TypeError)
-    return "it is no file of a study's results" if foreign else str(error).partition("\n")[0].rstrip(".")
+    return "it is not a file of a study's results" if foreign else str(error).partition("\n")[0].rstrip(".")
 
 
 def _without_patterns(name: str) -> str:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import difflib
 import json
-from typing import TYPE_CHECKING
 
 from replaylab.errors import SpecError
-from replaylab.learners.metrics.registry import METRICS, REGISTRY
+from replaylab.learners.metrics.registry import METRICS, REGISTRY, did_you_mean_metric
 from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.components import ALONE, with_arguments
-from replaylab.study.spec.errors import did_you_mean
-
-if TYPE_CHECKING:
-    from replaylab.study.spec.study_file import Spec
+from replaylab.study.spec.study_tables import StudyTables
 
 WITHOUT_REPLAY = ("none", "online")
 """Types of strategies that a learner may have which draws no batches."""
 
 
-def check_cells(spec: Spec, source: str) -> None:
+PERIODS = {"update": "log_every", "measures": "measure_every"}
+"""The setting that says how often a metric is recorded, by when that is."""
+
+
+def check_cells(spec: StudyTables, source: str) -> None:
     """Raise where a cell of the study cannot be, or would be empty of what the study is about.
 
     Args:
@@ -56,7 +56,7 @@ def check_cells(spec: Spec, source: str) -> None:
     _check_metrics(spec, source)
 
 
-def _check_used(spec: Spec, source: str) -> None:
+def _check_used(spec: StudyTables, source: str) -> None:
     """Raise where an environment or a learner is in no run, or a bound of equivalence is of nothing."""
     cells = [(e, k, s) for s in spec.strategies for k in spec.learners_of(s) for e in spec.environments_of(s, k)]
     for table, names, used in (
@@ -80,22 +80,23 @@ def _check_used(spec: Spec, source: str) -> None:
             )
 
 
-def _check_metrics(spec: Spec, source: str) -> None:
+def _check_metrics(spec: StudyTables, source: str) -> None:
     """Raise where a metric is asked for that nothing records: no part of this library does, or it is switched off.
 
-    Parts of your own, and other libraries', may record anything but what seems to be a known name misspelt.
+    Custom parts, and other libraries', may record anything but what seems to be a known name misspelt.
     """
     parts = (*spec.learners.values(), *spec.strategies.values())
     others = any(":" in one.type or one.type in ALONE for one in parts)
     asked = [("metrics", one) for one in spec.metrics]
     asked += [("contrasts.metric", one.metric) for one in spec.contrasts if one.metric is not None]
+    asked += [("scores.metric", one.metric) for one in spec.scores.values()]
     names = [one.name for one in METRICS]
     for where, metric in asked:
         if metric not in REGISTRY:
             if others and not difflib.get_close_matches(metric, names, n=1, cutoff=0.9):
                 continue
             raise SpecError(
-                f"{source}: `{where}` must be what runs record, but got {metric!r}{did_you_mean(metric, names)}"
+                f"{source}: `{where}` must be what runs record, but got {metric!r}{did_you_mean_metric(metric, names)}"
             )
         needs = REGISTRY[metric].needs
         if needs and not others and not spec.run_settings[needs]:
@@ -106,3 +107,16 @@ def _check_metrics(spec: Spec, source: str) -> None:
                 f"{source}: `{where}` must be what runs record, but got {metric!r}, which {switch} = {now} switches "
                 f"off; set {switch}, or ask for another."
             )
+        if setting_name := PERIODS.get(REGISTRY[metric].when):
+            _check_reached(spec, source, f"`{where}` must be what runs record, but got {metric!r}", setting_name)
+
+
+def _check_reached(spec: StudyTables, source: str, rule: str, setting: str) -> None:
+    """Raise where a metric is recorded less often than once in the smallest budget."""
+    period, place = spec.run_settings[setting], IN_STUDIES[setting]
+    budget = min((spec.budget_of(name) for name in spec.strategies), key=lambda one: one.total)
+    if period > budget.total and not (setting == "measure_every" and budget.unit == "episodes"):
+        key = f"`{place.table}.{place.key}`"
+        raise SpecError(
+            f"{source}: {rule}, which {key} = {period} never records in {budget}; set {key}, or ask for another."
+        )

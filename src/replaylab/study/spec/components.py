@@ -3,7 +3,7 @@
 A part's options are the fields of a frozen dataclass (a sampler, a learner, a schedule): the dataclass is
 the only place that knows their names, types, defaults and rules. Short names are those of the classes that
 `replaylab.replay` exports, so a new sampler or transform has one; a new learner needs a line in the table here.
-Samplers and learners of your own need no line: ``type = "my_module:MySampler"`` (`custom_components`).
+Custom samplers and learners need no line: ``type = "my_module:MySampler"`` (`custom_components`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,21 @@ from pydantic import (
 )
 
 from replaylab import replay
-from replaylab.errors import ConfigError, MissingExtraError, SpecError
+from replaylab.errors import ConfigError, SpecError
+from replaylab.extras import needs
 from replaylab.learners.dqn.optimizers import Optimizer
 from replaylab.study.spec import custom_components as own
 from replaylab.study.spec.errors import shown, unknown_key, unknown_name
 
 Catalogue = Mapping[str, str]
 
+NONE = "none"
+"""How a study file or a command line writes None, which TOML does not have, for any option that may be None."""
+
 
 def short_name(name: str) -> str:
-    """Return what study files call a class: RankBased is rank_based; LAP, ReLo and LaBER stay one word."""
-    return re.sub("(?<=[A-Za-z])(?=[A-Z][a-z]{2})", "_", name).lower()
+    """Return what study files call a class: ByStepsToEnd is by_steps_to_end; LAP, ReLo and LaBER stay one word."""
+    return re.sub("(?<=[A-Za-z])(?=[A-Z][a-z]{2})|(?<=[a-z]{2})(?=[A-Z])", "_", name).lower()
 
 
 def _public(base: type) -> dict[str, str]:
@@ -54,21 +58,23 @@ SAMPLERS: Catalogue = _public(replay.Sampler)
 PARTS: Catalogue = {
     name: path
     for name, path in SAMPLERS.items()
-    if (kind := getattr(replay, path.rpartition(":")[2])).in_core and not kind.no_law and kind is not replay.Mixture
+    if (kind := getattr(replay, path.rpartition(":")[2])).in_core
+    and not kind.no_closed_form
+    and kind is not replay.Mixture
 }
 """Sampler types of the ``parts`` of a mixture."""
 
 STRATEGIES: Catalogue = {
     **SAMPLERS,
     "none": "replaylab.replay:Online",
-    "tape": "replaylab.study.spec.tapes:TapeOf",
+    **dict.fromkeys(("tape", "by_steps_to_end"), "replaylab.study.spec.tapes:TapeOf"),
     "laber": "replaylab.learners.api.agent_laber:AgentLaBER",
     "refreshed": "replaylab.learners.api.fresh_errors:Refreshed",
     "oracle": "replaylab.learners.tabular.oracle:EnvOracle",
 }
 """Sampler types of ``[strategies.*]``: every sampler of the library; "none" is learning without replay, another word
 for "online". `LaBER` and `Refreshed` ask the agents for TD errors, the oracle the environment for its exact values; a
-tape is of another strategy's draws."""
+tape is of another strategy's draws, and so are the bins of "by_steps_to_end"."""
 
 LEARNERS: Catalogue = {
     "dqn": "replaylab.learners:DQN",
@@ -76,12 +82,12 @@ LEARNERS: Catalogue = {
     "q_learning": "replaylab.learners:QLearning",
     "sarsa": "replaylab.learners:Sarsa",
     "expected_sarsa": "replaylab.learners:ExpectedSarsa",
-    "sb3": "replaylab.learners.sb3.settings:SB3",
+    "sb3": "replaylab.learners:SB3",
 }
 """Learner types of ``[learners.*]``."""
 
 ALONE = ("sb3",)
-"""Those that train each seed in a run of its own."""
+"""Those that train each seed in its own run."""
 
 TRANSFORMS: Catalogue = {
     **_public(replay.Transform),
@@ -187,12 +193,8 @@ def _load(kind: str, catalogue: Catalogue, where: str, source: str) -> type:
     if kind not in catalogue:
         raise SpecError(unknown_name(source, f"{where}.type", kind, catalogue))
     module, _, name = catalogue[kind].partition(":")
-    try:
+    with needs(f"`{where}`", "lab"):
         loaded: type = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f'`{where}` needs {error.name}, which is not installed. Run: pip install "replaylab[lab]"'
-        ) from error
     return loaded
 
 
@@ -201,7 +203,7 @@ def _build(kind: str, options: Mapping[str, Any], catalogue: Catalogue, where: s
     fields = [f.name for f in dataclasses.fields(cls) if f.init]
     try:
         hints = get_type_hints(cls)
-    except Exception as error:  # of a class of one's own
+    except Exception as error:  # of a custom class
         raise SpecError(f"{source}: the types of the fields of {kind} cannot be read: {error}.") from error
     values = {}
     for key, value in options.items():
@@ -227,6 +229,9 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 def _option(value: Any, hint: Any, where: str, source: str) -> Any:
     """Check one option against its field's type; a table with a ``type`` is a schedule."""
+    optional = type(None) in get_args(hint)
+    if optional and value == NONE:
+        return None
     if hint == tuple[replay.Sampler, ...]:
         return _parts(value, where, source)
     if hint is replay.Sampler:
@@ -245,12 +250,13 @@ def _option(value: Any, hint: Any, where: str, source: str) -> Any:
         except OverflowError:
             raise SpecError(f"{source}: `{where}` must be within a float's range, but got {shown(value)}.") from None
         return number if float in get_args(hint) else _build("constant", {"value": number}, SCHEDULES, where, source)
-    try:  # as JSON, where a list may be a tuple, but true is no number, nor is "3"
+    try:  # as JSON, where a list may be a tuple, but true is not a number, nor is "3"
         return TypeAdapter(hint).validate_json(json.dumps(value, default=str), strict=True)
-    except PydanticUserError as error:  # a class of one's own
+    except PydanticUserError as error:  # a custom class
         raise SpecError(f"{source}: `{where}` has a type that no study file can give, {hint}.") from error
     except ValidationError as error:
         rule = error.errors(include_url=False)[0]["msg"].removeprefix("Input should be ")
+        rule += f' or "{NONE}"' if optional else ""
         raise SpecError(f"{source}: `{where}` must be {rule}, but got {shown(value)}.") from error
 
 
@@ -283,8 +289,6 @@ def _plain(part: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
-        if field.metadata.get("said_if_changed") and value == field.default:
-            continue
         plain[field.name] = [_plain_value(one) for one in value] if isinstance(value, tuple) else _plain_value(value)
     return plain
 
@@ -294,9 +298,23 @@ def _plain_value(value: Any) -> Any:
 
 
 def _type_of(value: object) -> str:
-    """Return the short name of a schedule, an optimizer or a mixture's part; of your own class its module and name."""
+    """Return the short name of a schedule, an optimizer or a mixture's part; of a custom class its module and name."""
     kind = type(value)
     if isinstance(value, Optimizer):
         return kind.__name__.lower()
     ours = kind.__module__.startswith("replaylab.")
     return short_name(kind.__name__) if ours else f"{kind.__module__}:{kind.__name__}"
+
+
+def json_data(table: BaseModel) -> dict[str, Any]:
+    """Return a table as it comes back from JSON: lists for tuples, but infinities and NaN as they are.
+
+    Pydantic's ``mode="json"`` makes None of numbers that are not finite; Python's JSON writes ``Infinity`` and ``NaN``,
+    and reads them.
+
+    Examples:
+        >>> json_data(Part.of("uniform", {"limits": (0.0, float("inf"))}))
+        {'type': 'uniform', 'limits': [0.0, inf]}
+    """
+    read: dict[str, Any] = json.loads(json.dumps(table.model_dump()))
+    return read

@@ -16,123 +16,14 @@ chooses.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
-from replaylab.statistics import normalised_score
-from replaylab.study.spec.display_text import Line, Prose
+from replaylab.study.spec.declared_contrasts import RETURN, DeclaredContrast, Selector
+from replaylab.study.spec.display_text import Answers
 from replaylab.study.spec.errors import did_you_mean, shown
 from replaylab.study.spec.parameter_grids import Factor
-
-if TYPE_CHECKING:
-    from replaylab.study.spec.study_file import Spec
-
-RETURN = "eval/mean_reward"
-"""The metric that is compared where a file does not say otherwise: the mean return of one greedy evaluation."""
-
-_Number = Annotated[float, Field(strict=True)]
-
-Selector = dict[str, Factor | tuple[Factor, ...]]
-
-
-class Score(BaseModel):
-    """x becomes (x - low) / (high - low), so that environments can be averaged."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    low: Annotated[float, Field(allow_inf_nan=False, strict=True)]
-    """Becomes 0; the return of random actions, for instance."""
-
-    high: Annotated[float, Field(allow_inf_nan=False, strict=True)]
-    """Becomes 1."""
-
-    metric: Line = RETURN
-    """What is scored."""
-
-    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return values on the scale of the score."""
-        return normalised_score(values, self.low, self.high)
-
-    @model_validator(mode="after")
-    def _grows(self) -> Self:
-        if not self.low < self.high:
-            raise ValueError("must have `low` below `high`")
-        return self
-
-
-class DeclaredContrast(BaseModel):
-    """One contrast, as declared before the data are there."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: Annotated[Line, Field(min_length=1, max_length=80)]
-    question: Prose = ""
-    more: Selector = {}
-    """Cells whose mean is counted up."""
-
-    less: Selector = {}
-    """Cells whose mean is counted down."""
-
-    weights: dict[str, Annotated[float, Field(allow_inf_nan=False, strict=True)]] = {}
-    """Of strategies, by name, adding up to 0. In place of more and less."""
-
-    within: Selector = {}
-    """Which cells the weights are about; empty: all."""
-
-    of: tuple[str, str] | None = None
-    """Two contrasts, named earlier in the file: the first minus the second, seed by seed. In place of more and less."""
-
-    metric: Line | None = None
-    """Any recorded metric; None: the return."""
-
-    measure: Literal["area", "final"] | None = None
-    """Of a run: the average over training (None: this), or the mean of the last tenth."""
-
-    better: Literal["higher", "lower"] | None = None
-    """Which verdict is the good one; None: higher for the return, neither for other metrics."""
-
-    equivalence: Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)] | None = None
-    """Differences up to this size do not matter; in the unit of the contrast."""
-
-    primary: Annotated[bool, Field(strict=True)] = False
-    """Whether it is the one question of the study, tested alone."""
-
-    each_environment: Annotated[bool, Field(strict=True)] = False
-    """Whether each of its environments is a further contrast, named "NAME, ENVIRONMENT"; never primary."""
-
-    check: tuple[_Number, _Number] | None = None
-    """Of a manipulation check: between which two values it must be, surely; either may be infinite."""
-
-    guards: tuple[str, ...] | None = None
-    """Of a manipulation check: whose verdicts it guards; None: all."""
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if self.of is None and bool(self.weights) == bool(self.more and self.less):
-            raise ValueError("must hold `more` and `less`, or `weights`, or `of`")
-        own = [k for k in ("more", "less", "weights", "within", "metric", "measure", "better") if getattr(self, k)]
-        if self.of is not None and own:
-            raise ValueError(f"must not have `{own[0]}` together with `of`, which takes it from the contrasts it names")
-        if self.weights and (self.more or self.less):
-            raise ValueError("must not have `weights` together with `more` or `less`; remove one of them")
-        if self.within and not self.weights:
-            raise ValueError("must not have `within` without `weights`, whose cells it chooses")
-        if abs(sum(self.weights.values())) > 1e-9:
-            raise ValueError(f"must have `weights` that add up to 0, but they add up to {sum(self.weights.values()):g}")
-        self._check_role()
-        return self
-
-    def _check_role(self) -> None:
-        if self.check is not None and (self.primary or self.equivalence or self.each_environment):
-            raise ValueError("must not have `check` together with `primary`, `equivalence` or `each_environment`")
-        if self.check is not None and not self.check[0] < self.check[1]:
-            raise ValueError(f"must have a `check` whose first bound is below its second, but got {list(self.check)}")
-        if self.guards is not None and self.check is None:
-            raise ValueError("must not have `guards` without `check`")
+from replaylab.study.spec.study_tables import StudyTables
 
 
 class Cell(NamedTuple):
@@ -181,6 +72,15 @@ class ResolvedContrast:
     primary: bool = False
     check: tuple[float, float] | None = None
     guards: tuple[str, ...] | None = None
+    sides: tuple[str, str] = ("", "")
+    """What reports call the side that is counted up, and the other one."""
+
+    answers: Answers = field(default_factory=Answers)
+
+    @property
+    def versus(self) -> str:
+        """Both sides as "A vs B"."""
+        return " vs ".join(self.sides)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -189,11 +89,11 @@ class ResolvedContrast:
         return tuple(dict.fromkeys(direct + [cell for one in self.weighted for cell, _ in one]))
 
 
-def resolve_contrasts(spec: Spec) -> list[ResolvedContrast]:
+def resolve_contrasts(spec: StudyTables) -> list[ResolvedContrast]:
     """Return the study's contrasts, resolved, in the order of the file.
 
     Raises:
-        ValueError: a contrast breaks a rule; the message names it, the rule, the value and the mend.
+        ValueError: a contrast breaks a rule; the message names it, the rule, the value and the fix.
     """
     cells = _cells(spec) if spec.contrasts else {}
     found: dict[str, ResolvedContrast] = {}
@@ -213,12 +113,12 @@ def _resolved(
     one: DeclaredContrast,
     cells: Mapping[Cell, dict[str, Factor]],
     earlier: Mapping[str, ResolvedContrast],
-    spec: Spec,
+    spec: StudyTables,
     where: str,
 ) -> list[ResolvedContrast]:
     """Return a contrast, and after it those of each environment, where they are asked for."""
     if one.of:
-        whole = _difference(one, earlier, where)
+        whole = _difference(one, earlier, spec, where)
         if one.check is not None:  # one check, whatever its contrasts are on each environment
             return [whole]
         each = _of_each(one, earlier, spec)
@@ -227,7 +127,7 @@ def _resolved(
                 f"{where} must be of contrasts that are asked in each environment to be so itself, but "
                 f"{one.of[0]!r} and {one.of[1]!r} are not; write each_environment = true in both"
             )
-        return [whole, *(_difference(one, earlier, where, e) for e in each)]
+        return [whole, *(_difference(one, earlier, spec, where, e) for e in each)]
     make = _weighted if one.weights else _direct
     whole = make(one, cells, spec, where)
     if not one.each_environment:
@@ -237,7 +137,7 @@ def _resolved(
     for environment in environments:
         alone = {cell: factors for cell, factors in cells.items() if cell.environment == environment}
         part = make(one, alone, spec, where)
-        parts.append(replace(part, name=named_in(one.name, environment), question="", primary=False))
+        parts.append(replace(part, name=named_in(one.name, environment), question="", primary=False, answers=Answers()))
     return [whole, *parts]
 
 
@@ -246,7 +146,7 @@ def named_in(name: str, environment: str) -> str:
     return f"{name}, {environment}"
 
 
-def _of_each(one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], spec: Spec) -> list[str]:
+def _of_each(one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], spec: StudyTables) -> list[str]:
     """Return the environments in which both contrasts that a difference names were asked for, each alone."""
     names = one.of or ()
     return [e for e in spec.environments if all(named_in(name, e) in earlier for name in names)]
@@ -271,7 +171,11 @@ def _check_roles(found: Collection[ResolvedContrast]) -> None:
 
 
 def _difference(
-    one: DeclaredContrast, earlier: Mapping[str, ResolvedContrast], where: str, environment: str | None = None
+    one: DeclaredContrast,
+    earlier: Mapping[str, ResolvedContrast],
+    spec: StudyTables,
+    where: str,
+    environment: str | None = None,
 ) -> ResolvedContrast:
     assert one.of is not None
     for name in one.of:
@@ -290,23 +194,65 @@ def _difference(
     found = ResolvedContrast(
         *(one.name, one.question, a.metric, a.measure, None, one.equivalence, a.unit, a.scored),
         of=(a.name, b.name),
-        **_role(one),
+        **_role(one, spec),
     )
     if environment is None:
         return found
-    return replace(found, name=named_in(one.name, environment), question="", primary=False)
+    return replace(found, name=named_in(one.name, environment), question="", primary=False, answers=Answers())
 
 
-def _role(one: DeclaredContrast) -> dict[str, Any]:
-    return {"primary": one.primary, "check": one.check, "guards": one.guards}
+def _role(one: DeclaredContrast, spec: StudyTables) -> dict[str, Any]:
+    own = one.answers or (spec.answers if one.name == _main(spec) else None) or Answers()
+    return {
+        "primary": one.primary,
+        "check": one.check,
+        "guards": one.guards,
+        "sides": _sides(one, spec),
+        "answers": own,
+    }
 
 
-def _direct(one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: Spec, where: str) -> ResolvedContrast:
+def _main(spec: StudyTables) -> str:
+    """Return the name of the contrast whose verdict is the answer of the study: the primary one, or the first."""
+    return next((one.name for one in spec.contrasts if one.primary), spec.contrasts[0].name)
+
+
+def _sides(one: DeclaredContrast, spec: StudyTables) -> tuple[str, str]:
+    """Return what reports call both sides of a contrast: as declared, or by what distinguishes them."""
+    if one.sides is not None:
+        return one.sides
+    if one.of is not None:
+        return one.of
+    if one.weights:
+        up, down = (
+            " + ".join(spec.title_of(name) for name, weight in one.weights.items() if sign * weight > 0)
+            for sign in (1, -1)
+        )
+        return up, down
+    more, less = (_described(a, b, spec) for a, b in ((one.more, one.less), (one.less, one.more)))
+    return more, less
+
+
+def _described(side: Selector, other: Selector, spec: StudyTables) -> str:
+    """Return the values by which one side is not the other one; by their titles, those of strategies and learners."""
+    own = {key: value for key, value in side.items() if other.get(key) != value} or side
+    parts = []
+    for key, wanted in own.items():
+        values = wanted if isinstance(wanted, tuple) else (wanted,)
+        titles = {"strategy": spec.titles.strategies, "learner": spec.titles.learners}.get(key, {})
+        texts = [f"{v:,}" if type(v) is int else titles.get(str(v), str(v)) for v in values]
+        parts.append(("" if key in ("strategy", "learner", "environment") else f"{key} ") + " or ".join(texts))
+    return ", ".join(parts)
+
+
+def _direct(
+    one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: StudyTables, where: str
+) -> ResolvedContrast:
     return _on(one, spec, where, groups=tuple(_groups(one, cells, where)))
 
 
 def _weighted(
-    one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: Spec, where: str
+    one: DeclaredContrast, cells: Mapping[Cell, dict[str, Factor]], spec: StudyTables, where: str
 ) -> ResolvedContrast:
     for name in one.weights:
         if name not in spec.strategies:
@@ -329,18 +275,18 @@ def _weighted(
     return _on(one, spec, where, weighted=tuple(found))
 
 
-def _on(one: DeclaredContrast, spec: Spec, where: str, **cells: Any) -> ResolvedContrast:
+def _on(one: DeclaredContrast, spec: StudyTables, where: str, **cells: Any) -> ResolvedContrast:
     """Return a contrast of these cells, with its unit and everything else filled in."""
     metric = one.metric or RETURN
     better = one.better or ("higher" if metric == RETURN else None)
-    told = (one.name, one.question, metric, one.measure or "area", better, one.equivalence)
-    rest: dict[str, Any] = {"unit": "", "scored": False, **cells, **_role(one)}
-    found = ResolvedContrast(*told, **rest)
+    common = (one.name, one.question, metric, one.measure or "area", better, one.equivalence)
+    rest: dict[str, Any] = {"unit": "", "scored": False, **cells, **_role(one, spec)}
+    found = ResolvedContrast(*common, **rest)
     scored = _scored({cell.environment for cell in found.cells}, metric, spec, where)
     return replace(found, unit="score" if scored else "return" if metric == RETURN else metric, scored=scored)
 
 
-def _scored(environments: set[str], metric: str, spec: Spec, where: str) -> bool:
+def _scored(environments: set[str], metric: str, spec: StudyTables, where: str) -> bool:
     has = {e for e in environments if e in spec.scores and spec.scores[e].metric == metric}
     if (has and has != environments) or (metric == RETURN and not has and len(environments) > 1):
         lacks = min(environments - has)
@@ -351,7 +297,7 @@ def _scored(environments: set[str], metric: str, spec: Spec, where: str) -> bool
     return bool(has)
 
 
-def _cells(spec: Spec) -> dict[Cell, dict[str, Factor]]:
+def _cells(spec: StudyTables) -> dict[Cell, dict[str, Factor]]:
     """Return the factors of every cell of a study."""
     found: dict[Cell, dict[str, Factor]] = {}
     for strategy in spec.strategies:
@@ -369,7 +315,7 @@ def _cells(spec: Spec) -> dict[Cell, dict[str, Factor]]:
     return found
 
 
-def _factors(kind: Literal["learner", "strategy"], name: str, spec: Spec) -> dict[str, Factor]:
+def _factors(kind: Literal["learner", "strategy"], name: str, spec: StudyTables) -> dict[str, Factor]:
     origin = (spec.origins.learners if kind == "learner" else spec.origins.strategies).get(name)
     if origin is None:
         return {kind: name}

@@ -1,4 +1,4 @@
-"""Samplers and learners of your own in a study file: ``type = "my_module:MySampler"``; environments' modules.
+"""Custom samplers and learners in a study file: ``type = "my_module:MySampler"``; environments' modules.
 
 The module is imported from the current folder or from what is installed, by the study and by each of its workers. The
 class is a frozen dataclass, whose fields are the options of the study file. The bytes of the module's file are part of
@@ -23,7 +23,7 @@ from typing import Any, Literal
 from replaylab.errors import SpecError
 
 CODE = "code_sha256"
-"""The option that a resolved part of one's own has besides its fields: the first digits of its module's SHA-256."""
+"""The option that a resolved custom part has besides its fields: the first digits of its module's SHA-256."""
 
 
 TAKEN = {
@@ -59,7 +59,7 @@ def load(kind: str, role: Literal["sampler", "learner"], where: str, source: str
             ) from error
         raise SpecError(f"{rule}: {module_name} cannot be imported: {last_words(error)}") from error
     if module_name == "__main__":
-        raise SpecError(f"{rule}: workers cannot import __main__. Write the class into a file of its own.")
+        raise SpecError(f"{rule}: workers cannot import __main__. Write the class into its own file.")
     found = getattr(module, name, None)
     if not isinstance(found, type):
         raise SpecError(f"{rule}: {module_name} has no class {name!r}.")
@@ -151,7 +151,7 @@ def code_of_file(module: str) -> str:
     """Return the first digits of the SHA-256 of a module's file, without importing it; "" where there is none."""
     try:
         found = importlib.util.find_spec(module)
-    except Exception:  # of a package that it is in, or of a name that is none: making the environment tells
+    except Exception:  # of a package that it is in, or of a name that is invalid: making the environment tells
         return ""
     file = Path((found and found.origin) or "")
     return _digest(file.read_bytes()) if file.is_file() else ""

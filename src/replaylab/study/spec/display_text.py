@@ -1,11 +1,15 @@
-"""Texts of a study file that are shown as they are: on terminals, in pages, figures and tables."""
+"""Texts of a study file that are shown unchanged: names, titles, answers in words, lines to compare with.
+
+Titles, answers and reference lines decide no number, so they are not part of a chunk's identity: results stay
+valid when they change.
+"""
 
 from __future__ import annotations
 
 import unicodedata
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 def _line(text: str) -> str:
@@ -25,3 +29,37 @@ Line = Annotated[str, AfterValidator(_line)]
 
 Prose = Annotated[str, AfterValidator(_prose)]
 """A text, of one line or more."""
+
+Title = Annotated[Line, Field(min_length=1, max_length=80)]
+"""What reports call something."""
+
+
+class _Texts(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Answers(_Texts):
+    """One sentence for each outcome of a comparison; an empty one is generated."""
+
+    higher: Prose = ""
+    lower: Prose = ""
+    equivalent: Prose = ""
+    inconclusive: Prose = ""
+
+    def of(self, verdict: str) -> str:
+        """Return the sentence for a verdict; empty if none was declared."""
+        return str(getattr(self, verdict, ""))
+
+
+class ReferenceLine(_Texts):
+    """A return to compare learning curves with, such as the best that is possible."""
+
+    value: Annotated[float, Field(allow_inf_nan=False, strict=True)]
+    label: Title = "optimum"
+
+
+class Titles(_Texts):
+    """What reports call strategies and learners, by their names."""
+
+    strategies: dict[str, Title] = {}
+    learners: dict[str, Title] = {}

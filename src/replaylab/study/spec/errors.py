@@ -1,12 +1,13 @@
-"""Messages for a wrong study file: the file, the key's path, the rule, the value, the mend."""
+"""Messages for a wrong study file: the file, the key's path, the rule, the value, the fix."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+
+from replaylab.arguments import did_you_mean as did_you_mean
 
 _RULES = {
     "too_short": "must have at least one entry",
@@ -20,7 +21,7 @@ _RULES = {
 """Pydantic's error types whose own words are about Python rather than about the file."""
 
 
-MADE = ("overrides", "overridden", "learner_environments", "origins", "environment_code")
+MADE = ("titles", "overrides", "overridden", "learner_environments", "origins", "environment_code")
 """Fields of a study that are made of its file's tables; study.json has them."""
 
 
@@ -28,12 +29,6 @@ def shown(value: object) -> str:
     """Return a value as it stands in the message: one line, not too long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def did_you_mean(wrong: str, allowed: Iterable[str]) -> str:
-    """Return the end of a message: the nearest of the allowed names, if one is near."""
-    close = difflib.get_close_matches(wrong, list(allowed), n=1, cutoff=0.5)
-    return f"; did you mean `{close[0]}`?" if close else "."
 
 
 def unknown_key(source: str, path: str, allowed: Iterable[str]) -> str:
@@ -44,7 +39,7 @@ def unknown_key(source: str, path: str, allowed: Iterable[str]) -> str:
 
 
 def unknown_name(source: str, path: str, value: object, allowed: Iterable[str]) -> str:
-    """Return the message for a value that is none of the known names."""
+    """Return the message for a value that is not one of the known names."""
     names = list(allowed)
     return (
         f"{source}: `{path}` must be one of {', '.join(names)}, but got {shown(value)}{did_you_mean(str(value), names)}"
@@ -62,7 +57,9 @@ def first_fault(error: Exception) -> str:
 
 def explain(error: ValidationError, model: type[BaseModel], source: str) -> str:
     """Return one message for everything pydantic found, a line each."""
-    return "\n".join(_line(dict(e), model, source) for e in error.errors(include_url=False) if not _follows(dict(e)))
+    lines = [_line(dict(e), model, source) for e in error.errors(include_url=False) if not _follows(dict(e))]
+    misspelt = {line.partition("did you mean `")[2].partition("`")[0] for line in lines}
+    return "\n".join(line for line in lines if line not in {_missing(source, key) for key in misspelt})
 
 
 def _follows(found: dict[str, Any]) -> bool:
@@ -77,7 +74,7 @@ def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:
     if found["type"] == "extra_forbidden":
         return unknown_key(source, path, _allowed(model, keys[:-1]))
     if found["type"] == "missing":
-        return f"{source}: `{path}` is missing. Add it."
+        return _missing(source, path)
     rule = _RULES.get(found["type"]) or str(found["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     if not path:
         return f"{source}: {rule}" if rule.endswith("?") else f"{source}: {rule}."
@@ -85,8 +82,12 @@ def _line(found: dict[str, Any], model: type[BaseModel], source: str) -> str:
     return f"{source}: `{path}` {rule}, but got {shown(found['input'])}."
 
 
+def _missing(source: str, path: str) -> str:
+    return f"{source}: `{path}` is missing. Add it."
+
+
 def _in_file(keys: list[str]) -> str:
-    """Return a key's path as the file has it: strategies and learners hold what fields of their own hold here."""
+    """Return a key's path as the file has it: strategies and learners hold what their own fields hold here."""
     match keys:
         case ["overrides", name, *rest]:
             keys = ["strategies", name, *rest]

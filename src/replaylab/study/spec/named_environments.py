@@ -1,4 +1,4 @@
-"""Environments under names of your own, so that one Gymnasium id can be there with several sets of options.
+"""Environments under custom names, so that one Gymnasium id can be there with several sets of options.
 
 ``[env_options.NAME]`` with a key ``id`` says that NAME, listed in ``environments``, is made of that id and the table's
 other keys; without it the name is the id. No constructor has an argument of that name: Gymnasium's own has it.
@@ -27,7 +27,7 @@ def check_options(tables: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]
     """Return ``[env_options]`` if every ``id`` in it could be one.
 
     Raises:
-        ValueError: one is no text, or an option is a date or time, which identifies no run.
+        ValueError: one is not a text, or an option is a date or time, which identifies no run.
     """
     for name, table in tables.items():
         for option, value in table.items():

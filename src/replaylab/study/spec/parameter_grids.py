@@ -48,10 +48,14 @@ _Made = tuple[str, Any, Origin | None]
 
 
 class ExpandedTables(NamedTuple):
-    """Tables without ``vary`` and ``factors``, by name, and the origins of those that had either."""
+    """Tables without ``vary``, ``factors`` and ``title``, by name, and what those keys said of them."""
 
     tables: dict[str, Any]
     origins: dict[str, dict[str, Any]]
+    """Of those that had ``vary`` or ``factors``."""
+
+    titles: dict[str, Any]
+    """Of those that had a title; that of a table with ``vary`` is followed by the values of the combination."""
 
 
 def expanded(tables: Mapping[str, Any], where: str, catalogue: Catalogue) -> ExpandedTables:
@@ -63,9 +67,9 @@ def expanded(tables: Mapping[str, Any], where: str, catalogue: Catalogue) -> Exp
         catalogue: the types allowed here.
 
     Raises:
-        ValueError: ``vary`` or ``factors`` breaks a rule, or two tables get one name.
+        ValueError: ``vary`` or ``factors`` breaks a rule, or two tables get one name or title.
     """
-    made = ExpandedTables({}, {})
+    made = ExpandedTables({}, {}, {})
     for name, table in tables.items():
         if not isinstance(table, dict) or not {"vary", "factors"} & set(table):
             each: list[_Made] = [(name, table, None)]
@@ -80,7 +84,30 @@ def expanded(tables: Mapping[str, Any], where: str, catalogue: Catalogue) -> Exp
             made.tables[new] = one
             if origin is not None:
                 made.origins[new] = origin.model_dump()
+            if isinstance(one, dict) and "title" in one:
+                made.tables[new] = {k: v for k, v in one.items() if k != "title"}
+                made.titles[new] = _title(one["title"], origin)
+    _check_titles(made, where)
     return made
+
+
+def _title(title: Any, origin: Origin | None) -> Any:
+    """Return a title with the values that ``vary`` gave its table."""
+    values = ", ".join(f"{k} {in_name(v)}" for k, v in origin.varied.items()) if origin else ""
+    return f"{title} ({values})" if values and isinstance(title, str) else title
+
+
+def _check_titles(made: ExpandedTables, where: str) -> None:
+    """Raise unless reports can distinguish all strategies, or all learners."""
+    seen: dict[str, str] = {}
+    for name in made.tables:
+        title = str(made.titles.get(name, name))
+        if title in seen:
+            raise ValueError(
+                f"`{where}.{name}.title` must be unique among {where}, but {title!r} is also that of {seen[title]!r}; "
+                f"change one of the two"
+            )
+        seen[title] = name
 
 
 def _each(name: str, table: dict[str, Any], where: str, catalogue: Catalogue) -> Iterator[_Made]:

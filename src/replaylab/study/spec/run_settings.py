@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, InStudy
+from replaylab.learners.training.configuration import IN_STUDIES, REQUIRED, Fitting, InStudy
 
 
 class SettingsTable(BaseModel):
@@ -20,6 +20,29 @@ class SettingsTable(BaseModel):
         def __getattr__(self, name: str) -> int: ...
 
 
+def _default(setting: InStudy) -> Any:
+    """Return a key's default; one that depends on the budget is the largest until `with_defaults` has filled it in."""
+    if setting.default is REQUIRED:
+        return ...
+    return setting.default.most if isinstance(setting.default, Fitting) else setting.default
+
+
+def with_defaults(table: Mapping[str, Any], total: int, unit: str) -> dict[str, Any]:
+    """Return a study's table with the defaults that depend on the budget.
+
+    Args:
+        table: The study's; its tables of settings may be missing.
+        total: The smallest budget of its strategies.
+        unit: Steps or episodes.
+    """
+    filled = dict(table)
+    for one in IN_STUDIES.values():
+        settings = filled.get(one.table, {})
+        if isinstance(one.default, Fitting) and isinstance(settings, Mapping):
+            filled[one.table] = {one.key: one.default.within(total, unit), **settings}
+    return filled
+
+
 def _annotation(setting: InStudy) -> Any:
     if setting.kind is bool:
         return Annotated[bool, Field(strict=True)]
@@ -29,18 +52,14 @@ def _annotation(setting: InStudy) -> Any:
 def _table(name: str) -> Any:
     """Return the model of a table of settings."""
     keys: dict[str, Any] = {
-        one.key: (_annotation(one), ... if one.default is REQUIRED else one.default)
-        for one in IN_STUDIES.values()
-        if one.table == name
+        one.key: (_annotation(one), _default(one)) for one in IN_STUDIES.values() if one.table == name
     }
     return create_model(f"{name.title()}Table", __base__=SettingsTable, **keys)
 
 
 def _flat() -> Any:
     """Return the model of all settings under the names of `TrainingConfig`."""
-    fields: dict[str, Any] = {
-        name: (one.kind, one.default if one.if_changed else ...) for name, one in IN_STUDIES.items()
-    }
+    fields: dict[str, Any] = {name: (one.kind, ...) for name, one in IN_STUDIES.items()}
     return create_model("RunSettings", __base__=SettingsTable, **fields)
 
 
@@ -52,16 +71,3 @@ if TYPE_CHECKING:
 else:
     EvaluationTable, LoggingTable, MeasuresTable = (_table(name) for name in ("evaluation", "logging", "measures"))
     RunSettings = _flat()
-
-
-def identity_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what settings add to what identifies a result.
-
-    Args:
-        settings: Values by the names of `TrainingConfig`.
-    """
-    return {
-        name: settings[name]
-        for name, one in IN_STUDIES.items()
-        if not (one.if_changed and settings[name] == one.default)
-    }

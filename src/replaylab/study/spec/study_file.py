@@ -1,16 +1,17 @@
 """What a study is, as data: a TOML file, validated.
 
 A `Spec` holds everything that decides a study's numbers, with every default filled in, so the same file run
-next year under other defaults is a different study, and says so. Shape of a file::
+next year under other defaults is a different study, and reports it. Shape of a file::
 
     name = "quick"
     title = "Which replay strategy learns CartPole best?"
     environments = ["CartPole-v1"]
-    seeds = 10                      # 0 to 9; or a list of your own
-    population = 10                 # seeds trained together in one worker
+    seeds = 10                      # 0 to 9; or a list
+    chunk_size = 10                 # seeds trained together in one worker
     baseline = "uniform"            # the strategy the others are compared with
-    keep_tapes = false              # whether recorded draws stay in the folder when all that replay them are there
     metrics = ["eval/value_error"]  # further metrics whose differences the report tests
+
+    core_minutes = 2.0              # training time of all runs on one core, for the list of studies
 
     [budget]
     steps = 20_000                  # environment steps of every run; or instead: episodes = 300
@@ -36,6 +37,7 @@ next year under other defaults is a different study, and says so. Shape of a fil
 
     [strategies.hindsight]
     type = "uniform"
+    title = "hindsight replay"      # what reports call it; learners too
     transforms = [{ type = "hindsight", ratio = 4 }]
     learner = { double = false }    # other settings of the learners, for this strategy
     budget = { steps = 40_000 }     # another budget
@@ -45,7 +47,7 @@ next year under other defaults is a different study, and says so. Shape of a fil
     [strategies.prioritized]                        # one strategy for each combination of values, named
     type = "prioritized"                            # prioritized.alpha-0.5.beta-0 and so on; learners too
     vary = { alpha = [0.5, 1.0], beta = [0.0, 1.0] }
-    factors = { choice = "td" }                     # labels of your own, for contrasts
+    factors = { choice = "td" }                     # labels, for contrasts
 
     [strategies.placebo]            # learns from what the runs of another strategy drew, of another seed each
     type = "tape"
@@ -54,7 +56,7 @@ next year under other defaults is a different study, and says so. Shape of a fil
     [env_options."replaylab/BitFlip-v0"]            # for an environment's constructor
     n = 10
 
-    [env_options.long_chain]        # a name of your own in `environments`: the same id may come with other options
+    [env_options.long_chain]        # a custom name in `environments`: the same id may come with other options
     id = "replaylab/BitFlip-v0"
     n = 15
 
@@ -73,6 +75,14 @@ next year under other defaults is a different study, and says so. Shape of a fil
     more = { beta = 1.0 }
     less = { beta = 0.0 }
     equivalence = 0.05
+    sides = ["full correction", "no correction"]    # what reports call `more` and `less`
+
+    [answers]                       # the first line of the report, by the verdict on the primary comparison; also as
+    higher = "Correct the bias."    # `answers` of a contrast. The others are lower, equivalent and inconclusive.
+
+    [reference."CartPole-v1"]       # a line to compare learning curves with
+    value = 500.0
+    label = "optimum"
 
 A budget in episodes is the unit of ``evaluation.every`` and ``logging.every`` as well.
 """
@@ -82,138 +92,26 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ValidationError, field_validator, model_validator
 
+from replaylab.arguments import checked, place
 from replaylab.errors import SpecError
-from replaylab.learners.training.configuration import IN_STUDIES
 from replaylab.study.spec.cells import check_cells
-from replaylab.study.spec.components import LEARNERS, STRATEGIES, Part, resolve
-from replaylab.study.spec.contrasts import DeclaredContrast, Score, resolve_contrasts
+from replaylab.study.spec.components import LEARNERS, STRATEGIES, resolve
+from replaylab.study.spec.contrasts import resolve_contrasts
 from replaylab.study.spec.custom_components import code_of_file
-from replaylab.study.spec.display_text import Line, Prose
 from replaylab.study.spec.errors import MADE, explain, unknown_key
-from replaylab.study.spec.named_environments import check_options, made_of, module_of
-from replaylab.study.spec.parameter_grids import Origin, chosen_learners, expanded
-from replaylab.study.spec.planned_looks import SIGNIFICANCE, PlannedLooks
-from replaylab.study.spec.resolved_overrides import ResolvedOverrides, resolved_overrides, without_code
-from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
+from replaylab.study.spec.named_environments import check_options, module_of
+from replaylab.study.spec.parameter_grids import chosen_learners, expanded
+from replaylab.study.spec.run_settings import with_defaults
+from replaylab.study.spec.study_tables import MOST_SEEDS, Budget, Overrides, StudyTables
 from replaylab.study.spec.tapes import check_tapes
 
-MOST_SEEDS = 100_000
 
-Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-EnvironmentId = Annotated[Line, Field(min_length=1, max_length=100)]
-Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
-Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
-
-
-class _Table(BaseModel):
-    """A TOML table: no unknown keys, never changed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Budget(_Table):
-    """How long every run is, the same for all strategies that do not say otherwise."""
-
-    steps: Count | None = None
-    """Environment steps of one run."""
-
-    episodes: Count | None = None
-    """Or its episodes."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.steps is None) == (self.episodes is None):
-            raise ValueError("must hold either `steps` or `episodes`")
-        return self
-
-    @property
-    def total(self) -> int:
-        """The budget as a number."""
-        return self.steps or self.episodes or 0
-
-    @property
-    def unit(self) -> Literal["steps", "episodes"]:
-        """What it counts."""
-        return "steps" if self.steps else "episodes"
-
-    @property
-    def counted(self) -> str:
-        """What it counts, in words."""
-        return "environment steps" if self.steps else "episodes"
-
-    def __str__(self) -> str:
-        return f"{self.total:,} {self.counted}"
-
-
-class Watch(_Table):
-    """What is to be seen of each population's first seed when it has been trained; no number depends on it."""
-
-    steps: Annotated[int, Field(ge=0, le=60, strict=True)] = 6
-    """Steps in each row of the sheet of what is replayed, where observations are pictures; 0: no sheet."""
-
-    video: Annotated[int, Field(ge=0, le=100_000, strict=True)] = 0
-    """Environment steps of a greedy episode that are shown, at most; 0: none."""
-
-
-class Overrides(_Table):
-    """What a strategy does otherwise than the rest of the study."""
-
-    transforms: tuple[Part, ...] = ()
-    """What a drawn step becomes."""
-
-    learner: dict[str, Any] = {}
-    """Settings of the learners, in place of theirs."""
-
-    budget: Budget | None = None
-    """In place of the study's; in the same unit."""
-
-    environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)] | None = None
-    """Which of the study's environments; None: all."""
-
-    learners: tuple[Name, ...] | None = None
-    """Which of the study's learners; None: all."""
-
-
-class Origins(_Table):
-    """What ``vary`` and ``factors`` say of strategies and learners, by their names."""
-
-    strategies: dict[Name, Origin] = {}
-    learners: dict[Name, Origin] = {}
-
-
-class Spec(_Table):
+class Spec(StudyTables):
     """A validated study. See the module's docstring for the file it is read from."""
-
-    name: Name
-    title: Prose = ""
-    question: Prose = ""
-    environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]
-    learners: Annotated[dict[Name, Part], Field(min_length=1)]
-    strategies: Annotated[dict[Name, Part], Field(min_length=1)]
-    overrides: dict[Name, Overrides] = {}
-    overridden: dict[Name, dict[Name, ResolvedOverrides]] = {}
-    learner_environments: dict[Name, Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]] = {}
-    origins: Origins = Origins()
-    env_options: dict[EnvironmentId, dict[str, Any]] = {}
-    environment_code: dict[EnvironmentId, str] = {}
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
-    population: Count = 10
-    keep_tapes: Annotated[bool, Field(strict=True)] = False
-    baseline: str = "uniform"
-    budget: Budget
-    evaluation: EvaluationTable
-    logging: LoggingTable = LoggingTable()
-    measures: MeasuresTable = MeasuresTable()
-    watch: Watch = Watch()
-    scores: dict[EnvironmentId, Score] = {}
-    equivalence: dict[EnvironmentId, Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)]] = {}
-    looks: PlannedLooks | None = None
-    metrics: tuple[Annotated[Line, Field(min_length=1)], ...] = ()
-    contrasts: tuple[DeclaredContrast, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -234,6 +132,10 @@ class Spec(_Table):
                 names = list(learners.tables)
                 chosen = chosen_learners(one["learners"], origins["learners"], names, f"strategies.{name}")
                 strategies.tables[name] = one | {"learners": chosen}
+        titles = value.get("titles") or {}  # likewise
+        if isinstance(titles, dict) and all(isinstance(of, dict) for of in titles.values()):
+            of_file = {"learners": learners.titles, "strategies": strategies.titles}
+            value = value | {"titles": titles | {k: titles.get(k, {}) | of for k, of in of_file.items()}}
         limits = {k: one.pop("environments") for k, one in learners.tables.items() if _says(one, "environments")}
         if limits:
             value = value | {"learner_environments": limits}
@@ -251,7 +153,18 @@ class Spec(_Table):
         taken = {k: {n: one[n] for n in names if n in one} for k, one in strategies.items()}
         plain = {k: {n: v for n, v in one.items() if n not in names} for k, one in strategies.items()}
         overrides = {**value.get("overrides", {}), **{k: one for k, one in taken.items() if one}}
-        return value | {"strategies": plain, "overrides": overrides}
+        return cls._fit_budget(value | {"strategies": plain, "overrides": overrides})
+
+    @staticmethod
+    def _fit_budget(value: dict[str, Any]) -> dict[str, Any]:
+        """Fill in the defaults that depend on the budget, by the smallest one; a wrong budget is refused later."""
+        budgets = [value.get("budget"), *(one.get("budget") for one in value["overrides"].values())]
+        try:
+            valid = [Budget.model_validate(one) for one in budgets if one is not None]
+        except ValidationError:
+            return value
+        smallest = min(valid, key=lambda budget: budget.total, default=None)
+        return value if smallest is None else with_defaults(value, smallest.total, smallest.unit)
 
     @field_validator("seeds", mode="before")
     @classmethod
@@ -298,6 +211,7 @@ class Spec(_Table):
             | set(self.env_options)
             | set(self.scores)
             | set(self.equivalence)
+            | set(self.reference)
         ):
             if name not in self.environments:
                 raise ValueError(
@@ -315,7 +229,23 @@ class Spec(_Table):
                 raise ValueError(f"`{where}` refers to {min(names)!r}, which the file does not define")
         check_tapes(self)
         resolve_contrasts(self)
+        self._check_answers()
         return self
+
+    def _check_answers(self) -> None:
+        """Refuse answers if no single comparison could give them."""
+        cells = [
+            (e, learner)
+            for s in self.strategies
+            if s != self.baseline
+            for learner in self.learners_of(s)
+            for e in self.environments_of(s, learner)
+        ]
+        if self.answers is not None and not self.contrasts and len(cells) != 1:
+            raise ValueError(
+                f"`answers` must belong to one comparison, but {len(cells)} are made with the baseline; declare a "
+                f"contrast with primary = true, or leave the answers out"
+            )
 
     def _check_baseline(self) -> None:
         if self.baseline in self.strategies:
@@ -349,65 +279,6 @@ class Spec(_Table):
                     f"learners.{origin.table} gives its values; choose one of them by the strategy's `learners`"
                 )
 
-    def budget_of(self, strategy: str) -> Budget:
-        """Return a strategy's budget."""
-        return self.overrides.get(strategy, Overrides()).budget or self.budget
-
-    @property
-    def judged_by_role(self) -> bool:
-        """Whether a contrast is primary, so that all are judged by their roles, as means over seeds."""
-        return any(one.primary for one in self.contrasts)
-
-    @property
-    def look_level(self) -> float:
-        """The level that the study is judged at with the seeds it has: of its only look, or of this planned one."""
-        return SIGNIFICANCE if self.looks is None else self.looks.levels[len(self.seeds)]
-
-    def made_of(self, environment: str) -> tuple[str, dict[str, Any]]:
-        """Return the Gymnasium id of one of the study's environments, and its constructor's arguments."""
-        return made_of(environment, self.env_options.get(environment, {}))
-
-    def environments_of(self, strategy: str, learner: str | None = None) -> tuple[str, ...]:
-        """Return the environments a strategy runs on, with a learner or with any."""
-        own = self.overrides.get(strategy, Overrides()).environments
-        of_learner = self.environments if learner is None else self.learner_environments.get(learner, self.environments)
-        return tuple(e for e in self.environments if (own is None or e in own) and e in of_learner)
-
-    def learners_of(self, strategy: str) -> tuple[str, ...]:
-        """Return the learners a strategy runs with."""
-        own = self.overrides.get(strategy, Overrides()).learners
-        return tuple(name for name in self.learners if own is None or name in own)
-
-    def learner_of(self, strategy: str, learner: str) -> Part:
-        """Return a learner as a strategy has it, every setting spelled out."""
-        return self._overridden(strategy, learner).learner or self.learners[learner]
-
-    def transforms_of(self, strategy: str, learner: str) -> tuple[Part, ...]:
-        """Return a strategy's transforms, every option spelled out; an n-step return has the learner's discount."""
-        return self._overridden(strategy, learner).transforms
-
-    def _overridden(self, strategy: str, learner: str) -> ResolvedOverrides:
-        """Return what a strategy does otherwise; resolved now, if no file was read or its record is of before that."""
-        found = self.overridden.get(strategy, {}).get(learner)
-        if found is not None:
-            return found
-        own = self.overrides.get(strategy, Overrides())
-        return resolved_overrides(self.learners[learner], own.learner, own.transforms, strategy, self.name)
-
-    def _all_overridden(self) -> dict[str, dict[str, ResolvedOverrides]]:
-        """Resolve what strategies do otherwise, of those that change learners or have transforms."""
-        fresh = self.model_copy(update={"learners": {k: without_code(p) for k, p in self.learners.items()}})
-        return {
-            name: {learner: fresh._overridden(name, learner) for learner in self.learners_of(name)}
-            for name, own in self.overrides.items()
-            if own.learner or own.transforms
-        }
-
-    @property
-    def run_settings(self) -> dict[str, Any]:
-        """The settings of its tables, by the names of `TrainingConfig`."""
-        return {name: getattr(getattr(self, one.table), one.key) for name, one in IN_STUDIES.items()}
-
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
         """Read, validate and complete a study file.
@@ -416,7 +287,7 @@ class Spec(_Table):
             SpecError: the file is missing or no TOML, a key is unknown, or a value breaks a rule; the message
                 names the file, the key's path, the rule and the value.
         """
-        file = Path(path)
+        file = Path(checked("path", path, place("a study file")))
         try:
             table = tomllib.loads(file.read_text(encoding="utf-8"))
         except OSError as error:
@@ -448,15 +319,7 @@ class Spec(_Table):
             update={"learners": learners, "strategies": strategies, "overridden": {}, "environment_code": code}
         )
         check_cells(spec, source)
-        return spec.model_copy(update={"overridden": spec._all_overridden()})
-
-    @property
-    def runs(self) -> int:
-        """Number of runs: environments × learners × strategies × seeds, without what a strategy leaves out."""
-        cells = [
-            e for s in self.strategies for learner in self.learners_of(s) for e in self.environments_of(s, learner)
-        ]
-        return len(cells) * len(self.seeds)
+        return spec.model_copy(update={"overridden": spec.all_overridden()})
 
 
 def _says(table: Any, key: str) -> bool:

@@ -1,25 +1,25 @@
 """Strategies that learn from the draws of another one: ``type = "tape"`` with ``of = "NAME"``.
 
 Its seed s learns, update by update, from the ids that the run of another seed of that strategy drew, in the same
-environment, with the same learner: that of the next seed of its population, and of the first for the last one.
+environment, with the same learner: that of the next seed of its chunk, and of the first for the last one. With
+``type = "by_steps_to_end"`` it learns from steps as near to the ends of their episodes, and as old.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from replaylab.arguments import check, text
+from replaylab.replay import ByStepsToEnd, Tape
 from replaylab.study.spec.errors import did_you_mean, shown
+from replaylab.study.spec.study_tables import StudyTables
 
-if TYPE_CHECKING:
-    from replaylab.study.spec.study_file import Spec
-
-TAPE = "tape"
-"""The type of such a strategy."""
+TAPES: Mapping[str, type[Tape]] = {"tape": Tape, "by_steps_to_end": ByStepsToEnd}
+"""The types of such strategies, and what draws for each."""
 
 SHIFT = 1
-"""How many seeds further in a population the draws come from."""
+"""How many seeds further in a chunk the draws come from."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,23 @@ class TapeOf:
         check(self, of=text)
 
 
-def check_tapes(spec: Spec) -> None:
+def check_tapes(spec: StudyTables) -> None:
     """Raise unless every tape of a study can be recorded, and replayed by other seeds.
 
     Args:
         spec: The study, whose parts need not be resolved.
 
     Raises:
-        ValueError: One cannot; the message names the strategy, the rule, the value and the mend.
+        ValueError: One cannot; the message names the strategy, the rule, the value and the fix.
     """
     for name, part in spec.strategies.items():
-        if part.type == TAPE:
+        if part.type in TAPES:
             _check_source(spec, name, part.options.get("of"))
-            _check_population(spec, name)
+            _check_chunk(spec, name)
 
 
-def _check_source(spec: Spec, name: str, of: object) -> None:
-    others = [k for k, p in spec.strategies.items() if p.type != TAPE]
+def _check_source(spec: StudyTables, name: str, of: object) -> None:
+    others = [k for k, p in spec.strategies.items() if p.type not in TAPES]
     where = f"`strategies.{name}"
     if of not in others:
         raise ValueError(
@@ -69,13 +69,13 @@ def _check_source(spec: Spec, name: str, of: object) -> None:
             raise ValueError(f"{where}.{what}` must be among those of {of!r}, but {lacking[0]} is not; leave it out")
 
 
-def _check_population(spec: Spec, name: str) -> None:
+def _check_chunk(spec: StudyTables, name: str) -> None:
     where = f"`strategies.{name}`"
     if spec.budget.unit != "steps":
         raise ValueError(f"{where} must have a budget in steps, with which runs make equally many updates")
-    rest = len(spec.seeds) % spec.population or spec.population
+    rest = len(spec.seeds) % spec.chunk_size or spec.chunk_size
     if rest == 1:
         raise ValueError(
-            f"{where} must find another seed in every population, but of {len(spec.seeds)} seeds in populations of "
-            f"{spec.population} one is alone; change `seeds` or `population`"
+            f"{where} needs two seeds or more in every chunk, but {len(spec.seeds)} seeds in chunks of "
+            f"{spec.chunk_size} leave a chunk of one; change `seeds` or `chunk_size`"
         )

@@ -1,6 +1,6 @@
 """Ids that are never ambiguous, whatever dies: (epoch of the shard, shard, the shard's own id) in one int64.
 
-A shard that is started anew has the next epoch. So an id that a former one gave out is never taken for a new step's.
+A shard that is started again has the next epoch. So an id that a former one gave out is never taken for a new step's.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ STEP_BITS, SHARD_BITS, EPOCH_BITS = 40, 11, 12
 MOST_SHARDS, MOST_EPOCHS = 1 << SHARD_BITS, 1 << EPOCH_BITS
 
 
-class Places(NamedTuple):
+class IdParts(NamedTuple):
     """What global ids say, an array each; of −1 all three are −1."""
 
     epoch: Ids
@@ -34,13 +34,13 @@ def global_ids(epoch: int, shard: int, steps: Ids) -> Ids:
     return steps | np.int64((epoch << SHARD_BITS | shard) << STEP_BITS)  # all bits of −1 are set, and stay so
 
 
-def places_of(ids: Ids) -> Places:
+def id_parts(ids: Ids) -> IdParts:
     """Return epoch, shard and own id of global ids.
 
     Example:
-        >>> [part.tolist() for part in places_of(global_ids(2, 3, np.array([7, -1])))]
+        >>> [part.tolist() for part in id_parts(global_ids(2, 3, np.array([7, -1])))]
         [[2, -1], [3, -1], [7, -1]]
     """
     above = ids >> STEP_BITS  # of −1 it is −1, with all bits set
     shard = np.where(ids < 0, above, above & (MOST_SHARDS - 1))
-    return Places(above >> SHARD_BITS, shard, np.where(ids < 0, ids, ids & ((1 << STEP_BITS) - 1)))
+    return IdParts(above >> SHARD_BITS, shard, np.where(ids < 0, ids, ids & ((1 << STEP_BITS) - 1)))

@@ -4,19 +4,22 @@ The file's name holds the buffer's next id at that moment, which says to which o
 is written before that snapshot, and those of earlier ones are removed after the next.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from replaylab.arguments import instance
 from replaylab.errors import SnapshotError
-from replaylab.files.atomic import discard, whole_file
-from replaylab.files.manifest import reading
-from replaylab.files.npy import read_arrays
+from replaylab.files.atomic import write_bytes
+from replaylab.files.bundle import COUNT, Schema, reading
+from replaylab.files.folder import Folder
 
 Ids = npt.NDArray[np.int64]
+
+SCHEMA = Schema("notes", "replaylab-notes", 1, {"added": COUNT, "applied": instance(list, "an array of calls")})
 
 
 @dataclass
@@ -36,40 +39,43 @@ class ShardNotes:
 
     @classmethod
     def empty(cls, capacity: int) -> "ShardNotes":
-        """Return those of a shard that holds nothing."""
+        """Return the notes of an empty shard."""
         return cls(np.zeros(capacity, np.int64))
 
 
 def write_notes(folder: Path, next_id: int, notes: ShardNotes) -> None:
     """Write the notes that belong to the buffer's snapshot of this next id, which is to be written next."""
-    old = list(folder.glob("notes-*.npz"))
-    given = [(writer, number, ids) for writer, own in notes.applied.items() for number, ids in own.items()]
-    counts = json.dumps([notes.added, [[writer, number] for writer, number, _ in given]])
-    arrays = {"episodes": notes.episodes, "counts": np.frombuffer(counts.encode(), np.uint8)}
-    for i, (_, _, found) in enumerate(given):
-        content = np.frombuffer(found.encode(), np.uint8) if isinstance(found, str) else found
+    entries = [
+        (writer, number, ids) for writer, by_number in notes.applied.items() for number, ids in by_number.items()
+    ]
+    arrays: dict[str, npt.NDArray[Any]] = {"episodes": notes.episodes}
+    for i, (_, _, ids) in enumerate(entries):
+        content = np.frombuffer(ids.encode(), np.uint8) if isinstance(ids, str) else ids
         arrays[f"ids{i}"] = np.ascontiguousarray(content)
     file = folder / f"notes-{next_id}.npz"
-    with whole_file(file) as temporary, temporary.open("wb") as out:
-        np.savez(out, allow_pickle=False, **arrays)  # type: ignore[arg-type]  # arrays by name
+    applied = [[writer, number] for writer, number, _ in entries]
+    write_bytes(file, SCHEMA.file(arrays, added=notes.added, applied=applied))
     # Of the two newest ones the buffer's snapshot has the other, until the next is there.
-    discard(sorted((one for one in old if one != file), key=lambda one: one.stat().st_mtime_ns)[:-1], [])
+    old = sorted(
+        (old_file for old_file in folder.glob("notes-*.npz") if old_file != file),
+        key=lambda old_file: old_file.stat().st_mtime_ns,
+    )
+    Folder(folder).delete(old_file.name for old_file in old[:-1])
 
 
 def read_notes(folder: Path, next_id: int) -> ShardNotes:
     """Return the notes that belong to a buffer's snapshot.
 
     Raises:
-        SnapshotError: They are not there, or damaged.
+        SnapshotError: The notes are missing or damaged.
     """
     file = folder / f"notes-{next_id}.npz"
     if not file.exists():
         raise SnapshotError(f"the snapshot of a shard is not complete: {file} is missing; use another copy")
-    with reading(file), file.open("rb") as source:
-        arrays = read_arrays(source)
-        added, given = json.loads(arrays["counts"].tobytes())
+    with reading(file, SCHEMA.noun):
+        about, arrays = SCHEMA.read_file(file)
         applied: dict[str, dict[int, Ids | str]] = {}
-        for i, (writer, number) in enumerate(given):
-            found = arrays[f"ids{i}"]
-            applied.setdefault(writer, {})[number] = found.tobytes().decode() if found.dtype == np.uint8 else found
-        return ShardNotes(arrays["episodes"], added, applied)
+        for i, (writer, number) in enumerate(about["applied"]):
+            ids = arrays[f"ids{i}"]
+            applied.setdefault(writer, {})[number] = ids.tobytes().decode() if ids.dtype == np.uint8 else ids
+        return ShardNotes(arrays["episodes"], about["added"], applied)

@@ -1,4 +1,4 @@
-"""The episodes under way in a shard: which steps go on with them, and which begin others."""
+"""The episodes under way in a shard: which steps continue with them, and which begin others."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,8 @@ class OpenEpisodes:
     """What a shard knows of each environment's last stored step.
 
     A step follows it only if it is the next one of the same episode. So no episode is joined to another: not where a
-    writer takes over what another one has left, nor where two copies of one writer go on from the same step, nor where
-    steps between them were lost with a shard.
+    writer takes over what another one has left, nor where two copies of one writer continue from the same step, nor
+    where steps between them were lost with a shard.
 
     Args:
         envs: E.

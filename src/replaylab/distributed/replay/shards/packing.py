@@ -33,22 +33,22 @@ def packed(value: Any) -> Packed:
     file = BytesIO()
     _Pickler(file, 5, buffer_callback=buffers.append).dump(value)
     raw = [buffer.raw() for buffer in buffers]
-    sizes = [one.nbytes for one in raw]
+    sizes = [block.nbytes for block in raw]
     head = file.getvalue()
     if sum(sizes) + len(head) > INLINE:
-        return [head, *(np.frombuffer(one, np.uint8) for one in raw)]
+        return [head, *(np.frombuffer(block, np.uint8) for block in raw)]
     counts = pack(f"<{len(raw) + 2}q", len(raw), len(head), *sizes)
     parts = [counts, head, bytes(-(len(counts) + len(head)) % ALIGNED)]
-    return b"".join((*parts, *(part for one in raw for part in (one, bytes(-one.nbytes % ALIGNED)))))
+    return b"".join((*parts, *(part for block in raw for part in (block, bytes(-block.nbytes % ALIGNED)))))
 
 
-def unpacked(given: Packed) -> Any:
-    """Return what was packed; its arrays are views of what is given, and cannot be written to."""
-    if not isinstance(given, bytes):
-        return pickle.loads(given[0], buffers=given[1:])
-    count, start = unpack_from("<2q", given)
-    sizes = unpack_from(f"<{count}q", given, 16)
-    view, at = memoryview(given), 16 + 8 * count
+def unpacked(content: Packed) -> Any:
+    """Return the packed value; its arrays are read-only views of `content`."""
+    if not isinstance(content, bytes):
+        return pickle.loads(content[0], buffers=content[1:])
+    count, start = unpack_from("<2q", content)
+    sizes = unpack_from(f"<{count}q", content, 16)
+    view, at = memoryview(content), 16 + 8 * count
     head, buffers, at = view[at:], list[memoryview](), at + start
     for size in sizes:
         at += -at % ALIGNED
@@ -58,10 +58,10 @@ def unpacked(given: Packed) -> Any:
 
 
 def answered(shard: Any, message: Packed, parcel: Packed | None = None) -> Packed:
-    """Make a packed call of a shard, and return what it answers, packed.
+    """Make a packed call of a shard, and return its packed answer.
 
     Args:
-        shard: It.
+        shard: The shard.
         message: Packed: the method's name, its arguments, and others after them, packed, or None.
         parcel: Those, where they are not in the message.
     """
@@ -74,8 +74,8 @@ def _reduced(array: npt.NDArray[Any]) -> Any:
     """Return how an array is pickled: as NumPy does, with less around it."""
     if array.dtype.kind not in "biufc" or not array.size:
         return array.__reduce_ex__(4)
-    whole = array if array.flags.c_contiguous else array.copy()
-    return np.ndarray, (array.shape, array.dtype.str, pickle.PickleBuffer(whole.data))
+    contiguous = array if array.flags.c_contiguous else array.copy()
+    return np.ndarray, (array.shape, array.dtype.str, pickle.PickleBuffer(contiguous.data))
 
 
 class _Pickler(pickle.Pickler):

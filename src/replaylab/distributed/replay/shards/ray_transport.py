@@ -1,25 +1,24 @@
 """Shards as Ray actors: the one module of the replay that knows Ray."""
 
 import logging
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from replaylab.distributed.ray_session import HeadWatch
 from replaylab.distributed.replay.shards.packing import Packed, answered, packed, unpacked
 from replaylab.distributed.replay.shards.shard import Shard, Tally
 from replaylab.distributed.replay.shards.transport import Declaration, ShardLost
 from replaylab.distributed.versions import lacking
-from replaylab.errors import ConfigError, MissingExtraError, ReplayError, StorageError
+from replaylab.errors import ConfigError, ReplayError, StorageError
+from replaylab.extras import needs
 
-try:
+with needs("RemoteReplay", "ray"):
     import ray
     from ray import exceptions
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-except ModuleNotFoundError as error:
-    raise MissingExtraError(
-        'RemoteReplay needs ray, which is not installed. Run: pip install "replaylab[ray]"'
-    ) from error
 
 log = logging.getLogger("replaylab.distributed")
 
@@ -28,8 +27,13 @@ NAMESPACE = "replaylab"
 PATIENCE = 120.0
 """Seconds until a shard that neither answers nor is known to be dead counts as lost; a later answer is refused."""
 
-LONG = ("begin", "save")
+SECONDS_AT_ONCE = 4.0
+"""How long an answer is waited for before the head node is looked at again."""
+
+LONG = ("survey", "begin", "save")
 """Calls that may take any time, and with them those that came after."""
+
+SHUT_DOWN = "Ray was shut down"
 
 LOST = (
     *(exceptions.RayActorError, exceptions.ActorUnavailableError, exceptions.ObjectLostError),
@@ -46,10 +50,14 @@ class RayShard(Shard):
         """Make a packed call; one method for all, and one argument, cost Ray less than many."""
         return answered(self, message, parcel)
 
+    def node(self) -> str:
+        """Return Ray's id of the node that it is on."""
+        return str(ray.get_runtime_context().get_node_id())
+
     def figures(self) -> tuple[dict[str, Any], Tally]:
         """Return what it has counted, and its node."""
         counted, tally = super().figures()
-        return counted | {"node": ray.get_runtime_context().get_node_id()}, tally
+        return counted | {"node": self.node()}, tally
 
 
 @dataclass(frozen=True)
@@ -75,17 +83,19 @@ class RayPending:
     def result(self) -> Any:
         """Return it: large arrays in it are views of Ray's object store, to be copied out at once."""
         while True:
+            if not ray.is_initialized():  # any call would start a cluster
+                raise ShardLost(SHUT_DOWN)
             waiting = _unanswered(self.behind)
             try:
-                return self._got()
+                return self._unpacked()
             except exceptions.GetTimeoutError as error:
                 if not waiting:
                     raise ShardLost(str(error)) from error
                 log.warning("%s, which is being saved or made, has not answered for %.0f s", self.name, self.patience)
 
-    def _got(self) -> Any:
+    def _unpacked(self) -> Any:
         try:
-            return unpacked(ray.get(self.reference, timeout=self.patience))
+            return unpacked(self._value())
         except exceptions.GetTimeoutError:
             raise
         except exceptions.ActorUnschedulableError as error:
@@ -97,11 +107,24 @@ class RayPending:
         except exceptions.RayError as error:
             raise StorageError(f"Ray has no answer of {self.name}: {str(error).strip()}") from error
 
+    def _value(self) -> Any:
+        """Wait for the packed answer, as long as the head node is alive."""
+        seconds_left = math.inf if self.patience is None else self.patience
+        while True:
+            HeadWatch.check()
+            seconds = min(seconds_left, SECONDS_AT_ONCE)
+            try:
+                return ray.get(self.reference, timeout=seconds)
+            except exceptions.GetTimeoutError:
+                seconds_left -= seconds
+                if seconds_left <= 0.0:
+                    raise
+
 
 def _cause(error: Any) -> BaseException:
-    """Return what was raised elsewhere, with where that was if it is no error of this library's."""
-    if said := lacking(str(error)):
-        return ConfigError(said)
+    """Return the error raised in another process, with its traceback unless it is a replaylab error."""
+    if reason := lacking(str(error)):
+        return ConfigError(reason)
     cause: BaseException = error.cause
     if not isinstance(cause, ReplayError):
         cause.add_note(f"raised in another process of the Ray cluster:\n{error}")
@@ -113,7 +136,7 @@ class RayClient:
     """A shard that is a Ray actor.
 
     Where it is sent to, it is patient without end: only who knows what else the shard does, and starts another in its
-    place, counts it as lost; by then it is killed, and Ray says so to everybody.
+    slot, counts it as lost; by then it is killed, and Ray reports it to everybody.
 
     Attributes:
         number: The shard's place.
@@ -142,17 +165,19 @@ class RayClient:
         """Call a method of the actor."""
         small = parcel if isinstance(parcel, bytes) else None  # one argument costs Ray less than two
         message = packed((method, arguments, small))
+        if not ray.is_initialized():  # the call would start a cluster
+            raise ShardLost(SHUT_DOWN)
         try:
             reference = self.actor.handle.remote(message, *([parcel] if parcel is not small else []))
         except LOST as error:
             raise ShardLost(str(error)) from error
         if self._long:
-            known = list(self._long)
-            unanswered = _unanswered(known)
-            for one in known:  # one by one: another thread may put another one in meanwhile
-                if one not in unanswered:
+            pending = list(self._long)
+            unanswered = _unanswered(pending)
+            for long_call in pending:  # one by one: another thread may append meanwhile
+                if long_call not in unanswered:
                     with suppress(ValueError):
-                        self._long.remove(one)
+                        self._long.remove(long_call)
         if method in LONG:
             self._long.append(reference)
             return RayPending(reference, None, self.name)
@@ -183,8 +208,7 @@ class RayTransport:
 
     def start(self, declaration: Declaration) -> RayClient:
         """Start an actor; Ray does not start it again by itself."""
-        if not ray.is_initialized():  # Ray would start another cluster
-            raise StorageError("Ray was shut down, and all shards with it; make the replay again, or load a snapshot")
+        _check_connected()
         number, epoch = declaration.number, declaration.epoch
         options = {"name": f"{self.run}/{number}/{epoch}", "namespace": NAMESPACE, "num_cpus": 0, "max_restarts": 0}
         options["enable_task_events"] = False  # Ray would keep a record of every call
@@ -199,39 +223,50 @@ class RayTransport:
         return self._started[number]
 
     def newest(self, number: int, after: int) -> RayClient | None:
-        """Return the actor of this place and of the highest epoch above `after`."""
-        begin = f"{self.run}/{number}/"
-        named = [one["name"] for one in ray.util.list_named_actors(all_namespaces=True)]
-        epochs = [int(name.removeprefix(begin)) for name in named if name.startswith(begin)]
-        if not epochs or max(epochs) <= after:
+        """Return the actor of this slot and of the highest epoch above `after`."""
+        _check_connected()
+        epoch, name = newest_actors().get(self.run, {}).get(str(number), (-1, ""))
+        if epoch <= after:
             return None
-        if number in self._started and self._started[number].epoch == max(epochs):
+        if number in self._started and self._started[number].epoch == epoch:
             return self._started[number]
         try:
-            return RayClient(number, max(epochs), ray.get_actor(f"{begin}{max(epochs)}", NAMESPACE))
+            return RayClient(number, epoch, ray.get_actor(name, NAMESPACE))
         except ValueError:  # it has died since
             return None
 
     def parcel(self, contents: tuple[Any, ...]) -> Any:
-        """Return what comes last among a call's arguments, packed."""
+        """Return the last arguments of a call, packed."""
         return parcel(contents)
 
     def batch_room(self) -> int:
         """Return the bytes of the smallest object store."""
-        return int(min(one["Resources"].get("object_store_memory", 0) for one in _alive()))
+        return int(min(node["Resources"].get("object_store_memory", 0) for node in _alive()))
+
+
+def newest_actors() -> dict[str, dict[str, tuple[int, str]]]:
+    """Return epoch and name of the newest actor of every slot, by run and slot."""
+    newest: dict[str, dict[str, tuple[int, str]]] = {}
+    for actor in ray.util.list_named_actors(all_namespaces=True):
+        run, _, rest = actor["name"].partition("/")
+        slot, _, epoch = rest.partition("/")
+        if actor["namespace"] == NAMESPACE and rest:
+            slots = newest.setdefault(run, {})
+            slots[slot] = max(slots.get(slot, (-1, "")), (int(epoch or 0), actor["name"]))
+    return newest
 
 
 def parcel(contents: tuple[Any, ...]) -> Any:
-    """Return arguments packed: in the caller's memory, or, where they are large, in its node's object store."""
-    made = packed(contents)
-    return made if isinstance(made, bytes) else ray.put(made)
+    """Return packed arguments: in the caller's memory, or, if they are large, in its node's object store."""
+    content = packed(contents)
+    return content if isinstance(content, bytes) else ray.put(content)
 
 
 def connected(run: str, placement: Any, shards: int) -> RayTransport:
     """Return the transport of the cluster that this process is connected to.
 
     Raises:
-        ConfigError: `placement` is wrong.
+        ConfigError: `placement` is invalid.
     """
     if placement is None or placement == "spread":
         return RayTransport(run, placement)
@@ -245,6 +280,13 @@ def connected(run: str, placement: Any, shards: int) -> RayTransport:
     return RayTransport(run, tuple(placement))
 
 
+def _check_connected() -> None:
+    """Raise `StorageError` if Ray would start another cluster, or wait for a dead head node."""
+    if not ray.is_initialized():
+        raise StorageError(f"{SHUT_DOWN}, and all shards with it; create the replay again, or load a snapshot")
+    HeadWatch.wait()
+
+
 def _unanswered(references: Sequence[Any]) -> list[Any]:
     if not references:
         return []
@@ -252,8 +294,9 @@ def _unanswered(references: Sequence[Any]) -> list[Any]:
 
 
 def _alive() -> list[dict[str, Any]]:
-    return [one for one in ray.nodes() if one["Alive"]]  # type: ignore[no-untyped-call]
+    HeadWatch.wait()
+    return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
 def _nodes() -> list[str]:
-    return [one["NodeID"] for one in _alive()]
+    return [node["NodeID"] for node in _alive()]

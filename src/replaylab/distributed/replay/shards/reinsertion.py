@@ -1,6 +1,5 @@
-"""A part of what other shards had saved, stored anew: how a snapshot is restored onto another number of shards."""
+"""A part of what other shards had saved, stored again: how a snapshot is restored onto another number of shards."""
 
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,8 +8,8 @@ import numpy.typing as npt
 
 from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes
 from replaylab.distributed.replay.shards.transport import Declaration
-from replaylab.distributed.replay.shards.trees import leaves, map_tree, spread
 from replaylab.replay import AntiPrioritized, Fifo, ReplayBuffer
+from replaylab.trees import leaves, map_leaves, take
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -46,29 +45,27 @@ def absorb(buffer: ReplayBuffer, notes: ShardNotes, declaration: Declaration) ->
     if not declaration.absorbs:
         return
     alone = not buffer.transforms and buffer.next_obs == "stored"
-    runs = _dealt(declaration) if alone else _own(_episodes(declaration), declaration)
-    taken: dict[int, tuple[dict[str, Any], Floats]] = {}
+    runs = _dealt(declaration) if alone else _runs_of_shard(_episodes(declaration), declaration)
+    steps_by_run: dict[int, tuple[dict[str, Any], Floats]] = {}
     for shard in range(len(declaration.absorbs)):
-        taken |= _taken(_old(declaration, shard), {k: run.ids for k, run in enumerate(runs) if run.shard == shard})
+        old = _old(declaration, shard)
+        ids_by_run = {number: run.ids for number, run in enumerate(runs) if run.shard == shard}
+        steps_by_run |= {number: (old.get(ids), _priorities(old, ids)) for number, ids in ids_by_run.items()}
+        del old  # before the next one is read
     ids, priorities = [], []
     for number in range(len(runs)):
-        columns, own = taken.pop(number)
+        columns, run_priorities = steps_by_run.pop(number)
         stored = _store(buffer, columns)
         if isinstance(buffer.retention, Fifo):
             notes.episodes[stored % buffer.capacity] = stored[0]
         ids.append(stored)
-        priorities.append(own)
+        priorities.append(run_priorities)
     if ids and buffer.sampler.wants_feedback:
         buffer.update_priorities(np.concatenate(ids), priority=np.concatenate(priorities))
 
 
 def _old(declaration: Declaration, shard: int) -> ReplayBuffer:
-    return ReplayBuffer.load(declaration.absorbs[shard], **declaration.given or {})
-
-
-def _taken(old: ReplayBuffer, runs: dict[int, Ids]) -> dict[int, tuple[dict[str, Any], Floats]]:
-    """Return the rows of runs, and their priorities."""
-    return {number: (old.get(ids), _priorities(old, ids)) for number, ids in runs.items()}
+    return ReplayBuffer.load(declaration.absorbs[shard], continue_episodes=True, **declaration.load_options or {})
 
 
 def _dealt(declaration: Declaration) -> list[Run]:
@@ -79,36 +76,46 @@ def _dealt(declaration: Declaration) -> list[Run]:
     borders = np.cumsum([len(ids) for ids in stored])[:-1]
     runs = []
     for shard, (ids, age, rank) in enumerate(zip(stored, ages, np.split(ranks, borders), strict=True)):
-        mine = np.flatnonzero(rank % declaration.parts == declaration.number)
-        pieces = np.split(mine, range(PIECE, len(mine), PIECE))
+        positions = np.flatnonzero(rank % declaration.parts == declaration.number)
+        pieces = np.split(positions, range(PIECE, len(positions), PIECE))
         runs += [Run(float(age[piece[0]]), shard, ids[piece]) for piece in pieces if len(piece)]
     return sorted(runs)
 
 
 def _episodes(declaration: Declaration) -> list[Run]:
     """Return all shards' steps episode by episode, oldest first."""
-    return sorted(run for shard in range(len(declaration.absorbs)) for run in _episodes_of(declaration, shard))
+    runs: list[Run] = []
+    for shard, folder in enumerate(declaration.absorbs):
+        old = _old(declaration, shard)
+        (ids,) = old.stored_ids()
+        number = read_notes(Path(folder), old.next_id).episodes[ids % old.capacity]
+        del old  # before the next one is read
+        order = np.argsort(number, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
+        runs += [Run(float(slots[0]) / len(ids), shard, ids[slots]) for slots in parts if len(slots)]
+    return sorted(runs)
 
 
-def _episodes_of(declaration: Declaration, shard: int) -> list[Run]:
-    """Return a shard's steps episode by episode."""
-    old = _old(declaration, shard)
-    (ids,) = old.stored_ids()
-    number = read_notes(Path(declaration.absorbs[shard]), old.next_id).episodes[ids % old.capacity]
-    order = np.argsort(number, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
-    return [Run(float(places[0]) / len(ids), shard, ids[places]) for places in parts if len(places)]
-
-
-def _own(runs: list[Run], declaration: Declaration) -> list[Run]:
-    """Return those of this shard: each goes to the one that has fewest steps so far."""
-    counts, mine = [0] * declaration.parts, []
+def _runs_of_shard(runs: list[Run], declaration: Declaration) -> list[Run]:
+    """Return the runs of this shard: each run goes to the shard that has fewest steps so far."""
+    counts, chosen = [0] * declaration.parts, []
     for run in runs:
         part = counts.index(min(counts))
         counts[part] += len(run.ids)
         if part == declaration.number:
-            mine.append(run)
-    return mine
+            chosen.append(run)
+    return chosen
+
+
+def spread(tree: Any, envs: npt.NDArray[np.int64], count: int) -> Any:
+    """Return columns ``T e *shape`` of some environments as those of all, ``T E *shape``: 0 for the others."""
+
+    def widen(leaf: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        wide = np.zeros((len(leaf), count, *leaf.shape[2:]), leaf.dtype)
+        wide[:, envs] = leaf
+        return wide
+
+    return map_leaves(widen, tree)
 
 
 def _store(buffer: ReplayBuffer, columns: dict[str, Any]) -> Ids:
@@ -117,26 +124,27 @@ def _store(buffer: ReplayBuffer, columns: dict[str, Any]) -> Ids:
     length = len(next(leaves(columns)))
     envs = buffer.num_envs
     rows = max(1, ROWS // (envs or 1))
-    found = []
+    ids = []
     for start in range(0, length, rows):
-        chunk = map_tree(itemgetter(slice(start, start + rows)), columns)
+        chunk = take(columns, slice(start, start + rows))
         # In this mode an ended step's next_obs is taken from here, where it is the true last one already.
         final_obs = chunk["next_obs"] if buffer.autoreset == "same_step" else None
         if envs is None:
-            found.append(buffer.extend(final_obs=final_obs, **chunk))
+            ids.append(buffer.extend(final_obs=final_obs, **chunk))
             continue
-        first = itemgetter((slice(None), None))  # of environment 0
-        chunk, final_obs = (spread(map_tree(first, one), np.zeros(1, np.int64), envs) for one in (chunk, final_obs))
+        chunk, final_obs = (
+            spread(take(steps, np.s_[:, None]), np.zeros(1, np.int64), envs) for steps in (chunk, final_obs)
+        )
         where = np.zeros((min(rows, length - start), envs), np.bool_)
         where[:, 0] = True
-        found.append(buffer.extend(where=where, final_obs=final_obs, **chunk)[:, 0])
+        ids.append(buffer.extend(where=where, final_obs=final_obs, **chunk)[:, 0])
     buffer.end_episode()
-    return np.concatenate(found)
+    return np.concatenate(ids)
 
 
 def _priorities(buffer: ReplayBuffer, ids: Ids) -> Floats:
-    """Return p of stored steps, of the law P(i) = p^α / Σ p^α."""
-    totals = buffer.law_totals()
+    """Return p of stored steps, of the sampling distribution P(i) = p^α / Σ p^α."""
+    totals = buffer.sampling_totals()
     assert totals is not None
     masses = buffer.probabilities(ids) * totals.total
     alpha = getattr(buffer.sampler, "alpha", 1.0)

@@ -1,8 +1,9 @@
 """A shard: an ordinary `ReplayBuffer`, and what makes calls from elsewhere safe: epoch, numbered adds, totals told."""
 
+import platform
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -12,12 +13,14 @@ import numpy.typing as npt
 from replaylab.distributed.replay.shards.notes import ShardNotes, read_notes, write_notes
 from replaylab.distributed.replay.shards.open_episodes import OpenEpisodes
 from replaylab.distributed.replay.shards.packing import Packed, unpacked
-from replaylab.distributed.replay.shards.reinsertion import absorb
+from replaylab.distributed.replay.shards.reinsertion import absorb, spread
 from replaylab.distributed.replay.shards.transport import Declaration
-from replaylab.distributed.replay.shards.trees import map_tree, spread
 from replaylab.distributed.versions import check_version
-from replaylab.errors import EmptyBufferError, ReplayError
+from replaylab.errors import EmptyBufferError, ReplayError, StorageError
+from replaylab.files.atomic import writing
+from replaylab.machine import machine_memory
 from replaylab.replay import Fifo, FrameStack, ReplayBuffer
+from replaylab.trees import take
 
 Ids = npt.NDArray[np.int64]
 
@@ -29,10 +32,10 @@ class Tally(NamedTuple):
         epoch: Which of the shards of its place it is.
         serial: How many tallies it gave before.
         size: Steps stored.
-        total: Σ of what its law is in proportion to; see `LawTotals`, as for the next two.
+        total: As in `SamplingTotals`, like the next two.
         least: The least of it that can be drawn.
         rows: Of how many rows.
-        added: Steps that writers have stored in it, and in those that it goes on from.
+        added: Steps that writers have stored in it, and in those that it continues from.
         next_id: The next step's own id.
     """
 
@@ -44,6 +47,20 @@ class Tally(NamedTuple):
     rows: int
     added: int
     next_id: int
+
+
+class Survey(NamedTuple):
+    """What a shard needs and its node has, before it begins.
+
+    Attributes:
+        node: The node's id or name.
+        memory: Bytes of memory that the node has.
+        needed: Bytes of memory that the shard's buffer takes once it is full.
+    """
+
+    node: str
+    memory: int
+    needed: int
 
 
 class OutOfOrder(Exception):  # noqa: N818 - a writer sends again, nobody else sees it
@@ -62,23 +79,48 @@ class Shard:
         self._epoch = declaration.epoch
         self._begun = False
 
+    def node(self) -> str:
+        """Return the id or name of the node that it is on."""
+        return platform.node()
+
+    def survey(self, probe: str | None) -> Survey:
+        """Return what the buffer will need and the node has; nothing is kept.
+
+        Args:
+            probe: A file in the folder for snapshots; None: there is none, or it was checked before.
+
+        Raises:
+            StorageError: The folder is not visible here, or cannot be written to.
+            OverSizeError: The buffer alone needs more memory than the node has.
+        """
+        check_version(self._declared.version)
+        if probe is not None:
+            folder = Path(probe).parent
+            if not Path(probe).exists():
+                raise StorageError(
+                    f"`snapshot` must name a folder that all nodes share, but node {self.node()} does not have the "
+                    f"same {folder} as the learner; use a shared file system"
+                )
+            with writing(folder), NamedTemporaryFile(dir=folder):
+                pass
+        return Survey(self.node(), machine_memory(), ReplayBuffer(**self._declared.options).nbytes)
+
     def begin(self) -> Tally:
-        """Make the buffer: empty, from this place's snapshot, or from a part of other shards' steps."""
-        given = self._declared
-        check_version(given.version)
+        """Create the buffer: empty, from this slot's snapshot, or from a part of other shards' steps."""
+        declared = self._declared
         self._started = monotonic()
         self._serial = self._stored = self._drawn = self._fed = self._stale = self._repeated = 0
-        self._notes = ShardNotes.empty(given.options["capacity"])
-        if given.folder is not None and (Path(given.folder) / "manifest.json").exists():
-            self.buffer = ReplayBuffer.load(given.folder, **given.given or {})
-            self._notes = read_notes(Path(given.folder), self.buffer.next_id)
-            self.buffer.end_episode()  # what came after the snapshot is lost: the next step follows no stored one
+        self._notes = ShardNotes.empty(declared.options["capacity"])
+        if declared.folder is not None and (Path(declared.folder) / "manifest.json").exists():
+            # What came after the snapshot is lost: the next step follows no stored one.
+            self.buffer = ReplayBuffer.load(declared.folder, continue_episodes=False, **declared.load_options or {})
+            self._notes = read_notes(Path(declared.folder), self.buffer.next_id)
         else:
-            seed = np.random.SeedSequence((given.seed, given.number, given.epoch))
-            self.buffer = ReplayBuffer(**given.options, seed=seed)
-            absorb(self.buffer, self._notes, given)
+            seed = np.random.SeedSequence((declared.seed, declared.number, declared.epoch))
+            self.buffer = ReplayBuffer(**declared.options, seed=seed)
+            absorb(self.buffer, self._notes, declared)
         self._open = OpenEpisodes(self.buffer.num_envs or 1)
-        self._stacks = any(isinstance(one, FrameStack) and one.stacked_input for one in self.buffer.transforms)
+        self._stacks = any(isinstance(part, FrameStack) and part.stacked_input for part in self.buffer.transforms)
         self._begun = True
         return self.tally()
 
@@ -101,7 +143,7 @@ class Shard:
 
         Args:
             writer: Whose steps.
-            number: Which of the writer's calls to this place; the one after `acknowledged`, or after the last applied.
+            number: Which of the writer's calls to this slot; the one after `acknowledged`, or after the last applied.
             acknowledged: The last of its numbers that was acknowledged, by this shard or by one before it.
             envs: The environments' numbers, int64 (e,).
             steps: Columns ``T e *shape``; where the buffer has no E axis, e is 1.
@@ -124,15 +166,15 @@ class Shard:
                 self._end_episode(envs[~goes_on])
             # Where frames before an episode's middle were lost, stacks of them cannot be made: its rest is left out.
             cut = ~goes_on & (follows > 0) & self._stacks
-            there = where & ~(cut & (episodes == episodes[where.argmax(axis=0), np.arange(len(envs))]))
-            ids = self._store(envs, steps, there, final_obs)
-            some = there.any(axis=0)
-            own = (envs[some], there[:, some], episodes[:, some], np.where(cut, 0, follows)[some])
-            first = self._open.note(*own, goes_on[some], ids[:, some])
+            accepted = where & ~(cut & (episodes == episodes[where.argmax(axis=0), np.arange(len(envs))]))
+            ids = self._store(envs, steps, accepted, final_obs)
+            some = accepted.any(axis=0)
+            steps_taken = (envs[some], accepted[:, some], episodes[:, some], np.where(cut, 0, follows)[some])
+            first = self._open.note(*steps_taken, goes_on[some], ids[:, some])
             if isinstance(self.buffer.retention, Fifo):
                 stored = ids[:, some] >= 0
                 self._notes.episodes[ids[:, some][stored] % self.buffer.capacity] = first[stored]
-            count = int(there.sum())
+            count = int(accepted.sum())
             self._notes.added += count
             self._stored += count
             return ids
@@ -140,7 +182,7 @@ class Shard:
         return self._once(writer, number, acknowledged, where.shape, apply)
 
     def end_episode(self, writer: str, number: int, acknowledged: int, envs: Ids) -> tuple[Ids, Tally]:
-        """Say that environments were reset separately; numbered as `add` is."""
+        """Mark that environments were reset separately; numbered like `add`."""
 
         def apply() -> Ids:
             self._end_episode(envs)
@@ -151,13 +193,13 @@ class Shard:
     def several(
         self, writer: str, acknowledged: int, heads: Sequence[tuple[int, str]], *parcels: Packed
     ) -> tuple[list[Ids | Exception], Tally]:
-        """Make several of a writer's calls, which follow one another, and return the ids, or the error, of each.
+        """Apply several successive calls of a writer, and return the ids, or the error, of each.
 
         Args:
-            writer: Whose.
+            writer: Id of the writer.
             acknowledged: As for `add`.
-            heads: Of each call, its number and the method's name.
-            parcels: Of each call, what follows `acknowledged`.
+            heads: Number and method name of each call.
+            parcels: Packed arguments of each call that follow `acknowledged`.
         """
         answers = list[Ids | Exception]()
         for (number, method), parcel in zip(heads, parcels, strict=True):
@@ -170,30 +212,30 @@ class Shard:
         return answers, self.tally()
 
     def draw(self, *counts: int) -> tuple[list[dict[str, Any] | None], Tally]:
-        """Return so many rows for each batch, as columns, ``probability`` that of this shard alone.
+        """Return `counts` rows for each batch, as columns; ``probability`` is that within this shard.
 
-        None where no row can be drawn, or none is asked for.
+        None for a batch of which no row is requested or can be drawn.
         """
         return [self._rows(count) if count else None for count in counts], self.tally()
 
     def update(self, epoch: int, ids: Ids, values: npt.NDArray[np.float64], td_errors: bool) -> tuple[int, Tally]:
-        """Give the sampler feedback for its own ids, if they are of this epoch; return how many were still stored."""
-        found = 0
+        """Pass feedback for ids of this epoch to the sampler; return how many were still stored."""
+        num_stored = 0
         if epoch == self._epoch:
-            given = {"td_error": values} if td_errors else {"priority": values}
-            found = self.buffer.update_priorities(ids, **given)
-        self._fed += found
-        self._stale += len(ids) - found
-        return found, self.tally()
+            feedback = {"td_error": values} if td_errors else {"priority": values}
+            num_stored = self.buffer.update_priorities(ids, **feedback)
+        self._fed += num_stored
+        self._stale += len(ids) - num_stored
+        return num_stored, self.tally()
 
-    def law(self, ids: Ids) -> tuple[npt.NDArray[np.float64], Tally]:
+    def distribution(self, ids: Ids) -> tuple[npt.NDArray[np.float64], Tally]:
         """Return the probabilities of its own ids in a draw from this shard."""
         return self.buffer.probabilities(ids), self.tally()
 
     def tally(self) -> Tally:
         """Return what it tells of itself."""
-        totals = self.buffer.law_totals()
-        assert totals is not None  # RemoteReplay has refused other laws
+        totals = self.buffer.sampling_totals()
+        assert totals is not None  # RemoteReplay has refused other sampling distributions
         self._serial += 1
         return Tally(self._epoch, self._serial, self.buffer.size, *totals, self._notes.added, self.buffer.next_id)
 
@@ -243,30 +285,30 @@ class Shard:
                 raise
         else:
             self._repeated += 1
-        found = applied.get(number, np.full(shape, -1))
-        if isinstance(found, str):
-            raise ReplayError(found)
-        return found, self.tally()
+        ids = applied.get(number, np.full(shape, -1))
+        if isinstance(ids, str):
+            raise ReplayError(ids)
+        return ids, self.tally()
 
     def _applied(self, writer: str, number: int, acknowledged: int) -> dict[int, Ids | str]:
-        """Return which of a writer's calls were applied, without those it need not be told of; the next may come."""
+        """Return the applied calls of a writer, without acknowledged ones, after checking that none is missing."""
         if not self._begun:
             raise OutOfOrder
         before = self._notes.applied.get(writer, {0: np.zeros(0, np.int64)})
         last = max(before)
         if number > max(last, acknowledged) + 1:
             raise OutOfOrder
-        applied = {one: ids for one, ids in before.items() if one > acknowledged or one == last}
+        applied = {call: ids for call, ids in before.items() if call > acknowledged or call == last}
         self._notes.applied[writer] = applied
         return applied
 
     def _store(self, envs: Ids, steps: Mapping[str, Any], where: npt.NDArray[np.bool_], final_obs: Any) -> Ids:
-        """Store columns of some environments; the others' are made up, and left out."""
+        """Store columns of some environments; zeros are passed for the others, and masked out."""
         count = self.buffer.num_envs
         if count is None:
-            steps, final_obs = (map_tree(itemgetter((slice(None), 0)), one) for one in (steps, final_obs))
+            steps, final_obs = (take(tree, np.s_[:, 0]) for tree in (steps, final_obs))
             return np.asarray(self.buffer.extend(where=where[:, 0], final_obs=final_obs, **steps))[:, None]
         if len(envs) < count:
-            steps, final_obs, where = (spread(one, envs, count) for one in (steps, final_obs, where))
+            steps, final_obs, where = (spread(tree, envs, count) for tree in (steps, final_obs, where))
         ids = self.buffer.extend(where=where, final_obs=final_obs, **steps)
         return np.asarray(ids[:, envs])

@@ -1,4 +1,4 @@
-"""The seam between the laws of a replay in shards and what carries its calls: Ray, or, in tests, this process.
+"""The seam between the distributions of a replay in shards and what carries its calls: Ray, or, in tests, this process.
 
 A shard answers the calls of one caller in the order in which they came. Whatever the carrier raises where a shard does
 not answer any more becomes `ShardLost`; what the shard itself raises comes out as it is.
@@ -21,7 +21,7 @@ class Declaration:
 
     Attributes:
         number: Its place among the shards.
-        epoch: How many of this place there were before.
+        epoch: How many of this slot there were before.
         options: The constructor's arguments of its `ReplayBuffer`.
         seed: What its random stream is made from, with number and epoch.
         folder: Where its snapshot is, None: it begins empty. One that is not there is as none.
@@ -36,7 +36,7 @@ class Declaration:
     options: Mapping[str, Any]
     seed: int
     folder: str | None = None
-    given: Mapping[str, Any] | None = None
+    load_options: Mapping[str, Any] | None = None
     absorbs: tuple[str, ...] = ()
     parts: int = 1
     version: str = replaylab.__version__
@@ -102,7 +102,7 @@ class Transport(Protocol):
         ...
 
     def newest(self, number: int, after: int) -> ShardClient | None:
-        """Return the shard of this place and of the highest epoch above `after`, None while there is none."""
+        """Return the shard of this slot and of the highest epoch above `after`, None while there is none."""
         ...
 
     def parcel(self, contents: tuple[Any, ...]) -> Any:

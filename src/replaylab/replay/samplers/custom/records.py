@@ -1,4 +1,4 @@
-"""What is noted about the steps of one replica for samplers written in Python."""
+"""Records of the steps of one replica, for samplers written in Python."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,12 @@ from replaylab.errors import SnapshotError
 Ids = npt.NDArray[np.int64]
 
 
-EACH = 5 * 8
-"""Bytes noted about each step."""
+RECORD_NBYTES = 5 * 8
+"""Bytes recorded about each step."""
 
 
 class Record:
-    """What a view is made of, by slot, for one replica."""
+    """The data behind a `View`, by slot, for one replica."""
 
     def __init__(self, capacity: int, num_envs: int) -> None:
         self.ids = np.full(capacity, -1, np.int64)
@@ -28,24 +28,24 @@ class Record:
 
     def slots(self) -> Ids:
         """Return the slots in use, oldest step first."""
-        begun, capacity = int(self.ids.max()) + 1, len(self.ids)  # id i lies in slot i mod capacity
-        if self.ids[-1] < 0:  # it was never full, or not since it was cleared, when slot 0 came next
+        begun, capacity = int(self.ids.max()) + 1, len(self.ids)  # id i is in slot i mod capacity
+        if self.ids[-1] < 0:  # not full since it was created or cleared; both start at slot 0
             return np.arange(begun % capacity)
         return np.concatenate([np.arange(begun % capacity, capacity), np.arange(begun % capacity)])
 
     def stored(self, ids: Ids, ended: npt.NDArray[np.bool_]) -> None:
-        """Take note of steps (T, E) with these ids (−1: not stored); `ended` marks the last of an episode."""
+        """Record steps (T, E) with these ids (−1: not stored); `ended` marks the last step of an episode."""
         for row, last in zip(ids, ended, strict=True):
-            kept = np.flatnonzero(row >= 0)
-            slots = row[kept] % len(self.ids)
-            self.ids[slots] = row[kept]
-            self.episodes[slots], self.steps[slots] = self._episode[kept], self._step[kept]
+            envs = np.flatnonzero(row >= 0)
+            slots = row[envs] % len(self.ids)
+            self.ids[slots] = row[envs]
+            self.episodes[slots], self.steps[slots] = self._episode[envs], self._step[envs]
             self.counts[slots], self.feedback[slots] = 0, np.nan
-            self._step[kept] += 1
+            self._step[envs] += 1
             self.end_episode(last & (row >= 0))
 
     def clear(self) -> None:
-        """Take note that no step is stored any more."""
+        """Record that all steps were dropped."""
         self.ids[:] = -1
 
     def end_episode(self, where: npt.NDArray[np.bool_]) -> None:
@@ -56,15 +56,15 @@ class Record:
         self._episodes += len(over)
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what another record held.
+        """Restore the arrays of another record.
 
         Raises:
-            SnapshotError: No record holds that.
+            SnapshotError: The arrays are not those of a record of this size.
         """
         for name, array in arrays.items():
-            own = getattr(self, name)
-            if array.dtype != own.dtype or array.shape != own.shape:
-                raise SnapshotError(f"the snapshot's record `{name}` must be {own.dtype}{list(own.shape)}")
+            attribute = getattr(self, name)
+            if array.dtype != attribute.dtype or array.shape != attribute.shape:
+                raise SnapshotError(f"the snapshot's record `{name}` must be {attribute.dtype}{list(attribute.shape)}")
             setattr(self, name, array)
         capacity, begun = len(self.ids), int(self.ids.max()) + 1
         oldest = int(self.ids[self.ids >= 0].min()) if begun else 0  # not 0 after a `clear`

@@ -1,96 +1,34 @@
-"""Samplers of your own, in Python: what they see, and their base classes."""
+"""Base classes of samplers written in Python, and their engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from replaylab import _core
-from replaylab.arguments import check, function
+from replaylab.arguments import ArrayOf, check, function, returned
 from replaylab.errors import ConfigError, EmptyBufferError
-from replaylab.replay.data.arrays import on_cpu
-from replaylab.replay.samplers.custom.records import Record
+from replaylab.replay.data.arrays import ids_array, values_array
+from replaylab.replay.data.batch import Batch
+from replaylab.replay.data.seeding import Seed
+from replaylab.replay.samplers.custom.records import RECORD_NBYTES, Record
+from replaylab.replay.samplers.custom.view import Floats, Ids, View
+from replaylab.replay.samplers.engine import DrawEngine, EpisodeFlags, Layout, PythonEngine
 from replaylab.replay.samplers.sampler import Sampler
 
-Ids = npt.NDArray[np.int64]
+SUMS_TO_ONE = 1e-4
+"""How far the sum of probabilities may be from 1: the rounding error of float32 over millions of steps."""
 
-Floats = npt.NDArray[np.float64]
-
-
-class View:
-    """What a `CustomSampler` sees of one replica: every array has one entry a stored step, oldest first.
-
-    Attributes:
-        ids: int64 (N,).
-        ages: int64 (N,); the newest step has age 0.
-        episodes: int64 (N,); steps of one environment's episode share a number, which grows.
-        steps_in_episode: int64 (N,); 0 for an episode's first step.
-        replay_counts: int64 (N,); how often each was drawn.
-        feedback: float64 (N,); the last |TD error| or priority of each, NaN where none came yet.
-        priorities: float64 (N,); `feedback`, or where none came yet the largest there is, 1 if there is none.
-        replica: Which replica of the buffer it is, from 0.
-        blocks: int64 (N,), or None without `Sequence`: steps of the same number are one sequence, which comes whichever
-            of them is drawn.
-    """
-
-    def __init__(self, record: Record, replica: int = 0, stride: int | None = None) -> None:
-        self._slots = record.slots()
-        self._record = record
-        self._stride = stride
-        self.replica = replica
-        self.ids: Ids = record.ids[self._slots]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def ages(self) -> Ids:
-        """Steps stored since each."""
-        return np.asarray(self.ids[-1] - self.ids, np.int64)
-
-    @property
-    def episodes(self) -> Ids:
-        """The number of each step's episode."""
-        return self._record.episodes[self._slots]
-
-    @property
-    def steps_in_episode(self) -> Ids:
-        """The place of each step in its episode."""
-        return self._record.steps[self._slots]
-
-    @cached_property
-    def blocks(self) -> Ids | None:
-        """The number of each step's sequence, if sequences are drawn."""
-        if self._stride is None:
-            return None
-        places = self.steps_in_episode // self._stride
-        return np.unique(self.episodes * (places.max(initial=0) + 1) + places, return_inverse=True)[1]
-
-    @property
-    def replay_counts(self) -> Ids:
-        """How often each was drawn."""
-        return self._record.counts[self._slots]
-
-    @property
-    def feedback(self) -> Floats:
-        """The last feedback for each, NaN where none came yet."""
-        return self._record.feedback[self._slots]
-
-    @property
-    def priorities(self) -> Floats:
-        """The last feedback for each, the largest where none came yet."""
-        feedback = self.feedback
-        known = feedback[~np.isnan(feedback)]
-        return np.where(np.isnan(feedback), known.max() if known.size and known.max() > 0 else 1.0, feedback)
+DRAWN_AS_IT_IS = 1e-12
+"""How far the sum may be from 1 without being normalized."""
 
 
 class CustomSampler(Sampler):
     """Base of samplers written in Python; derive a frozen dataclass from it.
 
-    What it goes by is in the view; state of its own would be shared by all replicas, and no snapshot would hold it.
+    All its inputs are in the view. Attributes that change would be shared by all replicas, and missing in snapshots.
 
     Example:
         Steps that were seldom replayed, more often:
@@ -100,7 +38,7 @@ class CustomSampler(Sampler):
         >>> from replaylab import Field, ReplayBuffer
         >>> @dataclass(frozen=True)
         ... class Fresh(CustomSampler):
-        ...     def law(self, view, batch_size):
+        ...     def distribution(self, view, batch_size):
         ...         wanted = 1.0 / (1.0 + view.replay_counts)
         ...         return wanted / wanted.sum()
         >>> buffer = ReplayBuffer(10, {"x": Field()}, sampler=Fresh(), seed=0)
@@ -109,22 +47,34 @@ class CustomSampler(Sampler):
         (3,)
     """
 
-    law_needs_batch_size: ClassVar[bool] = True
+    distribution_needs_batch_size: ClassVar[bool] = True
     needs_order: ClassVar[bool] = True
     needs_episodes: ClassVar[bool] = True
     in_core: ClassVar[bool] = False
+    record_nbytes: ClassVar[int] = RECORD_NBYTES
 
-    def law(self, view: View, batch_size: int) -> Floats:
-        """Return the chance of each stored step to be one row of a batch, float64 (N,), summing to 1.
+    @property
+    def takes_priorities(self) -> bool:
+        """Whether ``update_priorities(ids, priority=...)`` is accepted: the view shows the values."""
+        return True
 
-        A sampler that has no exact law says why in its class attribute `no_law` and defines `draw` instead; the
-        ``probability`` of its rows is NaN.
+    def engine(self, core: _core.Replay, layout: Layout, seed: Seed) -> DrawEngine:
+        """Return the engine that draws for a buffer."""
+        return CustomEngine(core, layout, seed, self)
+
+    def distribution(self, view: View, batch_size: int) -> Floats:
+        """Return each stored step's probability to be a given row of a batch, float64 (N,), summing to 1.
+
+        A sampler that has no exact sampling probability says why in its class attribute `no_closed_form` and defines
+        `draw` instead; the ``probability`` of its rows is NaN.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define `law`, or `draw` and the reason in `no_law`")
+        raise NotImplementedError(
+            f"{type(self).__name__} must define `distribution`, or `draw` and the reason in `no_closed_form`"
+        )
 
     def draw(self, view: View, batch_size: int, rng: np.random.Generator) -> Ids:
-        """Return the ids of a batch, int64 (B,). By default B independent draws from `law`."""
-        return rng.choice(view.ids, size=batch_size, p=self.law(view, batch_size))
+        """Return the ids of a batch, int64 (B,). By default B independent draws from `distribution`."""
+        return rng.choice(view.ids, size=batch_size, p=self.distribution(view, batch_size))
 
     def weights(self, view: View, probabilities: Floats, progress: float | None) -> Floats:  # noqa: ARG002
         """Return the importance weights of rows drawn with these probabilities (B,), finite and ≥ 0. By default 1.
@@ -134,22 +84,22 @@ class CustomSampler(Sampler):
         return np.ones(len(probabilities))
 
     def core_config(self) -> _core.SamplerConfig:
-        """Return what the compiled core needs to know: nothing, it only stores."""
+        """Return the core's sampler, which is not used: the core only stores."""
         return _core.SamplerConfig("uniform")
 
 
 class TopScores(CustomSampler):
     """Base of samplers that draw the B steps of the highest scores; derive from it, and define `scores`.
 
-    Law: P(i) = 1/B for those B (of equal ones the older), else 0. A batch needs B ≤ N. With `Sequence`: the B sequences
-    that hold the highest.
+    Sampling probability: P(i) = 1/B for those B (of equal scores the older step), else 0. A batch needs B ≤ N. With
+    `Sequence`: the B sequences that contain the highest scores.
     """
 
     def scores(self, view: View) -> npt.ArrayLike:
         """Return the score of every stored step, (N,)."""
         raise NotImplementedError(f"{type(self).__name__} must define `scores`")
 
-    def law(self, view: View, batch_size: int) -> Floats:
+    def distribution(self, view: View, batch_size: int) -> Floats:
         """Return 1/B for the B highest scores."""
         chances, best = np.zeros(len(view)), self._best(view, batch_size)
         chances[best] = 1.0 / len(best)
@@ -158,24 +108,21 @@ class TopScores(CustomSampler):
     def draw(self, view: View, batch_size: int, rng: np.random.Generator) -> Ids:  # noqa: ARG002
         """Return the ids with the highest scores, best first."""
         blocks = view.blocks
-        there, what = (len(view), "steps") if blocks is None else (blocks.max(initial=-1) + 1, "sequences")
-        if batch_size > there:
+        count, units = (len(view), "steps") if blocks is None else (blocks.max(initial=-1) + 1, "sequences")
+        if batch_size > count:
             raise EmptyBufferError(
-                f"{type(self).__name__} gives `batch_size` different {what}, but batch_size={batch_size} and only "
-                f"{there} {what} are stored; ask for fewer, or add more steps first"
+                f"{type(self).__name__} gives `batch_size` different {units}, but batch_size={batch_size} and only "
+                f"{count} {units} are stored; ask for fewer, or add more steps first"
             )
         return view.ids[self._best(view, batch_size)]
 
     def _best(self, view: View, batch_size: int) -> Ids:
-        scores = np.asarray(on_cpu(self.scores(view)))
-        if scores.shape != view.ids.shape or scores.dtype.kind not in "biuf" or np.isnan(scores).any():
-            raise ConfigError(
-                f"`score` of {type(self).__name__} must return one number for each of {len(view)} ids, none of them "
-                f"NaN, but returned {scores}"
-            )
-        scores = scores.astype(np.float64)
+        words = f"one number for each of {len(view)} ids, none of them NaN"
+        rule = ArrayOf(view.ids.shape, words, holds=lambda array: ~np.isnan(array))
+        name = "score" if isinstance(self, Oracle) else "scores"
+        scores = returned(f"`{name}` of {type(self).__name__}", self.scores(view), rule).astype(np.float64)
         blocks = view.blocks
-        if blocks is not None:  # of each only the step of its highest score
+        if blocks is not None:  # of each sequence only the step of its highest score
             order = np.argsort(-scores, kind="stable")
             return order[np.sort(np.unique(blocks[order], return_index=True)[1])][:batch_size]
         place = max(len(scores) - batch_size, 0)
@@ -188,8 +135,8 @@ class TopScores(CustomSampler):
 class Oracle(TopScores):
     """The B steps a caller's function scores highest: for studies, e.g. those that lower the true error most.
 
-    Law: P(i) = 1/B for those B (of equal ones the older), else 0. A batch needs B ≤ N. Source: the "oracle"
-    of Schaul et al. 2016.
+    Sampling probability: P(i) = 1/B for those B (of equal ones the older), else 0. A batch needs B ≤ N. Source: the
+    "oracle" of Schaul et al. 2016.
 
     Attributes:
         score: Takes ids int64 (N,), returns their scores (N,).
@@ -200,6 +147,188 @@ class Oracle(TopScores):
     def __post_init__(self) -> None:
         check(self, score=function("ids"))
 
+    @property
+    def takes_priorities(self) -> bool:
+        """False: only the function determines the draws."""
+        return False
+
     def scores(self, view: View) -> npt.ArrayLike:
-        """Return what the function says of the stored ids."""
+        """Return the function's scores of the stored ids."""
         return self.score(view.ids)
+
+
+class CustomEngine(PythonEngine[CustomSampler]):
+    """Draws by a `CustomSampler`, and keeps the records of stored steps for its views."""
+
+    def __init__(self, core: _core.Replay, layout: Layout, seed: Seed, sampler: CustomSampler) -> None:
+        super().__init__(core, layout, seed, sampler)
+        self._axes = (layout.replicas or 1, layout.num_envs or 1)
+        self._records = [Record(layout.capacity, self._axes[1]) for _ in self._generators]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all records."""
+        return sum(array.nbytes for record in self._records for array in vars(record).values())
+
+    def store(self, store: Callable[[], Any], values: Mapping[str, Any], length: int) -> Any:
+        """Let the core store steps, and record their ids and where episodes end."""
+        replicas, envs = self._axes
+        flags = EpisodeFlags(values)
+        with self.lock.held(adding=True):
+            ids = store()
+            terminated, truncated = flags.of_shape((replicas, length, envs))
+            ended = terminated | truncated
+            for record, row, last in zip(self._records, np.reshape(ids, ended.shape), ended, strict=True):
+                record.stored(row, last)
+        return ids
+
+    def end_episode(self, where: npt.ArrayLike | None) -> None:
+        """Begin new episodes."""
+        super().end_episode(where)
+        with self.lock.held():
+            masks = np.ones(self._axes, np.bool_) if where is None else np.asarray(where, np.bool_).reshape(self._axes)
+            for record, row in zip(self._records, masks, strict=True):
+                record.end_episode(row)
+
+    def clear(self) -> None:
+        """Drop every step."""
+        with self.lock.held(adding=True):
+            super().clear()
+            for record in self._records:
+                record.clear()
+
+    def draw(self, batch_size: int, progress: npt.ArrayLike | None) -> Batch:
+        """Draw a batch in every replica."""
+        layout = self._layout
+        with self.lock.held():
+            views = [View(record, replica, layout.stride) for replica, record in enumerate(self._records)]
+            self._check_stored(min(map(len, views)))
+            drawn = [
+                self._drawn(view, record, batch_size, rng)
+                for view, record, rng in zip(views, self._records, self._generators, strict=True)
+            ]
+            rows, distributions = zip(*drawn, strict=True)
+            ids, probabilities = np.stack(rows), np.stack(distributions)
+            units = ids
+            if layout.stride is not None:
+                blocks = self._blocks(ids)
+                units, probabilities = blocks[..., 0], self._block_distribution(blocks, batch_size)
+            progress_by_replica = np.broadcast_to(np.asarray(progress), len(views)).tolist()
+            weights = [
+                self._weights(view, row, share)
+                for view, row, share in zip(views, probabilities, progress_by_replica, strict=True)
+            ]
+            for record, row in zip(self._records, ids, strict=True):  # replay counts, on which the next draw may depend
+                np.add.at(record.counts, record.find(row)[0], 1)
+            bookkeeping = {"weight": np.stack(weights).astype(np.float32), "probability": probabilities, "id": units}
+            if layout.replicas is None:
+                ids, bookkeeping = ids[0], {name: column[0] for name, column in bookkeeping.items()}
+            columns = self._core.gather(ids, True)
+            layout.relabel(columns)
+            return layout.batch(columns | bookkeeping)
+
+    def probabilities(self, ids: npt.ArrayLike, batch_size: int, scheduled: list[float]) -> Floats:
+        """Return the probabilities of these steps."""
+        shape = super().probabilities(ids, batch_size, scheduled).shape  # only to check the ids
+        rows = ids_array(ids).reshape(self._axes[0], -1)
+        with self.lock.held():
+            blocks = self._blocks(rows)
+            block_probabilities = self._block_distribution(blocks, batch_size) * (blocks[..., 0] == rows)
+            return np.asarray(block_probabilities).reshape(shape)
+
+    def update(self, ids: npt.ArrayLike, values: npt.ArrayLike, are_errors: bool) -> int:
+        """Record feedback."""
+        rows, fed = ids_array(ids), values_array("td_error" if are_errors else "priority", values)
+        count = super().update(rows, fed, are_errors)
+        shape = (self._axes[0], -1)
+        rows, fed = rows.reshape(shape), fed.reshape(shape)
+        blocks = self._blocks(rows)  # feedback is the complete block's
+        rows, fed = blocks.reshape(shape), np.repeat(fed, blocks.shape[-1], axis=-1)
+        with self.lock.held():
+            for record, row, value in zip(self._records, rows, np.abs(fed), strict=True):
+                slots, stored = record.find(row)
+                record.feedback[slots[stored]] = value[stored]
+        return count
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return copies of all records, to be saved."""
+        entries = [(r, name, array) for r, record in enumerate(self._records) for name, array in vars(record).items()]
+        return {f"custom{r}.{name}": array.copy() for r, name, array in entries}
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:
+        """Restore the state that `arrays` and `generators` returned."""
+        for r, record in enumerate(self._records):
+            record.restore({name: arrays[f"custom{r}.{name}"] for name in vars(record)})
+        super().restore(arrays, generators)
+
+    def _distribution_of(self, ids: Ids, batch_size: int) -> Floats:
+        """Return the probabilities of ids (R, K); 0 for those no longer stored."""
+        out = np.zeros(ids.shape)
+        for r, record in enumerate(self._records):
+            view = View(record, r, self._layout.stride)
+            _, stored = record.find(ids[r])
+            if stored.any():
+                out[r, stored] = self._distribution(view, batch_size)[np.searchsorted(view.ids, ids[r, stored])]
+        return out
+
+    def _blocks(self, ids: Ids) -> Ids:
+        """Return the ids of each id's sequence block, (R, n) → (R, n, stride), oldest first, then −1.
+
+        Without sequences a block is the step itself.
+        """
+        if self._layout.stride is None:
+            return ids[..., None]
+        blocks = self._core.blocks(ids if self._layout.replicas is not None else ids[0], False)
+        return blocks.reshape(*ids.shape, blocks.shape[-1])
+
+    def _block_distribution(self, blocks: Ids, batch_size: int) -> Floats:
+        """Return the probability of each block, (R, n)."""
+        if not self._sampler.has_closed_form:
+            return np.full(blocks.shape[:-1], np.nan)
+        steps = self._distribution_of(blocks.reshape(len(blocks), -1), batch_size)
+        return np.asarray(steps.reshape(blocks.shape).sum(-1))
+
+    def _drawn(self, view: View, record: Record, batch_size: int, rng: np.random.Generator) -> tuple[Ids, Floats]:
+        """Return the ids of a batch of one replica and their probabilities, (B,)."""
+        sampler = self._sampler
+        if isinstance(sampler, TopScores):  # its sampling distribution would score all steps again
+            ids = self._checked(sampler.draw(view, batch_size, rng), record, batch_size)
+            return ids, np.full(batch_size, 1.0 / batch_size)
+        distribution = self._distribution(view, batch_size) if sampler.has_closed_form else np.full(len(view), np.nan)
+        if (
+            sampler.has_closed_form and type(sampler).draw is CustomSampler.draw
+        ):  # would ask for the sampling distribution again
+            ids = rng.choice(view.ids, size=batch_size, p=distribution)
+        else:
+            ids = self._checked(sampler.draw(view, batch_size, rng), record, batch_size)
+        return ids, distribution[np.searchsorted(view.ids, ids)]
+
+    def _weights(self, view: View, probabilities: Floats, progress: float | None) -> Floats:
+        words = f"{len(probabilities)} weights, one a row, finite in float32 and not negative"
+        most = np.finfo(np.float32).max
+        rule = ArrayOf(probabilities.shape, words, holds=lambda array: (array >= 0) & (array <= most))
+        return self._returned("weights", self._sampler.weights(view, probabilities, progress), rule).astype(np.float64)
+
+    def _checked(self, drawn: Any, record: Record, batch_size: int) -> Ids:
+        """Return the ids that a sampler drew, after checking their number and that they are stored."""
+        count = self._sampler.rows(batch_size)
+        words = f"the ids of {count} stored steps, int64, taken from view.ids"
+        rule = ArrayOf((count,), words, "iu", holds=lambda ids: record.find(ids)[1])
+        return self._returned("draw", drawn, rule).astype(np.int64)
+
+    def _distribution(self, view: View, batch_size: int) -> Floats:
+        words = f"{len(view)} chances that sum to 1"
+        rule = ArrayOf((len(view),), words, holds=lambda array: array >= 0)
+        distribution = self._returned("distribution", self._sampler.distribution(view, batch_size), rule).astype(
+            np.float64
+        )
+        total = distribution.sum()
+        if not abs(total - 1.0) <= SUMS_TO_ONE:
+            raise ConfigError(
+                f"`distribution` of {type(self._sampler).__name__} must return {words}, but returned a sum of {total}; "
+                "divide them by their sum"
+            )
+        return distribution if abs(total - 1.0) <= DRAWN_AS_IT_IS else np.asarray(distribution / total)
+
+    def _returned(self, method: str, value: Any, rule: ArrayOf) -> npt.NDArray[Any]:
+        return returned(f"`{method}` of {type(self._sampler).__name__}", value, rule)

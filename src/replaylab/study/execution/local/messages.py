@@ -11,14 +11,14 @@ from dataclasses import asdict
 from typing import Any, BinaryIO
 
 from replaylab.study.execution.executor import CheckTask, Finished, Lost, Progress, Raised, Task, TimeTask, TrainTask
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results.provenance import Machine
 
 Message = Task | Progress | Finished | Raised | Lost
 
 _TYPES = {kind.__name__: kind for kind in (TrainTask, CheckTask, TimeTask, Progress, Finished, Raised, Lost)}
 _NESTED: dict[str, Callable[[Any], Any]] = {
-    "population": Population.model_validate,
+    "chunk": Chunk.model_validate,
     "machine": lambda fields: None if fields is None else Machine(**fields),
 }
 
@@ -56,5 +56,5 @@ def read_message(stream: BinaryIO) -> Message | None:
     return message
 
 
-def _plain(one: Population | Machine) -> dict[str, Any]:
-    return one.model_dump() if isinstance(one, Population) else asdict(one)  # mode="json" makes infinities None
+def _plain(one: Chunk | Machine) -> dict[str, Any]:
+    return one.model_dump() if isinstance(one, Chunk) else asdict(one)  # mode="json" makes infinities None

@@ -21,7 +21,7 @@ _SECONDS_TO_END = 10.0
 class WorkerProcess:
     """A process that performs tasks, one at a time (`replaylab.study.execution.local.worker_main`).
 
-    It has a session of its own, so that Ctrl-C reaches the parent alone, and so that whatever it has started itself is
+    It has its own session, so that Ctrl-C reaches the parent alone, and so that whatever it has started itself is
     killed with it. It is a fresh interpreter, and holds no state between tasks.
     """
 
@@ -60,7 +60,7 @@ class WorkerProcess:
         return self._process.poll()
 
     def send(self, task: Task) -> None:
-        """Give it a task; one that has died takes none, which is told as its end."""
+        """Give it a task; one that has died takes no task, which is reported as its end."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             write_message(self._process.stdin, task)  # type: ignore[arg-type]  # typeshed: IO[Any]

@@ -1,1 +1,1 @@
-"""What a worker does with a task: train a population, check it, time it."""
+"""What a worker does with a task: train a chunk, check it, time it."""

@@ -1,15 +1,17 @@
-"""How fast a population trains here, by training it briefly: what a worker measures for a dry run."""
+"""How fast a chunk trains here, by training it briefly: what a worker measures for a dry run."""
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from replaylab.study.execution.worker.training import train_population
-from replaylab.study.plan.populations import Population
+from replaylab.learners.training.budget import BudgetWarning
+from replaylab.study.execution.worker.training import train_chunk
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.spec.components import with_arguments
 
 _FIRST = {"steps": 400, "episodes": 4}
@@ -17,7 +19,7 @@ _FIRST = {"steps": 400, "episodes": 4}
 
 
 class Speed(BaseModel):
-    """What training one population costs, measured; ``step`` means an episode where the budget is in episodes."""
+    """What training one chunk costs, measured; ``step`` means an episode where the budget is in episodes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,26 +42,26 @@ class Speed(BaseModel):
     """Bytes on disk for one step of every run."""
 
 
-def calibrate(population: Population, seconds: float) -> Speed:
-    """Train a population for about this long, with its own settings but an early start of the learning."""
-    first = _FIRST[population.unit]
-    trial = _trained(population, min(first, population.steps))
+def calibrate(chunk: Chunk, seconds: float) -> Speed:
+    """Train a chunk for about this long, with its own settings but an early start of the learning."""
+    first = _FIRST[chunk.unit]
+    trial = _trained(chunk, min(first, chunk.steps))
     affordable = int(seconds / max(trial["step"], 1e-9))
-    budget = min(max(first, affordable // first * first), population.steps)
-    again = _trained(population, budget)
+    budget = min(max(first, affordable // first * first), chunk.steps)
+    again = _trained(chunk, budget)
     grown = again["size"] - trial["size"]
     per_step = grown / (budget - trial["budget"]) if budget > trial["budget"] else again["size"] / budget
     measured = {name: again[name] for name in Speed.model_fields if name in again}
-    return Speed(limit=_limit(population), bytes=max(per_step, 0.0), **measured)
+    return Speed(limit=_limit(chunk), bytes=max(per_step, 0.0), **measured)
 
 
-def _limit(population: Population) -> int | None:
+def _limit(chunk: Chunk) -> int | None:
     """Return where the environment cuts an episode of an evaluation at the latest, as it is made with its options."""
     from replaylab.envs import make_vector_env  # with Gymnasium, which a report does without
     from replaylab.envs.vector.time_limit import step_limit
     from replaylab.envs.vectorize import whole_games
 
-    env_id, options = population.made_of
+    env_id, options = chunk.made_of
     env = make_vector_env(env_id, 1, **whole_games(env_id, options))
     try:
         return step_limit(env)
@@ -67,11 +69,11 @@ def _limit(population: Population) -> int | None:
         env.close()
 
 
-def _trained(population: Population, budget: int) -> dict[str, float]:
+def _trained(chunk: Chunk, budget: int) -> dict[str, float]:
     """Train for a budget that ends with one evaluation, and return what it took."""
     from replaylab.study.results.store import encoded  # heavy
 
-    brief = _brief(population, budget)
+    brief = _brief(chunk, budget)
     options = with_arguments(brief.learner_part.options)
     skipped = options.get("learning_starts", 0) if brief.unit == "steps" else 0
     times: list[tuple[int, float]] = []
@@ -87,7 +89,9 @@ def _trained(population: Population, budget: int) -> dict[str, float]:
             lengths.append(float(found[found == found].max()))
 
     began = time.perf_counter()
-    columns = train_population(brief, on_step, on_metrics)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)  # this budget is not the study's
+        columns = train_chunk(brief, on_step, on_metrics)
     took = time.perf_counter() - began
     size = len(encoded(brief, columns, {}))
     return {"budget": budget, "size": size, "longest": max(lengths)} | _pace(times, budget, took)
@@ -95,7 +99,7 @@ def _trained(population: Population, budget: int) -> dict[str, float]:
 
 def _pace(times: list[tuple[int, float]], budget: int, took: float) -> dict[str, float]:
     """Tell steps from the evaluation, which lies between the last two times."""
-    if len(times) < 3:  # a budget so small that nothing can be told apart
+    if len(times) < 3:  # a budget so small that nothing can be distinguished
         return {"step": took / budget, "evaluation": 0.0, "start": 0.0}
     (first, began), (last, ended) = times[0], times[-2]
     step = (ended - began) / (last - first)
@@ -103,17 +107,17 @@ def _pace(times: list[tuple[int, float]], budget: int, took: float) -> dict[str,
     return {"step": step, "evaluation": evaluation, "start": max(took - budget * step - evaluation, 0.0)}
 
 
-def _brief(population: Population, budget: int) -> Population:
-    options = population.learner_part.options
+def _brief(chunk: Chunk, budget: int) -> Chunk:
+    options = chunk.learner_part.options
     early = _early(options)
-    if isinstance(options.get("arguments"), dict):  # of an algorithm that has a loop of its own
+    if isinstance(options.get("arguments"), dict):  # of an algorithm that has its own loop
         early = {"arguments": options["arguments"] | _early(options["arguments"])}
-    part = population.learner_part.model_copy(update={"options": options | early})
-    return population.model_copy(update={"learner_part": part, "steps": budget, "eval_every": budget})
+    part = chunk.learner_part.model_copy(update={"options": options | early})
+    return chunk.model_copy(update={"learner_part": part, "steps": budget, "eval_every": budget})
 
 
 def _early(options: Mapping[str, Any]) -> dict[str, int]:
-    """Return when learning is to start, if the options say so."""
+    """Return when learning is to start, if the options report it."""
     if "learning_starts" not in options:
         return {}
     return {"learning_starts": min(options["learning_starts"], max(100, options.get("batch_size", 1)))}

@@ -1,7 +1,7 @@
-"""Training a population that may be killed: kept every so many seconds, and gone on with from there.
+"""Training a chunk that may be killed: kept every so many seconds, and gone on with from there.
 
-What goes on gives the same rows as what was never broken. Where the environment or the replay cannot go on from a
-checkpoint, nothing is kept, and a killed population begins again.
+What continues gives the same rows as what was never broken. Where the environment or the replay cannot continue from a
+checkpoint, nothing is kept, and a killed chunk begins again.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from replaylab.learners.api.whole_algorithm import WholeAlgorithm
 from replaylab.learners.training import checkpoint, env_state
 from replaylab.learners.training.state import Run
 from replaylab.replay import RestorableReplay, require
-from replaylab.study.execution.worker.training import train_population
-from replaylab.study.plan.populations import Population
+from replaylab.study.execution.worker.training import train_chunk
+from replaylab.study.plan.chunks import Chunk
 
 
 def train_with_checkpoints(
-    population: Population,
+    chunk: Chunk,
     on_step: Callable[[int], None],
     folder: Path,
     every: float,
     hooks: Callable[[], Sequence[Hook]] = tuple,
     tape: str | None = None,
 ) -> tuple[dict[str, Any], float]:
-    """Train a population, from its last checkpoint if there is one that can be read.
+    """Train a chunk, from its last checkpoint if there is one that can be read.
 
     Args:
-        population: what to train.
+        chunk: what to train.
         on_step: hears of the steps taken, now and then.
         folder: where the run is kept, and was.
         every: seconds between two checkpoints.
-        hooks: makes what else watches training, anew for each try.
-        tape: as for `train_population`.
+        hooks: makes what else watches training, again for each try.
+        tape: as for `train_chunk`.
 
     Returns:
-        Its columns, as `train_population`, and the seconds that it had been trained for before this call.
+        Its columns, as `train_chunk`, and the seconds that it had been trained for before this call.
     """
-    if isinstance(population.configuration().learner, WholeAlgorithm):  # of whose loop nothing can be kept
-        return train_population(population, on_step, hooks=hooks(), tape=tape), 0.0
+    if isinstance(chunk.configuration().learner, WholeAlgorithm):  # of whose loop nothing can be kept
+        return train_chunk(chunk, on_step, hooks=hooks(), tape=tape), 0.0
     kept = TimedCheckpoints(folder, every)
     if (folder / "run.json").is_file():
         try:
-            found = train_population(population, on_step, hooks=[kept, *hooks()], resume=folder, tape=tape)
+            found = train_chunk(chunk, on_step, hooks=[kept, *hooks()], resume=folder, tape=tape)
             return found, kept.seconds_before
         except (SnapshotError, StorageError):  # damaged, or of another version of the library
             kept = TimedCheckpoints(folder, every)
     rmtree(folder, ignore_errors=True)
-    return train_population(population, on_step, hooks=[kept, *hooks()], tape=tape), 0.0
+    return train_chunk(chunk, on_step, hooks=[kept, *hooks()], tape=tape), 0.0
 
 
 class TimedCheckpoints(Hook):
@@ -77,7 +77,7 @@ class TimedCheckpoints(Hook):
         self._due = self._began + every
 
     def on_begin(self, run: TrainingRun) -> None:
-        """Find out whether the environment and the replay can go on from a checkpoint."""
+        """Find out whether the environment and the replay can continue from a checkpoint."""
         try:
             env_state.check(run.env, run.env_id, "a checkpoint")
             require(run.replay, RestorableReplay, "a checkpoint")
@@ -95,7 +95,7 @@ class TimedCheckpoints(Hook):
             self._due = math.inf
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:
-        """Go on as before with some of the replicas."""
+        """Continue as before with some of the replicas."""
 
     def state(self) -> dict[str, Any]:
         """Return how long the run has been trained for."""

@@ -1,4 +1,4 @@
-"""What is to be seen of a population's first seed when it has been trained; handed back with the rows."""
+"""Pictures of a chunk's first seed after its training, returned with the rows."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from replaylab.envs import Screen
 from replaylab.learners import Hook
 from replaylab.learners.api.hooks import Bools, TrainingRun
 from replaylab.replay import InspectableReplay
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO
-from replaylab.watch import greedy, play, write_video
-from replaylab.watch.replay_sheet import sheet_of
 
 
 class LastLook(Hook):
@@ -26,20 +24,20 @@ class LastLook(Hook):
     place of the look, and the report tells it. Where observations are no pictures, there is no sheet and no reason.
 
     Args:
-        population: What is trained.
+        chunk: What is trained.
 
     Attributes:
         looks: The contents of files, by name: `SHEET` and `VIDEO` of `replaylab.study.results.store`, or in place of
             either its name and `NOT_MADE`.
     """
 
-    def __init__(self, population: Population) -> None:
-        self._population = population
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
         self.looks: dict[str, bytes] = {}
 
     def on_end(self, run: TrainingRun, over: Bools) -> None:
         """Look at the first seed, if it is among those that have ended."""
-        first, asked = self._population.seeds[0], self._population.watch
+        first, asked = self._chunk.seeds[0], self._chunk.watch
         if first not in run.seeds or not over[run.seeds.index(first)]:
             return
         replica = run.seeds.index(first)
@@ -50,7 +48,7 @@ class LastLook(Hook):
             self._keep(VIDEO, lambda: self._video(run, replica))
 
     def keep(self, run: TrainingRun, rows: Bools) -> None:
-        """Go on with some of the replicas: what was made stays."""
+        """Continue with some of the replicas: what was made stays."""
 
     def state(self) -> dict[str, Any]:
         """Return what was made of a seed that ended before the others."""
@@ -68,13 +66,17 @@ class LastLook(Hook):
             self.looks[f"{name}{NOT_MADE}"] = f"{type(error).__name__}: {error}".encode()
 
     def _sheet(self, run: TrainingRun, replica: int) -> bytes:
-        batch_size = self._population.configuration().driven_learner.batch_size
-        return sheet_of(run, replica, batch_size, self._population.watch.steps).to_bytes()
+        from replaylab.watch.replay_sheet import sheet_of  # heavy, and seldom needed
+
+        batch_size = self._chunk.configuration().driven_learner.batch_size
+        return sheet_of(run, replica, batch_size, self._chunk.watch.steps).to_bytes()
 
     def _video(self, run: TrainingRun, replica: int) -> bytes:
-        population = self._population
+        from replaylab.watch import greedy, play, write_video
+
+        chunk = self._chunk
         agent = greedy(run.agents, len(run.seeds), replica)
-        env_id, options = population.made_of
-        episode = play(env_id, agent, max_steps=population.watch.video, env_options=options)
+        env_id, options = chunk.made_of
+        episode = play(env_id, agent, max_steps=chunk.watch.video, env_options=options)
         with TemporaryDirectory() as folder:
             return write_video(Path(folder, VIDEO), episode.frames, episode.fps).read_bytes()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from replaylab.errors import ConfigError, ReplayError
 from replaylab.study.execution.executor import CheckTask, Finished, Raised, Task, TimeTask, TrainTask
 from replaylab.study.execution.worker.calibration import calibrate
-from replaylab.study.execution.worker.preflight import check_population
-from replaylab.study.execution.worker.training import train_population
+from replaylab.study.execution.worker.preflight import check_chunk
+from replaylab.study.execution.worker.training import train_chunk
 from replaylab.study.results.provenance import this_machine
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def perform(task: Task, on_progress: Callable[[int], None]) -> Finished:
             result, before, tape = _train(task, on_progress)
             began -= before
             return Finished(result, time.perf_counter() - began, this_machine(), tape)
-        case CheckTask(population):
-            check_population(population)
+        case CheckTask(chunk):
+            check_chunk(chunk)
             result = b""
-        case TimeTask(population, seconds):
-            result = calibrate(population, seconds).model_dump_json().encode()
+        case TimeTask(chunk, seconds):
+            result = calibrate(chunk, seconds).model_dump_json().encode()
     return Finished(result, time.perf_counter() - began, this_machine())
 
 
@@ -54,7 +54,7 @@ def raised(error: BaseException) -> Raised:
 
 
 def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, float, bytes]:
-    """Train a population.
+    """Train a chunk.
 
     Returns:
         Its Parquet file, for how many seconds it was trained before this task, and its tape, if that is wanted.
@@ -63,7 +63,7 @@ def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, 
     from replaylab.study.execution.worker.last_look import LastLook  # heavy
     from replaylab.study.results.store import encoded
 
-    last = -_REPORT_SECONDS  # so that it is told soon where a checkpoint began
+    last = -_REPORT_SECONDS  # so that it is reported soon where a checkpoint began
 
     def on_step(step: int) -> None:
         nonlocal last
@@ -72,35 +72,35 @@ def _train(task: TrainTask, on_progress: Callable[[int], None]) -> tuple[bytes, 
             last = now
             on_progress(int(step))
 
-    population, before = task.population, 0.0
-    last_look, recorder = LastLook(population), TapeRecorder()
+    chunk, before = task.chunk, 0.0
+    last_look, recorder = LastLook(chunk), TapeRecorder()
 
     def hooks() -> list[Hook]:
         nonlocal last_look, recorder
-        last_look, recorder = LastLook(population), TapeRecorder()
+        last_look, recorder = LastLook(chunk), TapeRecorder()
         return [last_look, recorder] if task.record else [last_look]
 
     with _tape_file(task) as tape:
         if task.checkpoints is None:
-            columns = train_population(population, on_step, hooks=hooks(), tape=tape)
+            columns = train_chunk(chunk, on_step, hooks=hooks(), tape=tape)
         else:
             from replaylab.study.execution.worker.checkpoints import train_with_checkpoints  # heavy
 
             folder = Path(task.checkpoints)
-            columns, before = train_with_checkpoints(population, on_step, folder, task.checkpoint_every, hooks, tape)
-    rows = encoded(population, columns, this_machine().versions, last_look.looks)
+            columns, before = train_with_checkpoints(chunk, on_step, folder, task.checkpoint_every, hooks, tape)
+    rows = encoded(chunk, columns, this_machine().versions, last_look.looks)
     return rows, before, recorder.writer.content() if task.record else b""
 
 
 @contextmanager
 def _tape_file(task: TrainTask) -> Iterator[str | None]:
-    """Yield where the tape that a task's population learns from is; None where it draws itself.
+    """Yield where the tape that a task's chunk learns from is; None where it draws itself.
 
     Raises:
         ConfigError: it learns from one, and the task brings none.
     """
-    if task.population.tape_of is not None and task.tape is None:
-        raise ConfigError(f"{task.population.label} must be given the tape that it learns from, but the task has none")
+    if task.chunk.tape_of is not None and task.tape is None:
+        raise ConfigError(f"{task.chunk.label} must be given the tape that it learns from, but the task has none")
     if not isinstance(task.tape, bytes):
         yield task.tape
         return

@@ -1,4 +1,4 @@
-"""Whether a population can be run at all, passed before anything is trained."""
+"""Whether a chunk can be run at all, passed before anything is trained."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from replaylab import errors
 from replaylab.errors import MissingExtraError, NonFiniteError, ReplayError, SpecError
 from replaylab.study.execution.executor import CheckTask, Event, Executor, Raised
 from replaylab.study.execution.task_queue import TaskQueue
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 
 
-def largest_of_each(populations: Iterable[Population]) -> list[Population]:
-    """Return of each environment, learner and strategy a population with the most seeds, in their order.
+def largest_of_each(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Return of each environment, learner and strategy a chunk with the most seeds, in their order.
 
-    Populations of these three differ in their seeds alone, of which only the number matters to `check_population`:
+    Chunks of these three differ in their seeds alone, of which only the number matters to `check_chunk`:
     several seeds must fit whatever one must, and more.
     """
-    largest: dict[tuple[str, str, str], Population] = {}
-    for one in populations:
+    largest: dict[tuple[str, str, str], Chunk] = {}
+    for one in chunks:
         there = largest.setdefault((one.environment, one.learner, one.strategy), one)
         if len(one.seeds) > len(there.seeds):
             largest[one.environment, one.learner, one.strategy] = one
     return list(largest.values())
 
 
-def check_all(populations: Iterable[Population], executor: Executor) -> None:
-    """Raise as `check_population` does for the first population that cannot be run.
+def check_all(chunks: Iterable[Chunk], executor: Executor) -> None:
+    """Raise as `check_chunk` does for the first chunk that cannot be run.
 
     They are tried where they would be trained: what hangs, crashes or exits in a worker can be ended, and does not end
     this process. What ends its worker is no refusal: its own run tells it.
@@ -45,31 +45,31 @@ def check_all(populations: Iterable[Population], executor: Executor) -> None:
                 raise _error_named(first.refused)(first.message)
             passed += 1
 
-    for index, one in enumerate(populations):
+    for index, one in enumerate(chunks):
         queue.put(CheckTask(one), partial(checked, index))
     queue.run()
 
 
-def check_population(population: Population) -> None:
+def check_chunk(chunk: Chunk) -> None:
     """Raise the error that training would soon end with, if any, by training a little of it.
 
     What breaks in the environment's or the user's own code is no such error: the run itself tells it with its
-    traceback, and others go on.
+    traceback, and others continue.
 
     Raises:
-        SpecError: as `replaylab.learners.training.preflight.check_trainable`, with the population named.
+        SpecError: as `replaylab.learners.training.preflight.check_trainable`, with the chunk named.
         MissingExtraError: what it needs is not installed.
     """
     from replaylab.learners.training.preflight import check_trainable
 
     try:
-        check_trainable(population.configuration(), replicas=len(population.seeds))
+        check_trainable(chunk.configuration(), replicas=len(chunk.seeds))
     except MissingExtraError:
         raise
     except NonFiniteError:  # of one seed, which may not even be the study's: its own run tells it
         return
     except ReplayError as error:
-        raise SpecError(f"{population.label} cannot be run: {error}") from error
+        raise SpecError(f"{chunk.label} cannot be run: {error}") from error
     except (Exception, SystemExit):  # its own run tells it, with its traceback
         return
 

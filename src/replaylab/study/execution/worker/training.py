@@ -1,4 +1,4 @@
-"""Training a population: from its settings to its rows."""
+"""Training a chunk: from its settings to its rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaylab.study.plan.populations import Population
+from replaylab.study.plan.chunks import Chunk
 
 if TYPE_CHECKING:
     from replaylab.learners import Hook
 
 
-def train_population(
-    population: Population,
+def train_chunk(
+    chunk: Chunk,
     on_step: Callable[[int], None] | None = None,
     on_metrics: Callable[[int, Mapping[str, Any]], None] | None = None,
     *,
@@ -23,15 +23,15 @@ def train_population(
     resume: Path | None = None,
     tape: str | None = None,
 ) -> dict[str, Any]:
-    """Train a population in this process and return its columns: seed, step, metric, value; each (rows,).
+    """Train a chunk in this process and return its columns: seed, step, metric, value; each (rows,).
 
     Args:
-        population: what to train.
+        chunk: what to train.
         on_step: hears of the steps taken, now and then.
         on_metrics: hears of each evaluation and each look at the learner: the step, and values of shape
             (seeds,).
         hooks: what else watches or steers training.
-        resume: folder of a checkpoint to go on from.
+        resume: folder of a checkpoint to continue from.
         tape: file of the draws that it learns from, if it does not draw itself.
     """
     from replaylab.learners import Callbacks, train
@@ -40,22 +40,22 @@ def train_population(
     os.environ["OMP_NUM_THREADS"] = "1"  # of PyTorch, if it is needed: small networks, a second thread costs more
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-    configuration, seeds = population.configuration(tape), population.seeds
+    configuration, seeds = chunk.configuration(tape), chunk.seeds
     if on_step is not None and isinstance(configuration.learner, WholeAlgorithm):
-        on_step = _mean_of(on_step, population)
-    told = Callbacks(progress=on_step, on_metrics=on_metrics)
-    metrics = train(configuration, seeds, [told, *hooks], resume=resume)
+        on_step = _mean_of(on_step, chunk)
+    callbacks = Callbacks(progress=on_step, on_metrics=on_metrics)
+    metrics = train(configuration, seeds, [callbacks, *hooks], resume=resume)
     columns: dict[str, Any] = metrics.columns
     return columns
 
 
-def _mean_of(on_step: Callable[[int], None], population: Population) -> Callable[[int], None]:
+def _mean_of(on_step: Callable[[int], None], chunk: Chunk) -> Callable[[int], None]:
     """Return what hears of each seed's steps, where one is trained after the other, and tells their mean."""
     ended = newest = 0
 
     def heard(step: int) -> None:
         nonlocal ended, newest
         ended, newest = ended + (step < newest), step
-        on_step((ended * population.steps + step) // len(population.seeds))
+        on_step((ended * chunk.steps + step) // len(chunk.seeds))
 
     return heard

@@ -9,16 +9,18 @@ from replaylab import statistics
 from replaylab.files.atomic import write_text
 from replaylab.number_format import counted, equals_p, p_value
 from replaylab.plotting import palette, svg
+from replaylab.study.analysis import comparisons
+from replaylab.study.analysis.comparisons import ReportedInterval
 from replaylab.study.report import figures, pages, sentences, tables, verdict_matrix
 from replaylab.study.report.compare.two_studies import FolderDifference, TwoStudies
-from replaylab.study.report.page import KEYS, PageFiles, ReportFigure, ReportTable, band_rows
+from replaylab.study.report.page import KEY_COLUMNS, KEYS, Column, PageFiles, ReportFigure, ReportTable, band_rows
 from replaylab.study.report.verdict_matrix import VerdictMatrix
 
-_WORDS = {"higher": "higher", "lower": "lower", "same runs": "same runs"}
-
 LEGEND = (
-    "B minus A. ▲ higher, ▼ lower: shown by the corrected test and by the 95 % interval (small). ○ undecided: no "
-    "difference was shown, which does not mean that there is none. = same runs: their values are equal, one by one."
+    "B minus A. ▲ higher, ▼ lower: a difference is shown, both by the test corrected for all comparisons of the "
+    "measure and by the uncorrected 95 % interval (small). ○ inconclusive: no difference is shown, but there may be "
+    "one. The uncorrected interval beside it may exclude 0, because the verdict is corrected. = same runs: their "
+    "values are equal, one by one."
 )
 
 
@@ -40,7 +42,8 @@ def _line(d: FolderDifference) -> str:
     size, interval = sentences.effect(d.size), sentences.effect_interval(d.size, d.fewest)
     tested = "" if d.same else f"; p {equals_p(d.p_holm)} after Holm’s correction"
     few = "; p is the least that so few runs can have: add seeds" if d.too_few else ""
-    return f"{where}: {d.verdict}: B minus A {size} (95 % interval {interval}; {_how(d)}{tested}){few}"
+    numbers = f"B minus A {size} ({comparisons.UNCORRECTED} interval {interval}; {_how(d)}{tested})"
+    return f"{where}: {d.verdict}: {numbers}{few}"
 
 
 def _how(d: FolderDifference) -> str:
@@ -56,7 +59,7 @@ def write(found: TwoStudies, out: Path) -> Path:
     html = pages.render(
         "comparison",
         figure_files=False,
-        line_styles={},
+        swatches={},
         first=found.first,
         second=found.second,
         matrix_of=_matrix(found),
@@ -74,34 +77,33 @@ def write(found: TwoStudies, out: Path) -> Path:
 
 
 def _matrix(found: TwoStudies) -> VerdictMatrix:
-    """Return the verdicts by the average over training: strategies × environments and learners."""
-    of = {(d.environment, d.learner, d.strategy): d for d in found.differences if d.measure == "area"}
-    cells = list(dict.fromkeys(key[:2] for key in of))
-    several = len({learner for _, learner in cells}) > 1
-    rows = [
-        (strategy, [_cell(of.get((*cell, strategy))) for cell in cells])
-        for strategy in dict.fromkeys(key[2] for key in of)
-    ]
-    columns = [f"{environment}, {learner}" if several else environment for environment, learner in cells]
-    return VerdictMatrix("B minus A, by the average over training", "Strategy", columns, rows)
-
-
-def _cell(d: FolderDifference | None) -> verdict_matrix.MatrixCell | None:
-    return None if d is None else verdict_matrix.cell(_WORDS.get(d.verdict, "undecided"), d.size, d.fewest)
+    """Return the verdicts by the average return: strategies × environments and learners."""
+    compared = [d for d in found.differences if d.measure == "area"]
+    several = len({d.learner for d in compared}) > 1
+    cells = {
+        d.key: verdict_matrix.cell(d.verdict, ReportedInterval(d.size, comparisons.UNCORRECTED), d.fewest)
+        for d in compared
+    }
+    return verdict_matrix.matrix(
+        "B vs A, average return",
+        cells,
+        {d.strategy: d.strategy for d in compared},
+        lambda environment, learner: f"{environment}, {learner}" if several else environment,
+    )
 
 
 def _curves(found: TwoStudies, files: PageFiles, styles: dict[str, palette.LineStyle]) -> ReportFigure:
-    several = len({a.learner for a, _ in found.curves}) > 1
+    every = [a for a, _ in found.curves]
     cells = []
     for pair in found.curves:
-        place = f"{figures.title_of(pair[0], several)}, {pair[0].strategy}"
+        place = f"{figures.place_of(pair[0], every)}, {pair[0].strategy}"
         named = [replace(c, environment=place, learner="", strategy=name) for c, name in zip(pair, "AB", strict=True)]
         cells.append([(c, statistics.curve_band(c.values)) for c in named])
     unit = found.first.spec.budget.counted
     return files.figure(
         "curves",
         "Learning curves of both",
-        "Greedy return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
+        "Evaluation return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
         figures.curves(cells, "A", styles, tables.RETURN_UNIT, unit, small=True),
         (*KEYS, "step", "iqm", "low", "high"),
         band_rows(cells),
@@ -109,32 +111,25 @@ def _curves(found: TwoStudies, files: PageFiles, styles: dict[str, palette.LineS
 
 
 def _table(found: TwoStudies, files: PageFiles) -> ReportTable:
+    columns: list[Column[FolderDifference]] = [
+        *KEY_COLUMNS,
+        Column("Measure", lambda d: sentences.MEASURE_NAMES[d.measure], "measure", lambda d: d.measure),
+        Column("A", lambda d: sentences.estimate(d.first), "a a_low a_high", lambda d: d.first),
+        Column("B", lambda d: sentences.estimate(d.second), "b b_low b_high", lambda d: d.second),
+        Column("Compared", _how, "runs_a runs_b pairs", lambda d: (*d.runs, d.pairs)),
+        Column("B − A", lambda d: sentences.effect(d.size), "difference low high", lambda d: d.size),
+        Column(tables.UNCORRECTED_HEAD, lambda d: sentences.effect_interval(d.size, d.fewest), "p", lambda d: d.p),
+        Column("p (Holm)", lambda d: p_value(d.p_holm), "p_holm", lambda d: d.p_holm),
+        Column("Verdict", lambda d: d.verdict, "verdict", lambda d: d.verdict),
+    ]
     return files.table(
         "comparison",
         "Every comparison",
-        "Interquartile means over runs with their 95 % bootstrap intervals. Paired: over the seeds that both have, by "
-        "the sign-flip permutation test and the interval. Unpaired: by the interval, each group resampled on its own; "
-        "p is at least what exchanging runs between the groups could give, of which 4 and 4 runs, or 3 and 5, are the "
-        "fewest that show a difference. Holm’s correction is over all comparisons of one measure but those of the same "
-        "runs.",
-        ("Environment", "Learner", "Strategy", "Measure", "A", "B", "Compared", "B − A", "95 %", "p (Holm)", "Verdict"),
-        [
-            (
-                *(d.environment, d.learner, d.strategy, sentences.MEASURE_NAMES[d.measure]),
-                *(sentences.estimate(d.first), sentences.estimate(d.second), _how(d)),
-                *(sentences.effect(d.size), sentences.effect_interval(d.size, d.fewest), p_value(d.p_holm), d.verdict),
-            )
-            for d in found.differences
-        ],
-        (
-            *(*KEYS, "measure", "a", "a_low", "a_high", "b", "b_low", "b_high", "runs_a", "runs_b", "pairs"),
-            *("difference", "low", "high", "p", "p_holm", "verdict"),
-        ),
-        (
-            (
-                *(d.environment, d.learner, d.strategy, d.measure, *d.first, *d.second, *d.runs, d.pairs),
-                *(*d.size, d.p, d.p_holm, d.verdict),
-            )
-            for d in found.differences
-        ),
+        "Interquartile means over runs with their 95 % bootstrap intervals, uncorrected. Paired: over the seeds that "
+        "both have, by the sign-flip permutation test and the interval. Unpaired: by the interval, each group "
+        "resampled on its own; p is at least what exchanging runs between the groups could give, of which 4 and 4 "
+        "runs, or 3 and 5, are the fewest that show a difference. Holm’s correction is over all comparisons of one "
+        "measure but those of the same runs.",
+        found.differences,
+        columns,
     )

@@ -16,6 +16,7 @@ from replaylab.number_format import counted
 from replaylab.statistics import Interval
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import SIGNIFICANCE, Curve, Measure
+from replaylab.study.analysis.seed_values import StrategyResult
 from replaylab.study.report import methods
 from replaylab.study.report.reported_study import ReportedStudy
 from replaylab.study.spec.study_file import Spec
@@ -33,12 +34,9 @@ Beside 20 runs two had a difference that was not there in 11 % of simulated stud
 
 
 @dataclass(frozen=True)
-class FolderDifference:
+class FolderDifference(StrategyResult):
     """The second study's strategy minus the first one's, by one measure."""
 
-    environment: str
-    learner: str
-    strategy: str
     measure: Measure
     first: Interval
     """Interquartile mean of the first one's runs."""
@@ -74,7 +72,7 @@ class FolderDifference:
         if self.same:
             return "same runs"
         if self.p_holm >= SIGNIFICANCE:
-            return "no difference shown"
+            return "inconclusive"
         return "higher" if self.size.estimate > 0 else "lower"
 
 
@@ -108,7 +106,7 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
     environment's randomness, the first weights and exploration, but the other runs count for nothing. Runs whose number
     is not finite are left out. Groups of runs are judged by their interval, which is too narrow of few of them, and so
     their p-value is at least what exchanging runs between the groups could give. Holm's correction is over all
-    comparisons of one measure, but for those of the same runs, where nothing is tested.
+    comparisons of one measure, except for those of the same runs, where nothing is tested.
 
     Raises:
         SpecError: they have nothing in common that could be compared, or one counts steps and the other episodes.
@@ -119,7 +117,8 @@ def compared(first: ReportedStudy, second: ReportedStudy) -> TwoStudies:
             f"{second.folder} must count its budget as {first.folder} does, in {units[0]}, but counts {units[1]}. "
             f"Compare studies that count alike."
         )
-    by_key = [{(*c.cell, c.strategy): c for c in _returns(study)} for study in (first, second)]
+    returns = [comparisons.curves_of(study.results(), study.spec, comparisons.RETURN) for study in (first, second)]
+    by_key = [{curve.key: curve for curve in curves} for curves in returns]
     keys = [key for key in by_key[0] if key in by_key[1]]
     if not keys:
         raise SpecError(
@@ -154,10 +153,6 @@ def _decided(study: ReportedStudy) -> dict[_Key, dict[str, Any]]:
     }
 
 
-def _returns(study: ReportedStudy) -> list[Curve]:
-    return comparisons.curves_of(study.results(), study.spec, comparisons.RETURN)
-
-
 def least_p(first: int, second: int) -> float:
     """Return the smallest two-sided p-value that exchanging runs between groups of two sizes can give.
 
@@ -174,17 +169,17 @@ def _runs(a: Curve, b: Curve, measure: Measure) -> tuple[int, int]:
 
 def _too_few(a: Curve, b: Curve, measure: Measure) -> tuple[str, str]:
     """Return what is not compared, and why."""
-    told = [
+    counts = [
         f"{name} has {counted(len(c.seeds), 'run')}" + (f", {found} with a number" if found < len(c.seeds) else "")
         for name, c, found in zip("AB", (a, b), _runs(a, b, measure), strict=True)
     ]
-    return " · ".join((*a.cell, a.strategy)), f"{'; '.join(told)}; it takes {LEAST_RUNS} of each"
+    return " · ".join(a.key), f"{'; '.join(counts)}; it takes {LEAST_RUNS} of each"
 
 
 def _corrected(
     pairs: Sequence[tuple[Curve, Curve]], measure: Measure, alike: Collection[_Key]
 ) -> list[FolderDifference]:
-    found = [_difference(a, b, measure, alike=(*a.cell, a.strategy) in alike) for a, b in pairs]
+    found = [_difference(a, b, measure, alike=a.key in alike) for a, b in pairs]
     tested = [k for k, d in enumerate(found) if not d.same]
     for k, p in zip(tested, statistics.holm([found[k].p for k in tested]), strict=True):
         found[k] = replace(found[k], p_holm=float(p))
@@ -205,7 +200,7 @@ def _difference(a: Curve, b: Curve, measure: Measure, *, alike: bool) -> FolderD
         pairs = 0
         size = statistics.unpaired_difference(second, first)
         p = max(statistics.interval_p(size, min(runs)), least_p(*runs))
-    return FolderDifference(*a.cell, a.strategy, measure, levels[0], levels[1], runs, pairs, size, p, p, same)
+    return FolderDifference(*a.key, measure, levels[0], levels[1], runs, pairs, size, p, p, same)
 
 
 def _unequal(first: Sequence[tuple[str, str]], second: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:

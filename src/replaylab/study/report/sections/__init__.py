@@ -1,1 +1,1 @@
-"""The sections of a report: each a function of the page and the comparison results, in a file of its own."""
+"""The sections of a report: each a function of the page and the comparison results, in its own file."""

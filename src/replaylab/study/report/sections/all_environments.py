@@ -14,7 +14,8 @@ from replaylab.statistics import Band
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults, Measure
 from replaylab.study.report import figures, sentences
-from replaylab.study.report.page import Page, ReportFigure, ReportTable, Section
+from replaylab.study.report.page import Column, Page, ReportFigure, ReportTable, Section, point_rows
+from replaylab.study.report.sections.levels import TITLE
 
 _POINTS = 61
 """Scores at which a profile is drawn."""
@@ -49,7 +50,7 @@ def scored_environments(page: Page) -> list[str]:
 def learners_for_all(page: Page) -> dict[str, dict[str, str]]:
     """Return which learner to take in each scored environment, by a name for these.
 
-    Those that run on all of them; or, if no learner does and each environment has one of its own, that.
+    Those that run on all of them; or, if no learner does and each environment has its own one, that.
     """
     environments = scored_environments(page)
     cells = {(c.environment, c.learner) for c in page.curves}
@@ -88,7 +89,8 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         return None
     found = list(scored(page))
     if not found:
-        return Section(_TITLE, paragraphs=[f"{_NONE} The scored ones are {sentences.joined(environments)}."])
+        text = f"{_NONE} The scored ones are {sentences.joined(environments)}."
+        return Section(TITLE, paragraphs=[text], subtitle=_SUBTITLE)
     scales = [f"{e} from {page.spec.scores[e].low:g} to {page.spec.scores[e].high:g}" for e in environments]
     text = (
         f"Returns are put on one scale, as the study file has it: 0 at the first number, 1 at the second: "
@@ -96,15 +98,15 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         f"together; the tests above are of single environments."
     )
     own = [_OWN_LEARNERS] if found[0].learner == OWN else []
-    return Section(_TITLE, [_profiles(page, found), _table(page, found)], [text, *own])
+    return Section(TITLE, [_profiles(page, found), table(page, found)], [text, *own], subtitle=_SUBTITLE)
 
 
-_TITLE = "Over all environments"
+_SUBTITLE = "Over all environments"
 _NONE = (
     "Nothing is put together: no strategy has results of common seeds on all scored environments, with one learner "
-    "that runs on all of them or one of its own in each."
+    "that runs on all of them or its own one in each."
 )
-_OWN_LEARNERS = "Each environment has a learner of its own; strategies are compared with the baseline of the same one."
+_OWN_LEARNERS = "Each environment has its own learner; strategies are compared with the baseline of the same one."
 
 
 def _profiles(page: Page, found: Sequence[Scored]) -> ReportFigure:
@@ -117,15 +119,11 @@ def _profiles(page: Page, found: Sequence[Scored]) -> ReportFigure:
     return page.figure(
         "profiles",
         "Performance profiles",
-        "Share of runs, over all environments, whose final level is above a score, with pointwise 95 % intervals. A "
+        "Share of runs, over all environments, whose final score is above a score, with pointwise 95 % intervals. A "
         "line above another everywhere belongs to the better strategy.",
         figures.profiles(_panels(page, bands), taus, page.line_styles),
         ("learner", "strategy", "score", "share", "low", "high"),
-        (
-            (*key, *point)
-            for key, band in bands.items()
-            for point in zip(taus.tolist(), *(side.tolist() for side in band), strict=True)
-        ),
+        (row for key, band in bands.items() for row in point_rows(key, taus, band)),
     )
 
 
@@ -140,68 +138,86 @@ def _panels(page: Page, bands: dict[tuple[str, str], Band]) -> list[tuple[str, l
             continue
         base = [pair for pair in own if pair[0] == page.spec.baseline]
         for pair in own:
-            title = f"{pair[0]}, {learner}" if several else pair[0]
+            title = f"{page.titled(pair[0])}, {learner}" if several else page.titled(pair[0])
             panels.append((title, [*(base if pair not in base else []), pair]))
     return panels
 
 
-def _table(page: Page, found: Sequence[Scored]) -> ReportTable:
-    numbers = [_row(page, one, found) for one in found]
+@dataclass(frozen=True)
+class _Row:
+    """A strategy's levels, and what came out against the baseline; None where nothing is compared."""
+
+    one: Scored
+    final: statistics.Interval
+    average: statistics.Interval
+    pairs: int = 0
+    difference: statistics.Interval | None = None
+    improvement: statistics.Interval | None = None
+
+    @property
+    def runs(self) -> int:
+        return len(self.one.seeds)
+
+
+def table(page: Page, found: Sequence[Scored]) -> ReportTable:
+    """Return levels and differences over all scored environments as a table."""
+    base = page.titled(page.spec.baseline)
+
+    def ends(name: str) -> str:
+        return f"{name} {name}_low {name}_high"
+
+    columns: list[Column[_Row]] = [
+        Column("Learner", lambda row: row.one.learner, "learner", lambda row: row.one.learner),
+        Column("Strategy", lambda row: row.one.strategy, "strategy", lambda row: row.one.strategy),
+        Column("Seeds", lambda row: str(row.runs), "seeds", lambda row: row.runs),
+        Column("Final score", lambda row: _text(row.final, row.runs), ends("final"), lambda row: row.final),
+        Column(
+            "Average score",
+            lambda row: _text(row.average, len(row.one.seeds)),
+            ends("average"),
+            lambda row: row.average,
+        ),
+        Column("Pairs", lambda row: str(row.pairs or "–"), "pairs", lambda row: row.pairs),
+        Column(
+            f"Difference (final) vs {base}",
+            lambda row: _signed(row.difference, row.pairs),
+            ends("difference"),
+            lambda row: row.difference or ("", "", ""),
+        ),
+        Column(
+            f"P(improvement) (final) vs {base}",
+            lambda row: _text(row.improvement, row.pairs),
+            ends("improvement"),
+            lambda row: row.improvement or ("", "", ""),
+        ),
+    ]
     return page.table(
         "overall",
         "Scores over all environments",
         f"Interquartile means over all runs of all environments, with 95 % intervals ({_RESAMPLES:,} resamples); "
-        f"difference and chance to do better than {page.spec.baseline} in pairs of the same seed.",
-        (
-            *("Learner", "Strategy", "Seeds", "Final score", "Average score"),
-            *("Pairs", "Difference (final)", "P(better) (final)"),
-        ),
-        [
-            (
-                *(one.learner, one.strategy, str(len(one.seeds)), *(_text(level, len(one.seeds)) for level in levels)),
-                str(pairs or "–"),
-                *(_text(level, pairs) for level in against),
-            )
-            for one, levels, pairs, against in numbers
-        ],
-        (
-            *("learner", "strategy", "seeds"),
-            *(f"{name}{end}" for name in ("final", "average") for end in _ENDS),
-            "pairs",
-            *(f"{name}{end}" for name in ("difference", "improvement") for end in _ENDS),
-        ),
-        (
-            (
-                *(one.learner, one.strategy, len(one.seeds), *(end for level in levels for end in level)),
-                pairs,
-                *(end for level in against for end in level or ("", "", "")),
-            )
-            for one, levels, pairs, against in numbers
-        ),
+        f"difference from {base} and probability of improvement over it in pairs of the same seed.",
+        [_row(page, one, found) for one in found],
+        columns,
     )
 
 
-_ENDS = ("", "_low", "_high")
-
-
-def _row(
-    page: Page, one: Scored, found: Sequence[Scored]
-) -> tuple[Scored, list[statistics.Interval], int, list[statistics.Interval | None]]:
-    """Return a strategy's levels by both measures, and in how many pairs with the baseline what came out."""
-    levels = [statistics.bootstrap_interval(one.scores[m], resamples=_RESAMPLES) for m in comparisons.MEASURES]
+def _row(page: Page, one: Scored, found: Sequence[Scored]) -> _Row:
+    final, average = (statistics.bootstrap_interval(one.scores[m], resamples=_RESAMPLES) for m in comparisons.MEASURES)
     base = next((b for b in found if b.learner == one.learner and b.strategy == page.spec.baseline), None)
     if base is None or base is one or not np.isin(one.seeds, base.seeds).any():
-        return one, levels, 0, [None, None]
+        return _Row(one, final, average)
     shared, ours, theirs = np.intersect1d(one.seeds, base.seeds, return_indices=True)
     pair = one.scores["final"][ours], base.scores["final"][theirs]
-    against: list[statistics.Interval | None] = [
-        statistics.paired_difference(*pair, resamples=_RESAMPLES),
-        statistics.probability_of_improvement(*pair, resamples=_RESAMPLES),
-    ]
-    return one, levels, len(shared), against
+    difference = statistics.paired_difference(*pair, resamples=_RESAMPLES)
+    improvement = statistics.probability_of_improvement(*pair, resamples=_RESAMPLES)
+    return _Row(one, final, average, len(shared), difference, improvement)
+
+
+def _signed(found: statistics.Interval | None, pairs: int) -> str:
+    if found is None or pairs == 1:
+        return "–" if found is None else sentences.effect(found)
+    return f"{sentences.effect(found)} ({sentences.effect_interval(found, pairs)})"
 
 
 def _text(found: statistics.Interval | None, runs: int) -> str:
-    if found is None:
-        return "–"
-    return sentences.with_interval(found, runs)
+    return "–" if found is None else sentences.with_interval(found, runs)

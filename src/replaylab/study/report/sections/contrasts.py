@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from replaylab.number_format import counted, equals_p, p_value, signed_significant, significant
+from replaylab.number_format import p_value
 from replaylab.plotting import palette
 from replaylab.study.analysis.contrast_results import ContrastResult, ContrastResults, evaluate_contrasts
-from replaylab.study.analysis.planned_looks import contrasts_at_look
-from replaylab.study.report import figures, verdict_matrix
-from replaylab.study.report.page import keys_of
-from replaylab.study.report.verdict_matrix import MatrixCell, VerdictMatrix
+from replaylab.study.report import figures, headline, sentences, tables, verdict_matrix
+from replaylab.study.report.headline import Headline, sentence
+from replaylab.study.report.page import Column, keys_of, seed_rows
+from replaylab.study.report.verdict_matrix import VerdictMatrix
 
 if TYPE_CHECKING:
     from replaylab.plotting.drawing import Drawing
     from replaylab.study.analysis.comparisons import Curve
     from replaylab.study.report.page import Page, ReportFigure, ReportTable
 
-_VERDICTS = {
-    "higher": "higher",
-    "lower": "lower",
-    "equivalent": "equivalent within the bounds",
-    "undecided": "undecided",
-    "passed": "passed",
-    "failed": "failed",
-}
-
-_READING = (
-    "Small dots: one seed each. Large dot and bar: {} with its 95 % interval. Grey bands: differences declared "
-    "beforehand not to matter."
+_READING = "Small dots: one seed each. Large dot and bar: {}. Grey band: the equivalence margin."
+_BAR = (
+    "interquartile mean with its uncorrected 95 % interval, or, if the verdict is “equivalent”, with the interval that "
+    "decides that"
+)
+_BAR_BY_ROLE = (
+    "mean with its 95 % interval, simultaneous for the contrasts of the family, or, if the primary contrast is "
+    "“equivalent”, with the 90 % interval that decides that"
 )
 _TOGETHER = (
-    "Interquartile mean over seeds of the difference within a seed, with its 95 % bootstrap interval; p by "
-    "flipping the signs of whole seeds or by the interval, whichever is larger, alone and corrected over all "
-    "contrasts (max-T). Cells: results that were compared."
+    "Interquartile mean over seeds of the difference within a seed, with its 95 % bootstrap interval, uncorrected; p "
+    "by flipping the signs of whole seeds or by the interval, whichever is larger, alone and corrected over all "
+    "contrasts (max-T). The equivalence interval decides “equivalent”, for each contrast by itself. Margin: the "
+    "declared equivalence margin. Cells: an environment, a learner and a strategy each whose results are compared."
 )
 _BY_ROLE = (
     "Mean over seeds of the difference within a seed, with its 95 % interval: of the primary contrast and of checks "
-    "alone, of the others simultaneous; p alone, and corrected over those others (max-T). Cells: results that were "
-    "compared."
+    "alone, of the others simultaneous; p alone, and corrected over those others (max-T). The equivalence interval "
+    "decides “equivalent”; for the others it is the simultaneous one. Margin: the declared equivalence margin. Cells: "
+    "combinations of an environment, a learner and a strategy whose results are compared."
 )
+_LEGEND = (
+    "▲ higher, ▼ lower: {}. ≈ equivalent: the interval lies within the margin that was declared beforehand. "
+    "○ inconclusive: none of these; there may be a difference.{}{}"
+)
+_DECIDED_TOGETHER = "the first side is, by the test corrected for all contrasts and by the uncorrected 95 % interval"
+_DECIDED_BY_ROLE = "the first side is, by the interval (small)"
+_MAY_EXCLUDE = " The uncorrected interval beside it may exclude 0, because the verdict is corrected."
+_CHECKS = " Checks test whether the strategies changed what they were meant to change; ✓ passed, ✗ failed."
 
 
 @dataclass(frozen=True)
@@ -56,199 +61,132 @@ class ContrastSection:
     picture: ReportFigure | None
     """The primary contrast; None where no contrast has a result."""
 
-    sentences: Sequence[str]
     warnings: Sequence[str]
     figures: Sequence[ReportFigure]
     table: ReportTable
-
-    legend: str = (
-        "▲ and ▼: shown by the corrected test, beside the 95 % interval (small); better and worse where the study "
-        "says which is the good one, else higher and lower. ≈ equivalent: within the bounds that were declared not to "
-        "matter. ○ undecided: none of these, which does not mean that there is no difference."
-    )
+    legend: str
 
     @property
-    def answer(self) -> tuple[str, str] | None:
-        """The primary contrast's question and, in words, what came out; None without one."""
-        primary = next((f for f in self.results if f.contrast.primary), None)
-        return None if primary is None else (primary.contrast.question or primary.contrast.name, sentence(primary))
+    def others(self) -> list[tuple[str, str]]:
+        """Question or name, and verdict in words, of all contrasts but the one that the headline is about."""
+        main = headline.main_contrast(self.results)
+        return [(f.contrast.question or f.contrast.name, sentence(f)) for f in self.results if f is not main]
 
 
 def section(page: Page, curves_of: Callable[[str], Sequence[Curve]]) -> ContrastSection | None:
     """Return what the page shows of the study's contrasts, or None where it has none; writes their files."""
     if not page.spec.contrasts:
         return None
-    evaluated = contrasts_at_look(evaluate_contrasts(page.spec, curves_of), page.spec)
+    evaluated = evaluate_contrasts(page.spec, curves_of)
     units = list(dict.fromkeys(f.contrast.unit for f in evaluated.results))
-    shown = [
-        _forest(page, [f for f in evaluated.results if f.contrast.unit == unit], unit, key, _reading(page))
-        for unit, key in zip(units, keys_of("contrasts", units), strict=True)
-    ]
+    shown = []
+    for unit_name, key in zip(units, keys_of("contrasts", units), strict=True):
+        of_unit = [f for f in evaluated.results if f.contrast.unit == unit_name]
+        title = f"All contrasts: differences in {headline.unit(of_unit[0].contrast)}"
+        shown.append(_figure(page, key, title, _reading(page), of_unit))
     return ContrastSection(
         evaluated.results,
-        _matrix(evaluated.results),
+        matrix(evaluated.results),
         _picture(page, evaluated.results),
-        [sentence(f) for f in evaluated.results],
         evaluated.warnings,
         shown,
         table(page, evaluated.results),
+        _legend(page, evaluated.results),
     )
 
 
 def _reading(page: Page) -> str:
-    return _READING.format("mean" if page.spec.judged_by_role else "interquartile mean")
+    return _READING.format(_BAR_BY_ROLE if page.spec.judged_by_role else _BAR)
 
 
-def word(found: ContrastResult) -> str:
-    """Return the verdict in one word: better or worse where the study says which is which, else as it is."""
-    if found.contrast.better is None or found.verdict not in ("higher", "lower"):
-        return found.verdict
-    return "better" if found.verdict == found.contrast.better else "worse"
+def _legend(page: Page, found: Sequence[ContrastResult]) -> str:
+    by_role = page.spec.judged_by_role
+    checks = _CHECKS if any(f.contrast.check is not None for f in found) else ""
+    decided = _DECIDED_BY_ROLE if by_role else _DECIDED_TOGETHER
+    return _LEGEND.format(decided, "" if by_role else _MAY_EXCLUDE, checks) + headline.meanings(found, page.spec)
 
 
-def _matrix(found: Sequence[ContrastResult]) -> VerdictMatrix:
-    """Return the verdicts: a row for each contrast."""
-    rows = [(f.contrast.name, [_cell(f)]) for f in found]
-    units = list(dict.fromkeys(f.contrast.unit for f in found))
-    column = f"Difference, in {units[0]}" if len(units) == 1 else "Difference"
-    return VerdictMatrix("What the study asked", "Contrast", [column], rows)
+def matrix(found: Sequence[ContrastResult]) -> VerdictMatrix:
+    """Return the verdicts, a row for each contrast, with the numbers that its sentence has."""
+    rows = []
+    for f in found:
+        margin = headline.margin(f) if f.contrast.equivalence is not None else ""
+        cell = verdict_matrix.cell(f.verdict, f.reported, len(f.each.seeds), margin, f.contrast.better)
+        rows.append((_named(f), [cell]))
+    units = list(dict.fromkeys(headline.unit(f.contrast) for f in found))
+    column = f"Difference in {units[0]}" if len(units) == 1 else "Difference"
+    return VerdictMatrix("What was compared", "Comparison", [column], rows)
 
 
-def _cell(found: ContrastResult) -> MatrixCell:
-    """Return the verdict with its numbers, as the sentence on the contrast has them."""
-    effect, low, high = _numbers(found)
-    return MatrixCell(word(found), verdict_matrix.SIGNS[word(found)], effect, f"{low} to {high}")
-
-
-def _numbers(found: ContrastResult) -> list[str]:
-    """Return the estimate and the interval's ends; what is only rounding of a sum, beside the others, is 0."""
-    scale = max(abs(one) for one in found.size if math.isfinite(one))
-    return [signed_significant(one if abs(one) > _ROUNDING * scale else 0.0) for one in found.size]
-
-
-_ROUNDING = 1e-9
+def _named(found: ContrastResult) -> str:
+    """Return a contrast's name with what it compares."""
+    one = found.contrast
+    what = f"{one.versus}, {headline.measured(one)}"
+    return what if one.name == one.versus else f"{one.name}: {what}"
 
 
 def _picture(page: Page, found: Sequence[ContrastResult]) -> ReportFigure | None:
     """Return the primary contrast as a picture, with what it is in each environment; without one, the first."""
-    if not found:
+    main = headline.main_contrast(found)
+    if main is None:
         return None
-    main = next((f for f in found if f.contrast.primary), found[0])
     of_environments = {f"{main.contrast.name}, {environment}" for environment in page.spec.environments}
     parts = [f for f in found if f.contrast.name in of_environments]
-    return page.figure(
-        "primary_contrast",
-        main.contrast.question or main.contrast.name,
-        f"{sentence(main)} {_reading(page)}",
-        forest([main, *parts]),
-        ("contrast", "seed", "difference"),
-        _seed_rows([main, *parts]),
-    )
+    title = f"{main.contrast.versus}, seed by seed"
+    return _figure(page, "primary_contrast", sentences.capital(title), _reading(page), [main, *parts])
 
 
 def lines(evaluated: ContrastResults) -> list[str]:
-    """Return the results as lines for a terminal."""
+    """Return the results as lines for a terminal: the answer first."""
+    main = headline.main_contrast(evaluated.results)
     return [
-        *(f"{f.contrast.name}: {sentence(f)}" for f in evaluated.results),
+        *([sentence(main)] if main else []),
+        *(f"{f.contrast.name}: {sentence(f)}" for f in evaluated.results if f is not main),
         *(f"warning: {w}" for w in evaluated.warnings),
     ]
 
 
-def sentence(found: ContrastResult) -> str:
-    """Return the verdict on one contrast in words, with its numbers.
-
-    Differences are in the contrast's own unit; "undecided" is not "no difference".
-    """
-    one = found.contrast
-    if found.verdict == "not interpretable":
-        return f"Not interpretable: {'; '.join(found.failed_checks)} (see there)."
-    if one.check is not None:
-        return _of_check(found, one.check)
-    bounded = ""
-    judged = f" ({word(found)})" if word(found) != found.verdict else ""
-    verdict, corrected = _VERDICTS[found.verdict], f"p {equals_p(found.p_max_t)} after max-T correction"
-    if one.primary:
-        corrected = f"p {equals_p(found.p)}, the study's one primary contrast"
-    if one.equivalence is not None:
-        bounds = f"±{significant(one.equivalence)}"
-        verdict = verdict.replace("the bounds", bounds)
-        bounded = "" if found.verdict == "equivalent" else f"bounds {bounds}; "
-    estimate, low, high = _numbers(found)
-    return (
-        f"{verdict[0].upper()}{verdict[1:]}{judged}: {estimate} {unit(one.unit)} "
-        f"(95 % interval {low} to {high}; {bounded}{corrected}; "
-        f"{counted(len(found.each.seeds), 'seed')}, {counted(found.cells, 'cell')})."
-    )
-
-
-def _of_check(found: ContrastResult, bounds: tuple[float, float]) -> str:
-    """Return what came of a manipulation check."""
-    estimate, low, high = _numbers(found)
-    wanted = " to ".join(map(signed_significant, bounds))
-    return (
-        f"Check {found.verdict}: {estimate} {unit(found.contrast.unit)} (95 % interval {low} to {high}; it must lie "
-        f"within {wanted}; {counted(len(found.each.seeds), 'seed')}, {counted(found.cells, 'cell')})."
-    )
-
-
-def unit(name: str) -> str:
-    """Return a unit in words."""
-    return {"score": "score", "return": "of return"}.get(name, f"of {name}")
+def of_report(found: Sequence[ContrastResult]) -> Headline | None:
+    """Return the first line of the report; None without results."""
+    main = headline.main_contrast(found)
+    return None if main is None else Headline(headline.of_contrast(main), headline.numbers(main))
 
 
 def table(page: Page, found: Sequence[ContrastResult]) -> ReportTable:
     """Return all numbers of the contrasts."""
-    return page.table(
-        "contrasts",
-        "Every contrast",
-        _BY_ROLE if page.spec.judged_by_role else _TOGETHER,
-        ("Contrast", "Unit", "Difference", "95 %", "p", "p (max-T)", "Bounds", "Seeds", "Cells", "Verdict"),
-        [
-            (
-                f.contrast.name,
-                f.contrast.unit,
-                effect,
-                f"{low} to {high}",
-                p_value(f.p),
-                p_value(f.p_max_t),
-                "–" if f.contrast.equivalence is None else f"±{significant(f.contrast.equivalence)}",
-                str(len(f.each.seeds)),
-                str(f.cells),
-                f.verdict,
-            )
-            for f in found
-            for effect, low, high in [_numbers(f)]
-        ],
-        (
-            *("contrast", "question", "metric", "measure", "unit", "difference", "low", "high", "inner_low"),
-            *("inner_high", "p", "p_max_t", "equivalence", "seeds", "groups", "cells", "verdict"),
+    interval = "95 %" if page.spec.judged_by_role else tables.UNCORRECTED_HEAD
+    columns: list[Column[ContrastResult]] = [
+        Column("Contrast", lambda f: f.contrast.name, "contrast", lambda f: f.contrast.name),
+        Column("Comparison", lambda f: f.contrast.versus),
+        Column(names="question", numbers=lambda f: f.contrast.question),
+        Column(names="metric", numbers=lambda f: f.contrast.metric),
+        Column(names="measure", numbers=lambda f: f.contrast.measure),
+        Column("Unit", lambda f: headline.unit(f.contrast), "unit", lambda f: f.contrast.unit),
+        Column("Difference", lambda f: sentences.effect(f.size), "difference low high", lambda f: f.size),
+        Column(
+            interval,
+            lambda f: sentences.effect_interval(f.size, len(f.each.seeds)),
+            "inner_low inner_high",
+            lambda f: f.inner[1:],
         ),
-        (_row(f) for f in found),
-    )
+        Column("p", lambda f: p_value(f.p), "p", lambda f: f.p),
+        Column("p (max-T)", lambda f: p_value(f.p_max_t), "p_max_t", lambda f: f.p_max_t),
+        Column(
+            "Margin", headline.margin, "equivalence", lambda f: "" if f.equivalence is None else f.contrast.equivalence
+        ),
+        Column(tables.EQUIVALENCE_HEAD, lambda f: tables.equivalence_interval(f.equivalence)),
+        Column("Seeds", lambda f: str(len(f.each.seeds)), "seeds", lambda f: len(f.each.seeds)),
+        Column(names="groups", numbers=lambda f: f.groups),
+        Column("Cells", lambda f: str(f.cells), "cells", lambda f: f.cells),
+        Column("Verdict", lambda f: sentences.in_words(f.verdict, headline.margin(f)), "verdict", lambda f: f.verdict),
+    ]
+    caption = _BY_ROLE if page.spec.judged_by_role else _TOGETHER
+    return page.table("contrasts", "Every contrast", caption, found, columns)
 
 
-def _row(f: ContrastResult) -> tuple[Any, ...]:
-    one = f.contrast
-    named = (one.name, one.question, one.metric, one.measure, one.unit)
-    sizes = (*f.size, f.inner.low, f.inner.high, f.p, f.p_max_t, "" if one.equivalence is None else one.equivalence)
-    return (*named, *sizes, len(f.each.seeds), f.groups, f.cells, f.verdict)
-
-
-def _forest(page: Page, found: Sequence[ContrastResult], unit_name: str, key: str, reading: str) -> ReportFigure:
-    return page.figure(
-        key,
-        f"Contrasts, in {unit_name}",
-        reading,
-        forest(found),
-        ("contrast", "seed", "difference"),
-        _seed_rows(found),
-    )
-
-
-def _seed_rows(found: Sequence[ContrastResult]) -> Iterator[Sequence[Any]]:
-    for f in found:
-        for seed, value in zip(f.each.seeds.tolist(), f.each.values.tolist(), strict=True):
-            yield f.contrast.name, seed, value
+def _figure(page: Page, key: str, title: str, caption: str, found: Sequence[ContrastResult]) -> ReportFigure:
+    numbers = (row for f in found for row in seed_rows((f.contrast.name,), f.each.seeds, f.each.values))
+    return page.figure(key, title, caption, forest(found), ("contrast", "seed", "difference"), numbers)
 
 
 def forest(found: Sequence[ContrastResult]) -> Drawing:
@@ -257,7 +195,7 @@ def forest(found: Sequence[ContrastResult]) -> Drawing:
         figures.Row(
             f.contrast.name,
             palette.HUES[0][0] if f.verdict in ("higher", "lower") else palette.BASELINE[0],
-            f.size,
+            f.reported.interval,
             f.each.values,
             f.contrast.equivalence,
         )
@@ -265,6 +203,10 @@ def forest(found: Sequence[ContrastResult]) -> Drawing:
     ]
     ends = np.abs(np.concatenate([[*r.runs, *r.middle, r.bound or 0.0] for r in rows]))
     edge = 1.06 * float(ends[np.isfinite(ends)].max()) or 1.0  # an interval without ends goes from edge to edge
-    name = found[0].contrast.unit
-    drawn = figures.Dots(f"Difference in {name}", rows, reference=0.0, limits=(-edge, edge))
-    return figures.dots([("", [drawn])], f"across: difference in {name}; blue: decided by the test")
+    name = headline.unit(found[0].contrast)
+    sides = {f.contrast.sides for f in found}
+    first, second = sides.pop() if len(sides) == 1 else ("first side", "second side")
+    verb = "gains more" if any(f.contrast.of or f.contrast.weighted for f in found) else "higher"
+    ends = (f"{second} {verb}", f"{first} {verb}")
+    drawn = figures.Dots(f"Difference in {name}", rows, reference=0.0, limits=(-edge, edge), ends=ends)
+    return figures.dots([("", [drawn])], f"across: difference in {name}; blue: higher or lower, by the test")

@@ -6,20 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from replaylab import statistics
-from replaylab.number_format import signed_decimals
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults, Curve, Measure
+from replaylab.study.analysis.seed_values import StrategyResult
 from replaylab.study.report import figures, sentences
-from replaylab.study.report.page import KEYS, Page, ReportTable, Section
+from replaylab.study.report.page import KEY_COLUMNS, KEYS, Column, Page, ReportTable, Section
 
 
 @dataclass(frozen=True)
-class Effect:
+class Effect(StrategyResult):
     """A strategy against the baseline, by one measure, over the seeds both have."""
 
-    environment: str
-    learner: str
-    strategy: str
     measure: Measure
     pairs: int
     improvement: statistics.Interval
@@ -53,33 +50,22 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     found = effects(page.curves, page.spec.baseline)
     if not found:
         return None
-    panels = [
-        (
-            page.heading(*cell),
-            [
-                figures.Dots(
-                    sentences.MEASURE_TITLES[measure],
-                    [
-                        figures.Row(e.strategy, page.line_styles[e.strategy].light, e.improvement)
-                        for e in found
-                        if (e.environment, e.learner, e.measure) == (*cell, measure)
-                    ],
-                    reference=0.5,
-                    limits=(-0.02, 1.02),
-                )
-                for measure in comparisons.MEASURES
-            ],
-        )
-        for cell in dict.fromkeys((e.environment, e.learner) for e in found)
-    ]
+    base = page.titled(page.spec.baseline)
+    panels = page.dots_by_measure(
+        found,
+        lambda effect: page.row(effect.strategy, effect.improvement),
+        reference=0.5,
+        limits=(-0.02, 1.02),
+        ends=(f"{base} better", "strategy better"),
+    )
     figure = page.figure(
         "improvement",
-        f"Chance to do better than {page.spec.baseline}",
-        f"How likely a run of the strategy has a higher return than a run of {page.spec.baseline}, over all pairs of "
-        f"runs, with its 95 % interval. At the dashed line neither is better.",
+        f"Probability of improvement over {base}",
+        f"How likely a run of the strategy has a higher return than a run of {base}, over all pairs of runs, with its "
+        f"95 % interval. At the dashed line neither is better.",
         figures.dots(panels, "across: probability of improvement"),
         (*KEYS, "measure", "improvement", "low", "high"),
-        ((e.environment, e.learner, e.strategy, e.measure, *e.improvement) for e in found),
+        ((*e.key, e.measure, *e.improvement) for e in found),
     )
     text = (
         "Two sizes that do not depend on the unit of the return. The probability of improvement says how often a run "
@@ -87,37 +73,37 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         "standard deviation over seeds: about 0.2 is called small, 0.8 large; pairing makes it larger than a "
         "difference in standard deviations of the runs themselves. Its interval is approximate."
     )
-    return Section("Sizes of effects", [figure, _table(page, found)], [text])
+    return Section("Effect sizes", [figure, _table(page, found)], [text])
 
 
 def _table(page: Page, found: Sequence[Effect]) -> ReportTable:
+    columns: list[Column[Effect]] = [
+        *KEY_COLUMNS[:2],
+        page.versus_column,
+        Column(names="baseline", numbers=lambda _: page.spec.baseline),
+        Column("Measure", lambda e: sentences.MEASURE_NAMES[e.measure], "measure", lambda e: e.measure),
+        Column("Pairs", lambda e: str(e.pairs), "pairs", lambda e: e.pairs),
+        Column(
+            "P(improvement) (95 %)",
+            lambda e: f"{sentences.estimate(e.improvement)} ({sentences.interval(e.improvement, e.pairs)})",
+            "improvement improvement_low improvement_high",
+            lambda e: e.improvement,
+        ),
+        Column(
+            "Standardised (95 %)",
+            lambda e: (
+                f"{sentences.effect(e.standardised)} ({sentences.effect_interval(e.standardised, e.pairs)})"
+                if e.pairs > 1
+                else "–"
+            ),
+            "standardised standardised_low standardised_high",
+            lambda e: e.standardised,
+        ),
+    ]
     return page.table(
         "effects",
-        f"Sizes of effects against {page.spec.baseline}",
+        "Effect sizes",
         "Intervals are 95 % bootstrap intervals that resample pairs of runs (2,000 resamples).",
-        ("Environment", "Learner", "Strategy", "Measure", "Pairs", "P(better) (95 %)", "Standardised (95 %)"),
-        [
-            (
-                *(e.environment, e.learner, e.strategy, sentences.MEASURE_NAMES[e.measure], str(e.pairs)),
-                f"{sentences.estimate(e.improvement)} ({sentences.interval(e.improvement, e.pairs)})",
-                _standardised(e.standardised) if e.pairs > 1 else "–",
-            )
-            for e in found
-        ],
-        (
-            *(*KEYS, "baseline", "measure", "pairs", "improvement", "improvement_low", "improvement_high"),
-            *("standardised", "standardised_low", "standardised_high"),
-        ),
-        (
-            (
-                *(e.environment, e.learner, e.strategy, page.spec.baseline, e.measure, e.pairs),
-                *(*e.improvement, *e.standardised),
-            )
-            for e in found
-        ),
+        found,
+        columns,
     )
-
-
-def _standardised(found: statistics.Interval) -> str:
-    estimate, low, high = map(signed_decimals, found)
-    return f"{estimate} ({low} to {high})"

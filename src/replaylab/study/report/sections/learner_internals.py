@@ -1,4 +1,4 @@
-"""What went on inside the learner: its budgets, and curves of what it logged. Shown, not tested."""
+"""Learner diagnostics: budgets, and curves of what the learner logged. Shown, not tested."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ _CURVES = (
     "train/q_mean",
     "train/td_error_mean",
     "train/loss",
+    "trace/q_minus_return",
 )
 """Metrics whose curves are shown, where they were recorded."""
 
 _OF_MANY = ("eval/held_out_q",)
-"""Those of many strategies, each of which has a panel of its own."""
+"""Those of many strategies, each of which has its own panel."""
 
 _POINTS = 50
 """Points of those curves; more would not be seen."""
 
+TITLE = "Learner diagnostics"
+
 
 def section(page: Page, results: ComparisonResults) -> Section | None:
-    """Return what went on inside the learner: its budgets, and curves of what was logged, fewer of many strategies."""
+    """Return the learner's budgets and curves of what it logged, fewer of many strategies."""
     shown: list[ReportFigure | ReportTable] = [tables.budget_table(page, results.spent)] if results.spent else []
     shown.extend(_figures(page))
-    return Section("Inside the learner", shown) if shown else None
+    return Section(TITLE, shown) if shown else None
 
 
 def _figures(page: Page) -> Iterable[ReportFigure]:

@@ -26,14 +26,16 @@ def section(page: Page, _: ComparisonResults) -> Section:
     """Return the learning curves: per environment over strategies, every run, per strategy over environments."""
     cells, time = cells_of(page.curves), page.spec.budget.counted
     baseline, looks, unit = page.spec.baseline, page.line_styles, tables.RETURN_UNIT
+    references = {name: (line.value, line.label) for name, line in page.spec.reference.items()}
     shown: list[ReportFigure | ReportTable] = []
-    if not page.many_strategies:  # with many, every strategy has a panel of its own, and those are in "every run"
+    if not page.many_strategies:  # with many, every strategy has its own panel, and those are in "every run"
         shown.append(
             page.figure(
                 "learning_curves",
                 "Learning curves",
-                "Greedy return: interquartile mean over runs, with pointwise 95 % bootstrap intervals.",
-                figures.curves(cells, baseline, looks, unit, time),
+                "Evaluation return of the greedy policy: interquartile mean over runs, with pointwise 95 % bootstrap "
+                "intervals.",
+                figures.curves(cells, baseline, looks, unit, time, references=references),
                 BAND,
                 band_rows(cells),
             )
@@ -42,7 +44,7 @@ def section(page: Page, _: ComparisonResults) -> Section:
         shown.append(
             page.figure(
                 "over_environments",
-                "Each strategy over environments",
+                "Each strategy in all environments",
                 "The same curves, one panel a strategy. Each environment’s returns are drawn between the lowest (0) "
                 "and the highest (1) point of all its strategies’ curves: compare heights within an environment, not "
                 "between environments.",
@@ -57,13 +59,13 @@ def section(page: Page, _: ComparisonResults) -> Section:
             "Every run",
             "Thin: one run each. Bold: their interquartile mean, with its 95 % interval. All panels of an environment "
             "share their scales.",
-            figures.multiples(cells, baseline, looks, unit, time, runs=True),
+            figures.multiples(cells, baseline, looks, unit, time, runs=True, references=references),
             (*KEYS, "seed", "step", "value"),
             _run_rows(page.curves),
             folded=True,
         )
     )
-    return Section("Learning", shown)
+    return Section("Learning curves", shown)
 
 
 def _range_of(cells: BandedCurves) -> Any:
@@ -85,4 +87,4 @@ def _run_rows(curves: Sequence[Curve]) -> Iterable[Sequence[Any]]:
         steps = curve.steps.tolist()
         for seed, values in zip(curve.seeds.tolist(), curve.values.tolist(), strict=True):
             for step, value in zip(steps, values, strict=True):
-                yield (*curve.cell, curve.strategy, seed, step, value)
+                yield (*curve.key, seed, step, value)

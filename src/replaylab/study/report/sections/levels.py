@@ -1,50 +1,37 @@
-"""How high each strategy came: every run's level by both measures, and the table."""
+"""Final performance: every run's final and average return, and the table."""
 
 from __future__ import annotations
 
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
-from replaylab.study.report import figures, sentences, tables
-from replaylab.study.report.page import KEYS, Page, Section
+from replaylab.study.report import figures, tables
+from replaylab.study.report.page import KEYS, Page, Section, seed_rows
+
+TITLE = "Final performance"
 
 
 def section(page: Page, results: ComparisonResults) -> Section:
-    """Return how high the strategies came: every run's level, and the table."""
-    of = {(*c.cell, c.strategy): c for c in page.curves}
-    panels = [
-        (
-            page.heading(*cell),
-            [
-                figures.Dots(
-                    sentences.MEASURE_TITLES[measure],
-                    [
-                        figures.Row(lv.strategy, page.line_styles[lv.strategy].light, lv.iqm, c.of_runs(measure))
-                        for lv in results.levels
-                        if (lv.environment, lv.learner, lv.measure) == (*cell, measure)
-                        for c in [of[*cell, lv.strategy]]
-                    ],
-                )
-                for measure in comparisons.MEASURES
-            ],
-        )
-        for cell in dict.fromkeys(c.cell for c in page.curves)
-    ]
+    """Return every run's final and average return, and the table."""
+    of = {c.key: c for c in page.curves}
+    panels = page.dots_by_measure(
+        results.levels, lambda level: page.row(level.strategy, level.iqm, of[level.key].of_runs(level.measure))
+    )
     figure = page.figure(
         "levels",
-        "Level of every run",
+        "Final and average return of every run",
         "Small dots: one run each. Large dot and bar: interquartile mean with its 95 % interval.",
         figures.dots(panels, f"across: {tables.RETURN_UNIT}"),
         (*KEYS, "measure", "seed", "value"),
         (
-            (*c.cell, c.strategy, m, seed, value)
+            row
             for m in comparisons.MEASURES
             for c in page.curves
-            for seed, value in zip(c.seeds.tolist(), c.of_runs(m).tolist(), strict=True)
+            for row in seed_rows((*c.key, m), c.seeds, c.of_runs(m))
         ),
     )
     text = (
-        f"Two measures of a run, both in units of the return. Its final level is the mean of its evaluations in the "
-        f"last {100 * comparisons.FINAL_SHARE:.0f} % of the budget; its average over training is the area under its "
-        f"learning curve, divided by the curve’s length (where budgets differ, up to the shortest)."
+        f"Two measures of a run, both in units of the return. Its final return is the mean of its evaluations in the "
+        f"last {100 * comparisons.FINAL_SHARE:.0f} % of the budget. Its average return is the area under its learning "
+        f"curve, divided by the curve’s length (if budgets differ, up to the shortest)."
     )
-    return Section("How high they came", [tables.level_table(page, results.levels), figure], [text])
+    return Section(TITLE, [tables.level_table(page, results.levels), figure], [text])

@@ -1,4 +1,4 @@
-"""What people look at: the frames that each strategy's replay holds and replays most, and greedy play."""
+"""Videos of greedy play, and the frames that each strategy's replay holds and replays most."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from replaylab.files.atomic import whole_file
+from replaylab.files.atomic import write_bytes
 from replaylab.number_format import counted
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report.page import KEYS, Page, ReportFigure, Section, keys_of
 from replaylab.study.results.store import NOT_MADE, SHEET, VIDEO, read_looks
 
 if TYPE_CHECKING:
-    from replaylab.study.plan.populations import Population
+    from replaylab.study.plan.chunks import Chunk
     from replaylab.watch import ReplaySheet
 
 MOST_BYTES = 700_000
@@ -31,13 +31,13 @@ Cell = tuple[str, str]
 class Looked:
     """The looks at a strategy's first seed."""
 
-    population: Population
+    chunk: Chunk
     looks: dict[str, bytes]
 
     @property
     def cell(self) -> Cell:
         """Environment and learner."""
-        return self.population.environment, self.population.learner
+        return self.chunk.environment, self.chunk.learner
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
@@ -57,19 +57,19 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     beside = " The files beside it have them." if page.figure_files else ""
     note = f"{counted(left, 'more figure')} would make this page heavy.{beside}" if left else ""
     about = "Of the first seed of each strategy, when its training had ended."
-    return Section("To look at", shown, [about], points=list(_not_made(page, found)), note=note)
+    return Section("Videos", shown, [about], points=list(_not_made(page, found)), note=note)
 
 
 def _looked(page: Page) -> Iterator[Looked]:
-    """Yield the looks of the first population of each strategy, environment and learner that is there."""
+    """Yield the looks of the first chunk of each strategy, environment and learner that is there."""
     seen = set()
-    for population in page.study.present:
-        key = (population.environment, population.learner, population.strategy)
+    for chunk in page.study.present:
+        key = (chunk.environment, chunk.learner, chunk.strategy)
         if key in seen:
             continue
         seen.add(key)
-        if looks := read_looks(page.study.file_of(population)):
-            yield Looked(population, looks)
+        if looks := read_looks(page.study.file_of(chunk)):
+            yield Looked(chunk, looks)
 
 
 def _not_made(page: Page, found: Sequence[Looked]) -> Iterator[str]:
@@ -78,8 +78,8 @@ def _not_made(page: Page, found: Sequence[Looked]) -> Iterator[str]:
         for name, reason in one.looks.items():
             if name.endswith(NOT_MADE):
                 what = "sheet" if name.startswith(SHEET) else "moving picture"
-                told = reason.decode()
-                yield f"No {what} of {one.population.strategy}, {page.heading(*one.cell)}: {told}"
+                text = reason.decode()
+                yield f"No {what} of {page.titled(one.chunk.strategy)}, {page.heading(*one.cell)}: {text}"
 
 
 def _cells(found: Sequence[Looked], name: str) -> dict[Cell, list[Looked]]:
@@ -96,16 +96,17 @@ def _sheets(page: Page, found: Sequence[Looked]) -> Iterator[ReportFigure]:
     from replaylab.watch.sheet_drawing import KEY
 
     for number, (cell, own) in enumerate(_cells(found, SHEET).items()):
-        sheets = {one.population.strategy: ReplaySheet.from_bytes(one.looks[SHEET]) for one in own}
-        seeds = {one.population.strategy: one.population.seeds[0] for one in own}
+        sheets = {page.titled(one.chunk.strategy): ReplaySheet.from_bytes(one.looks[SHEET]) for one in own}
+        seeds = {page.titled(one.chunk.strategy): one.chunk.seeds[0] for one in own}
+        names = {page.titled(one.chunk.strategy): one.chunk.strategy for one in own}
         stored = "; ".join(f"{strategy} (seed {seeds[strategy]}): {sheet}" for strategy, sheet in sheets.items())
         yield page.figure(
             f"replayed_frames{f'_{number + 1}' if number else ''}",
             f"What is replayed: {page.heading(*cell)}",
-            f"{stored}. {KEY} Steps never replayed, which have no priority of their own, are in no row.",
+            f"{stored}. {KEY} Steps never replayed, which have no priority from feedback, are in no row.",
             draw_sheets(sheets),
             (*KEYS, "seed", "row", *_NUMBERS),
-            ((*cell, s, seeds[s], *numbers) for s, sheet in sheets.items() for numbers in _sheet_rows(sheet)),
+            ((*cell, names[s], seeds[s], *numbers) for s, sheet in sheets.items() for numbers in _sheet_rows(sheet)),
         )
 
 
@@ -127,19 +128,18 @@ def _videos(page: Page, room: int) -> Iterator[ReportFigure]:
         for one in page.study.present
         if one.watch.video and VIDEO in (looks := read_looks(page.study.file_of(one)))
     ]
-    keys = keys_of("greedy_play", [_named(one.population) for one in found])
-    files = {one.population.id: f"figures/{key}.webp" for one, key in zip(found, keys, strict=True)}
+    keys = keys_of("greedy_play", [_named(one.chunk) for one in found])
+    files = {one.chunk.id: f"figures/{key}.webp" for one, key in zip(found, keys, strict=True)}
     for number, (cell, own) in enumerate(_cells(found, VIDEO).items()):
         panels: dict[str, list[Markup]] = {}
         for one in own:
-            population, file = one.population, files[one.population.id]
-            with whole_file(page.out / file) as temporary:
-                temporary.write_bytes(one.looks[VIDEO])
-            there = panels.setdefault(population.strategy, [])
-            if not there and len(moving := _moving(one.looks[VIDEO], population)) <= room:
+            chunk, file = one.chunk, files[one.chunk.id]
+            write_bytes(page.out / file, one.looks[VIDEO])
+            there = panels.setdefault(page.titled(chunk.strategy), [])
+            if not there and len(moving := _moving(one.looks[VIDEO], chunk)) <= room:
                 room -= len(moving)
                 there.append(moving)
-            there.append(Markup('<p><a href="{}">seed {}</a></p>').format(file, population.seeds[0]))
+            there.append(Markup('<p><a href="{}">seed {}</a></p>').format(file, chunk.seeds[0]))
         yield ReportFigure(
             f"greedy_play{f'_{number + 1}' if number else ''}",
             f"Greedy play: {page.heading(*cell)}",
@@ -153,11 +153,11 @@ def _videos(page: Page, room: int) -> Iterator[ReportFigure]:
         )
 
 
-def _named(population: Population) -> str:
-    return f"{population.environment} {population.learner} {population.strategy} {population.seeds[0]}"
+def _named(chunk: Chunk) -> str:
+    return f"{chunk.environment} {chunk.learner} {chunk.strategy} {chunk.seeds[0]}"
 
 
-def _moving(content: bytes, population: Population) -> Markup:
-    label = escape(f"Greedy play of {population.strategy}, seed {population.seeds[0]}, in {population.environment}")
+def _moving(content: bytes, chunk: Chunk) -> Markup:
+    label = escape(f"Greedy play of {chunk.strategy}, seed {chunk.seeds[0]}, in {chunk.environment}")
     data = base64.b64encode(content).decode()
     return Markup(f'<img alt="{label}" loading="lazy" src="data:image/webp;base64,{data}">')

@@ -7,6 +7,7 @@ from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.report import tables
 from replaylab.study.report.page import Page, Section, keys_of
+from replaylab.study.report.sections.differences import DIFFERENCES
 
 
 def section(page: Page, _: ComparisonResults) -> Section | None:
@@ -21,13 +22,14 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
             continue
         shown.append(tables.difference_table(page, found, key, titled(metric)))
     return Section(
-        "Differences in other metrics",
+        f"{DIFFERENCES} {page.titled(page.spec.baseline)}",
         shown,
         [
-            "Each metric is a family of its own in the correction. “Higher” says nothing of better or worse, and of "
-            "several metrics one may come out by chance: what the study is to answer belongs into a contrast."
+            "Each metric is its own family in the correction. “Higher” does not mean better, and of "
+            "several metrics one may differ by chance: declare what the study is to answer as a contrast."
         ],
         points=absent,
+        subtitle="Other metrics",
     )
 
 

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from replaylab import statistics
-from replaylab.number_format import signed_significant, significant
+from replaylab.number_format import significant
 from replaylab.statistics import Interval
 from replaylab.study.analysis import comparisons
 from replaylab.study.analysis.comparisons import ComparisonResults
 from replaylab.study.analysis.contrast_results import evaluate_contrasts
 from replaylab.study.analysis.planned_looks import interval_at
 from replaylab.study.report import sentences
-from replaylab.study.report.page import Page, ReportTable, Section
+from replaylab.study.report.page import Column, Page, ReportTable, Section
+from replaylab.study.report.sections.differences import DIFFERENCES
 from replaylab.study.spec.planned_looks import PlannedLooks
 
 
@@ -25,9 +26,10 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
         return None
     level = page.spec.look_level
     return Section(
-        "Planned looks",
+        f"{DIFFERENCES} {page.titled(page.spec.baseline)}",
         [_levels(page, plan), _intervals(page, level)],
         [where(plan, len(page.spec.seeds))],
+        subtitle="Interim analyses",
         note="An interval here holds the true value at every look, all looks together, with 95 % for one comparison; "
         "the narrower ones of 95 % elsewhere on the page hold for a single look. One without ends is of a level that "
         "so few runs cannot tell.",
@@ -45,31 +47,30 @@ def where(plan: PlannedLooks, seeds: int) -> str:
 
 
 def _levels(page: Page, plan: PlannedLooks) -> ReportTable:
-    spent = dict(zip(plan.levels, np.cumsum(list(plan.levels.values())).tolist(), strict=True))
-    return page.table(
-        "planned_looks",
-        "The planned looks",
-        f"The error is spent by {plan.spending}.",
-        ("Look", "Seeds", "Level", "Spent so far"),
-        [
-            (str(i), str(seeds), significant(level), significant(spent[seeds]))
-            for i, (seeds, level) in enumerate(plan.levels.items(), 1)
-        ],
-        ("look", "seeds", "level", "spent"),
-        ((i, seeds, level, spent[seeds]) for i, (seeds, level) in enumerate(plan.levels.items(), 1)),
-    )
+    levels = list(plan.levels.values())
+    looks = list(zip(range(1, len(levels) + 1), plan.levels, levels, np.cumsum(levels).tolist(), strict=True))
+    columns: list[Column[tuple[int, int, float, float]]] = [
+        Column("Look", lambda look: str(look[0]), "look", lambda look: look[0]),
+        Column("Seeds", lambda look: str(look[1]), "seeds", lambda look: look[1]),
+        Column("Level", lambda look: significant(look[2]), "level", lambda look: look[2]),
+        Column("Spent so far", lambda look: significant(look[3]), "spent", lambda look: look[3]),
+    ]
+    return page.table("planned_looks", "The planned looks", f"The error is spent by {plan.spending}.", looks, columns)
 
 
 def _intervals(page: Page, level: float) -> ReportTable:
-    rows = list(_compared(page, level))
+    columns: list[Column[tuple[str, str, Interval]]] = [
+        Column("What", lambda row: row[0], "what", lambda row: row[0]),
+        Column("Measure", lambda row: row[1], "measure", lambda row: row[1]),
+        Column("Difference", lambda row: sentences.effect(row[2]), "estimate low high", lambda row: row[2]),
+        Column(f"{100 * (1 - level):.2f} %", lambda row: sentences.effect_interval(row[2], pairs=2)),
+    ]
     return page.table(
         "repeated_intervals",
         "What holds over all looks",
         "Interquartile means as in the tables of differences and contrasts, with the interval of the present look.",
-        ("What", "Measure", "Size", f"{100 * (1 - level):.2f} %"),
-        [(what, measure, signed_significant(size.estimate), _ends(size)) for what, measure, size in rows],
-        ("what", "measure", "estimate", "low", "high"),
-        ((what, measure, *size) for what, measure, size in rows),
+        list(_compared(page, level)),
+        columns,
     )
 
 
@@ -77,13 +78,10 @@ def _compared(page: Page, level: float) -> Iterator[tuple[str, str, Interval]]:
     for measure in comparisons.MEASURES:
         for curve, base in comparisons.pairs_with_baseline(page.curves, page.spec.baseline):
             pair = comparisons.paired_values(curve, base, measure)
-            what = f"{curve.strategy} against {base.strategy}, {page.heading(*curve.cell)}"
+            titles = page.titled(curve.strategy), page.titled(base.strategy)
+            what = f"{sentences.versus(*titles)}, {page.heading(*curve.cell)}"
             yield what, sentences.MEASURE_NAMES[measure], interval_at(1.0 - level, pair, statistics.paired_difference)
     if page.spec.contrasts:
         for found in evaluate_contrasts(page.spec, page.curves_of).results:
             size = interval_at(1.0 - level, [found.each.values], statistics.bootstrap_interval)
             yield found.contrast.name, sentences.MEASURE_NAMES[found.contrast.measure], size
-
-
-def _ends(size: Interval) -> str:
-    return f"{signed_significant(size.low)} to {signed_significant(size.high)}"

@@ -1,20 +1,33 @@
-"""What strategies replayed, beside how they did: the measures of a report."""
+"""Replay statistics: what strategies replayed, beside their returns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from replaylab import statistics
-from replaylab.learners.metrics.registry import REGISTRY
+from replaylab.learners.metrics.registry import REGISTRY, Metric
 from replaylab.plotting.drawing import Drawing, Key, PanelGroup
-from replaylab.study.analysis.comparisons import ComparisonResults, Curve
+from replaylab.study.analysis.comparisons import ComparisonResults, Curve, Measure
+from replaylab.study.analysis.seed_values import StrategyResult
 from replaylab.study.report import figures, sentences
-from replaylab.study.report.page import KEYS, Page, ReportFigure, ReportTable, Section, cells_of
+from replaylab.study.report.page import (
+    KEY_COLUMNS,
+    KEYS,
+    Column,
+    Page,
+    ReportFigure,
+    ReportTable,
+    Section,
+    cells_of,
+    point_rows,
+    seed_rows,
+)
 
 QUANTITIES = tuple(
     REGISTRY[f"replay/{name}"]
@@ -25,9 +38,12 @@ QUANTITIES = tuple(
         "autocorrelation_time",
         "row_correlation_excess",
         "energy_distance",
-        "law_evenness",
+        "sampling_evenness",
         "weight_effective_size",
         "drawn_age_mean",
+        "end_share",
+        "steps_to_end_mean",
+        "moved_share",
         "never_replayed_share",
         "replay_gini",
         "td_error_mean",
@@ -37,17 +53,18 @@ QUANTITIES = tuple(
 )
 """The measures that are shown beside the returns, in this order."""
 
+EFFECTIVE_SIZE = "replay/effective_batch_size"
+EFFECTIVE_PARTS = ("replay/gradient_variance", "replay/gradient_variance_uniform")
+"""The metrics that effective batch sizes are ratios of."""
+
 _RESAMPLES = 2_000
 _RETURN = "average return"
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measured(StrategyResult):
     """A quantity of one strategy: the mean of each run's looks, and the IQM over runs with its interval."""
 
-    environment: str
-    learner: str
-    strategy: str
     metric: str
     seeds: NDArray[np.int64]
     runs: NDArray[np.float64]
@@ -56,21 +73,31 @@ class Measured:
 
 def measured(page: Page) -> list[Measured]:
     """Return every quantity that was measured, of every strategy; runs without a finite mean are left out."""
-    variances = {(*c.cell, c.strategy): c for c in page.curves_of("replay/gradient_variance")}
-    uniform = {(*c.cell, c.strategy): c for c in page.curves_of("replay/gradient_variance_uniform")}
     found = []
-    for quantity in QUANTITIES:
-        for curve in page.curves_of(quantity.name):
-            key = (*curve.cell, curve.strategy)
-            if quantity.name == "replay/effective_batch_size" and key in variances and key in uniform:
-                runs = _effective(curve, variances[key], uniform[key])
-            else:
-                runs = curve.values.mean(axis=1)
-            finite = np.isfinite(runs)
-            if finite.any():
-                level = statistics.bootstrap_interval(runs[finite], resamples=_RESAMPLES)
-                found.append(Measured(*key, quantity.name, curve.seeds[finite], runs[finite], level))
+    for metric, curve, runs in measures_of_runs(page.curves_of):
+        finite = np.isfinite(runs)
+        if finite.any():
+            level = statistics.bootstrap_interval(runs[finite], resamples=_RESAMPLES)
+            found.append(Measured(*curve.key, metric, curve.seeds[finite], runs[finite], level))
     return found
+
+
+def measures_of_runs(
+    curves_of: Callable[[str], Sequence[Curve]],
+) -> Iterator[tuple[str, Curve, NDArray[np.float64]]]:
+    """Yield every quantity that was measured, of every strategy: its metric, its curve, and each run's mean, (N,).
+
+    Args:
+        curves_of: gives the curves of a metric.
+    """
+    variances, uniform = ({c.key: c for c in curves_of(part)} for part in EFFECTIVE_PARTS)
+    for quantity in QUANTITIES:
+        for curve in curves_of(quantity.name):
+            key = curve.key
+            if quantity.name == EFFECTIVE_SIZE and key in variances and key in uniform:
+                yield quantity.name, curve, _effective(curve, variances[key], uniform[key])
+            else:
+                yield quantity.name, curve, curve.values.mean(axis=1)
 
 
 def _effective(size: Curve, own: Curve, uniform: Curve) -> NDArray[np.float64]:
@@ -90,9 +117,9 @@ def section(page: Page, results: ComparisonResults) -> Section | None:
     found = measured(page)
     if not found:
         return None
-    shown: list[ReportFigure | ReportTable] = [_figure(page, found), _table(page, results, found), *_course(page)]
+    shown: list[ReportFigure | ReportTable] = [_figure(page, found), table(page, results, found), *_course(page)]
     return Section(
-        "What was replayed",
+        "Replay statistics",
         shown,
         [
             "What each strategy did to the batches, beside how well it did. Each is the mean over a run’s looks, then "
@@ -104,32 +131,19 @@ def section(page: Page, results: ComparisonResults) -> Section | None:
 
 
 def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
-    returns = {(*c.cell, c.strategy): c for c in page.curves}
     groups = []
-    for cell in dict.fromkeys((m.environment, m.learner) for m in found):
-        own = [c for c in page.curves if c.cell == cell]
-        panels = [
-            figures.Dots(
-                "Average return",
-                [
-                    figures.Row(
-                        c.strategy,
-                        page.line_styles[c.strategy].light,
-                        statistics.bootstrap_interval(c.of_runs("area"), resamples=_RESAMPLES),
-                        c.of_runs("area"),
-                    )
-                    for c in own
-                ],
-            )
+    for cell in dict.fromkeys(m.cell for m in found):
+        returns = [
+            page.row(c.strategy, statistics.bootstrap_interval(runs, resamples=_RESAMPLES), runs)
+            for c in page.curves
+            if c.cell == cell
+            for runs in [c.of_runs("area")]
         ]
+        panels = [figures.Dots("Average return", returns)]
         for quantity in QUANTITIES:
-            rows = [
-                figures.Row(m.strategy, page.line_styles[m.strategy].light, m.level, m.runs)
-                for m in found
-                if (m.environment, m.learner, m.metric) == (*cell, quantity.name)
-            ]
-            if rows:
-                panels.append(figures.Dots(quantity.title, rows))
+            own = [m for m in found if (m.cell, m.metric) == (cell, quantity.name)]
+            if own:
+                panels.append(figures.Dots(quantity.title, [page.row(m.strategy, m.level, m.runs) for m in own]))
         groups.append((page.heading(*cell), panels))
     return page.figure(
         "measures",
@@ -138,39 +152,39 @@ def _figure(page: Page, found: Sequence[Measured]) -> ReportFigure:
         "means, and its unit, stands below.",
         figures.dots(groups, "", small=True),
         (*KEYS, "metric", "seed", "value"),
-        [
-            *(
-                (*key, _RETURN, seed, value)
-                for key, c in returns.items()
-                for seed, value in zip(c.seeds.tolist(), c.of_runs("area").tolist(), strict=True)
-            ),
-            *(
-                (m.environment, m.learner, m.strategy, m.metric, seed, value)
-                for m in found
-                for seed, value in zip(m.seeds.tolist(), m.runs.tolist(), strict=True)
-            ),
-        ],
+        chain(
+            *(seed_rows((*c.key, _RETURN), c.seeds, c.of_runs("area")) for c in page.curves),
+            *(seed_rows((*m.key, m.metric), m.seeds, m.runs) for m in found),
+        ),
     )
 
 
-def _table(page: Page, results: ComparisonResults, found: Sequence[Measured]) -> ReportTable:
-    of = {(m.environment, m.learner, m.strategy, m.metric): m for m in found}
-    levels = {(lv.environment, lv.learner, lv.strategy, lv.measure): lv.iqm for lv in results.levels}
-    present = [q for q in QUANTITIES if any(m.metric == q.name for m in found)]
-    rows = []
-    for curve in page.curves:
-        key = (*curve.cell, curve.strategy)
-        own = [sentences.with_interval(levels[*key, measure], len(curve.seeds)) for measure in ("final", "area")]
-        there = [of.get((*key, q.name)) for q in present]
-        rows.append((*key, *own, *(sentences.with_interval(m.level, len(m.runs)) if m else "–" for m in there)))
+def table(page: Page, results: ComparisonResults, found: Sequence[Measured]) -> ReportTable:
+    """Return levels and measures of each strategy as a table."""
+    of = {(*m.key, m.metric): m for m in found}
+    levels = {(*lv.key, lv.measure): lv.iqm for lv in results.levels}
+
+    def level(title: str, measure: Measure) -> Column[Curve]:
+        return Column(title, lambda curve: sentences.with_interval(levels[*curve.key, measure], len(curve.seeds)))
+
+    def measure(quantity: Metric) -> Column[Curve]:
+        def text(curve: Curve) -> str:
+            m = of.get((*curve.key, quantity.name))
+            return sentences.with_interval(m.level, len(m.runs)) if m else "–"
+
+        return Column(quantity.title, text)
+
+    present = [measure(q) for q in QUANTITIES if any(m.metric == q.name for m in found)]
     return page.table(
         "measures",
         "Levels and measures of each strategy",
         "Interquartile mean over runs, with its 95 % interval.",
-        ("Environment", "Learner", "Strategy", "Final return", "Average return", *(q.title for q in present)),
-        rows,
-        (*KEYS, "metric", "runs", "iqm", "low", "high"),
-        ((m.environment, m.learner, m.strategy, m.metric, len(m.runs), *m.level) for m in found),
+        page.curves,
+        [*KEY_COLUMNS, level("Final return", "final"), level("Average return", "area"), *present],
+        [
+            (*KEYS, "metric", "runs", "iqm", "low", "high"),
+            *((*m.key, m.metric, len(m.runs), *m.level) for m in found),
+        ],
     )
 
 
@@ -189,12 +203,8 @@ def _course(page: Page) -> Iterable[ReportFigure]:
             drawn = figures.curves(cells, page.spec.baseline, page.line_styles, quantity.title, time, small=True)
             groups.append(PanelGroup(quantity.title, drawn.groups[0].panels))
             legend = drawn.legend
-            rows.extend(
-                (*c.cell, c.strategy, quantity.name, *point)
-                for cell in cells
-                for c, band in cell
-                for point in zip(c.steps.tolist(), *(side.tolist() for side in band), strict=True)
-            )
+            for c, band in chain(*cells):
+                rows.extend(point_rows((*c.key, quantity.name), c.steps, band))
     yield page.figure(
         "measures_over_time",
         "Measures over training",

@@ -25,8 +25,10 @@ from replaylab.study.analysis.visit_counts import (
     visit_differences,
     visits_of,
 )
-from replaylab.study.report import figures, visit_maps
-from replaylab.study.report.page import KEYS, Page, ReportFigure, ReportTable, Section
+from replaylab.study.report import figures
+from replaylab.study.report.page import KEY_COLUMNS, KEYS, Column, Page, ReportFigure, ReportTable, Section
+from replaylab.study.report.sections import visit_maps
+from replaylab.study.report.sections.learner_internals import TITLE
 
 if TYPE_CHECKING:
     import duckdb
@@ -74,25 +76,30 @@ def section(page: Page, _: ComparisonResults) -> Section | None:
     if tested:
         parts += [_differences(page, shown, places, tested), _table(page, tested)]
     return Section(
-        "Where they went",
+        TITLE,
         parts,
-        ["A visit is a step that is taken in a state while training. Shown are shares of a run’s steps."],
-        points=[sentence(d, len(tested)) for d in tested] if len(tested) <= figures.MOST_TOGETHER else [],
+        [
+            "A visit is an episode that begins in a state, or a step that leads to it, while training. Shown are "
+            "shares of a run’s visits."
+        ],
+        points=[sentence(d, len(tested), page.spec) for d in tested] if len(tested) <= figures.MOST_TOGETHER else [],
+        subtitle="Visited states",
     )
 
 
 def lines(rows: duckdb.DuckDBPyRelation, spec: Spec) -> list[str]:
     """Return a line for each comparison of a strategy's visits with the baseline's, for a terminal."""
     tested = visit_differences(visits_of(rows, spec), spec.baseline)
-    return [f"{d.environment}, {d.learner}: {sentence(d, len(tested))}" for d in tested]
+    return [f"{spec.place_of(*d.cell)}: {sentence(d, len(tested), spec)}" for d in tested]
 
 
-def sentence(found: VisitDifference, comparisons: int) -> str:
+def sentence(found: VisitDifference, comparisons: int, spec: Spec) -> str:
     """Return how far a strategy's visits are from the baseline's, with the test and its correction."""
     corrected = f", Holm-corrected over {comparisons} comparisons" if comparisons > 1 else ""
+    own, base = spec.title_of(found.strategy), spec.title_of(found.baseline)
     return (
-        f"{100 * found.distance:.1f} % of the visits of {found.strategy} are to other states than those of "
-        f"{found.baseline} (total variation distance; permutation within {counted(found.seeds, 'seed')}: "
+        f"{100 * found.distance:.1f} % of the visits of {own} are to other states than those of {base} "
+        f"(total variation distance; permutation within {counted(found.seeds, 'seed')}: "
         f"p {equals_p(found.p_holm)}{corrected})."
     )
 
@@ -114,18 +121,18 @@ def _maps(page: Page, visits: Sequence[StrategyVisits], places: dict[str, Places
     groups = []
     for cell in dict.fromkeys(v.cell for v in visits):
         grid = places[cell[0]].grid
-        own = {v.strategy: v.shares.mean(axis=0) for v in visits if v.cell == cell}
+        own = {page.titled(v.strategy): v.shares.mean(axis=0) for v in visits if v.cell == cell}
         if grid is not None:
             groups.append(PanelGroup(page.heading(*cell), visit_maps.shares(own, grid)))
     return page.figure(
         "visits",
         "Share of the time in each cell",
-        "Mean over seeds, in percent of a run’s steps; all maps of an environment share their logarithmic colours. "
-        "Empty cells were never visited; nothing is ever done in hatched ones.",
+        "Mean over seeds, in percent of a run’s visits; all maps of an environment share their logarithmic colours. "
+        "Empty cells were never visited; hatched ones cannot be entered, or end an episode and were never reached.",
         Drawing(groups),
         (*KEYS, "place", "row", "column", "share", "seeds"),
         (
-            (*v.cell, v.strategy, i, *places[v.environment].position(i), share, len(v.seeds))
+            (*v.key, i, *places[v.environment].position(i), share, len(v.seeds))
             for v in visits
             for i, share in enumerate(v.shares.mean(axis=0).tolist())
         ),
@@ -135,18 +142,20 @@ def _maps(page: Page, visits: Sequence[StrategyVisits], places: dict[str, Places
 def _differences(
     page: Page, visits: Sequence[StrategyVisits], places: dict[str, Places], tested: Sequence[VisitDifference]
 ) -> ReportFigure:
-    baseline = page.spec.baseline
-    pairs = [(own, base, state_p_values(own, base)) for own, base in pairs_with_baseline(visits, baseline)]
+    baseline = page.titled(page.spec.baseline)
+    pairs = [(own, base, state_p_values(own, base)) for own, base in pairs_with_baseline(visits, page.spec.baseline)]
     groups: list[PanelGroup] = []
     for cell in dict.fromkeys(own.cell for own, *_ in pairs):
         own_pairs = [pair for pair in pairs if pair[0].cell == cell]
-        of = {d.strategy: d for d in tested if (d.environment, d.learner) == cell}
-        notes = {s: f"{100 * d.distance:.1f} % elsewhere, p {equals_p(d.p_holm)}" for s, d in of.items()}
+        of = {d.strategy: d for d in tested if d.cell == cell}
+        notes = {page.titled(s): f"{100 * d.distance:.1f} % elsewhere, p {equals_p(d.p_holm)}" for s, d in of.items()}
         grid = places[cell[0]].grid
         if grid is None:
-            groups.append(PanelGroup(page.heading(*cell), _listed(own_pairs, notes)))
+            groups.append(PanelGroup(page.heading(*cell), _listed(page, own_pairs, notes)))
         else:
-            found = {own.strategy: ((own.shares - base.shares).mean(axis=0), p) for own, base, p in own_pairs}
+            found = {
+                page.titled(own.strategy): ((own.shares - base.shares).mean(axis=0), p) for own, base, p in own_pairs
+            }
             groups.append(PanelGroup(page.heading(*cell), visit_maps.differences(found, notes, grid)))
     return page.figure(
         "visit_differences",
@@ -168,12 +177,14 @@ def _difference_rows(
     for own, base, p in pairs:
         difference = (own.shares - base.shares).mean(axis=0)
         for i, numbers in enumerate(zip(difference.tolist(), p.tolist(), strict=True)):
-            key = (*own.cell, own.strategy, base.strategy)
+            key = (*own.key, base.strategy)
             yield (*key, i, *places[own.environment].position(i), *numbers, len(own.seeds))
 
 
 def _listed(
-    pairs: Sequence[tuple[StrategyVisits, StrategyVisits, NDArray[np.float64]]], notes: dict[str, str]
+    page: Page,
+    pairs: Sequence[tuple[StrategyVisits, StrategyVisits, NDArray[np.float64]]],
+    notes: dict[str, str],
 ) -> list[Panel]:
     """Return the states with the largest differences, the largest first, a panel for each strategy."""
     panels = []
@@ -184,24 +195,26 @@ def _listed(
             figures.Row(f"state {i}", visit_maps.color(p[i]), Interval(*[float(each[:, i].mean())] * 3), each[:, i])
             for i in largest.tolist()
         ]
-        panels.append(figures.Dots(f"{own.strategy}: {notes[own.strategy]}", rows, reference=0.0))
+        title = page.titled(own.strategy)
+        panels.append(figures.Dots(f"{title}: {notes[title]}", rows, reference=0.0))
     return [panel for group in figures.dots([("", panels)], "").groups for panel in group.panels]
 
 
 def _table(page: Page, tested: Sequence[VisitDifference]) -> ReportTable:
+    columns: list[Column[VisitDifference]] = [
+        *KEY_COLUMNS[:2],
+        page.versus_column,
+        Column(names="baseline", numbers=lambda d: d.baseline),
+        Column("Seeds", lambda d: str(d.seeds), "seeds", lambda d: d.seeds),
+        Column("Elsewhere", lambda d: f"{100 * d.distance:.1f} %", "distance", lambda d: d.distance),
+        Column("p", lambda d: p_value(d.p), "p", lambda d: d.p),
+        Column("p (Holm)", lambda d: p_value(d.p_holm), "p_holm", lambda d: d.p_holm),
+    ]
     return page.table(
         "visits",
-        f"Whether strategies go elsewhere than {page.spec.baseline}",
+        f"Visits of other states than {page.titled(page.spec.baseline)}",
         "Total variation distance of mean shares over all states: how much of the time is spent in other states. p by "
         "permutation within seeds, then Holm-corrected over all rows.",
-        ("Environment", "Learner", "Strategy", "Seeds", "Elsewhere", "p", "p (Holm)"),
-        [
-            (
-                *(d.environment, d.learner, d.strategy, str(d.seeds)),
-                *(f"{100 * d.distance:.1f} %", p_value(d.p), p_value(d.p_holm)),
-            )
-            for d in tested
-        ],
-        (*KEYS, "baseline", "seeds", "distance", "p", "p_holm"),
-        ((d.environment, d.learner, d.strategy, d.baseline, d.seeds, d.distance, d.p, d.p_holm) for d in tested),
+        tested,
+        columns,
     )

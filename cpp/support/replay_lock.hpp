@@ -1,0 +1,82 @@
+// The lock of a replay: one call holds it at a time. Two kinds of calls wait for longer: one that changes
+// rows while another thread saves them, and one that changes what a draw depends on while draws made ahead
+// are pending.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "support/fork_safe.hpp"
+
+namespace replaylab {
+
+class ReplayLock : private ForkSafeMutex {
+  public:
+    // Holds the lock until it is destroyed. Its owner runs no Python and never blocks.
+    class Held;
+    Held take();
+
+    // From freeze() to thaw(), which takes what freeze() returned, rows do not change. The same thread may
+    // freeze again; another thread gets 0, and waits. The first four are called with the lock held.
+    std::uint64_t freeze();
+    bool frozen() const { return freezes_ > 0; }
+    bool frozen_by_me() const { return frozen() && frozen_by_ == std::this_thread::get_id(); }
+    bool frozen_by_another() const { return frozen() && !frozen_by_me(); }
+    void thaw(std::uint64_t frozen);
+    bool frozen_elsewhere();
+
+    // A draw was requested; it was made.
+    void ask() { asked_.fetch_add(1, std::memory_order_relaxed); }
+    void made();
+    bool drawing() const {
+        return asked_.load(std::memory_order_relaxed) != made_.load(std::memory_order_relaxed);
+    }
+    std::int64_t asked() const { return asked_.load(std::memory_order_relaxed); }
+
+    // Between enter() and leave() the calling thread does not wait for draws: it makes them itself.
+    void enter();
+    void leave();
+
+    // Wait for at most 50 ms, so that the caller can handle signals in between. Return true if there is
+    // nothing left to wait for.
+    bool wait_for_thaw();
+    bool wait_for_draws(std::int64_t asked);
+
+  private:
+    void forked() override;
+    template <typename Done>
+    bool wait(Done done);
+
+    std::unique_ptr<std::condition_variable_any> changed_ = std::make_unique<std::condition_variable_any>();
+    std::int64_t freezes_ = 0;
+    // Counts forks from 1: rows that a thread of the parent froze are not frozen in a child.
+    std::uint64_t forks_ = 1;
+    std::thread::id frozen_by_;
+    std::atomic<std::int64_t> asked_{0}, made_{0};
+    std::vector<std::thread::id> inside_;
+};
+
+class ReplayLock::Held {
+  public:
+    explicit Held(ReplayLock& lock);
+    ~Held() { lock_.unlock(); }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+
+  private:
+    ReplayLock& lock_;
+};
+
+inline ReplayLock::Held ReplayLock::take() { return Held(*this); }
+
+#if !defined(REPLAYLAB_CHECK_LOCKS)
+inline ReplayLock::Held::Held(ReplayLock& lock) : lock_(lock) { lock_.lock(); }
+#endif
+
+}  // namespace replaylab

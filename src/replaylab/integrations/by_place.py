@@ -1,0 +1,90 @@
+"""What a buffer holds, as buffers of Stable-Baselines3 and CleanRL show it: arrays by place and environment."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.arguments import checked, flag, whole
+from replaylab.replay import ReplayBuffer
+from replaylab.trees import map_leaves
+
+
+class ByPlace:
+    """The attributes that those buffers have. Arrays (C / E, E, ...) are copies, zero where nothing is stored yet.
+
+    Attributes:
+        replay: The buffer underneath.
+    """
+
+    replay: ReplayBuffer
+
+    def _declare(
+        self,
+        buffer_size: int,
+        observation_space: Any,
+        action_space: Any,
+        n_envs: int,
+        optimize_memory_usage: bool,
+        handle_timeout_termination: bool,
+    ) -> None:
+        """Keep the arguments that those buffers' constructors have."""
+        self.n_envs = checked("n_envs", n_envs, whole())
+        self.buffer_size = max(checked("buffer_size", buffer_size, whole()) // self.n_envs, 1)
+        self.observation_space, self.action_space = observation_space, action_space
+        self.optimize_memory_usage = checked("optimize_memory_usage", optimize_memory_usage, flag)
+        self.handle_timeout_termination = checked("handle_timeout_termination", handle_timeout_termination, flag)
+
+    @property
+    def pos(self) -> int:
+        """The place of the next time step."""
+        return int(self.replay.next_id) // self.n_envs % self.buffer_size
+
+    @property
+    def full(self) -> bool:
+        """Whether every place is taken."""
+        return len(self.replay) == self.replay.capacity
+
+    def size(self) -> int:
+        """Return how many time steps are stored."""
+        return len(self.replay) // self.n_envs
+
+    @property
+    def observations(self) -> Any:
+        """Observations, or a dict of them; of stacked frames the single frames."""
+        return self._by_place("obs")
+
+    @property
+    def next_observations(self) -> Any:
+        """What followed them."""
+        return self._by_place("next_obs")
+
+    @property
+    def actions(self) -> npt.NDArray[Any]:
+        """Actions."""
+        return np.asarray(self._by_place("action"))
+
+    @property
+    def rewards(self) -> npt.NDArray[np.float32]:
+        """Rewards, as they were given."""
+        return np.asarray(self._by_place("reward"))
+
+    @property
+    def timeouts(self) -> npt.NDArray[np.float32]:
+        """Whether a time limit ended their episodes."""
+        return np.asarray(self._by_place("truncated"), np.float32)
+
+    def reset(self) -> None:
+        """Drop every stored step."""
+        self.replay.clear()
+        self.replay.end_episode()
+
+    def _by_place(self, name: str) -> Any:
+        ids, capacity = self.replay.stored_ids()[0], self.replay.capacity
+
+        def placed(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            places = np.zeros((capacity, *rows.shape[1:]), rows.dtype)
+            places[ids % capacity] = rows
+            return places.reshape(self.buffer_size, self.n_envs, *rows.shape[1:])
+
+        return map_leaves(placed, self.replay.get(ids)[name])

@@ -1,0 +1,144 @@
+"""Traces of episodes: each step's Q value beside the return that followed, and what was replayed meanwhile.
+
+Shapes: R replicas, B drawn steps, A actions.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab import measures
+from replaylab.errors import ConfigError
+from replaylab.learners.api.answers import q_values_of
+from replaylab.learners.api.hooks import Bools, EnvStep, Floats, Hook, TrainingRun
+from replaylab.learners.api.observations import Inputs
+from replaylab.learners.api.protocols import Update, ValueAgents
+from replaylab.learners.metrics.registry import TRACE_Q, TRACE_RETURN
+from replaylab.measures.buffer_usage import error_statistics
+from replaylab.replay import Batch
+from replaylab.trees import map_leaves, take
+
+OF_BATCHES = ("td_error_mean", "td_error_median", "td_error_max", "td_error_std", "correlated_pairs")
+"""Measures of batches whose means over the episode's updates are recorded, as ``trace/NAME``."""
+
+
+class EpisodeTraces(Hook):
+    """Records every `every`-th episode of each replica, beginning with the first.
+
+    Of step t of such an episode it records Q(s_t, a_t), of the agents that chose a_t, and the discounted return that
+    followed, G_t = r_t + γ·G_{t+1}, with G = 0 after the last step, also where a time limit cut the episode. Of the
+    whole episode it records the mean of Q(s_t, a_t) − G_t, and the means of `OF_BATCHES` over its updates.
+
+    Args:
+        every: Episodes from one that is recorded to the next.
+        gamma: The learner's γ.
+
+    Raises:
+        ConfigError: The agents have no Q values.
+    """
+
+    def __init__(self, every: int, gamma: float) -> None:
+        self.every, self.gamma = every, gamma
+        self._episodes = np.zeros(0, np.int64)  # (R,), those that are over
+        self._steps: list[list[tuple[float, float]]] = []  # of each replica's episode under way: Q and reward
+        self._sums = self._counts = np.zeros((0, len(OF_BATCHES)))  # (R, measures)
+        self._ended = np.zeros(0, np.bool_)  # (R,), where the newest step ended an episode
+        self._inputs: Inputs | None = None
+
+    def on_begin(self, run: TrainingRun) -> None:
+        """Begin with the first episodes, unless training continues from a checkpoint."""
+        if not isinstance(run.agents, ValueAgents):
+            raise ConfigError(
+                f"`trace_every` needs Q(s, a), which {type(run.agents).__name__} do not have; leave it out"
+            )
+        try:
+            self._inputs = Inputs(run.env.single_observation_space)
+        except ConfigError:  # observations that are not numeric have no correlations
+            self._inputs = None
+        self._first_action = int(getattr(run.env.single_action_space, "start", 0))
+        if not self._steps:
+            self._episodes = np.zeros(len(run.seeds), np.int64)
+            self._steps = [[] for _ in run.seeds]
+            self._sums, self._counts = (np.zeros((len(run.seeds), len(OF_BATCHES))) for _ in range(2))
+
+    def on_step(self, run: TrainingRun, step: EnvStep, ids: npt.NDArray[np.int64]) -> None:
+        """Remember a step of the episodes that are traced."""
+        traced = self._traced & (ids >= 0)
+        self._ended = step.ended
+        if not traced.any():
+            return
+        obs = map_leaves(lambda part: part[:, None], step.obs)
+        q = q_values_of(run.agents, obs, (len(ids), 1))[:, 0]
+        chosen = np.take_along_axis(q, (step.action - self._first_action)[:, None], 1)[:, 0]
+        for r in np.flatnonzero(traced):
+            self._steps[r].append((float(chosen[r]), float(step.reward[r])))
+
+    def on_update(self, run: TrainingRun, update: Update, batch: Batch) -> None:  # noqa: ARG002
+        """Add what a batch was like to the sums of the episodes that are traced."""
+        rows = np.flatnonzero(self._traced)
+        if not len(rows):
+            return
+        error = np.abs(update.td_error[rows])
+        numbers = {f"td_error_{name}": value for name, value in error_statistics(error).items()}
+        if self._inputs is not None and error.shape[1] > 1:
+            numbers["correlated_pairs"] = measures.legacy_correlated_pairs(self._inputs(take(batch.obs, rows)))
+        for k, name in enumerate(OF_BATCHES):
+            value = np.asarray(numbers.get(name, np.full(len(rows), np.nan)), np.float64)
+            finite = np.isfinite(value)
+            self._sums[rows[finite], k] += value[finite]
+            self._counts[rows[finite], k] += 1
+
+    def after_turn(self, run: TrainingRun) -> None:
+        """Record the traced episodes that ended, once their last step has been learned from."""
+        if self._ended.any():
+            self._record(run, self._traced & self._ended)
+            self._episodes += self._ended
+
+    @property
+    def _traced(self) -> Bools:
+        return np.asarray(self._episodes % self.every == 0)
+
+    def _record(self, run: TrainingRun, ended: Bools) -> None:
+        """Record the traced episodes that ended, bool (R,), and forget them."""
+        rows = np.flatnonzero(ended)
+        length = max((len(self._steps[r]) for r in rows), default=0)
+        q, returns = np.full((2, len(ended), length), np.nan)
+        excess = np.full(len(ended), np.nan)
+        for r in rows:
+            value, reward = np.array(self._steps[r]).T
+            q[r, : len(value)], returns[r, : len(value)] = value, discounted(reward, self.gamma)
+            excess[r] = (value - returns[r, : len(value)]).mean()
+            self._steps[r] = []
+        for t in range(length):
+            present = ~np.isnan(returns[:, t])
+            run.recorder.record(run.clock, f"{TRACE_Q}{t}", q[:, t], present)
+            run.recorder.record(run.clock, f"{TRACE_RETURN}{t}", returns[:, t], present)
+        run.recorder.record(run.clock, "trace/q_minus_return", excess, ended)
+        for name, total, count in zip(OF_BATCHES, self._sums.T, self._counts.T, strict=True):
+            run.recorder.record(run.clock, f"trace/{name}", total / np.maximum(count, 1.0), ended & (count > 0))
+        self._sums[ended] = self._counts[ended] = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """Return the steps of the episodes under way, padded with NaN, and the sums of their batches."""
+        longest = max(map(len, self._steps), default=0)
+        steps = np.full((len(self._steps), longest, 2), np.nan)
+        for row, episode in zip(steps, self._steps, strict=True):
+            row[: len(episode)] = np.array(episode).reshape(-1, 2)
+        parts = {"episodes": self._episodes.copy(), "steps": steps}
+        return {"traces": parts | {"sums": self._sums.copy(), "counts": self._counts.copy()}}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` returned."""
+        parts = state["traces"]
+        self._episodes, self._sums, self._counts = (parts[name].copy() for name in ("episodes", "sums", "counts"))
+        self._steps = [[(q, reward) for q, reward in row.tolist() if reward == reward] for row in parts["steps"]]
+
+
+def discounted(reward: Floats, gamma: float) -> Floats:
+    """Return the discounted return from each of an episode's steps on, (T,): G_t = r_t + γ·G_{t+1}."""
+    returns, after = np.empty(len(reward)), 0.0
+    for t in range(len(reward) - 1, -1, -1):
+        returns[t] = after = float(reward[t]) + gamma * after
+    return returns

@@ -1,0 +1,52 @@
+"""Whether what is recorded of a run fits its budget: warnings of settings that do not."""
+
+import warnings
+from collections.abc import Iterator
+
+from replaylab.learners.training.configuration import TrainingConfig
+
+
+class BudgetWarning(UserWarning):
+    """Something that the configuration asks for cannot happen within the run's budget."""
+
+
+def warn_of_budget(configuration: TrainingConfig) -> None:
+    """Warn of each setting whose metrics can never be recorded in the budget, and of a warm-up that outlasts it."""
+    for message in _warnings(configuration):
+        warnings.warn(message, BudgetWarning, stacklevel=4)
+
+
+def _warnings(configuration: TrainingConfig) -> Iterator[str]:
+    config = configuration
+    if config.eval_every is None:
+        for name in ("held_out", "value_error"):
+            if getattr(config, name):
+                yield f"`{name}` is recorded at evaluations, but `eval_every` is None; set `eval_every`"
+    if config.total_steps is None:
+        if config.log_every > (config.total_episodes or 0):
+            yield _never(
+                "log_every", config.log_every, f"{config.total_episodes:,} episodes", config.total_episodes or 0
+            )
+        return
+    period = getattr(config.learner, "train_period", 1)
+    last = config.total_steps // period * period  # step of the last turn of learning
+    starts = getattr(config.learner, "learning_starts", 0)
+    budget = f"{config.total_steps:,} steps"
+    if starts > last:
+        replays = getattr(config.learner, "batch_size", 1) > 0
+        yield (
+            f"`learning_starts` = {starts:,} is not reached in the budget of {budget}, so "
+            f"{'no batch is learned from and ' if replays else ''}no metric of updates is recorded; set it to at most "
+            f"{last:,}"
+        )
+        return
+    for name, value in (("log_every", config.log_every), ("measure_every", config.measure_every)):
+        if value is not None and value > last:
+            yield _never(name, value, budget, last)
+
+
+def _never(name: str, value: int, budget: str, most: int) -> str:
+    return (
+        f"`{name}` = {value:,} is not reached in the budget of {budget}, so the metrics that depend on it are never "
+        f"recorded; set it to at most {most:,}, or leave it out"
+    )

@@ -1,0 +1,101 @@
+"""Training: the call that users make."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from replaylab.arguments import InvalidArgument, instance, optional, place, takes, tuple_of, whole
+from replaylab.errors import ConfigError
+from replaylab.learners.api.hooks import Hook
+from replaylab.learners.api.whole_algorithm import WholeAlgorithm
+from replaylab.learners.metrics.metrics_table import Metrics
+from replaylab.learners.training import checkpoint
+from replaylab.learners.training.algorithm_run import train_algorithm
+from replaylab.learners.training.budget import warn_of_budget
+from replaylab.learners.training.configuration import TrainingConfig
+from replaylab.learners.training.hooks import HookList
+from replaylab.learners.training.loop import turn
+from replaylab.learners.training.state import Run
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
+    """Seeds, all different."""
+    rule = "one or more different whole numbers from 0 on"
+    seeds = tuple_of(whole(0, sys.maxsize), rule, 1)(value)
+    if len(set(seeds)) < len(seeds):
+        raise InvalidArgument(rule)
+    return seeds
+
+
+@takes(
+    configuration=instance(TrainingConfig, 'a TrainingConfig("CartPole-v1", DQN(), Uniform(), total_steps=50_000)'),
+    seeds=_seeds,
+    hooks=tuple_of(instance(Hook, "a Hook"), "a list or tuple of hooks"),
+    resume=optional(place("a folder")),
+)
+def train(
+    configuration: TrainingConfig,
+    seeds: Sequence[int],
+    hooks: Sequence[Hook] = (),
+    *,
+    resume: str | Path | None = None,
+) -> Metrics:
+    """Train one learner for each seed, all together, and return what was measured.
+
+    Replica r equals a run with ``seeds=[seeds[r]]``, up to the rounding of floating-point sums; two runs
+    that differ in their sampler only start from the same weights and episodes and explore by the same draws.
+    One turn of the loop is one step of every environment, except in NEXT_STEP mode, where a turn may only
+    start an episode: it counts in `total_steps` and learns, but stores nothing.
+
+    A replica that has finished its episodes leaves the population, which continues with the others in smaller arrays:
+    the only cost is one copy of what the others have.
+
+    An algorithm with its own loop (`SB3`) is trained by that, seed after seed, and only watched.
+
+    Args:
+        configuration: What is trained, and what is recorded of it.
+        seeds: One whole number for each of the R replicas, all different.
+        hooks: What else watches or steers training: `Callbacks`, `Checkpoints`, `replaylab.watch.TensorBoard`, or a
+            a custom `Hook`.
+        resume: Folder of a checkpoint to continue from, bit for bit; all other arguments must be as they were.
+
+    Returns:
+        Rows of the metrics that ``docs/laboratory/training.md`` lists, and with `measure_every` those of
+        ``docs/laboratory/measures.md``.
+
+    Raises:
+        ConfigError: An argument is out of its range, or the environment does not fit the learner.
+        NonFiniteError: The environment gave a reward or an observation that is NaN or infinite.
+        SnapshotError: `resume` holds no checkpoint, or that of another run.
+
+    Example:
+        >>> from replaylab.learners import QLearning
+        >>> from replaylab.replay import Uniform
+        >>> config = TrainingConfig("FrozenLake-v1", QLearning(), Uniform(), total_steps=100, eval_every=50)
+        >>> steps, returns = train(config, seeds=[0, 1]).of("eval/mean_reward", seed=1)
+        >>> steps.tolist()
+        [50, 100]
+    """
+    if isinstance(configuration.learner, WholeAlgorithm):
+        if resume is not None:
+            name = type(configuration.learner).__name__
+            raise ConfigError(f"`resume` must be None with {name}, of whose runs no checkpoints are kept; train again")
+        warn_of_budget(configuration)
+        return train_algorithm(configuration, seeds, hooks)
+    attached = HookList(configuration, seeds, hooks)
+    run = Run(configuration, seeds, attached) if resume is None else checkpoint.load(resume, configuration, attached)
+    try:
+        run.begin()
+        warn_of_budget(configuration)  # not of what is refused
+        while True:
+            turn(run)
+            over = run.clock.over
+            if over.any():
+                run.hooks.emit("on_end", run, over)
+                if over.all():
+                    return run.recorder.table()
+                larger, run = run, run.part(~over)
+                larger.env.close()
+    finally:
+        run.env.close()

@@ -1,0 +1,140 @@
+"""The parts of a `ReplayBuffer` or `Priorities`, on which the functions that save and inspect them operate."""
+
+import warnings
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab import _core
+from replaylab.replay.buffer_config import BufferConfig
+from replaylab.replay.buffer_layout import BufferLayout
+from replaylab.replay.buffer_memory import check_memory
+from replaylab.replay.data.arrays import feedback_of, values_array
+from replaylab.replay.data.batch import Batch
+from replaylab.replay.data.memory import core_fields
+from replaylab.replay.data.seeding import Seed, sampling_streams
+from replaylab.replay.data.undelivered import BatchQueue
+from replaylab.replay.samplers.engine import DrawEngine
+from replaylab.replay.storage import core_storage
+
+
+@dataclass(eq=False, slots=True)
+class BufferParts:
+    """The parts of a buffer, all of which `restore` replaces at once.
+
+    Attributes:
+        config: The options.
+        layout: The shapes of steps and batches.
+        core: The compiled part: rows, episodes, priorities.
+        engine: Draws batches and takes feedback.
+        saved: Folder → token of the snapshot in it that this buffer equals or was continued from.
+        ahead: Batches that were drawn ahead and not delivered yet.
+        drawer: The thread that draws ahead (`prefetch.Drawer`), while there is one.
+        savers: The threads that are saving the buffer.
+    """
+
+    config: BufferConfig
+    layout: BufferLayout
+    core: _core.Replay
+    engine: DrawEngine
+    saved: dict[Path, str] = field(default_factory=dict)
+    ahead: list[BatchQueue] = field(default_factory=list)
+    drawer: Any = None
+    savers: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, config: BufferConfig, seed: Seed) -> "BufferParts":
+        """Return the parts of a new, empty buffer.
+
+        Raises:
+            OverSizeError: The buffer would not fit into this machine's memory.
+            StorageError: The storage cannot be created, or holds rows of another declaration.
+        """
+        layout, core = BufferLayout(config), make_core(config, seed)
+        return cls(config, layout, core, config.sampler.engine(core, layout, seed))
+
+    @property
+    def size(self) -> Any:
+        """Steps stored now: int, or int64 ``[R]``."""
+        return self._of_replicas(self.core.counts()[0])
+
+    @property
+    def next_id(self) -> Any:
+        """The id that the next step stored will get: int, or int64 ``[R]``."""
+        return self._of_replicas(self.core.counts()[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held now for rows, priorities and episodes, of all replicas."""
+        return self.core.nbytes + self.engine.nbytes
+
+    @property
+    def stores_in_core(self) -> bool:
+        """Whether `add` may pass its arguments directly to the core."""
+        return self.layout.plain and type(self.engine).store is DrawEngine.store
+
+    def clear(self) -> None:
+        """Drop every step."""
+        self.saved.clear()  # ids do not show what changed: the next save writes all rows
+        self.engine.clear()
+        self.saved.clear()  # again, in case a save ran in between
+
+    def update(self, ids: npt.ArrayLike, td_error: npt.ArrayLike | None, priority: npt.ArrayLike | None) -> int:
+        """Take feedback; see `ReplayBuffer.update_priorities`."""
+        sampler = self.config.sampler
+        name, values = feedback_of(ids, td_error, priority, sampler, sampler.takes_priorities)
+        try:
+            return self.engine.update(ids, values, td_error is not None)
+        except TypeError:
+            values_array(name, values)  # raises an error with a fix, e.g. for PyTorch's bfloat16
+            raise
+
+    def _of_replicas(self, counts: list[int]) -> Any:
+        return counts[0] if self.config.replicas is None else np.array(counts, np.int64)
+
+
+class Buffer(Protocol):
+    """A `ReplayBuffer` or a `Priorities`, as the functions beside it use it."""
+
+    _parts: BufferParts
+
+    def sample(self, batch_size: int, *, progress: float | None = None) -> Batch:
+        """Draw a batch; see `ReplayBuffer.sample`."""
+
+    def end_episode(self, where: npt.ArrayLike | None = None) -> None:
+        """Mark that environments were reset; see `ReplayBuffer.end_episode`."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a snapshot; see `ReplayBuffer.save`."""
+
+
+def make_core(config: BufferConfig, seed: Seed) -> _core.Replay:
+    """Return the compiled part of a buffer, empty."""
+    check_memory(config)
+    axes = {"num_envs": config.num_envs, "replicas": config.replicas}
+    core = _core.Replay(
+        core_fields(config.flat),
+        config.capacity,
+        -1 if config.replicas is None else config.replicas,
+        -1 if config.num_envs is None else config.num_envs,
+        config.sampler.core_config(),
+        sampling_streams(seed, config.replicas),
+        config.autoreset == "next_step",
+        config.core_transforms,
+        config.retention.core_kind,
+        config.count_replays,
+        config.min_size,
+        None if config.storage is None else core_storage(config.storage, config.flat, config.capacity, **axes),
+        config.rows_elsewhere,
+    )
+    if core.storage_was_unflushed:
+        warnings.warn(
+            f"the machine stopped after the last flush() of {config.storage}; nothing is lost if it was shut down "
+            "in an orderly way, but after a power cut some rows may be damaged: then remove the file",
+            stacklevel=5,
+        )
+    return core

@@ -1,0 +1,121 @@
+"""Members that `ReplayBuffer` and `Priorities` share: options, sizes, probabilities and snapshots."""
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab.replay import introspection, persistence
+from replaylab.replay.buffer_config import BufferConfig
+from replaylab.replay.buffer_parts import BufferParts
+from replaylab.replay.data.seeding import Seed
+from replaylab.replay.samplers.sampler import Sampler
+from replaylab.replay.storage import Retention
+
+
+class CommonMembers:
+    """Members that need only the parts of a buffer, with rows or without."""
+
+    def _make(self, config: BufferConfig, seed: Seed) -> None:
+        """Create the parts of a new, empty buffer."""
+        self._parts = BufferParts.of(config, seed)
+
+    @property
+    def capacity(self) -> int:
+        """C, the steps kept in each replica."""
+        return self._parts.config.capacity
+
+    @property
+    def num_envs(self) -> int | None:
+        """E, or None without an environment axis."""
+        return self._parts.config.num_envs
+
+    @property
+    def sampler(self) -> Sampler:
+        """The sampler."""
+        return self._parts.config.sampler
+
+    @property
+    def retention(self) -> Retention:
+        """The retention: which steps are kept."""
+        return self._parts.config.retention
+
+    @property
+    def min_size(self) -> int:
+        """The steps that must be stored before a batch is drawn."""
+        return self._parts.config.min_size
+
+    @property
+    def size(self) -> Any:
+        """Steps stored now: int, or int64 ``[R]``."""
+        return self._parts.size
+
+    @property
+    def next_id(self) -> Any:
+        """The id that the next step stored will get: int, or int64 ``[R]``."""
+        return self._parts.next_id
+
+    def __len__(self) -> int:
+        """Return how many steps are stored now, in the replica that has fewest."""
+        return min(self._parts.core.counts()[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held now for rows, priorities and episodes, of all replicas."""
+        return self._parts.nbytes
+
+    def probabilities(
+        self, ids: npt.ArrayLike, *, batch_size: int | None = None, progress: float | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Return for each of these steps the probability that a random row of the next batch is this step.
+
+        Args:
+            ids: int64 ``[R] ...``; dropped steps have probability 0.
+            batch_size: B, for the samplers whose sampling distribution depends on it.
+            progress: Training progress, for those whose distribution depends on it (`Recency` with a schedule).
+
+        Raises:
+            ConfigError: `batch_size` is needed, or the sampler has no exact sampling probability.
+            IdError, ShapeError, DtypeError: As for `update_priorities`.
+        """
+        return introspection.probabilities(self._parts, ids, batch_size, progress)
+
+    def sampling_totals(self) -> introspection.SamplingTotals | None:
+        """Return what the sampling probabilities are proportional to, summed over the stored steps, in O(1).
+
+        With it you can draw from several buffers as from one: choose a buffer with probability total / Σ totals, then
+        a row of it. `RemoteReplay` does so with its shards. None if the probabilities are not proportional to a number
+        of each step (`RankBased`, `Recency`), if a row depends on the rows drawn before it, or if the sampler draws in
+        Python.
+
+        Example:
+            >>> from replaylab import Field, ReplayBuffer
+            >>> from replaylab.replay import Prioritized
+            >>> buffer = ReplayBuffer(10, {"x": Field()}, sampler=Prioritized(alpha=1.0))
+            >>> _ = buffer.update_priorities(buffer.extend(x=[0.0, 1.0, 2.0]), priority=[3.0, 0.5, 0.0])
+            >>> buffer.sampling_totals()
+            SamplingTotals(total=3.5, least=0.5, rows=3)
+        """
+        return introspection.sampling_totals(self._parts)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a folder: rows, priorities, ids and random streams; see `snapshot` for the format.
+
+        A kill at any moment leaves either the old or the new snapshot, complete. Saving to the same folder again
+        writes only the rows that changed. Rows of a `storage` are not written: `load` opens it, including the steps
+        added to it since.
+
+        Batches that were drawn ahead and not delivered yet are part of it; see `ReplayBuffer.batches`.
+
+        The snapshot is consistent. Other threads may draw and feed back meanwhile; their `add` waits. A signal handler
+        may save the buffer, except if it interrupts another `save` of it; have the handler set a flag then.
+
+        Raises:
+            ConfigError: `path` is not a path.
+            StorageError: The folder cannot be created or written to.
+            SnapshotError: The folder holds something other than a complete snapshot of this version, or the buffer has
+                options that cannot be saved, or a signal handler has interrupted another `save` of the buffer. The
+                previous snapshot stays. `add` raises it too, in a signal handler that interrupts a `save`.
+        """
+        persistence.save(self._parts, path)

@@ -1,0 +1,222 @@
+"""The engines that draw the batches of a buffer: the compiled core, or a sampler written in Python on top of it.
+
+Shapes: R replicas, B rows, T time steps, E environments. A sampler returns its engine (`Sampler.engine`); the buffer
+calls it without knowing its kind.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from replaylab import _core
+from replaylab.arguments import LARGEST_AXIS
+from replaylab.errors import ConfigError, EmptyBufferError, FieldError
+from replaylab.replay.data.arrays import as_array, positive
+from replaylab.replay.data.batch import Batch, copy_batch
+from replaylab.replay.data.forks import DrawLock
+from replaylab.replay.data.memory import check_batch_memory
+from replaylab.replay.data.schedules import Schedules
+from replaylab.replay.data.seeding import ReplayStreamKey, Seed, sampling_generators
+from replaylab.trees import flatten
+
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
+
+
+class Layout(Protocol):
+    """The part of `BufferLayout`, which documents it, that engines use."""
+
+    capacity: int
+    num_envs: int | None
+    replicas: int | None
+    min_size: int
+    schedules: Schedules
+    usual_batch: int
+    plain_batches: bool
+    nested: bool
+    reshapes: bool
+    stride: int | None
+    batch_row_nbytes: int
+
+    def relabel(self, columns: dict[str, Any]) -> None:
+        """Recompute the flat columns that depend on the goal, in place."""
+
+    def batch(self, columns: dict[str, Any]) -> Batch:
+        """Return flat columns as a batch."""
+        ...
+
+
+class DrawEngine:
+    """Draws batches, returns probabilities and takes feedback; this base class delegates to the compiled core."""
+
+    def __init__(self, core: _core.Replay, layout: Layout) -> None:
+        self._core, self._layout = core, layout
+
+    @property
+    def in_python(self) -> "PythonEngine[Any] | None":
+        """The engine itself if it draws in Python (it then has generators and a lock), otherwise None."""
+        return None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held in addition to the core's."""
+        return 0
+
+    @property
+    def moved_share(self) -> Floats | None:
+        """Share of the rows drawn so far whose bin was empty, (R,); None: no tape is drawn from."""
+        return None
+
+    def sample(self, batch_size: int, progress: npt.ArrayLike | None, out: Batch | None) -> Batch:
+        """Draw a batch; see `ReplayBuffer.sample`."""
+        layout = self._layout
+        if not (type(batch_size) is int and 0 < batch_size <= layout.usual_batch):
+            batch_size = self._checked_size(batch_size)
+        scheduled = layout.schedules.at(progress)
+        if out is None:
+            columns = self._core.sample(batch_size, scheduled, None)
+            if layout.plain_batches:
+                return Batch(columns)
+            layout.relabel(columns)
+            return layout.batch(columns)
+        if not isinstance(out, Batch):
+            raise FieldError(
+                f"`out` must be a Batch that an equal call to sample returned, but got {type(out).__name__}"
+            )
+        if layout.reshapes:  # the columns of the core have another shape than those of the batch
+            copy_batch(self.sample(batch_size, progress, None), out)
+            return out
+        columns = dict(flatten(out.__dict__)) if layout.nested else out.__dict__
+        layout.relabel(self._core.sample(batch_size, scheduled, columns))
+        return out
+
+    def store(self, store: Callable[[], Any], values: Mapping[str, Any], length: int) -> Any:  # noqa: ARG002
+        """Let the core store T time steps, and return their ids.
+
+        Args:
+            store: The call of the core.
+            values: The steps, by field.
+            length: T.
+        """
+        self._core.await_draws()
+        return store()
+
+    def end_episode(self, where: npt.ArrayLike | None) -> None:
+        """Record that environments were reset; `where` is bool ``[R] [E]``."""
+        self._core.end_episode(where)
+
+    def clear(self) -> None:
+        """Drop every step."""
+        self._core.clear()
+
+    def probabilities(self, ids: npt.ArrayLike, batch_size: int, scheduled: list[float]) -> Floats:
+        """Return the probabilities of these steps; see `ReplayBuffer.probabilities`."""
+        return self._core.probabilities(ids, batch_size, scheduled)
+
+    def totals(self) -> list[Any]:
+        """Return each replica's `SamplingTotals`; empty if the distribution is not proportional to such masses."""
+        return self._core.totals()
+
+    def update(self, ids: npt.ArrayLike, values: npt.ArrayLike, are_errors: bool) -> int:
+        """Take feedback: TD errors or priorities; return how many of the ids are still stored."""
+        return self._core.update(ids, values, are_errors)
+
+    def saving(self) -> AbstractContextManager[None]:
+        """Return the context in which the state is copied."""
+        return nullcontext()
+
+    def _checked_size(self, batch_size: int, times: int = 1) -> int:
+        rows = positive("batch_size", batch_size, most=LARGEST_AXIS // times) * times
+        check_batch_memory(self._layout.batch_row_nbytes, rows * (self._layout.replicas or 1))
+        return rows
+
+
+class EpisodeFlags:
+    """What steps to be stored say of episodes' ends; copies, since views of the buffer's rows change as it stores.
+
+    Args:
+        values: The steps, by field, not checked yet.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        names = [name for name in ("terminated", "truncated") if name in values]
+        self._flags = {name: as_array(f"field `{name}`", values[name]).copy() for name in names}
+
+    def of_shape(self, shape: tuple[int, int, int]) -> tuple[Bools, Bools]:
+        """Return ``terminated`` and ``truncated`` (R, T, E), once the core has taken the steps; False if not given."""
+        never = np.zeros(shape)
+        terminated, truncated = (self._flags.get(name, never) for name in ("terminated", "truncated"))
+        return terminated.astype(np.bool_).reshape(shape), truncated.astype(np.bool_).reshape(shape)
+
+
+SamplerT = TypeVar("SamplerT")
+
+
+class PythonEngine(DrawEngine, Generic[SamplerT], ABC):
+    """The base of engines that draw in Python: with a random generator for each replica, and a lock around them.
+
+    Attributes:
+        stream: Key of the generators' random streams.
+    """
+
+    stream: ClassVar[ReplayStreamKey] = ReplayStreamKey.SAMPLING
+
+    def __init__(self, core: _core.Replay, layout: Layout, seed: Seed, sampler: SamplerT) -> None:
+        super().__init__(core, layout)
+        self.lock, self._sampler = DrawLock(core), sampler
+        self._generators = sampling_generators(seed, layout.replicas, self.stream)
+
+    @property
+    def in_python(self) -> "PythonEngine[Any] | None":
+        """The engine itself."""
+        return self
+
+    def generators(self) -> list[Any]:
+        """Return the states of the random generators, as JSON values."""
+        return [generator.bit_generator.state for generator in self._generators]
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return copies of the engine's other state, to be saved."""
+        return {}
+
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], generators: list[Any]) -> None:  # noqa: ARG002
+        """Restore the state that `arrays` and `generators` returned."""
+        for generator, state in zip(self._generators, generators, strict=True):
+            generator.bit_generator.state = state
+
+    def sample(self, batch_size: int, progress: npt.ArrayLike | None, out: Batch | None) -> Batch:
+        """Draw a batch."""
+        if out is not None:
+            raise ConfigError("`out` is not taken with a sampler written in Python; leave it out")
+        self._layout.schedules.at(progress)  # checks `progress`
+        if progress is None and self._layout.schedules.constant is None:
+            progress = 0.0  # the start of a run
+        return self.draw(self._checked_size(batch_size), progress)
+
+    @abstractmethod
+    def draw(self, batch_size: int, progress: npt.ArrayLike | None) -> Batch:
+        """Draw a batch of this size."""
+
+    def _check_stored(self, stored: int) -> None:
+        """Raise `EmptyBufferError` if fewer steps are stored than a draw needs."""
+        least = self._layout.min_size
+        if stored == 0 and least == 1:
+            raise EmptyBufferError("the buffer is empty; add at least one step before sampling")
+        if stored < least:
+            raise EmptyBufferError(
+                f"the buffer was made with min_size={least}, but only {stored} steps are stored; add more steps "
+                "before sampling"
+            )
+
+    def totals(self) -> list[Any]:
+        """Return nothing: the core does not know the sampling distribution."""
+        return []
+
+    def saving(self) -> AbstractContextManager[None]:
+        """Return the lock, which is acquired when no `add` is half-way."""
+        return self.lock.held(saving=True)

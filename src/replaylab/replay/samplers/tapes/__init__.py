@@ -1,0 +1,1 @@
+"""Samplers that draw as a recorded run did, and the files of its draws."""

@@ -1,0 +1,224 @@
+"""The first line of a report: the answer in one sentence, and the numbers that it rests on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from replaylab.learners.metrics.registry import REGISTRY
+from replaylab.number_format import counted, equals_p, signed_significant, significant
+from replaylab.study.analysis.comparisons import RETURN, ComparisonResults, Difference, Level, Measure
+from replaylab.study.analysis.contrast_results import ContrastResult
+from replaylab.study.report import sentences
+from replaylab.study.spec.contrasts import ResolvedContrast
+from replaylab.study.spec.display_text import Answers
+from replaylab.study.spec.study_file import Spec
+
+JUDGED: Measure = "area"
+"""The measure that the answer is about in studies without contrasts."""
+
+MOST_ROWS = 12
+"""Comparisons that a terminal lists below the answer; the report has all."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The answer, and the numbers that it rests on."""
+
+    answer: str
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.answer} {self.evidence}"
+
+
+def measured(one: ResolvedContrast) -> str:
+    """Return what a contrast compares, in words, such as "average return"."""
+    return f"{sentences.MEASURE_NAMES[one.measure]} {unit(one)}"
+
+
+def unit(one: ResolvedContrast) -> str:
+    """Return what a contrast's differences are of, in words: "return", "score", or the title of its metric."""
+    if one.unit in ("score", "return") or one.metric not in REGISTRY:
+        return one.unit
+    title = REGISTRY[one.metric].title
+    return title[0].lower() + title[1:]
+
+
+def of_contrast(found: ContrastResult) -> str:
+    """Return a contrast's verdict as a sentence: the study's own one, or a generated one."""
+    one = found.contrast
+    if found.verdict == "not interpretable":
+        return f"Not interpretable: the check {sentences.joined(found.failed_checks)} failed."
+    if one.check is not None:
+        return f"Check {found.verdict}."
+    first, second, what, within = *one.sides, measured(one), margin(found)
+    if one.of is None:
+        generated = _generated(found.verdict, first, second, what, within)
+    else:  # of two other contrasts
+        generated = _generated(found.verdict, f"“{first}”", f"“{second}”", f"difference in {what}", within, "in")
+    return one.answers.of(found.verdict) or generated
+
+
+def main_contrast(results: Sequence[ContrastResult]) -> ContrastResult | None:
+    """Return the primary contrast, or without one the first; None without results."""
+    return next((found for found in results if found.contrast.primary), results[0] if results else None)
+
+
+def sentence(found: ContrastResult) -> str:
+    """Return the verdict on one contrast in words, with its numbers."""
+    return f"{of_contrast(found)} {numbers(found)}".strip()
+
+
+def numbers(found: ContrastResult) -> str:
+    """Return the numbers behind a verdict: what is compared, the verdict, the difference with its interval."""
+    one, reported = found.contrast, found.reported
+    if found.verdict == "not interpretable":
+        return ""
+    seeds, versus = counted(len(found.each.seeds), "seed"), sentences.capital(one.versus)
+    size = f"{sentences.effect(reported.interval)} in {measured(one)}"
+    ends = f"{reported.label} interval {sentences.effect_interval(reported.interval, len(found.each.seeds))}"
+    if one.check is not None:
+        wanted = " to ".join(map(signed_significant, one.check))
+        return f"{versus}: {size} ({ends}; it must lie within {wanted}; {seeds})."
+    declared = f"margin {margin(found)}; " if one.equivalence is not None and found.verdict != "equivalent" else ""
+    p = f"p {equals_p(found.p)}" if one.primary else f"p {equals_p(found.p_max_t)} after max-T correction"
+    verdict = sentences.in_words(found.verdict, margin(found))
+    return f"{versus}: {verdict}, {size} ({ends}; {declared}{p}; {seeds})."
+
+
+def margin(found: ContrastResult) -> str:
+    """Return the equivalence margin as ±size; a dash without one."""
+    return "–" if found.contrast.equivalence is None else f"±{significant(found.contrast.equivalence)}"
+
+
+def meanings(found: Sequence[ContrastResult], spec: Spec) -> str:
+    """Return what the scores and metrics are that contrasts compare in place of the return."""
+    metrics = dict.fromkeys(f.contrast.metric for f in found)
+    known = [REGISTRY[name] for name in metrics if name in REGISTRY and name != RETURN]
+    found_meanings = [f" {metric.title}: {metric.meaning}." for metric in known]
+    if any(f.contrast.scored for f in found):
+        scales = [f"{name} {one.low:g} and {one.high:g}" for name, one in spec.scores.items()]
+        found_meanings.append(f" Score: a linear scale of the return; 0 and 1 are for {'; for '.join(scales)}.")
+    return "".join(found_meanings)
+
+
+def of_differences(results: ComparisonResults, spec: Spec) -> Headline | None:
+    """Return the answer of a study without contrasts, about average returns; None without any result."""
+    found = [d for d in results.differences if d.measure == JUDGED]
+    levels = [level for level in results.levels if level.measure == JUDGED]
+    if not levels:
+        return None
+    if not found:
+        return _of_levels(levels, spec)
+    if len(found) == 1:
+        answers = spec.answers or Answers()
+        word = sentences.verdict(found[0])
+        titles = sentences.titled((found[0].strategy, found[0].baseline), spec)
+        phrase = sentences.MEASURE_PHRASES[JUDGED]
+        answer = answers.of(word) or _generated(word, titles[0], titles[1], phrase, sentences.bounds(found[0]))
+        return Headline(answer, row(found[0], spec))
+    if len({d.cell for d in found}) == 1:
+        return Headline(_in_one_place(found, spec), _highest(levels, spec))
+    seeds = counted(max(d.pairs for d in found), "seed")
+    return Headline(_in_places(found, spec), f"{seeds} each; corrected for {counted(len(found), 'comparison')}.")
+
+
+def lines(results: ComparisonResults, spec: Spec) -> list[str]:
+    """Return the answer of a study without contrasts, and its comparisons if they are few, as lines for a terminal."""
+    line = of_differences(results, spec)
+    rows = [row(d, spec) for d in results.differences] if len(results.differences) <= MOST_ROWS else []
+    if line is None:
+        return []
+    return [str(line), *(text for text in rows if text != line.evidence)]
+
+
+def _generated(word: str, first: str, second: str, what: str, margin: str, where: str = "with") -> str:
+    return {
+        "higher": f"The {what} was higher {where} {first} than {where} {second}.",
+        "lower": f"The {what} was lower {where} {first} than {where} {second}.",
+        "equivalent": f"The {what} was equivalent {where} {first} and {where} {second}, within {margin}.",
+        "inconclusive": f"Inconclusive: the data do not show whether the {what} is higher {where} {first} or {second}.",
+    }[word]
+
+
+def _in_one_place(found: Sequence[Difference], spec: Spec) -> str:
+    base, phrase = spec.title_of(spec.baseline), sentences.MEASURE_PHRASES[JUDGED]
+    titles = {
+        word: sentences.titled([d.strategy for d in found if sentences.verdict(d) == word], spec)
+        for word in ("higher", "lower", "equivalent", "inconclusive")
+    }
+    named = {word: sentences.some(of_word) for word, of_word in titles.items() if of_word}
+    if list(named) == ["inconclusive"]:
+        return f"Inconclusive: no difference in {phrase} from {base} was shown for {named['inconclusive']}."
+    clauses = [f"{word} with {named[word]}" for word in ("higher", "lower") if word in named]
+    if "equivalent" in named:
+        margin = next(sentences.bounds(d) for d in found if d.equivalent)
+        clauses.append(f"equivalent with {named['equivalent']} (within {margin})")
+    answer = f"Compared with {base}, the {phrase} was {'; '.join(clauses)}."
+    if "inconclusive" in named:
+        differ = "differs" if len(titles["inconclusive"]) == 1 else "differ"
+        answer += f" Whether {named['inconclusive']} {differ} from {base} is inconclusive."
+    return answer
+
+
+def _in_places(found: Sequence[Difference], spec: Spec) -> str:
+    """Return for each strategy in how many environments it had which verdict."""
+    several = len({d.cell for d in found}) > len({d.environment for d in found})
+    noun = "pair of environment and learner" if several else "environment"
+    clauses = []
+    for strategy in dict.fromkeys(d.strategy for d in found):
+        words = Counter(sentences.verdict(d) for d in found if d.strategy == strategy)
+        total = words.total()
+        counts = [
+            f"{word} in {words[word]}" for word in ("higher", "lower", "equivalent", "inconclusive") if words[word]
+        ]
+        noun_of = noun if total == 1 else noun.replace("pair", "pairs") if several else f"{noun}s"
+        first = f"{counts[0]} of {total} {noun_of}"
+        clauses.append(f"{spec.title_of(strategy)}: {', '.join([first, *counts[1:]])}")
+    lead = f"{sentences.MEASURE_TITLES[JUDGED]} vs {spec.title_of(spec.baseline)}"
+    return f"{lead}: {'; '.join(clauses[:MOST_ROWS])}."
+
+
+def _highest(levels: Sequence[Level], spec: Spec) -> str:
+    best = max(levels, key=lambda level: level.iqm.estimate)
+    base = next((level for level in levels if level.strategy == spec.baseline), best)
+    texts = [
+        f"{spec.title_of(level.strategy)}, {sentences.with_interval(level.iqm, level.runs)}"
+        for level in ([best] if best is base else [best, base])
+    ]
+    sure = "one run each" if best.runs == 1 else f"in brackets 95 % intervals, {counted(best.runs, 'seed')} each"
+    return f"Highest measured {sentences.MEASURE_PHRASES[JUDGED]}: {'; '.join(texts)}; {sure}."
+
+
+def _of_levels(levels: Sequence[Level], spec: Spec) -> Headline:
+    """Return the answer of a study that compares nothing: the average return of each strategy."""
+    several = len({level.cell for level in levels}) > 1
+    texts = [
+        f"{spec.title_of(level.strategy)}{f' on {spec.place_of(*level.cell)}' if several else ''}: "
+        f"{sentences.with_interval(level.iqm, level.runs)}"
+        for level in levels
+    ]
+    runs = max(level.runs for level in levels)
+    sure = "One run each" if runs == 1 else f"95 % intervals; {runs:,} seeds each"
+    text = "; ".join(texts[:MOST_ROWS])
+    return Headline(f"{sentences.MEASURE_TITLES[JUDGED]} of {text}.", f"{sure}; nothing is compared.")
+
+
+def row(difference: Difference, spec: Spec) -> str:
+    """Return one comparison with the baseline as a line: "A vs B", the verdict, its numbers."""
+    d = difference
+    titles = sentences.titled((d.strategy, d.baseline), spec)
+    where = f"{spec.place_of(*d.cell)}: " if len(spec.environments) > 1 or spec.names_learners else ""
+    what = f"{where}{sentences.versus(*titles)}, {sentences.MEASURE_PHRASES[d.measure]}"
+    word = sentences.in_words(sentences.verdict(d), sentences.bounds(d))
+    if d.pairs == 1:
+        return sentences.capital(f"{what}: {word}, {sentences.effect(d.iqm)}; one pair has no interval.")
+    reported = d.reported
+    excludes = "; the interval excludes 0, but p is above 0.05" if word == "inconclusive" and not d.covers_zero else ""
+    return sentences.capital(
+        f"{what}: {word}, {sentences.effect(reported.interval)} ({reported.label} interval "
+        f"{sentences.effect_interval(reported.interval, d.pairs)}; {counted(d.pairs, 'pair')}; "
+        f"p {equals_p(d.p_max_t)}, corrected{excludes})."
+    )

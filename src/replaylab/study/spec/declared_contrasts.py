@@ -1,0 +1,122 @@
+"""Contrasts and scores as a study file declares them; `replaylab.study.spec.contrasts` says what they mean."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from replaylab.statistics import normalised_score
+from replaylab.study.spec.display_text import Answers, Line, Prose, Title
+from replaylab.study.spec.parameter_grids import Factor
+
+RETURN = "eval/mean_reward"
+"""The metric that is compared where a file does not say otherwise: the mean return of one greedy evaluation."""
+
+_Number = Annotated[float, Field(strict=True)]
+
+Selector = dict[str, Factor | tuple[Factor, ...]]
+
+
+class Score(BaseModel):
+    """x becomes (x - low) / (high - low), so that environments can be averaged."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    low: Annotated[float, Field(allow_inf_nan=False, strict=True)]
+    """Becomes 0; the return of random actions, for instance."""
+
+    high: Annotated[float, Field(allow_inf_nan=False, strict=True)]
+    """Becomes 1."""
+
+    metric: Line = RETURN
+    """What is scored."""
+
+    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values on the scale of the score."""
+        return normalised_score(values, self.low, self.high)
+
+    @model_validator(mode="after")
+    def _grows(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError("must have `low` below `high`")
+        return self
+
+
+class DeclaredContrast(BaseModel):
+    """One contrast, as declared before the data are there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[Line, Field(min_length=1, max_length=80)]
+    question: Prose = ""
+    sides: tuple[Title, Title] | None = None
+    """What reports call its two sides, the one counted up first; None: generated."""
+
+    answers: Answers | None = None
+    """Its verdict in words."""
+
+    more: Selector = {}
+    """Cells whose mean is counted up."""
+
+    less: Selector = {}
+    """Cells whose mean is counted down."""
+
+    weights: dict[str, Annotated[float, Field(allow_inf_nan=False, strict=True)]] = {}
+    """Of strategies, by name, adding up to 0. In place of more and less."""
+
+    within: Selector = {}
+    """Which cells the weights are about; empty: all."""
+
+    of: tuple[str, str] | None = None
+    """Two contrasts, named earlier in the file: the first minus the second, seed by seed. In place of more and less."""
+
+    metric: Line | None = None
+    """Any recorded metric; None: the return."""
+
+    measure: Literal["area", "final"] | None = None
+    """Of a run: the average over training (None: this), or the mean of the last tenth."""
+
+    better: Literal["higher", "lower"] | None = None
+    """Which verdict is the good one; None: higher for the return, neither for other metrics."""
+
+    equivalence: Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)] | None = None
+    """Differences up to this size do not matter; in the unit of the contrast."""
+
+    primary: Annotated[bool, Field(strict=True)] = False
+    """Whether it is the one question of the study, tested alone."""
+
+    each_environment: Annotated[bool, Field(strict=True)] = False
+    """Whether each of its environments is a further contrast, named "NAME, ENVIRONMENT"; never primary."""
+
+    check: tuple[_Number, _Number] | None = None
+    """Of a manipulation check: between which two values it must be, surely; either may be infinite."""
+
+    guards: tuple[str, ...] | None = None
+    """Of a manipulation check: whose verdicts it guards; None: all."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.of is None and bool(self.weights) == bool(self.more and self.less):
+            raise ValueError("must hold `more` and `less`, or `weights`, or `of`")
+        own = [k for k in ("more", "less", "weights", "within", "metric", "measure", "better") if getattr(self, k)]
+        if self.of is not None and own:
+            raise ValueError(f"must not have `{own[0]}` together with `of`, which takes it from the contrasts it names")
+        if self.weights and (self.more or self.less):
+            raise ValueError("must not have `weights` together with `more` or `less`; remove one of them")
+        if self.within and not self.weights:
+            raise ValueError("must not have `within` without `weights`, whose cells it chooses")
+        if abs(sum(self.weights.values())) > 1e-9:
+            raise ValueError(f"must have `weights` that add up to 0, but they add up to {sum(self.weights.values()):g}")
+        self._check_role()
+        return self
+
+    def _check_role(self) -> None:
+        if self.check is not None and (self.primary or self.equivalence or self.each_environment):
+            raise ValueError("must not have `check` together with `primary`, `equivalence` or `each_environment`")
+        if self.check is not None and not self.check[0] < self.check[1]:
+            raise ValueError(f"must have a `check` whose first bound is below its second, but got {list(self.check)}")
+        if self.guards is not None and self.check is None:
+            raise ValueError("must not have `guards` without `check`")

@@ -1,0 +1,219 @@
+"""The tables of a study file as data. `replaylab.study.spec.study_file` says what they mean, reads and checks them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from replaylab.learners.training.configuration import IN_STUDIES
+from replaylab.study.spec.components import Part
+from replaylab.study.spec.declared_contrasts import DeclaredContrast, Score
+from replaylab.study.spec.display_text import Answers, Line, Prose, ReferenceLine, Titles
+from replaylab.study.spec.named_environments import made_of
+from replaylab.study.spec.parameter_grids import Origin
+from replaylab.study.spec.planned_looks import SIGNIFICANCE, PlannedLooks
+from replaylab.study.spec.resolved_overrides import ResolvedOverrides, resolved_overrides, without_code
+from replaylab.study.spec.run_settings import EvaluationTable, LoggingTable, MeasuresTable
+
+MOST_SEEDS = 100_000
+
+Name = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+EnvironmentId = Annotated[Line, Field(min_length=1, max_length=100)]
+Count = Annotated[int, Field(ge=1, lt=2**63, strict=True)]
+Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
+
+
+class _Table(BaseModel):
+    """A TOML table: no unknown keys, never changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Budget(_Table):
+    """How long every run is, the same for all strategies that do not say otherwise."""
+
+    steps: Count | None = None
+    """Environment steps of one run."""
+
+    episodes: Count | None = None
+    """Or its episodes."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.steps is None) == (self.episodes is None):
+            raise ValueError("must hold either `steps` or `episodes`")
+        return self
+
+    @property
+    def total(self) -> int:
+        """The budget as a number."""
+        return self.steps or self.episodes or 0
+
+    @property
+    def unit(self) -> Literal["steps", "episodes"]:
+        """What it counts."""
+        return "steps" if self.steps else "episodes"
+
+    @property
+    def counted(self) -> str:
+        """What it counts, in words."""
+        return "environment steps" if self.steps else "episodes"
+
+    def __str__(self) -> str:
+        return f"{self.total:,} {self.counted}"
+
+
+class Watch(_Table):
+    """Pictures of each chunk's first seed after its training; no number depends on them."""
+
+    steps: Annotated[int, Field(ge=0, le=60, strict=True)] = 6
+    """Steps in each row of the sheet of what is replayed, where observations are pictures; 0: no sheet."""
+
+    video: Annotated[int, Field(ge=0, le=100_000, strict=True)] = 0
+    """Environment steps of a greedy episode that are shown, at most; 0: none."""
+
+
+class Overrides(_Table):
+    """What a strategy does otherwise than the rest of the study."""
+
+    transforms: tuple[Part, ...] = ()
+    """What a drawn step becomes."""
+
+    learner: dict[str, Any] = {}
+    """Settings of the learners, in place of theirs."""
+
+    budget: Budget | None = None
+    """In place of the study's; in the same unit."""
+
+    environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)] | None = None
+    """Which of the study's environments; None: all."""
+
+    learners: tuple[Name, ...] | None = None
+    """Which of the study's learners; None: all."""
+
+
+class Origins(_Table):
+    """What ``vary`` and ``factors`` say of strategies and learners, by their names."""
+
+    strategies: dict[Name, Origin] = {}
+    learners: dict[Name, Origin] = {}
+
+
+class StudyTables(_Table):
+    """The tables of a study, and what follows from them; `Spec` reads and checks them."""
+
+    name: Name
+    title: Prose = ""
+    question: Prose = ""
+    environments: Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]
+    learners: Annotated[dict[Name, Part], Field(min_length=1)]
+    strategies: Annotated[dict[Name, Part], Field(min_length=1)]
+    titles: Titles = Titles()
+    overrides: dict[Name, Overrides] = {}
+    overridden: dict[Name, dict[Name, ResolvedOverrides]] = {}
+    learner_environments: dict[Name, Annotated[tuple[EnvironmentId, ...], Field(min_length=1)]] = {}
+    origins: Origins = Origins()
+    env_options: dict[EnvironmentId, dict[str, Any]] = {}
+    environment_code: dict[EnvironmentId, str] = {}
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)]
+    chunk_size: Count = 10
+    baseline: str = "uniform"
+    budget: Budget
+    evaluation: EvaluationTable
+    logging: LoggingTable = LoggingTable()
+    measures: MeasuresTable = MeasuresTable()
+    watch: Watch = Watch()
+    scores: dict[EnvironmentId, Score] = {}
+    equivalence: dict[EnvironmentId, Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)]] = {}
+    looks: PlannedLooks | None = None
+    metrics: tuple[Annotated[Line, Field(min_length=1)], ...] = ()
+    contrasts: tuple[DeclaredContrast, ...] = ()
+    answers: Answers | None = None
+    reference: dict[EnvironmentId, ReferenceLine] = {}
+    core_minutes: Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)] | None = None
+    """Training time of all runs on one core, measured once, which `study list` shows; None: unknown."""
+
+    def title_of(self, strategy: str) -> str:
+        """Return what reports call a strategy."""
+        return self.titles.strategies.get(strategy, strategy)
+
+    def place_of(self, environment: str, learner: str) -> str:
+        """Return what reports call an environment with a learner, which is named if the environment has several."""
+        learners = {
+            k for s in self.strategies for k in self.learners_of(s) if environment in self.environments_of(s, k)
+        }
+        title = self.titles.learners.get(learner, learner)
+        return f"{environment}, {title}" if len(learners) > 1 else environment
+
+    @property
+    def names_learners(self) -> bool:
+        """Whether some environment has several learners, so that reports name them."""
+        return any(self.place_of(e, k) != e for e in self.environments for k in self.learners)
+
+    def budget_of(self, strategy: str) -> Budget:
+        """Return a strategy's budget."""
+        return self.overrides.get(strategy, Overrides()).budget or self.budget
+
+    @property
+    def judged_by_role(self) -> bool:
+        """Whether a contrast is primary, so that all are judged by their roles, as means over seeds."""
+        return any(one.primary for one in self.contrasts)
+
+    @property
+    def look_level(self) -> float:
+        """The level that the study is judged at with the seeds it has: of its only look, or of this planned one."""
+        return SIGNIFICANCE if self.looks is None else self.looks.levels[len(self.seeds)]
+
+    def made_of(self, environment: str) -> tuple[str, dict[str, Any]]:
+        """Return the Gymnasium id of one of the study's environments, and its constructor's arguments."""
+        return made_of(environment, self.env_options.get(environment, {}))
+
+    def environments_of(self, strategy: str, learner: str | None = None) -> tuple[str, ...]:
+        """Return the environments a strategy runs on, with a learner or with any."""
+        own = self.overrides.get(strategy, Overrides()).environments
+        of_learner = self.environments if learner is None else self.learner_environments.get(learner, self.environments)
+        return tuple(e for e in self.environments if (own is None or e in own) and e in of_learner)
+
+    def learners_of(self, strategy: str) -> tuple[str, ...]:
+        """Return the learners a strategy runs with."""
+        own = self.overrides.get(strategy, Overrides()).learners
+        return tuple(name for name in self.learners if own is None or name in own)
+
+    def learner_of(self, strategy: str, learner: str) -> Part:
+        """Return a learner as a strategy has it, every setting spelled out."""
+        return self._overridden(strategy, learner).learner or self.learners[learner]
+
+    def transforms_of(self, strategy: str, learner: str) -> tuple[Part, ...]:
+        """Return a strategy's transforms, every option spelled out; an n-step return has the learner's discount."""
+        return self._overridden(strategy, learner).transforms
+
+    def _overridden(self, strategy: str, learner: str) -> ResolvedOverrides:
+        """Return what a strategy does otherwise; resolved now, if no file was read or its record is of before that."""
+        found = self.overridden.get(strategy, {}).get(learner)
+        if found is not None:
+            return found
+        own = self.overrides.get(strategy, Overrides())
+        return resolved_overrides(self.learners[learner], own.learner, own.transforms, strategy, self.name)
+
+    def all_overridden(self) -> dict[str, dict[str, ResolvedOverrides]]:
+        """Resolve what strategies do otherwise, of those that change learners or have transforms."""
+        fresh = self.model_copy(update={"learners": {k: without_code(p) for k, p in self.learners.items()}})
+        return {
+            name: {learner: fresh._overridden(name, learner) for learner in self.learners_of(name)}
+            for name, own in self.overrides.items()
+            if own.learner or own.transforms
+        }
+
+    @property
+    def run_settings(self) -> dict[str, Any]:
+        """The settings of its tables, by the names of `TrainingConfig`."""
+        return {name: getattr(getattr(self, one.table), one.key) for name, one in IN_STUDIES.items()}
+
+    @property
+    def runs(self) -> int:
+        """Number of runs: environments × learners × strategies × seeds, without what a strategy leaves out."""
+        cells = [
+            e for s in self.strategies for learner in self.learners_of(s) for e in self.environments_of(s, learner)
+        ]
+        return len(cells) * len(self.seeds)

@@ -1,0 +1,115 @@
+"""What a `DeviceReplay` consists of: the ring of steps, what draws, and what puts batches together."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from replaylab.replay import Batch
+from replaylab.replay.buffer_layout import BufferLayout
+from replaylab.replay.data.batch import copy_batch
+from replaylab.torch.drawing.philox import RandomStream
+from replaylab.torch.drawing.samplers import draws_of
+from replaylab.torch.options import ENDS, DeviceOptions
+from replaylab.torch.probe import kernels_run
+from replaylab.torch.rows.assembly import BITS, Assembly
+from replaylab.torch.rows.device_memory import checked_ring
+from replaylab.torch.rows.incoming import incoming_steps
+from replaylab.torch.rows.packing import packings
+from replaylab.torch.rows.tensors import feedback_tensors
+
+
+class DeviceParts(nn.Module):
+    """The parts of a replay.
+
+    Args:
+        options: What the replay was made with.
+        seed: Of 64 bits.
+
+    Attributes:
+        ring: The stored steps.
+        draws: What chooses steps.
+        stream: The random numbers.
+        assembly: What puts batches together.
+        untransformed: What puts single steps together.
+        scheduled_value: The sampler's number that may change over a run, None before the first draw.
+        counts: Rows drawn, feedback whose step was not stored, and feedback that was not valid.
+    """
+
+    counts: Tensor
+
+    def __init__(self, options: DeviceOptions, seed: int) -> None:
+        super().__init__()
+        self.options, config = options, options.config
+        self.real = torch.float32 if options.device.type == "mps" else torch.float64
+        self.packings = packings(options)
+        self.ring = checked_ring(options, self.packings)
+        triton = kernels_run(options)
+        self.draws = draws_of(config.sampler, self.ring, self.real, triton)
+        self.stream = RandomStream(seed, options.device, triton)
+        self.layout = BufferLayout(config)
+        self.assembly, self.untransformed = (
+            Assembly(self.ring, self.packings, options, transformed, self.real, triton) for transformed in (True, False)
+        )
+        self.scheduled_value: float | None = None
+        counts = torch.zeros(3, dtype=torch.int64, device=options.device)
+        self.register_buffer("counts", counts, persistent=False)
+
+    def set_scheduled(self, value: float) -> None:
+        """Set the sampler's number."""
+        if value != self.scheduled_value:
+            self.scheduled_value = value
+            self.draws.scheduled.fill_(value)
+
+    def store(self, call: str, steps: dict[str, Any], final_obs: Any, *, many: bool) -> Tensor:
+        """Store steps and return their ids; `call` names the method, for errors."""
+        rows, axes = incoming_steps(self.options, call, steps, final_obs, many)
+        return self._store_rows(rows).view(axes)
+
+    def _store_rows(self, rows: dict[str, Tensor]) -> Tensor:
+        r"""Store rows (T·E, \*shape) of every field."""
+        count = len(next(iter(rows.values())))
+        frames, rest = (packing.pack(rows, count) for packing in self.packings)
+        flags = torch.zeros(count, dtype=torch.uint8, device=self.options.device)
+        for name in ENDS:
+            if name in rows:
+                flags = flags | rows[name].to(torch.uint8) * BITS[name]
+        following = None
+        if self.options.derived:
+            following = self.packings[0].pack({path: rows[f"next_{path}"] for path in self.packings[0].columns}, count)
+        ids, most = [], self.ring.most_steps * self.options.envs
+        for start in range(0, count, most):
+            part = slice(start, start + most)
+            after = None if following is None else following[part]
+            ids.append(self.ring.store(frames[part], rest[part], flags[part], after))
+            self.draws.store(ids[-1] % self.ring.capacity)
+        return torch.cat(ids) if ids else self.ring.head.new_zeros(0)
+
+    def sample(self, batch_size: int, out: Batch | None) -> Batch:
+        """Draw a batch."""
+        drawn = self.draws.draw(self.stream, batch_size)
+        self.counts[0].add_(len(drawn.ids))
+        made = self.batch(drawn.ids, {"weight": drawn.weight, "probability": drawn.probability})
+        if out is None:
+            return made
+        copy_batch(made, out)
+        return out
+
+    def batch(self, ids: Tensor, extra: dict[str, Tensor]) -> Batch:
+        """Return stored steps as a batch, with further columns."""
+        return self.layout.batch(self.assembly.columns(ids) | extra | {"id": ids})
+
+    def nested(self, columns: dict[str, Tensor]) -> dict[str, Any]:
+        """Return flat columns nested as the fields are."""
+        return self.layout.unflatten(iter(columns.values()))
+
+    def update(self, ids: Any, td_error: Any, priority: Any) -> Tensor:
+        """Take feedback and return how many of the ids were stored."""
+        rows, values, priorities = feedback_tensors(ids, td_error, priority, self.options)
+        stored, invalid = self.draws.update(rows, values, priorities)
+        self.counts.add_(torch.stack((torch.zeros_like(stored), len(rows) - stored, invalid)))
+        return stored
+
+    def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:
+        """Return the sampling probabilities of some steps (n,)."""
+        return self.draws.probabilities(ids, batch_size)

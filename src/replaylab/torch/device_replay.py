@@ -1,0 +1,371 @@
+"""A replay whose steps, priorities and draws are on a device of PyTorch."""
+
+import os
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as ListOf
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.compiler import is_compiling
+
+from replaylab.arguments import LARGEST_AXIS
+from replaylab.errors import ConfigError, EmptyBufferError, IdError, ShapeError
+from replaylab.replay import Batch, Sampler, Schedules, Seed, Transform
+from replaylab.replay.buffer_config import BufferConfig
+from replaylab.replay.data.arrays import positive
+from replaylab.replay.data.seeding import sampling_streams
+from replaylab.torch import figures, snapshots
+from replaylab.torch.device_parts import DeviceParts
+from replaylab.torch.options import DeviceOptions, device_of
+from replaylab.torch.rows.tensors import as_tensor, ids_tensor
+
+
+class DeviceReplay(nn.Module):
+    """A replay on a device of PyTorch: it stores, draws and takes feedback there, and never waits for the device.
+
+    Terms, arguments and results are those of `ReplayBuffer`, with tensors on the device in place of arrays; draws
+    follow the same distributions, by other random numbers. The same seed draws the same ids on every device. It
+    differs from `ReplayBuffer` in this:
+
+    * Values are not checked, since that would wait for the device. `stats` counts feedback that was not valid (NaN,
+      infinite or negative priorities), which is ignored.
+    * `update_priorities` returns a tensor.
+    * Priorities are integers: p^α in multiples of 2^−20, at least one multiple unless p is 0, and at most 2^42 / C.
+    * Weights are divided by the largest one of the batch, also with ``normalize="buffer"``.
+    * With ``next_obs="derived"`` the next observation of a terminated step is its own observation.
+
+    Everything is in registered buffers that are not part of `state_dict`; `save` writes them.
+
+    Args:
+        capacity: C, how many steps are kept, a multiple of `num_envs`.
+        fields: The fields of a step: name → `Field`, or nested mappings and tuples of them.
+        num_envs: E, environments stepped together; None: no E axis.
+        sampler: `Uniform`, `Combined`, `Recency`, `Geometric`, `Prioritized`, `ReLo` or `LAP`, with replacement.
+        transforms: `NStep`, and `FrameStack` of single frames inside ``obs``.
+        next_obs: "stored", or "derived": each observation is stored once. Next observations that are not the
+            next step's observation, as at truncations, are in a side ring.
+        autoreset: How the environments reset: "same_step", "disabled", or None: every step given is a true transition.
+        episodes: As for `ReplayBuffer`.
+        half: The floating fields stored in 16 bits, path → "float16" or "bfloat16"; batches have the declared dtype.
+        final_obs_share: Size of the side ring as a share of the capacity. If it is full, the oldest steps are dropped
+            before they are overwritten; `stats` counts them.
+        kernels: "auto": Triton's where they run, else PyTorch's operations; or "triton" or "torch".
+        device: Where everything is.
+        seed: As for `ReplayBuffer`; of 64 bits.
+
+    Raises:
+        FieldError, ConfigError: An argument is out of its range, or only a `ReplayBuffer` has it.
+        OverSizeError: The replay would not fit into the device's memory.
+
+    Example:
+        >>> import torch
+        >>> from replaylab import Field
+        >>> from replaylab.torch import DeviceReplay
+        >>> replay = DeviceReplay(1000, {"obs": Field((3,)), "reward": Field()}, num_envs=2, device="cpu", seed=0)
+        >>> replay.add(obs=torch.zeros(2, 3), reward=torch.ones(2))
+        tensor([0, 1])
+        >>> replay.sample(4).obs.shape
+        torch.Size([4, 3])
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Any],
+        *,
+        num_envs: int | None = None,
+        sampler: Sampler = BufferConfig.sampler,
+        transforms: ListOf[Transform] = (),
+        next_obs: Literal["stored", "derived"] = "stored",
+        autoreset: Any = None,
+        episodes: Literal["flags", "manual"] = "flags",
+        half: Mapping[str, str] | None = None,
+        final_obs_share: float = 0.125,
+        kernels: Literal["auto", "torch", "triton"] = "auto",
+        device: Any = "cuda",
+        seed: Seed = None,
+    ) -> None:
+        super().__init__()
+        config = BufferConfig(
+            capacity,
+            fields,
+            num_envs=num_envs,
+            sampler=sampler,
+            transforms=transforms,
+            next_obs=next_obs,
+            autoreset=autoreset,
+            episodes=episodes,
+        )
+        options = DeviceOptions(config, device_of(device), half or {}, final_obs_share, kernels)
+        self.parts = DeviceParts(options, sampling_streams(seed, None)[0][0])
+        remedy = "pass progress=step / total_steps to `sample` or `set_progress`"
+        self._schedules = Schedules(type(config.sampler).__name__, config.sampler.schedules, remedy)
+        self._any_stored = False
+
+    @property
+    def options(self) -> DeviceOptions:
+        """What the replay was made with."""
+        return self.parts.options
+
+    @property
+    def device(self) -> torch.device:
+        """Where everything is."""
+        return self.options.device
+
+    @property
+    def capacity(self) -> int:
+        """C, the most steps kept."""
+        return self.options.config.capacity
+
+    @property
+    def num_envs(self) -> int | None:
+        """E, or None where there is no environment axis."""
+        return self.options.config.num_envs
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields as declared."""
+        return dict(self.options.config.fields)
+
+    @property
+    def sampler(self) -> Sampler:
+        """What is drawn."""
+        return self.options.config.sampler
+
+    @property
+    def size(self) -> int:
+        """Steps stored now; waits for the device."""
+        return int(self.parts.ring.size)
+
+    @property
+    def next_id(self) -> int:
+        """The id that the next step stored will get; waits for the device."""
+        return int(self.parts.ring.head)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the device's memory that are held."""
+        return sum(buffer.nbytes for buffer in self.buffers())
+
+    def __len__(self) -> int:
+        """Return how many steps are stored now; waits for the device."""
+        return self.size
+
+    @torch.no_grad()
+    def add(self, /, *, final_obs: Any = None, **steps: Any) -> Tensor:
+        """Store one time step of every environment and return the ids.
+
+        Args:
+            final_obs: With autoreset "same_step": the true last observations of all environments, nested as ``obs``
+                is, ``[E] *shape``; only those of environments that ended are used.
+            **steps: Every declared field, ``[E] *field.shape``.
+
+        Returns:
+            int64 ``[E]``, () where there is no environment axis.
+
+        Raises:
+            FieldError: A field is missing or unknown, or `final_obs` is.
+            ShapeError, DtypeError: A value does not fit its field.
+        """
+        ids = self.parts.store("add", steps, final_obs, many=False)
+        self._note_stored()
+        return ids
+
+    @torch.no_grad()
+    def extend(self, /, *, final_obs: Any = None, **steps: Any) -> Tensor:
+        """Store T time steps at once, as T calls of `add` would; arguments and result have a T axis in front."""
+        ids = self.parts.store("extend", steps, final_obs, many=True)
+        self._note_stored()
+        return ids
+
+    def _note_stored(self) -> None:
+        if not self._any_stored:  # so that a compiled function assigns once
+            self._any_stored = True
+
+    @torch.no_grad()
+    def end_episode(self, where: Any = None) -> None:
+        """Note that environments, bool ``[E]``, were reset separately: their next step does not follow a stored step.
+
+        None: all environments.
+        """
+        envs = self.options.envs
+        chosen = torch.ones(envs, dtype=torch.bool, device=self.device)
+        if where is not None:
+            chosen = as_tensor("`where`", where, self.device).reshape(-1)
+            if chosen.shape != (envs,) or chosen.dtype != torch.bool:
+                raise ShapeError(
+                    f"`where` must be bool of shape ({envs},), but got {chosen.dtype} of {tuple(chosen.shape)}"
+                )
+        self.parts.ring.end_episode(chosen)
+
+    def set_progress(self, progress: float | None) -> None:
+        """Set training progress, in [0, 1], for samplers with a schedule.
+
+        Draws in a compiled function or a CUDA graph follow it, too, if it is called outside.
+
+        Raises:
+            ConfigError: It is not in [0, 1].
+        """
+        self.parts.set_scheduled(self._schedules.at(progress)[0])
+
+    @torch.no_grad()
+    def sample(self, batch_size: int, *, progress: float | None = None, out: Batch | None = None) -> Batch:
+        """Draw a batch; the arguments are those of `ReplayBuffer.sample`.
+
+        Returns:
+            A batch of tensors on the device, new ones unless `out` is given. In a CUDA graph its next replay overwrites
+            them.
+
+        Raises:
+            EmptyBufferError: Nothing was stored.
+            ConfigError: `batch_size` or `progress` is out of its range, or `progress` is passed inside a compiled
+                function (use `set_progress`).
+        """
+        if not self._any_stored:
+            raise EmptyBufferError("`sample` needs at least one stored step, but the replay is empty; call `add` first")
+        if is_compiling():
+            if progress is not None:
+                raise ConfigError("`progress` cannot be passed inside torch.compile; call `set_progress` before")
+        elif progress is not None or self.parts.scheduled_value is None:
+            self.set_progress(progress)
+        return self.parts.sample(positive("batch_size", batch_size, most=LARGEST_AXIS), out)
+
+    @torch.no_grad()
+    def update_priorities(self, ids: Any, td_error: Any = None, *, priority: Any = None) -> Tensor:
+        """Give the sampler the learner's feedback for these steps, as `ReplayBuffer.update_priorities` does.
+
+        Ids whose step is not stored change nothing; of equal ids the last one counts. Values that are NaN or infinite,
+        and negative priorities, are ignored and counted in `stats`.
+
+        Args:
+            ids: int64 of any shape.
+            td_error: δ of the same shape.
+            priority: Instead of `td_error`: p, of each id or one for all.
+
+        Returns:
+            How many of the ids were still stored, int64 (): ``int()`` of it waits for the device.
+
+        Raises:
+            ConfigError: Not exactly one of `td_error` and `priority` is given, or a priority to a sampler without.
+            ShapeError, DtypeError: The tensors do not fit each other.
+        """
+        return self.parts.update(ids, td_error, priority)
+
+    @torch.no_grad()
+    def probabilities(self, ids: Any, *, batch_size: int | None = None, progress: float | None = None) -> Tensor:
+        """Return for each of these steps the probability that a random row of the next batch is this step.
+
+        Args:
+            ids: int64 of any shape; steps that are not stored have probability 0.
+            batch_size: B, for `Combined`.
+            progress: Training progress, for `Recency` with a schedule.
+        """
+        rows = ids_tensor(ids, self.device)
+        if progress is not None or self.parts.scheduled_value is None:
+            self.set_progress(progress)
+        return self.parts.probabilities(rows.flatten(), batch_size).view(rows.shape)
+
+    @torch.no_grad()
+    def get(self, ids: Any) -> dict[str, Any]:
+        """Return the stored steps of these ids, as columns nested like the fields; waits for the device.
+
+        Raises:
+            IdError: A step is not stored, or not any more.
+        """
+        rows = self._stored(ids)
+        return self.parts.nested(self.parts.untransformed.columns(rows))
+
+    @torch.no_grad()
+    def as_batch(self, ids: Any) -> Batch:
+        """Return these steps, int64 (B,), in the form of a drawn batch, of weight 1; waits for the device.
+
+        Raises:
+            IdError: A step is not stored, or not any more.
+        """
+        rows = self._stored(ids)
+        return self.parts.batch(rows, {"weight": torch.ones_like(rows, dtype=torch.float32)})
+
+    def _stored(self, ids: Any) -> Tensor:
+        rows = ids_tensor(ids, self.device)
+        if rows.ndim != 1:
+            raise ShapeError(f"`ids` must have shape (B,), but got {tuple(rows.shape)}")
+        missing = rows[~self.parts.ring.stored(rows)]
+        if len(missing):
+            raise IdError(f"step {int(missing[0])} is not stored; pass ids from {self.next_id - self.size} on")
+        return rows
+
+    @torch.no_grad()
+    def stats(self, *, batch_size: int | None = None, progress: float | None = None) -> figures.DeviceStats:
+        """Return figures of what is stored, drawn and prioritized now; waits for the device, and takes O(N).
+
+        Args:
+            batch_size: B, for the figures of a distribution that depends on it; None leaves these out.
+            progress: Training progress, likewise.
+        """
+        if progress is not None or self._schedules.constant is not None:
+            self.set_progress(progress)
+        return figures.stats_of(self.parts, batch_size, progress is not None)
+
+    @torch.no_grad()
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a folder, as a snapshot that `ReplayBuffer.load` reads, too.
+
+        The rows pass through the host's memory. A kill at any moment leaves the old snapshot or the new one.
+
+        Raises:
+            ConfigError, StorageError, SnapshotError: As for `ReplayBuffer.save`.
+        """
+        snapshots.save(self.parts, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: Any = "cuda",
+        kernels: Literal["auto", "torch", "triton"] = "auto",
+        final_obs_share: float | None = None,
+        seed: Seed = None,
+    ) -> Self:
+        """Return the replay of a snapshot, of a `DeviceReplay` or a `ReplayBuffer`.
+
+        A `DeviceReplay` continues exactly, on any device, and its environments continue where they were. From a
+        `ReplayBuffer`, priorities are rounded to the device's integers, and a random stream of `seed` begins.
+
+        Args:
+            path: The folder.
+            device: Where to put it.
+            kernels: As for the constructor.
+            final_obs_share: As for the constructor; None: as it was saved, and of a `ReplayBuffer` the default.
+            seed: Of the random stream, if the snapshot is one of a `ReplayBuffer`.
+
+        Raises:
+            SnapshotError: The snapshot is damaged, its ids have gaps, or it uses options that only `ReplayBuffer` has.
+            StorageError: The folder cannot be read.
+        """
+        options = {"device": device, "kernels": kernels, "seed": seed}
+        if final_obs_share is not None:
+            options["final_obs_share"] = final_obs_share
+        replay: Self
+        replay, read = snapshots.load(path, lambda **saved: cls(**saved | options))
+        with torch.no_grad():
+            read(replay.parts)
+        replay._any_stored = replay.size > 0
+        return replay
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Refuse to cast or move the replay; a module that holds one can be moved to the replay's device."""
+        del recurse
+        moved = fn(torch.zeros((), device=self.device))
+        if moved.device != self.device or moved.dtype != torch.float32:
+            raise ConfigError(
+                f"a DeviceReplay stays on {self.device} with its own dtypes, but was asked for {moved.dtype} on "
+                f"{moved.device}; save it and load it there with DeviceReplay.load(path, device=...)"
+            )
+        return self
+
+    def extra_repr(self) -> str:
+        """Return the options, for printing."""
+        config = self.options.config
+        return f"capacity={config.capacity:,}, num_envs={config.num_envs}, sampler={config.sampler}"

@@ -1,0 +1,1 @@
+"""Which steps are drawn: random numbers, integer priorities and their tree."""

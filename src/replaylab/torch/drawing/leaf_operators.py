@@ -1,0 +1,138 @@
+"""Drawing by leaves, feedback, and the leaves of new steps: in PyTorch's operations, or in Triton's kernels."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from replaylab.torch.drawing.fixed_point import ONE, leaves_of
+from replaylab.torch.drawing.philox import random_targets
+from replaylab.torch.drawing.priority_tree import MOST_UPDATES, find_leaves, levels, sum_before, write_leaves
+from replaylab.torch.operators import operator
+
+
+def _kernels() -> Any:
+    """Return the module of kernels, which imports Triton."""
+    from replaylab.torch.drawing import kernels
+
+    return kernels
+
+
+def live_leaves(sums: Tensor, head: Tensor, tail: Tensor, capacity: int, ranged: bool) -> tuple[Tensor, Tensor]:
+    """Return the sum of the leaves before the oldest stored step, and the sum of those of stored steps.
+
+    Steps can be dropped before they are overwritten (see `StepRing`). Their leaves stay; targets are drawn only from
+    those of stored steps, which are neighbors in the ring.
+
+    Args:
+        sums: Of the tree.
+        head: The id of the next step.
+        tail: The id of the oldest stored step.
+        capacity: C.
+        ranged: Whether steps can be dropped; if not, all leaves are those of stored steps.
+    """
+    total = sums[levels(capacity).length - 1]
+    if not ranged:
+        return torch.zeros_like(total), total
+    ends = sum_before(sums, torch.stack((head % capacity, tail % capacity)), capacity)
+    gap = ends[1] - ends[0]  # the leaves from the head's slot to the tail's
+    return ends[1], total - torch.where(gap < 0, gap + total, gap)
+
+
+@operator(
+    "draw_leaves(Tensor sums, Tensor starts, Tensor keys, Tensor factors, Tensor(a!) draws, Tensor head, Tensor tail, "
+    "int rows, int capacity, bool stratified, bool ranged, bool triton) -> (Tensor, Tensor, Tensor)"
+)
+def draw_leaves(
+    sums: Tensor,
+    starts: Tensor,
+    keys: Tensor,
+    factors: Tensor,
+    draws: Tensor,
+    head: Tensor,
+    tail: Tensor,
+    rows: int,
+    capacity: int,
+    stratified: bool,
+    ranged: bool,
+    triton: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the ids of drawn steps (rows,), their leaves, and the sum of the leaves of stored steps, ()."""
+    if triton:
+        drawn: tuple[Tensor, Tensor, Tensor] = _kernels().draw(
+            (sums, starts), (keys, draws), (head, tail), rows, capacity, stratified, ranged
+        )
+        return drawn
+    before, live = live_leaves(sums, head, tail, capacity, ranged)
+    targets = before + random_targets(keys, factors, draws, live, rows, stratified, False)
+    total = sums[levels(capacity).length - 1]
+    slots, leaves = find_leaves(sums, torch.where(targets >= total, targets - total, targets), capacity)
+    newest = head - 1
+    slots = slots.clamp(max=capacity - 1)  # where nothing can be drawn
+    return newest - (newest - slots) % capacity, leaves, live.clone()
+
+
+@operator(
+    "update_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor(c!) tickets, Tensor(d!) updates, Tensor(e!) largest_ever, "
+    "Tensor starts, Tensor numbers, Tensor head, Tensor tail, Tensor ids, Tensor values, int kind, int most, "
+    "int capacity, bool triton) -> Tensor"
+)
+def update_leaves(
+    sums: Tensor,
+    peaks: Tensor,
+    tickets: Tensor,
+    updates: Tensor,
+    largest_ever: Tensor,
+    starts: Tensor,
+    numbers: Tensor,
+    head: Tensor,
+    tail: Tensor,
+    ids: Tensor,
+    values: Tensor,
+    kind: int,
+    most: int,
+    capacity: int,
+    triton: bool,
+) -> Tensor:
+    """Take feedback, of equal ids the last one; return how many steps were stored and values not valid, int64 (2,)."""
+    if triton:
+        tree = (sums, peaks, tickets, updates, largest_ever, starts)
+        counts: Tensor = _kernels().update(tree, numbers, (head, tail), ids, values, kind, most, capacity)
+        return counts
+    leaves, valid = leaves_of(values, kind, numbers, most)
+    stored = (ids >= tail) & (ids < head)
+    applies = stored & valid
+    slots = torch.where(applies, ids % capacity, 0)
+    updates.add_(1)
+    ticket = torch.where(applies, updates * MOST_UPDATES + torch.arange(len(slots), device=slots.device), -1)
+    tickets.scatter_reduce_(0, slots, ticket, "amax")
+    write_leaves(sums, peaks, slots, leaves, applies & (tickets[slots] == ticket), capacity)
+    largest_ever.copy_(torch.maximum(largest_ever, torch.where(applies, leaves, 0).amax()))
+    return torch.stack((stored.sum(), (~valid).sum()))
+
+
+@operator(
+    "store_leaves(Tensor(a!) sums, Tensor(b!) peaks, Tensor starts, Tensor largest_ever, Tensor slots, int capacity, "
+    "bool ever, bool triton) -> ()"
+)
+def store_leaves(
+    sums: Tensor,
+    peaks: Tensor,
+    starts: Tensor,
+    largest_ever: Tensor,
+    slots: Tensor,
+    capacity: int,
+    ever: bool,
+    triton: bool,
+) -> None:
+    """Give new steps the largest leaf, of all times or stored now; without the first step that they overwrite."""
+    write: Any = write_leaves
+    if triton:
+        write = _kernels().writer(starts)
+    everywhere = torch.ones_like(slots, dtype=torch.bool)
+    leaf = largest_ever
+    if not ever:
+        write(sums, peaks, slots[:1], torch.zeros_like(slots[:1]), everywhere[:1], capacity)
+        leaf = peaks[-1]
+        leaf = torch.where(leaf > 0, leaf, ONE)
+    write(sums, peaks, slots, leaf.expand_as(slots).contiguous(), everywhere, capacity)

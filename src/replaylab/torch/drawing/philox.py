@@ -1,0 +1,132 @@
+"""Philox4x32-10: random words that are a function of a key and a counter, equal on every device.
+
+Source: Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3". Words of 32 bits are held in
+int64, whose products wrap modulo 2^64, as those of unsigned numbers do.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from replaylab.torch.operators import operator
+
+ROUNDS = 10
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+LOW = 0xFFFFFFFF
+"""Mask of the lower 32 bits."""
+
+
+class RandomStream(nn.Module):
+    """The random numbers of a replay: of draw d and row j always the same, whatever else is drawn.
+
+    Args:
+        seed: Of 64 bits.
+        device: Where the numbers are made.
+        triton: Whether kernels of Triton run.
+    """
+
+    keys: Tensor
+    factors: Tensor
+    draws: Tensor
+
+    def __init__(self, seed: int, device: torch.device, triton: bool = False) -> None:
+        super().__init__()
+        self.triton = triton
+        empty = torch.zeros(ROUNDS, 2, 1, dtype=torch.int64, device=device)
+        self.register_buffer("keys", empty, persistent=False)
+        factors = torch.tensor([MULTIPLIERS, MULTIPLIERS[::-1]], device=device)[..., None]
+        self.register_buffer("factors", factors, persistent=False)
+        self.register_buffer("draws", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
+        self.set_seed(seed)
+
+    def set_seed(self, seed: int) -> None:
+        """Start another stream."""
+        words = (seed >> 32 & LOW, seed & LOW)
+        steps = KEY_STEPS[::-1]
+        rows = [[(words[i] + r * steps[i]) & LOW for i in (0, 1)] for r in range(ROUNDS)]
+        keys = [row[::-1] if r % 2 else row for r, row in enumerate(rows)]
+        self.keys.copy_(torch.tensor(keys)[..., None])
+        self.seed = seed
+        self.draws.zero_()
+
+    def targets(self, total: Tensor, rows: int, *, stratified: bool = False) -> Tensor:
+        """Return random whole numbers below a total, int64 (rows,), other ones at each call.
+
+        Args:
+            total: int64 (), below 2^62; where it is 0, the numbers are 0.
+            rows: How many.
+            stratified: Whether to draw one from each of as many equal segments of the total.
+        """
+        targets: Tensor = random_targets(self.keys, self.factors, self.draws, total, rows, stratified, self.triton)
+        return targets
+
+
+def random_words(keys: Tensor, factors: Tensor, multiplied: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the words of counters, as Philox's words (0, 2) and (3, 1), each int64 (2, n).
+
+    Args:
+        keys: Of a `RandomStream`.
+        factors: Of a `RandomStream`.
+        multiplied: Words 0 and 2 of each counter, int64 (2, n).
+        mixed: Words 3 and 1.
+    """
+    # The two halves of a round change places in each: in odd rounds row 0 holds word 2. That saves half the flips.
+    for r in range(ROUNDS):
+        product = multiplied * factors[r % 2]
+        multiplied = ((product >> 32) ^ mixed ^ keys[r]) & LOW
+        mixed = product.flip(0)
+    return multiplied, mixed & LOW
+
+
+@operator("random_numbers(Tensor keys, Tensor factors, Tensor(a!) draws, int rows, bool triton) -> (Tensor, Tensor)")
+def random_numbers(keys: Tensor, factors: Tensor, draws: Tensor, rows: int, triton: bool) -> tuple[Tensor, Tensor]:
+    """Return random numbers of 64 bits, upper and lower halves, int64 (rows,), and count the draw."""
+    if triton:
+        from replaylab.torch.drawing import kernels
+
+        numbers: tuple[Tensor, Tensor] = kernels.numbers(keys, draws, rows)
+        return numbers
+    row = torch.arange(rows, device=draws.device)
+    low, high = (draws & LOW).expand(rows), (draws >> 32).expand(rows)
+    words = random_words(keys, factors, torch.stack((row, low)), torch.stack((high, torch.zeros_like(row))))
+    draws.add_(1)
+    return words[0][0].clone(), words[1][1].clone()
+
+
+@operator(
+    "random_targets(Tensor keys, Tensor factors, Tensor(a!) draws, Tensor total, int rows, bool stratified, "
+    "bool triton) -> Tensor"
+)
+def random_targets(
+    keys: Tensor, factors: Tensor, draws: Tensor, total: Tensor, rows: int, stratified: bool, triton: bool
+) -> Tensor:
+    """See `RandomStream.targets`."""
+    if triton:
+        from replaylab.torch.drawing import kernels
+
+        targets: Tensor = kernels.targets(keys, draws, total, rows, stratified)
+        return targets
+    high, low = random_numbers(keys, factors, draws, rows, False)
+    if stratified:
+        return stratum(torch.arange(rows, device=high.device), rows, high, low, total)
+    return scaled(high, low, total)
+
+
+def scaled(high: Tensor, low: Tensor, total: Tensor) -> Tensor:
+    """Return ⌊r·total / 2^64⌋ of the random number r = 2^32·high + low, exactly; int64 like `high`.
+
+    Args:
+        high: The upper 32 bits.
+        low: The lower 32 bits.
+        total: int64, at least 0 and below 2^62.
+    """
+    total_high, total_low = total >> 32, total & LOW
+    low_high, high_low = low * total_high, high * total_low
+    middle = ((low * total_low >> 32) & LOW) + (low_high & LOW) + (high_low & LOW)
+    return high * total_high + (low_high >> 32) + ((high_low >> 32) & LOW) + (middle >> 32)
+
+
+def stratum(row: Tensor, rows: int, high: Tensor, low: Tensor, total: Tensor) -> Tensor:
+    """Return ⌊(j + u)·total / rows⌋ with u = r / 2^64: a target from the j-th of `rows` equal segments of the total."""
+    share, rest = total // rows, total % rows
+    return row * share + (row * rest + scaled(high, low, total)) // rows

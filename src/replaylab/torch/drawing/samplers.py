@@ -1,0 +1,248 @@
+"""Which stored steps are drawn on a device, with what probability."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from replaylab.errors import ConfigError
+from replaylab.replay import LAP, Combined, Geometric, Prioritized, Recency, Sampler, Uniform
+from replaylab.torch.drawing.fixed_point import ONE, feedback_kind, largest_leaf
+from replaylab.torch.drawing.leaf_operators import draw_leaves, live_leaves, store_leaves, update_leaves
+from replaylab.torch.drawing.philox import RandomStream, random_numbers
+from replaylab.torch.drawing.priority_tree import MOST_UPDATES, PriorityTree
+from replaylab.torch.rows.step_ring import StepRing
+
+
+class Drawn(NamedTuple):
+    """Drawn steps: ids int64 (B,), probabilities (B,) and float32 weights (B,)."""
+
+    ids: Tensor
+    probability: Tensor
+    weight: Tensor
+
+
+class Draws(nn.Module):
+    """What draws for one sampler.
+
+    Args:
+        sampler: Its configuration.
+        ring: The stored steps.
+        real: The dtype of probabilities.
+
+    Attributes:
+        scheduled: The sampler's number that may change over a run, ().
+    """
+
+    sampler: Sampler
+    scheduled: Tensor
+
+    def __init__(self, sampler: Sampler, ring: StepRing, real: torch.dtype) -> None:
+        super().__init__()
+        self.sampler, self.ring, self.real = sampler, ring, real
+        self.register_buffer("scheduled", torch.zeros_like(ring.head, dtype=real), persistent=False)
+
+    def draw(self, stream: RandomStream, rows: int) -> Drawn:
+        """Draw a batch."""
+        ids = self.choose(stream, rows)
+        drawn = Drawn(ids, self.probabilities(ids, rows), torch.ones_like(ids, dtype=torch.float32))
+        self.finish()
+        return drawn
+
+    def choose(self, stream: RandomStream, rows: int) -> Tensor:
+        """Return drawn ids."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Note that a batch was drawn."""
+
+    def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:
+        """Return the probability of each step to be a random row of the next batch."""
+        raise NotImplementedError
+
+    def store(self, slots: Tensor) -> None:
+        """Take in steps that were just stored."""
+
+    def update(self, ids: Tensor, values: Tensor, priorities: bool) -> tuple[Tensor, Tensor]:
+        """Take feedback: `priorities`, or TD errors.
+
+        Returns:
+            How many steps were stored, and how many values were not valid.
+        """
+        del values, priorities
+        return self.ring.stored(ids).sum(), torch.zeros_like(self.ring.head)
+
+
+class UniformDraws(Draws):
+    """`Uniform`."""
+
+    sampler: Uniform
+
+    def choose(self, stream: RandomStream, rows: int) -> Tensor:
+        """Return drawn ids."""
+        return self.ring.tail + stream.targets(self.ring.size, rows, stratified=self.sampler.stratified)
+
+    def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
+        """Return 1/N for stored steps."""
+        return self.ring.stored(ids).to(self.real) / self.ring.size
+
+
+class CombinedDraws(Draws):
+    """`Combined`: uniform draws, and the newest step as the last row."""
+
+    sampler: Combined
+
+    def choose(self, stream: RandomStream, rows: int) -> Tensor:
+        """Return drawn ids."""
+        ids = self.ring.tail + stream.targets(self.ring.size, rows)
+        newest = (self.ring.head - 1).expand(1)
+        return torch.cat((ids if self.sampler.mode == "plus" else ids[:-1], newest))
+
+    def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:
+        """Return (U/N + [newest]) / (U + 1)."""
+        if batch_size is None:
+            raise ConfigError("`probabilities` of Combined needs `batch_size`; pass that of `sample`")
+        uniform = batch_size - (self.sampler.mode == "replace")
+        stored = self.ring.stored(ids).to(self.real)
+        newest = (ids == self.ring.head - 1).to(self.real) * stored
+        return (uniform * stored / self.ring.size + newest) / (uniform + 1)
+
+
+class RecencyDraws(Draws):
+    """`Recency`: uniform over the newest steps, fewer with each update of a burst."""
+
+    sampler: Recency
+    call: Tensor
+
+    def __init__(self, sampler: Recency, ring: StepRing, real: torch.dtype) -> None:
+        super().__init__(sampler, ring, real)
+        self.register_buffer("call", torch.ones_like(ring.head), persistent=False)
+
+    def _window(self) -> Tensor:
+        size, exponent = self.ring.size, 1000.0 * self.call.to(self.real) / self.sampler.burst
+        wanted = (size.to(self.real) * self.scheduled.pow(exponent)).to(torch.int64)
+        return torch.minimum(size, wanted.clamp(min=self.sampler.least))
+
+    def choose(self, stream: RandomStream, rows: int) -> Tensor:
+        """Return drawn ids."""
+        return self.ring.head - 1 - stream.targets(self._window(), rows)
+
+    def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
+        """Return 1/c for the newest c steps."""
+        window = self._window()
+        near = self.ring.stored(ids) & (self.ring.head - 1 - ids < window)
+        return near.to(self.real) / window
+
+    def finish(self) -> None:
+        """Note that a batch was drawn."""
+        self.call.copy_(self.call % self.sampler.burst + 1)
+
+
+class GeometricDraws(Draws):
+    """`Geometric`: the age is found by the inverse of its distribution function, in float64."""
+
+    sampler: Geometric
+
+    def _log_kept(self) -> float:
+        return float(torch.log1p(torch.tensor(-1.0 / (1.0 + self.sampler.expected_age), dtype=torch.float64)))
+
+    def choose(self, stream: RandomStream, rows: int) -> Tensor:
+        """Return drawn ids."""
+        size, log_kept = self.ring.size, self._log_kept()
+        high, low = random_numbers(stream.keys, stream.factors, stream.draws, rows, stream.triton)
+        uniform = ((high << 20) + (low >> 12) + 0.5).to(self.real) * 2.0**-52
+        cut = -torch.expm1(size.to(self.real) * log_kept)  # 1 − (1 − q)^N
+        age = (torch.log1p(-uniform * cut) / log_kept).to(torch.int64)
+        return self.ring.head - 1 - torch.minimum(age, size - 1)
+
+    def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
+        """Return q(1 − q)^age / (1 − (1 − q)^N)."""
+        log_kept = self._log_kept()
+        age = (self.ring.head - 1 - ids).to(self.real)
+        scale = 1.0 / (1.0 + self.sampler.expected_age) / -torch.expm1(self.ring.size.to(self.real) * log_kept)
+        return torch.where(self.ring.stored(ids), scale * torch.exp(age * log_kept), 0.0)
+
+
+class ProportionalDraws(Draws):
+    """`Prioritized`, `ReLo` and `LAP`: in proportion to integer leaves, by slot.
+
+    Args:
+        sampler: Its configuration.
+        ring: The stored steps.
+        real: The dtype of probabilities.
+        triton: Whether kernels of Triton run.
+    """
+
+    sampler: Prioritized | LAP
+    largest_ever: Tensor
+    numbers: Tensor
+
+    def __init__(self, sampler: Prioritized | LAP, ring: StepRing, real: torch.dtype, triton: bool) -> None:
+        super().__init__(sampler, ring, real)
+        self.triton, device = triton, ring.head.device
+        self.tree = PriorityTree(ring.capacity, device)
+        self.most = largest_leaf(ring.capacity)
+        self.register_buffer("largest_ever", torch.full_like(ring.head, ONE), persistent=False)
+        numbers = torch.tensor([sampler.alpha, getattr(sampler, "epsilon", 0.0)], dtype=real)
+        self.register_buffer("numbers", numbers.to(device), persistent=False)
+
+    def draw(self, stream: RandomStream, rows: int) -> Drawn:
+        """Draw a batch."""
+        ring, tree = self.ring, self.tree
+        drawing = (stream.keys, stream.factors, stream.draws, ring.head, ring.tail)
+        how = (rows, ring.capacity, getattr(self.sampler, "stratified", True), ring.sides is not None, self.triton)
+        ids, leaves, live = draw_leaves(tree.sums, tree.starts, *drawing, *how)
+        return Drawn(ids, leaves.to(self.real) / live, self._weights(leaves, live))
+
+    def _weights(self, leaves: Tensor, live: Tensor) -> Tensor:
+        """Return (N·P)^−β over the largest of the batch, which is that of the smallest leaf."""
+        if not isinstance(self.sampler, Prioritized):
+            return torch.ones_like(leaves, dtype=torch.float32)
+        masses = leaves.clamp(min=1).to(self.real)
+        largest = live.to(self.real) / self.ring.size if self.sampler.normalize == "none" else masses.amin()
+        return (largest / masses).pow(self.scheduled).to(torch.float32)
+
+    def probabilities(self, ids: Tensor, batch_size: int | None) -> Tensor:  # noqa: ARG002
+        """Return leaf / Σ leaf."""
+        ring = self.ring
+        leaves = torch.where(ring.stored(ids), self.tree.sums[ids % ring.capacity], 0)
+        live = live_leaves(self.tree.sums, ring.head, ring.tail, ring.capacity, ring.sides is not None)[1]
+        return leaves.to(self.real) / live.clamp(min=1)
+
+    def store(self, slots: Tensor) -> None:
+        """Give new steps the largest priority."""
+        tree, ever = self.tree, self.sampler.new_steps == "largest_ever"
+        store_leaves(tree.sums, tree.peaks, tree.starts, self.largest_ever, slots, tree.capacity, ever, self.triton)
+
+    def load(self, leaves: Tensor, largest_ever: Tensor) -> None:
+        """Replace all leaves (C,), and the largest there ever was, ()."""
+        self.tree.load(leaves.to(self.ring.head.device))
+        self.largest_ever.copy_(largest_ever)
+
+    def update(self, ids: Tensor, values: Tensor, priorities: bool) -> tuple[Tensor, Tensor]:
+        """Take feedback; of equal ids the last one counts."""
+        tree, ring = self.tree, self.ring
+        changed = (tree.sums, tree.peaks, tree.tickets, tree.updates, self.largest_ever)
+        how = (feedback_kind(self.sampler, priorities), self.most, ring.capacity, self.triton)
+        counts = torch.zeros(2, dtype=torch.int64, device=ids.device)
+        for start in range(0, len(ids), MOST_UPDATES):
+            part = slice(start, start + MOST_UPDATES)
+            steps = (ring.head, ring.tail, ids[part], values[part])
+            counts = counts + update_leaves(*changed, tree.starts, self.numbers, *steps, *how)
+        return counts[0], counts[1]
+
+
+def draws_of(sampler: Sampler, ring: StepRing, real: torch.dtype, triton: bool) -> Draws:
+    """Return what draws for a sampler, by kernels of Triton or without."""
+    match sampler:
+        case Uniform():
+            return UniformDraws(sampler, ring, real)
+        case Combined():
+            return CombinedDraws(sampler, ring, real)
+        case Recency():
+            return RecencyDraws(sampler, ring, real)
+        case Geometric():
+            return GeometricDraws(sampler, ring, real)
+        case Prioritized() | LAP():
+            return ProportionalDraws(sampler, ring, real, triton)
+    raise ConfigError(f"DeviceReplay cannot draw by {sampler}")

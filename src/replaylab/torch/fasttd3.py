@@ -1,0 +1,121 @@
+"""`DeviceReplay` in place of FastTD3's buffer: the same arguments, calls and keys.
+
+Change the import in FastTD3's ``train.py``::
+
+    from replaylab.torch.fasttd3 import SimpleReplayBuffer
+"""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from replaylab.extras import needs
+from replaylab.replay import Field, NStep, Sampler, Uniform
+from replaylab.torch.device_replay import DeviceReplay
+
+with needs("replaylab.torch.fasttd3", "torchrl"):
+    from tensordict import TensorDict
+
+
+class SimpleReplayBuffer(nn.Module):
+    """FastTD3's replay buffer, drawn by any sampler of `DeviceReplay`.
+
+    Batches have the keys ``id``, ``weight`` and ``probability`` too. Rows are drawn from all environments together, not
+    equally many from each.
+
+    Args:
+        n_env: E.
+        buffer_size: Steps kept of each environment.
+        n_obs: Length of an observation.
+        n_act: Length of an action.
+        n_critic_obs: Length of a critic's observation.
+        asymmetric_obs: Whether there are critic's observations.
+        playground_mode: Whether a critic's observation begins with the observation, which is then stored once.
+        n_steps: Steps of a return.
+        gamma: Discount.
+        device: Where everything is.
+        sampler: As for `DeviceReplay`.
+        next_obs: As for `DeviceReplay`.
+        seed: As for `DeviceReplay`.
+    """
+
+    def __init__(
+        self,
+        n_env: int,
+        buffer_size: int,
+        n_obs: int,
+        n_act: int,
+        n_critic_obs: int = 0,
+        asymmetric_obs: bool = False,
+        playground_mode: bool = False,
+        n_steps: int = 1,
+        gamma: float = 0.99,
+        device: Any = None,
+        *,
+        sampler: Sampler | None = None,
+        next_obs: Literal["stored", "derived"] = "derived",
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.n_env, self.n_obs, self.asymmetric_obs = n_env, n_obs, asymmetric_obs
+        self.shared = n_obs if playground_mode else 0
+        obs = {"policy": Field((n_obs,))}
+        if asymmetric_obs:
+            obs["critic"] = Field((n_critic_obs - self.shared,))
+        flag = Field((), bool)
+        fields = {"obs": obs, "action": Field((n_act,)), "reward": Field(), "next_obs": obs}
+        self.replay = DeviceReplay(
+            n_env * buffer_size,
+            {**fields, "terminated": flag, "truncated": flag},
+            num_envs=n_env,
+            sampler=Uniform() if sampler is None else sampler,
+            transforms=[NStep(n_steps, gamma)],
+            next_obs=next_obs,
+            device="cpu" if device is None else device,
+            seed=seed,
+        )
+
+    def extend(self, tensor_dict: Any) -> None:
+        """Store one step of every environment."""
+        after = tensor_dict["next"]
+        truncated = after["truncations"] > 0
+        self.replay.add(
+            obs=self._observations(tensor_dict),
+            action=tensor_dict["actions"],
+            reward=after["rewards"],
+            next_obs=self._observations(after),
+            terminated=(after["dones"] > 0) & ~truncated,
+            truncated=truncated,
+        )
+
+    def sample(self, batch_size: int, *, progress: float | None = None) -> Any:
+        """Draw ``n_env * batch_size`` rows."""
+        rows = self.n_env * batch_size
+        batch = self.replay.sample(rows, progress=progress)
+        after = {
+            "rewards": batch.reward,
+            "dones": (batch.terminated | batch.truncated).long(),
+            "truncations": batch.truncated.long(),
+            "effective_n_steps": batch.n_steps,
+        }
+        columns = {"actions": batch.action, "id": batch.id, "weight": batch.weight, "probability": batch.probability}
+        columns |= self._columns(batch.obs)
+        return TensorDict({**columns, "next": {**after, **self._columns(batch.next_obs)}}, batch_size=rows)
+
+    def update_priorities(self, ids: Tensor, td_error: Tensor) -> Tensor:
+        """Give the sampler TD errors of the batch's ``id``."""
+        return self.replay.update_priorities(ids, td_error)
+
+    def _observations(self, tensor_dict: Any) -> dict[str, Tensor]:
+        obs = {"policy": tensor_dict["observations"]}
+        if self.asymmetric_obs:
+            obs["critic"] = tensor_dict["critic_observations"][:, self.shared :]
+        return obs
+
+    def _columns(self, obs: dict[str, Tensor]) -> dict[str, Tensor]:
+        columns = {"observations": obs["policy"]}
+        if self.asymmetric_obs:
+            critic = obs["critic"]
+            columns["critic_observations"] = torch.cat((obs["policy"], critic), 1) if self.shared else critic
+        return columns

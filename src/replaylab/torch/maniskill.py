@@ -1,0 +1,89 @@
+"""`DeviceReplay` in place of the buffer of ManiSkill's SAC baseline: the same arguments, calls and fields.
+
+Change in ManiSkill's ``sac.py``::
+
+    from replaylab.torch.maniskill import ReplayBuffer
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from replaylab.replay import Field, Sampler, Uniform
+from replaylab.torch.device_replay import DeviceReplay
+
+
+@dataclass
+class ReplayBufferSample:
+    """A batch, with what a prioritized learner needs: each row's id and importance weight."""
+
+    obs: Tensor
+    next_obs: Tensor
+    actions: Tensor
+    rewards: Tensor
+    dones: Tensor
+    id: Tensor
+    weight: Tensor
+
+
+class ReplayBuffer:
+    """ManiSkill's replay buffer, drawn by any sampler of `DeviceReplay`.
+
+    Args:
+        env: Its ``single_observation_space`` and ``single_action_space`` have the shapes.
+        num_envs: E.
+        buffer_size: Steps kept of all environments together, rounded down to a multiple of E.
+        storage_device: Where everything is.
+        sample_device: Where batches go.
+        sampler: As for `DeviceReplay`.
+        next_obs: As for `DeviceReplay`.
+        seed: As for `DeviceReplay`.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        num_envs: int,
+        buffer_size: int,
+        storage_device: Any,
+        sample_device: Any,
+        *,
+        sampler: Sampler | None = None,
+        next_obs: Literal["stored", "derived"] = "derived",
+        seed: int | None = None,
+    ) -> None:
+        obs = Field(env.single_observation_space.shape)
+        fields = {
+            "obs": obs,
+            "action": Field(env.single_action_space.shape),
+            "reward": Field(),
+            "next_obs": obs,
+            "terminated": Field((), np.bool_),
+        }
+        self.sample_device = torch.device(sample_device)
+        self.replay = DeviceReplay(
+            buffer_size // num_envs * num_envs,
+            fields,
+            num_envs=num_envs,
+            sampler=Uniform() if sampler is None else sampler,
+            next_obs=next_obs,
+            device=storage_device,
+            seed=seed,
+        )
+
+    def add(self, obs: Tensor, next_obs: Tensor, action: Tensor, reward: Tensor, done: Tensor) -> None:
+        """Store one step of every environment; `done` is whether to stop bootstrapping."""
+        self.replay.add(obs=obs, next_obs=next_obs, action=action, reward=reward, terminated=done > 0)
+
+    def sample(self, batch_size: int, *, progress: float | None = None) -> ReplayBufferSample:
+        """Draw rows."""
+        batch = self.replay.sample(batch_size, progress=progress)
+        columns = (batch.obs, batch.next_obs, batch.action, batch.reward, batch.terminated.float())
+        return ReplayBufferSample(*(column.to(self.sample_device) for column in (*columns, batch.id, batch.weight)))
+
+    def update_priorities(self, ids: Tensor, td_error: Tensor) -> Tensor:
+        """Give the sampler TD errors of a batch's `id`."""
+        return self.replay.update_priorities(ids, td_error)

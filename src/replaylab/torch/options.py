@@ -1,0 +1,160 @@
+"""What a `DeviceReplay` is made of: the options of a `ReplayBuffer`, as far as a device has them, and its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from replaylab.arguments import SHARE, InvalidArgument, checked, instance, one_of
+from replaylab.errors import ConfigError, FieldError
+from replaylab.replay import LAP, Combined, FrameStack, Geometric, NStep, Prioritized, Recency, ReLo, Sampler, Uniform
+from replaylab.replay.buffer_config import BufferConfig
+from replaylab.replay.data.fields import Field, need_field
+
+SAMPLERS = (Uniform, Combined, Recency, Geometric, Prioritized, ReLo, LAP)
+TRANSFORMS = (NStep, FrameStack)
+ENDS = ("terminated", "truncated")
+HALVES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """The options of a `DeviceReplay`, which documents them.
+
+    Attributes:
+        config: The options that a `ReplayBuffer` has, too.
+        device: Where everything is stored.
+        half: The fields stored in 16 bits, and in which dtype.
+        final_obs_share: The size of the side ring, as a share of the capacity.
+        kernels: Which implementation runs.
+    """
+
+    config: BufferConfig
+    device: torch.device
+    half: Mapping[str, str]
+    final_obs_share: float
+    kernels: str
+
+    def __post_init__(self) -> None:
+        for name, rule in (("final_obs_share", SHARE), ("kernels", one_of("auto", "torch", "triton"))):
+            object.__setattr__(self, name, checked(name, getattr(self, name), rule))
+        object.__setattr__(self, "half", checked("half", self.half, instance(Mapping, "a mapping of field to dtype")))
+        _check_config(self.config)
+        flat = self.config.flat
+        for path, name in self.half.items():
+            if path not in flat or flat[path].dtype.kind != "f" or name not in HALVES:
+                raise ConfigError(
+                    '`half` must map floating fields to "float16" or "bfloat16", but got '
+                    f"{path!r}: {name!r}; the fields are {', '.join(flat)}"
+                )
+
+    @property
+    def envs(self) -> int:
+        """E, 1 where there is no environment axis."""
+        return self.config.num_envs or 1
+
+    @property
+    def derived(self) -> bool:
+        """Whether next observations are derived."""
+        return self.config.next_obs == "derived"
+
+    @property
+    def n_step(self) -> NStep | None:
+        """The transform, if there is one."""
+        return self.config.transform(NStep)
+
+    @property
+    def stack(self) -> FrameStack | None:
+        """The transform, if there is one."""
+        return self.config.transform(FrameStack)
+
+
+def torch_dtype(path: str, field: Field) -> torch.dtype:
+    """Return the dtype of PyTorch that a field has.
+
+    Raises:
+        FieldError: There is none.
+    """
+    try:
+        return torch.from_numpy(np.zeros(0, field.dtype)).dtype
+    except TypeError:
+        raise FieldError(
+            f"field `{path}` must have a dtype that PyTorch has, but got {field.dtype}; declare another one"
+        ) from None
+
+
+def top(path: str) -> str:
+    """Return the name of the field that a path belongs to."""
+    return path.partition(".")[0]
+
+
+def device_of(value: Any) -> torch.device:
+    """Return a device of PyTorch.
+
+    Raises:
+        ConfigError: It is not one.
+    """
+
+    def take(value: Any) -> torch.device:
+        try:
+            device = torch.device(value)
+        except (RuntimeError, TypeError):
+            raise InvalidArgument('a device of PyTorch such as "cuda" or "cpu"') from None
+        return torch.empty(0, device=device).device  # with its number
+
+    return checked("device", value, take)
+
+
+def _check_config(config: BufferConfig) -> None:
+    envs = config.num_envs or 1
+    if config.capacity % envs:
+        raise ConfigError(
+            f"`capacity` must be a multiple of `num_envs`, but got (capacity={config.capacity:,}, num_envs={envs:,}); "
+            f"use {config.capacity // envs * envs:,}"
+        )
+    if config.autoreset == "next_step":
+        raise ConfigError(
+            '`autoreset` of DeviceReplay must be None, "same_step" or "disabled", but got "next_step", whose resetting '
+            "steps are not stored; reset the environments in the same step, or use a ReplayBuffer"
+        )
+    for path, field in config.flat.items():
+        torch_dtype(path, field)
+        if field.compressed:
+            raise FieldError(f"field `{path}` must not be compressed in a DeviceReplay; leave out compressed=True")
+    for name in ENDS:
+        if name in (top(path) for path in config.flat):
+            need_field("DeviceReplay", config.flat, name, Field((), np.bool_))
+    _check_sampler(config.sampler)
+    for transform in config.transforms:
+        if type(transform) not in TRANSFORMS:
+            raise ConfigError(
+                f"`transforms` of DeviceReplay must be NStep or FrameStack, but got {type(transform).__name__}; use a "
+                "ReplayBuffer for others"
+            )
+        if isinstance(transform, FrameStack):
+            _check_stack(transform)
+
+
+def _check_sampler(sampler: Sampler) -> None:
+    if type(sampler) not in SAMPLERS:
+        names = ", ".join(kind.__name__ for kind in SAMPLERS)
+        raise ConfigError(
+            f"`sampler` of DeviceReplay must be one of {names}, but got {type(sampler).__name__}; use a ReplayBuffer "
+            "for others"
+        )
+    for name, needed in (("replace", True), ("distinct", False), ("block_length", 1)):
+        if getattr(sampler, name, needed) != needed:
+            raise ConfigError(
+                f"`{name}` of {type(sampler).__name__} must be {needed} in a DeviceReplay, but got "
+                f"{getattr(sampler, name)}; leave it out, or use a ReplayBuffer"
+            )
+
+
+def _check_stack(stack: FrameStack) -> None:
+    if stack.stacked_input or any(top(path) != "obs" for path in stack.fields):
+        raise ConfigError(
+            "FrameStack in a DeviceReplay must stack single frames inside `obs`, but got "
+            f"fields={stack.fields}, stacked_input={stack.stacked_input}; give single frames of `obs`"
+        )

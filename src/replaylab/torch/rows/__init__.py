@@ -1,0 +1,1 @@
+"""Where steps are stored, and what drawn ones become."""

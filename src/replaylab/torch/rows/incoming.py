@@ -1,0 +1,68 @@
+"""Steps as `add` and `extend` are given them, as flat rows on the device."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from replaylab.errors import ShapeError
+from replaylab.replay.data.arrays import refuse
+from replaylab.torch.options import DeviceOptions, top
+from replaylab.torch.rows.tensors import as_tensor, field_tensor
+from replaylab.trees import flatten_as
+
+
+def incoming_steps(
+    options: DeviceOptions, call: str, steps: dict[str, Any], final_obs: Any, many: bool
+) -> tuple[dict[str, Tensor], tuple[int, ...]]:
+    r"""Return every field (T·E, \*shape) of some steps, and the lengths of their leading axes.
+
+    Args:
+        options: Those of the replay.
+        call: Name of the method, for errors.
+        steps: The fields as given.
+        final_obs: As given.
+        many: Whether there is a T axis.
+
+    Raises:
+        FieldError: A field is missing or unknown, or `final_obs` is.
+        ShapeError, DtypeError: A value does not fit its field.
+    """
+    config, flat, device = options.config, options.config.flat, options.device
+    values = dict(flatten_as(config.fields, steps))
+    if values.keys() != flat.keys() or (final_obs is not None and config.autoreset != "same_step"):
+        refuse(call, values | {"final_obs": final_obs}, tuple(flat))
+    leading = {} if config.num_envs is None else {"num_envs": config.num_envs}
+    if many:
+        first = next(iter(flat))
+        shape = as_tensor(f"field `{first}`", values[first], device).shape
+        if not shape:
+            raise ShapeError(f"field `{first}` of `extend` must have a steps axis at place 0, but got shape ()")
+        leading = {"steps": shape[0]} | leading
+    tensors = {path: field_tensor(path, values[path], field, leading, device) for path, field in flat.items()}
+    if config.autoreset == "same_step":
+        tensors |= _with_final_obs(options, tensors, final_obs, leading)
+    rows = {path: tensors[path].reshape(-1, *field.shape) for path, field in flat.items()}
+    return rows, tuple(leading.values())
+
+
+def _with_final_obs(
+    options: DeviceOptions, tensors: dict[str, Tensor], final_obs: Any, leading: dict[str, int]
+) -> dict[str, Tensor]:
+    """Return the fields of ``next_obs`` with those of ended environments replaced."""
+    flat = options.config.flat
+    paths = [path for path in flat if top(path) == "next_obs"]
+    final_by_path = dict(flatten_as(options.config.fields, {"next_obs": final_obs}))
+    if final_by_path.keys() != set(paths) or any(value is None for value in final_by_path.values()):
+        raise ShapeError(
+            "`final_obs` must hold the last observations of all environments, as tensors nested and shaped as "
+            f"`next_obs` is ({', '.join(paths)}), but got {type(final_obs).__name__}; only those of ended environments "
+            "are used"
+        )
+    ended = tensors["terminated"] | tensors["truncated"]
+    replaced = {}
+    for path in paths:
+        final = field_tensor(path, final_by_path[path], flat[path], leading, options.device)
+        mask = ended.view(*ended.shape, *[1] * (final.ndim - ended.ndim))
+        replaced[path] = torch.where(mask, final, tensors[path])
+    return replaced

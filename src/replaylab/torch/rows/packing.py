@@ -1,0 +1,88 @@
+"""Several fields of a step as one row of 32-bit words, so that a draw reads one place in memory."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from replaylab.torch.options import ENDS, HALVES, DeviceOptions, top, torch_dtype
+
+WORD = 4
+"""Bytes of a word."""
+
+
+class RowPacking:
+    """Which words of a row hold which field.
+
+    Args:
+        shapes: The shape of each field's value, by path.
+        dtypes: The dtype of each field in a batch.
+        stored: The dtype of a field in a row, where it is another one.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        dtypes: Mapping[str, torch.dtype],
+        stored: Mapping[str, torch.dtype],
+    ) -> None:
+        self.shapes, self.dtypes = dict(shapes), dict(dtypes)
+        self.stored = {path: stored.get(path, dtype) for path, dtype in dtypes.items()}
+        self.columns: dict[str, slice] = {}
+        self.width = 0
+        for path, shape in self.shapes.items():
+            words = -(-math.prod(shape) * self.stored[path].itemsize // WORD)
+            self.columns[path] = slice(self.width, self.width + words)
+            self.width += words
+
+    def pack(self, values: Mapping[str, Tensor], count: int) -> Tensor:
+        r"""Return rows, int32 (n, width), of n values (n, \*shape) of each field."""
+        if not self.columns:
+            device = next(iter(values.values())).device if values else None
+            return torch.zeros(count, 0, dtype=torch.int32, device=device)
+        return torch.cat([self._words(path, values[path]) for path in self.columns], 1)
+
+    def _words(self, path: str, value: Tensor) -> Tensor:
+        flat = _copied(value.to(self.stored[path]).reshape(len(value), -1))
+        if flat.dtype.itemsize < WORD:
+            flat = flat.view(torch.uint8)
+            flat = pad(flat, (0, -flat.shape[1] % WORD))
+        return flat.view(torch.int32)
+
+    def unpack(self, rows: Tensor, paths: Iterable[str]) -> dict[str, Tensor]:
+        r"""Return the values (n, \*shape) of some fields."""
+        return {path: self._value(path, rows) for path in paths}
+
+    def _value(self, path: str, rows: Tensor) -> Tensor:
+        shape, dtype = self.shapes[path], self.stored[path]
+        words = _copied(rows[:, self.columns[path]])
+        if dtype.itemsize < WORD:
+            words = _copied(words.view(torch.uint8)[:, : math.prod(shape) * dtype.itemsize])
+        return words.view(dtype).reshape(len(rows), *shape).to(self.dtypes[path])
+
+
+def packings(options: DeviceOptions) -> tuple[RowPacking, RowPacking]:
+    """Return which fields are in the rows of observations that other steps look at, and in the other rows."""
+    flat = options.config.flat
+    looked_at = options.derived or options.stack is not None
+    frames = [path for path in flat if top(path) == "obs" and looked_at]
+    apart = {*frames, *ENDS, *(path for path in flat if options.derived and top(path) == "next_obs")}
+    half = dict(options.half)
+    half |= {f"next_{path}": name for path, name in options.half.items() if f"next_{path}" in flat}
+
+    def packing(paths: Iterable[str]) -> RowPacking:
+        paths = list(paths)
+        return RowPacking(
+            {path: flat[path].shape for path in paths},
+            {path: torch_dtype(path, flat[path]) for path in paths},
+            {path: HALVES[half[path]] for path in paths if path in half},
+        )
+
+    return packing(frames), packing(path for path in flat if path not in apart)
+
+
+def _copied(values: Tensor) -> Tensor:
+    """Return a contiguous copy; `contiguous` itself leaves one row at an offset where no other dtype can view it."""
+    return values.clone(memory_format=torch.contiguous_format)

@@ -1,0 +1,174 @@
+"""The steps on a device: a time-major ring of rows, ids and episode ends."""
+
+import torch
+from torch import Tensor, nn
+
+from replaylab.torch.operators import operator
+from replaylab.torch.rows.packing import RowPacking
+
+TERMINATED, TRUNCATED, LEFT = 1, 2, 4
+"""Bits of a step's flags; `LEFT`: its environment was reset separately (`end_episode`)."""
+
+
+class StepRing(nn.Module):
+    """Steps by slot: id i is in slot i mod C, and id i + E is the next step of its environment.
+
+    Ids from `tail` to `head` − 1 are stored. `frames` holds observations that other steps look at: C slots; then,
+    where next observations are derived, the E newest next observations; then the side ring of those that are not the
+    next row's observation (truncations); then one row that nobody reads, where masked writes go.
+
+    Args:
+        capacity: C, a multiple of E.
+        envs: E.
+        frames: The fields that `frames` holds.
+        rest: The fields of the other rows.
+        sides: S, rows of the side ring, at least E; None: next observations are stored with their step.
+        device: Where.
+    """
+
+    frames: Tensor
+    rest: Tensor
+    flags: Tensor
+    side: Tensor
+    owners: Tensor
+    head: Tensor
+    tail: Tensor
+    closings: Tensor
+
+    def __init__(
+        self,
+        capacity: int,
+        envs: int,
+        frames: RowPacking,
+        rest: RowPacking,
+        sides: int | None,
+        device: torch.device,
+    ) -> None:
+        super().__init__()
+        self.capacity, self.envs, self.sides = capacity, envs, sides
+        extra = 0 if sides is None else envs + sides + 1
+
+        def buffer(name: str, *shape: int, fill: int = 0, dtype: torch.dtype = torch.int64) -> None:
+            self.register_buffer(name, torch.full(shape, fill, dtype=dtype, device=device), persistent=False)
+
+        buffer("frames", capacity + extra, frames.width, dtype=torch.int32)
+        buffer("rest", capacity, rest.width, dtype=torch.int32)
+        buffer("flags", capacity, dtype=torch.uint8)
+        buffer("side", capacity if sides is not None else 0, fill=-1, dtype=torch.int32)
+        buffer("owners", 0 if sides is None else sides + 1, fill=-1)
+        for name in ("head", "tail", "closings"):
+            buffer(name)
+
+    @property
+    def size(self) -> Tensor:
+        """N, ()."""
+        return self.head - self.tail
+
+    def stored(self, ids: Tensor) -> Tensor:
+        """Return whether each step is stored."""
+        return (ids >= self.tail) & (ids < self.head)
+
+    def ended(self, ids: Tensor) -> Tensor:
+        """Return whether the episode ends with each step, for any reason."""
+        return self.flags[ids % self.capacity] != 0
+
+    def store(self, frames: Tensor, rest: Tensor, flags: Tensor, following: Tensor | None) -> Tensor:
+        """Store T steps of each environment, at most `most_steps` at once, and return their ids (T·E,).
+
+        Args:
+            frames: int32 (T·E, width).
+            rest: int32 (T·E, width).
+            flags: uint8 (T·E,).
+            following: int32 (T·E, width) of `frames`, the observation that each step led to, if it is derived.
+        """
+        state = (self.frames, self.rest, self.flags, self.side, self.owners, self.head, self.tail, self.closings)
+        ids: Tensor = store_steps(*state, frames, rest, flags, following, self.envs, self.sides or 0)
+        return ids
+
+    @property
+    def most_steps(self) -> int:
+        """The most time steps that `store` takes."""
+        return min(self.capacity, self.capacity if self.sides is None else self.sides) // self.envs
+
+    def end_episode(self, where: Tensor) -> None:
+        """Note that the next step of these environments, bool (E,), begins another episode."""
+        newest = (self.head - self.envs + torch.arange(self.envs, device=where.device)) % self.capacity
+        self.flags.index_copy_(0, newest, self.flags[newest] | (where.to(torch.uint8) * LEFT))
+
+
+@operator(
+    "store_steps(Tensor(a!) frames, Tensor(b!) rest, Tensor(c!) flags, Tensor(d!) side, Tensor(e!) owners, "
+    "Tensor(f!) head, Tensor(g!) tail, Tensor(h!) closings, Tensor new_frames, Tensor new_rest, Tensor new_flags, "
+    "Tensor? following, int envs, int sides) -> Tensor"
+)
+def store_steps(
+    frames: Tensor,
+    rest: Tensor,
+    flags: Tensor,
+    side: Tensor,
+    owners: Tensor,
+    head: Tensor,
+    tail: Tensor,
+    closings: Tensor,
+    new_frames: Tensor,
+    new_rest: Tensor,
+    new_flags: Tensor,
+    following: Tensor | None,
+    envs: int,
+    sides: int,
+) -> Tensor:
+    """Store steps, as `StepRing.store` does, whose tensors it takes."""
+    capacity = len(flags)
+    ids = head + torch.arange(len(new_flags), device=flags.device)
+    slots = ids % capacity
+    first = torch.maximum(tail, ids[-1] + 1 - capacity)
+    if following is None:
+        frames.index_copy_(0, slots, new_frames)
+    else:
+        new = (ids, slots, new_frames, new_flags, following)
+        lost = _store_derived(frames, flags, side, owners, tail, closings, *new, envs, sides)
+        first = torch.maximum(first, lost)
+    rest.index_copy_(0, slots, new_rest)
+    flags.index_copy_(0, slots, new_flags)
+    tail.copy_(first)
+    head.add_(len(new_flags))
+    return ids
+
+
+def _store_derived(
+    frames: Tensor,
+    flags: Tensor,
+    side: Tensor,
+    owners: Tensor,
+    tail: Tensor,
+    closings: Tensor,
+    ids: Tensor,
+    slots: Tensor,
+    new_frames: Tensor,
+    new_flags: Tensor,
+    following: Tensor,
+    envs: int,
+    sides: int,
+) -> Tensor:
+    """Store observations, and next observations that are not the next row's; return the first id that is kept.
+
+    A step's next observation is compared with the observation of the environment's next step when that is stored. If
+    they differ, and the step did not terminate, it gets a row of the side ring.
+    """
+    capacity = len(flags)
+    newest = capacity + torch.arange(envs, device=ids.device)
+    before = torch.cat((ids[:envs] - envs, ids[:-envs]))  # the step before each in its environment
+    led_to = torch.cat((frames[newest], following[:-envs]))
+    ends = torch.cat((flags[before[:envs] % capacity], new_flags[:-envs]))
+    apart = (led_to != new_frames).any(1) & (ends & TERMINATED == 0) & (before >= tail)
+    places = (closings + apart.cumsum(0) - 1) % sides
+    last_lost = torch.where(apart, owners[places], -1).amax()  # the owners of rows that are overwritten
+    unread = torch.where(apart, places, sides)
+    owners.index_copy_(0, unread, before)
+    closings.add_(apart.sum())
+    rows = torch.cat((slots, newest, capacity + envs + unread))
+    frames.index_copy_(0, rows, torch.cat((new_frames, following[-envs:], led_to)))
+    indices = torch.where(apart, places, -1).to(torch.int32)
+    side.index_copy_(0, before[:envs] % capacity, indices[:envs])
+    side.index_copy_(0, slots, torch.cat((indices[envs:], indices.new_full((envs,), -1))))
+    return (last_lost + envs) // envs * envs

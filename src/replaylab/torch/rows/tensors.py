@@ -1,0 +1,85 @@
+"""Arguments of a `DeviceReplay` as tensors on its device, checked by shape and dtype only: values would need a wait."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from replaylab.arguments import shown
+from replaylab.errors import DtypeError, ShapeError
+from replaylab.replay.data.arrays import CASTABLE, check_shape, feedback_of
+from replaylab.replay.data.fields import Field
+from replaylab.torch.options import DeviceOptions, torch_dtype
+
+
+def as_tensor(what: str, value: Any, device: torch.device) -> Tensor:
+    """Return any array-like as a tensor without gradient on a device.
+
+    Raises:
+        DtypeError: It is not an array of numbers.
+    """
+    try:
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DtypeError(f"{what} must be a tensor or an array of numbers, but got {shown(value)} ({error})") from None
+    return tensor.detach().to(device, non_blocking=True)
+
+
+def field_tensor(path: str, value: Any, field: Field, leading: dict[str, int], device: torch.device) -> Tensor:
+    """Return a field's value of the leading axes, then the field's shape, in its dtype.
+
+    Raises:
+        ShapeError: Its shape is another one.
+        DtypeError: Its dtype could hold values that the field's cannot.
+    """
+    tensor = as_tensor(f"field `{path}`", value, device)
+    check_shape(path, tuple(tensor.shape), leading, field.shape)
+    dtype = torch_dtype(path, field)
+    if tensor.dtype != dtype and not (_fits(tensor.dtype, dtype, field) or not isinstance(value, Tensor)):
+        raise DtypeError(
+            f"field `{path}` stores {field.dtype}, but got {tensor.dtype}, whose values may not fit and cannot be "
+            f"checked on the device; convert it (`.to({dtype})`)"
+        )
+    return tensor.to(dtype)
+
+
+def _fits(source: torch.dtype, wanted: torch.dtype, field: Field) -> bool:
+    """Whether every value of a dtype can be stored in another, except for a float's last digits."""
+    if wanted.is_floating_point and source.is_floating_point:
+        return True
+    if source == torch.bfloat16:
+        return False
+    kind = torch.zeros(0, dtype=source).numpy().dtype
+    return kind.kind in CASTABLE[field.dtype.kind] and (
+        wanted.is_floating_point or bool(np.can_cast(kind, field.dtype, "safe"))
+    )
+
+
+def ids_tensor(ids: Any, device: torch.device) -> Tensor:
+    """Return ids as int64.
+
+    Raises:
+        DtypeError: They are not integers.
+    """
+    tensor = as_tensor("`ids`", ids, device)
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
+        raise DtypeError(f"`ids` must be integers, but got {tensor.dtype}; pass the ids that add or sample returned")
+    return tensor.to(torch.int64)
+
+
+def feedback_tensors(ids: Any, td_error: Any, priority: Any, options: DeviceOptions) -> tuple[Tensor, Tensor, bool]:
+    """Return ids and values (n,) of `update_priorities`, and whether the values are priorities.
+
+    Raises:
+        ConfigError: Not exactly one of `td_error` and `priority` is given, or a priority to a sampler without.
+        ShapeError, DtypeError: The tensors do not fit each other.
+    """
+    if priority is not None and not hasattr(priority, "ndim"):
+        priority = torch.as_tensor(priority)
+    rows, sampler = ids_tensor(ids, options.device), options.config.sampler
+    name, values = feedback_of(rows, td_error, priority, sampler, sampler.takes_priorities)
+    values = as_tensor(f"`{name}`", values, options.device)
+    if values.shape != rows.shape:
+        raise ShapeError(f"`{name}` must have the shape of `ids`, {tuple(rows.shape)}, but got {tuple(values.shape)}")
+    return rows.flatten(), values.flatten(), name == "priority"
